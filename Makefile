@@ -1,0 +1,51 @@
+# `make run` and `make test` set up what they need in .venv; nothing is installed outside it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STEP   ?= v00
+SHAPE  ?= A
+
+CXX_SOURCES := $(shell find kernelbench kernels moe tests \
+	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \) 2>/dev/null)
+PROSE := $(wildcard *.md) kernelbench kernels moe tests tools Makefile .ci .github
+
+.PHONY: run test check format tables test-gpu clean distclean help setup setup-dev
+
+run: setup  ## set up what is missing, then check and time STEP=v00 on SHAPE=A
+	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
+
+test: check  ## all checks, then every test that needs no GPU
+	$(BIN)/python -m pytest -m "not gpu" -q
+
+check: setup-dev  ## lint, formats, types, spelling, generated tables
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(if $(CXX_SOURCES),$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
+	$(BIN)/codespell $(PROSE)
+	$(BIN)/python -m kernelbench.lineage_table --check
+
+test-gpu: setup-dev  ## the tests that need an NVIDIA GPU
+	$(BIN)/python -m pytest -m gpu -q
+
+format: setup-dev  ## reformat sources and bring generated tables up to date
+	$(BIN)/ruff check --fix --select I
+	$(BIN)/ruff format
+	$(if $(CXX_SOURCES),$(BIN)/clang-format -i $(CXX_SOURCES))
+	$(BIN)/python -m kernelbench.lineage_table
+
+setup:
+	@$(PYTHON) tools/bootstrap.py
+
+setup-dev:
+	@$(PYTHON) tools/bootstrap.py --dev
+
+clean:  ## remove caches; keep .venv and results
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	find kernelbench kernels moe tests tools -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean  ## clean, and remove .venv
+	rm -rf $(VENV) .venv.lock
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,99 @@
+"""Output storage that the checker controls: guard bands and random poison.
+
+All outputs of one call live in one flat allocation, each between guard bands. Before a call the
+whole allocation is filled with random bits. A constant poison could be recognized by a kernel (or
+equal a right value); random bits, drawn anew for each call, cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+GUARD_BYTES = 4096
+_ALIGN_BYTES = 1024
+
+_BITS: dict[int, torch.dtype] = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same storage viewed as integers of the same width, for bitwise comparison."""
+    return tensor.view(_BITS[tensor.element_size()])
+
+
+class OutputArena:
+    """One flat allocation that holds every output tensor of a call, with guard bands between.
+
+    Args:
+        shapes: Logical (row-major, contiguous) shape of each output.
+        dtype: Their common dtype.
+        device: ``cpu`` or ``cuda:N``.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[int]], dtype: torch.dtype, device: str) -> None:
+        itemsize = torch.empty((), dtype=dtype).element_size()
+        guard = GUARD_BYTES // itemsize
+        align = _ALIGN_BYTES // itemsize
+        offset = guard
+        spans: list[tuple[int, int]] = []
+        for shape in shapes:
+            count = 1
+            for extent in shape:
+                count *= extent
+            spans.append((offset, count))
+            offset += -(-count // align) * align + guard
+        self.flat = torch.empty(offset, dtype=dtype, device=device)
+        self.spans = spans
+        self.views = [
+            self.flat[start : start + count].view(*shape)
+            for (start, count), shape in zip(spans, shapes, strict=True)
+        ]
+        inside = torch.zeros(offset, dtype=torch.bool, device=device)
+        for start, count in spans:
+            inside[start : start + count] = True
+        self._outside = ~inside
+
+    def draw_poison(self, seed: int) -> torch.Tensor:
+        """Random bits for the whole arena, deterministic in ``seed``, same dtype as the outputs."""
+        generator = torch.Generator(device=self.flat.device).manual_seed(seed & (2**63 - 1))
+        size = self.flat.numel() * self.flat.element_size() // 4
+        noise = torch.randint(
+            -(2**31),
+            2**31,
+            (size,),
+            dtype=torch.int32,
+            device=self.flat.device,
+            generator=generator,
+        )
+        return noise.view(self.flat.dtype)
+
+    def fill(self, poison: torch.Tensor) -> None:
+        """Overwrite outputs and guard bands with ``poison`` (from :meth:`draw_poison`)."""
+        bits(self.flat).copy_(bits(poison))
+
+    def guards_intact(self, poison: torch.Tensor) -> bool:
+        """Whether every byte outside the outputs still holds the poison."""
+        changed = bits(self.flat) != bits(poison)
+        return not bool((changed & self._outside).any())
+
+    def unwritten(self, poison: torch.Tensor) -> list[torch.Tensor]:
+        """Per output, a mask of the elements that still hold their poison bits."""
+        same = bits(self.flat) == bits(poison)
+        return [same[start : start + count] for start, count in self.spans]
+
+    def snapshot(self) -> list[torch.Tensor]:
+        """Copies of the outputs, in order, on the same device."""
+        flat = self.flat.clone()
+        return [
+            flat[start : start + count].view(view.shape)
+            for (start, count), view in zip(self.spans, self.views, strict=True)
+        ]
+
+
+def describe_tensor(value: Any) -> str:
+    """What a step returned in place of a tensor, for error messages."""
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
+    return type(value).__name__

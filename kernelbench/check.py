@@ -1,0 +1,310 @@
+"""The correctness check that every step passes before it is timed.
+
+Three calls a class of inputs, each with an output storage full of random bits (the protocol's
+items are those of the design, §5, and the README's threat model):
+
+1. On inputs drawn from seed *a*. The inputs must come out unchanged, no byte outside the outputs
+   may be written, and the result must match the reference.
+2. On a second set of tensors with the same values, at other addresses, under another poison: the
+   result must have the same bits (a step may declare itself not repeatable, and then must match the
+   reference again). Stale, unwritten or cached results differ here.
+3. On the tensors of call 1 with new values (seed *b*): a result cached by address differs here.
+
+On a GPU there is a fourth: the step is called on a busy device, on a stream of its own, after its
+inputs were overwritten *in that stream* with new values. Work that does not wait for the current
+stream reads the old values; work that the current stream does not wait for comes too late for a
+copy queued behind the call.
+
+The reference is computed after the call, from regenerated inputs, so a step cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelbench.arena import bits
+from kernelbench.loader import describe_exception
+from kernelbench.problem import Comparison, Inputs, Problem
+from kernelbench.records import Status
+from kernelbench.seeds import derive
+
+Kernel = Callable[[Any], Any]
+#: Announces the phase that begins and how long it may take (seconds); see ``worker.py``.
+Announce = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Outcome of the check of one step on one shape and class of inputs."""
+
+    status: Status
+    exact: bool | None = None
+    max_abs_err: float | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class _Failed(Exception):
+    """Ends the check early with a result."""
+
+    def __init__(self, result: CheckResult) -> None:
+        super().__init__(result.reason)
+        self.result = result
+
+
+@dataclass
+class Checker:
+    """Checks one step on one shape.
+
+    Args:
+        kernel: The step's callable on the problem's data.
+        problem: The problem.
+        shape: A shape of that problem.
+        device: ``cpu`` or ``cuda:N``.
+        seed: Run seed; every input and poison is derived from it.
+        call_limit_s: Longest that one call of the step may take.
+        source: The step's file, to name the line that raised.
+        own_stream: Also require correctness on a stream other than the default one. Steps of a
+            lineage must pass; other people's submissions get a note instead.
+    """
+
+    kernel: Kernel
+    problem: Problem
+    shape: Any
+    device: str
+    seed: int
+    announce: Announce
+    call_limit_s: float
+    source: Path | None = None
+    own_stream: bool = True
+    _notes: list[str] = field(default_factory=list)
+
+    def check(self, input_class: str) -> CheckResult:
+        """Run the check for one class of inputs; never raises for a fault of the step."""
+        self._notes = []
+        try:
+            return self._check(input_class)
+        except _Failed as failed:
+            return failed.result
+
+    def _check(self, input_class: str) -> CheckResult:
+        # An even and an odd seed: some classes draw two kinds of operands by the seed's parity.
+        seed_a = derive(self.seed, "inputs", input_class, "a") & ~1
+        seed_b = derive(self.seed, "inputs", input_class, "b") | 1
+        self.announce(f"{input_class}: inputs", 600)
+        first = self._draw(input_class, seed_a)
+        out_first, poison_first = self._call(first, input_class, "first call", 1)
+
+        self.announce(f"{input_class}: reference", 600)
+        second = self._draw(input_class, seed_a)
+        self._require_unchanged(first, second, "first call")
+        reference = self.problem.reference(second, self.shape, input_class)
+        verdict = self._compare(out_first, reference, input_class, first, poison_first)
+        out_second, _ = self._call(second, input_class, "second call", 2)
+        self._require_repeatable(out_first, out_second, reference, input_class)
+
+        self.announce(f"{input_class}: second inputs", 600)
+        fresh = self._draw(input_class, seed_b)
+        refill(first, fresh)
+        out_third, poison_third = self._call(first, input_class, "call on new values", 3)
+        self._require_unchanged(first, fresh, "call on new values")
+        reference = self.problem.reference(fresh, self.shape, input_class)
+        verdict = self._merge(
+            verdict, self._compare(out_third, reference, input_class, first, poison_third)
+        )
+        if self.device.startswith("cuda"):
+            self._check_ordering(input_class, first, second, reference)
+        return CheckResult("pass", verdict.exact, verdict.max_abs_err, "", tuple(self._notes))
+
+    def _draw(self, input_class: str, seed: int) -> Inputs:
+        return self.problem.make_inputs(self.shape, input_class, seed, self.device)
+
+    def _call(
+        self, inputs: Inputs, input_class: str, what: str, number: int
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Poison the outputs, call the step, and copy its outputs."""
+        poison = inputs.arena.draw_poison(derive(self.seed, "poison", input_class, number))
+        inputs.arena.fill(poison)
+        _synchronize(self.device)
+        with self._guarded(input_class, what):
+            result = self.kernel(inputs.data)
+            _synchronize(self.device)
+        outputs = self._outputs(result, inputs, what)
+        if not inputs.arena.guards_intact(poison):
+            raise _wrong(f"{what}: wrote outside its outputs (guard band changed)")
+        return outputs, poison
+
+    @contextmanager
+    def _guarded(self, input_class: str, what: str) -> Iterator[None]:
+        """Turn whatever the step's own code raises into a result row."""
+        self.announce(f"{input_class}: {what}", self.call_limit_s)
+        try:
+            yield
+        except NotImplementedError as error:
+            text = " ".join(str(error).split()) or "NotImplementedError"
+            raise _Failed(CheckResult("skipped", reason=text)) from error
+        except torch.OutOfMemoryError as error:
+            reason = f"{what}: out of memory ({' '.join(str(error).split())[:160]})"
+            raise _Failed(CheckResult("fault", reason=reason)) from error
+        except Exception as error:
+            reason = f"{what}: raised {describe_exception(error, self.source)}"
+            raise _Failed(CheckResult("fault", reason=reason)) from error
+
+    def _outputs(self, result: Any, inputs: Inputs, what: str) -> list[torch.Tensor]:
+        try:
+            outputs = self.problem.outputs_of(result, inputs)
+        except ValueError as error:
+            raise _wrong(f"{what}: {error}") from error
+        return [output.clone() for output in outputs]
+
+    def _require_unchanged(self, used: Inputs, pristine: Inputs, what: str) -> None:
+        for index, (operand, original) in enumerate(
+            zip(used.operands, pristine.operands, strict=True)
+        ):
+            if not torch.equal(bits(operand), bits(original)):
+                count = int((bits(operand) != bits(original)).sum())
+                raise _wrong(
+                    f"{what}: overwrote its inputs (operand {index}: {count} elements changed)"
+                )
+
+    def _compare(
+        self,
+        outputs: list[torch.Tensor],
+        reference: Any,
+        input_class: str,
+        inputs: Inputs,
+        poison: torch.Tensor,
+    ) -> Comparison:
+        verdict = self.problem.compare(outputs, reference, self.shape, input_class)
+        if verdict.ok:
+            return verdict
+        reason = verdict.reason
+        stale = sum(int(mask.sum()) for mask in inputs.arena.unwritten(poison))
+        total = sum(output.numel() for output in inputs.outputs)
+        # A right element equals its random poison bits by chance: one in 65536 for 16-bit outputs.
+        if stale > 16 + total / 4096:
+            reason = f"{stale} of {total} output elements were never written; {reason}"
+        raise _Failed(CheckResult("wrong", verdict.exact, verdict.max_abs_err, reason))
+
+    def _require_repeatable(
+        self,
+        first: list[torch.Tensor],
+        second: list[torch.Tensor],
+        reference: Any,
+        input_class: str,
+    ) -> None:
+        differing = sum(
+            int((bits(a.contiguous()) != bits(b.contiguous())).sum())
+            for a, b in zip(first, second, strict=True)
+        )
+        if differing == 0:
+            return
+        again = self.problem.compare(second, reference, self.shape, input_class)
+        if not again.ok:
+            raise _Failed(
+                CheckResult(
+                    "wrong",
+                    again.exact,
+                    again.max_abs_err,
+                    f"second call on the same values differs in {differing} elements: "
+                    f"{again.reason}",
+                )
+            )
+        self._notes.append(f"not bitwise repeatable ({differing} elements)")
+
+    @staticmethod
+    def _merge(a: Comparison, b: Comparison) -> Comparison:
+        worst = max(a.max_abs_err or 0.0, b.max_abs_err or 0.0)
+        return Comparison(True, a.exact and b.exact, worst)
+
+    def _check_ordering(
+        self, input_class: str, current: Inputs, stale: Inputs, reference: Any
+    ) -> None:
+        """Call on a busy device: the step must wait for, and be waited for by, the current stream.
+
+        ``current`` holds the values of ``reference``, ``stale`` older ones. Judged on the default
+        stream for every file; on a stream of its own as ``own_stream`` says.
+        """
+        problem_on_default = self._ordering_fault(
+            torch.cuda.default_stream(torch.device(self.device)),
+            input_class,
+            current,
+            stale,
+            reference,
+        )
+        if problem_on_default:
+            raise _wrong(f"not ordered with the current stream: {problem_on_default}")
+        problem_on_own = self._ordering_fault(
+            torch.cuda.Stream(torch.device(self.device)), input_class, current, stale, reference
+        )
+        if problem_on_own and self.own_stream:
+            raise _wrong(f"not ordered with a non-default current stream: {problem_on_own}")
+        if problem_on_own:
+            self._notes.append("works on the default stream only")
+
+    def _ordering_fault(
+        self,
+        stream: torch.cuda.Stream,
+        input_class: str,
+        current: Inputs,
+        stale: Inputs,
+        reference: Any,
+    ) -> str:
+        device = torch.device(self.device)
+        values = [operand.clone() for operand in current.operands]
+        poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
+        host = torch.empty(
+            current.arena.flat.shape, dtype=current.arena.flat.dtype, pin_memory=True
+        )
+        load = torch.randn(6144, 6144, device=device, dtype=torch.float16)
+        product = torch.empty_like(load)
+        refill(current, stale)
+        torch.cuda.synchronize(device)
+        busy = torch.cuda.Stream(device)
+        with self._guarded(input_class, "call on a busy device"):
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(2_000_000)
+                for operand, value in zip(current.operands, values, strict=True):
+                    bits(operand).copy_(bits(value), non_blocking=True)
+                current.arena.fill(poison)
+            with torch.cuda.stream(busy):
+                # Started while the other stream still sleeps: every SM is taken for milliseconds.
+                for _ in range(4):
+                    torch.mm(load, load, out=product)
+            with torch.cuda.stream(stream):
+                result = self.kernel(current.data)
+                # The copy engine needs no SM, so an unordered copy overtakes the step.
+                host.copy_(current.arena.flat, non_blocking=True)
+            torch.cuda.synchronize(device)
+        outputs = self._outputs(result, current, "call on a busy device")
+        late = self.problem.compare(outputs, reference, self.shape, input_class)
+        if not late.ok:
+            return f"it read its inputs before they were written ({late.reason})"
+        in_place = all(
+            any(output.data_ptr() == view.data_ptr() for view in current.outputs)
+            for output in self.problem.outputs_of(result, current)
+        )
+        if in_place and not torch.equal(bits(host), bits(current.arena.flat.cpu())):
+            return "its outputs were still being written after work queued behind the call had run"
+        return ""
+
+
+def refill(target: Inputs, source: Inputs) -> None:
+    """Overwrite the operands of ``target`` in place with the values of ``source``."""
+    for operand, value in zip(target.operands, source.operands, strict=True):
+        bits(operand).copy_(bits(value))
+
+
+def _wrong(reason: str) -> _Failed:
+    return _Failed(CheckResult("wrong", reason=reason))
+
+
+def _synchronize(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(torch.device(device))

@@ -1,0 +1,115 @@
+"""The command line: parse, call, render. One module per command, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from kernelbench import __version__
+from kernelbench.errors import ExitCode, KernelbenchError
+
+#: Command name -> one line of help. The module is kernelbench.cli.<name>.
+COMMANDS = {
+    "run": "Check steps for correctness, then time them.",
+    "ab": "Compare two steps: is the candidate really faster?",
+    "gate": "Fail CI on a regression.",
+    "calibrate": "Measure this device's false-positive rate and power.",
+    "list": "Show the lineages and what runs on this machine.",
+    "show": "Print saved runs.",
+    "log": "Print the ledger of comparisons.",
+    "roofline": "Speed of light per shape, and each step's fraction of it.",
+    "doctor": "Say what works on this machine and why the rest does not.",
+    "export": "Write a step as one file for GPU MODE.",
+    "cache": "Show or clear compiled artefacts.",
+    "completion": "Print the shell completion script.",
+}
+
+INTERRUPTED = 130
+
+EXIT_CODES = (
+    "\b\nExit codes:\n"
+    + "\n".join(f"  {code.value}  {code.meaning}" for code in ExitCode)
+    + f"\n  {INTERRUPTED}  interrupted with Ctrl-C; what was measured is kept"
+)
+
+EXAMPLES = """\b
+Examples:
+  kernelbench run v00 --shape A           check and time one step
+  kernelbench run v01..v07 --shape all    a range of steps, all benchmark shapes
+  kernelbench ab v15 v16 --why "two accumulators hide the epilogue"
+  kernelbench gate --against origin/main  compare live with another revision"""
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported only when one of them is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"kernelbench.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from kernelbench.errors import UnknownNameError
+
+            raise UnknownNameError("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    epilog=EXAMPLES + "\n\n" + EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", prog_name="kernelbench")
+def cli() -> None:
+    """Check, time and compare the steps of an optimization lineage of GPU kernels."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point: run the command line and leave with a documented exit code."""
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run the command line and return its exit code; errors are one line on stderr."""
+    try:
+        result: Any = cli.main(args=args, prog_name="kernelbench", standalone_mode=False)
+        return int(result) if isinstance(result, int) else 0
+    except KernelbenchError as error:
+        _fail(str(error))
+        return int(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return int(ExitCode.USAGE)
+    except click.ClickException as error:
+        where = ""
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            where = f"; see `{error.ctx.command_path} --help`"
+        _fail(error.format_message().replace("\n", " ") + where)
+        return int(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`); stdout must not be flushed into it again.
+        sys.stdout = None
+        return int(ExitCode.PASS)
+
+
+def _fail(message: str) -> None:
+    click.echo(f"kernelbench: {message}", err=True)

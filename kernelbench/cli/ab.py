@@ -1,0 +1,369 @@
+"""``kernelbench ab``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from kernelbench import compare, console, ledger, records, roofline, seeds
+from kernelbench.cli import ab_view, options
+from kernelbench.cli.run import plan
+from kernelbench.compare import Collected, Comparer
+from kernelbench.context import Context, parse_results
+from kernelbench.errors import ExitCode, UsageError
+from kernelbench.jobs import Timing
+from kernelbench.lineage import Step, require_runnable, source_sha
+from kernelbench.runner import Runner, StepRun, warnings_of
+from kernelbench.stats import ALPHA, MARGIN, Verdict, family
+from kernelbench.worker import Launcher
+
+_WARMUPS = 50
+_DEFAULT_SESSIONS = 3
+#: Executors whose times stand for the device that they ran on.
+_TIMED_EXECUTORS = ("gpu", "torch")
+
+
+class Percent(click.ParamType[float]):
+    """A fraction given as ``0.5%`` or ``0.005``."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The fraction, in [0, 1)."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            self.fail(f"expected a percentage such as 0.5%, found {value!r}", param, ctx)
+        if not 0 <= number < 1:
+            self.fail(f"expected 0% to 100%, found {value!r}", param, ctx)
+        return number
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the result: a shape and a metric."""
+
+    collected: Collected
+    metric: str
+    verdict: Verdict
+    sol_us: float | None
+
+
+@click.command(
+    "ab",
+    epilog="\b\nExamples:\n"
+    '  kernelbench ab v15 v16 --why "two accumulators hide the epilogue"\n'
+    "  kernelbench ab v00 my_v00.py --shape D --sessions 5\n"
+    "  kernelbench ab v21 v22 --metric call --fail-on slower\n"
+    "  kernelbench ab v00 v00 --shape D          an A/A comparison of this device",
+)
+@options.step_argument("base")
+@options.step_argument("cand")
+@options.shape_option
+@click.option(
+    "--sessions",
+    type=click.IntRange(min=1),
+    default=_DEFAULT_SESSIONS,
+    show_default=True,
+    help="Fresh processes per shape; 5 for figures to publish.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["device", "call"]),
+    default="device",
+    show_default=True,
+    help="The time that decides; both are shown on a GPU.",
+)
+@click.option(
+    "--alpha", type=click.FloatRange(0, 0.5, True, True), default=ALPHA, show_default=True
+)
+@click.option(
+    "--margin",
+    type=Percent(),
+    default=MARGIN,
+    show_default="0.5%",
+    help="Change below which nobody cares.",
+)
+@click.option("--why", default="", help="The hypothesis, kept in the ledger.")
+@click.option(
+    "--fail-on", type=click.Choice(["slower"]), default=None, help="Exit 1 if a verdict is SLOWER."
+)
+@click.option(
+    "--ambiguous",
+    type=click.Choice(["pass", "fail"]),
+    default="pass",
+    show_default=True,
+    help="Whether AMBIGUOUS leaves with exit code 4.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Device replays per event pair, for kernels of a few microseconds.",
+)
+@click.option("--inputs", default=None, metavar="CLASS", help="Input class (default: the first).")
+@click.option("--executor", default="auto", show_default=True, metavar="NAME")
+@click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
+@options.timing_options
+def command(
+    base: str,
+    cand: str,
+    shapes: tuple[str, ...],
+    sessions: int,
+    metric: Literal["device", "call"],
+    alpha: float,
+    margin: float,
+    why: str,
+    fail_on: str | None,
+    ambiguous: str,
+    batch: int,
+    inputs: str | None,
+    executor: str,
+    explain: bool,
+    reps: int,
+    warm: bool,
+    device: int,
+    seed: int | None,
+    timeout: float,
+    budget: float,
+    results: str | None,
+) -> int:
+    """Say whether CAND is really faster or slower than BASE.
+
+    Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
+    corrected for the number of comparisons. Naming one step twice times it against itself.
+    """
+    context = Context.find()
+    folder = parse_results(results, context.project)
+    arms = [_one_step(context, spec) for spec in (base, cand)]
+    for step in arms:
+        require_runnable(step)
+    plans = plan(context, [base, cand], shapes, executor, [inputs] if inputs else [], device)
+    first, second = plans[0], plans[-1]
+    if first.problem.name != second.problem.name:
+        raise UsageError(
+            f"{first.step.name} and {second.step.name} solve different problems "
+            f"({first.problem.name}, {second.problem.name})"
+        )
+    seed = seeds.new_seed() if seed is None else seed
+    on_gpu = first.target.gpu is not None and second.target.gpu is not None
+    metrics: tuple[Literal["call", "device"], ...] = ("device", "call") if on_gpu else ("call",)
+    timing = Timing(
+        reps=reps,
+        warmups=_WARMUPS,
+        l2="warm" if warm else "cold",
+        call="single",
+        metrics=metrics,
+        budget_s=budget,
+        batch=batch,
+    )
+    view = ab_view.View(first.step, second.step)
+    same_code = compare.identical(first.step, second.step)
+    if same_code and base != cand:
+        view.same_code()
+        return int(ExitCode.PASS)
+    why_not = _cannot_time(first, second, metric)
+    with Launcher() as launcher, console.Status() as status:
+        if why_not:
+            return _without_times(view, launcher, first, second, why_not, seed, timeout, status)
+        comparer = Comparer(
+            launcher,
+            first.step,
+            second.step,
+            first.lineage,
+            first.target,
+            first.classes[0],
+            timing,
+            seed,
+            timeout,
+            status,
+        )
+        shapes_left = [shape for shape in first.shapes if not _skipped(shape.name, first, second)]
+        view.skipped(first, second)
+        everything = [comparer.collect(shape, sessions) for shape in shapes_left]
+    environment = comparer.environment
+    if environment is None or not everything:
+        raise UsageError("no shape is left that both steps can run")
+    for warning in warnings_of(environment):
+        console.warn(warning)
+    lines = _judge(everything, environment.device, folder, timing, alpha, margin, seed)
+    view.lines(lines, environment.device, sessions, timing, metric, same_code, explain)
+    _record(folder, lines, environment.device, first.step, second.step, why, timing, sessions, seed)
+    view.footer(everything, why)
+    return _exit_code(lines, metric, fail_on, ambiguous, same_code)
+
+
+def _one_step(context: Context, spec: str) -> Step:
+    chosen = context.lineages.select([spec])
+    if len(chosen) != 1:
+        raise UsageError(f"{spec!r} is {len(chosen)} steps", "ab compares one step with one step")
+    return chosen[0]
+
+
+def _skipped(shape: str, *plans: StepRun) -> bool:
+    return any(shape in step_plan.skip for step_plan in plans)
+
+
+def _cannot_time(first: StepRun, second: StepRun, metric: str) -> str:
+    """Why the deciding metric cannot be measured for both arms here; empty if it can."""
+    for step_plan in (first, second):
+        if step_plan.target.executor not in _TIMED_EXECUTORS:
+            return (
+                f"{step_plan.step.name} runs on the {step_plan.target.executor} here, "
+                "whose times stand for no device"
+            )
+    if first.target != second.target:
+        return f"the steps run on different devices ({first.target.device}, {second.target.device})"
+    if first.target.gpu is None and metric == "device":
+        return "device time needs a GPU (--metric call compares wall-clock times on this CPU)"
+    return ""
+
+
+def _without_times(
+    view: ab_view.View,
+    launcher: Launcher,
+    first: StepRun,
+    second: StepRun,
+    why_not: str,
+    seed: int,
+    call_limit_s: float,
+    status: console.Status,
+) -> int:
+    """Correctness of both arms, source delta and reported difference; exit 5 (or 3)."""
+    runner = Runner(launcher, seed=seed, timing=None, call_limit_s=call_limit_s, on_progress=status)
+    plans = [first] if first.step is second.step else [first, second]
+    rows = [row for step_plan in plans for row in runner.run(step_plan)]
+    view.not_measured(rows, why_not, [shape.name for shape in first.shapes])
+    if any(row.status in records.FAILED for row in rows):
+        return int(ExitCode.INCORRECT)
+    return int(ExitCode.ENVIRONMENT)
+
+
+def _judge(
+    everything: Sequence[Collected],
+    device: str,
+    folder: Path,
+    timing: Timing,
+    alpha: float,
+    margin: float,
+    seed: int,
+) -> list[Line]:
+    """One line per shape and metric; all of them are one family."""
+    pairs = [(collected, m) for collected in everything for m in timing.metrics]
+    estimates = [
+        compare.estimate(
+            collected,
+            m,
+            results=folder,
+            device=device,
+            margin=margin,
+            alpha=alpha,
+            batch=timing.batch,
+            seed=seed,
+        )
+        for collected, m in pairs
+    ]
+    ceilings = roofline.datasheet(device)
+    lines = []
+    for (collected, m), verdict in zip(pairs, family(estimates), strict=True):
+        sol = None
+        if ceilings is not None and collected.work is not None:
+            sol = roofline.speed_of_light(collected.work, ceilings, timing.l2).us
+        lines.append(Line(collected, m, verdict, sol))
+    return lines
+
+
+def _record(
+    folder: Path,
+    lines: Sequence[Line],
+    device: str,
+    base: Step,
+    cand: Step,
+    why: str,
+    timing: Timing,
+    sessions: int,
+    seed: int,
+) -> None:
+    """Keep raw samples and add every line to the ledger."""
+    identifier = records.new_id()
+    device_folder = folder / records.device_slug(device) / "ab"
+    samples = device_folder / f"{identifier}.samples.json.gz"
+    unique = {id(line.collected): line.collected for line in lines}.values()
+    records.write_samples(samples, [{"shape": c.shape.name, "sessions": c.raw} for c in unique])
+    created = records.now_iso()
+    entries = []
+    for line in lines:
+        e = line.verdict.estimate
+        entries.append(
+            ledger.Entry(
+                schema=ledger.SCHEMA,
+                id=identifier,
+                created=created,
+                device=device,
+                command=options.command_line(),
+                why=why,
+                base=ledger.ArmRecord(base.name, source_sha(base)),
+                cand=ledger.ArmRecord(cand.name, source_sha(cand)),
+                shape=line.collected.shape.name,
+                metric=line.metric,
+                method=line.collected.methods[line.metric],
+                verdict=line.verdict.label,
+                reason=line.verdict.reason,
+                base_us=e.base_us,
+                cand_us=e.cand_us,
+                change=e.change,
+                ci=e.change_ci,
+                p_holm=line.verdict.p_holm,
+                figures={
+                    "p": e.p,
+                    "p_permutation": e.p_perm,
+                    "welch_p": e.welch.p,
+                    "welch_t": e.welch.t,
+                    "welch_df": e.welch.df,
+                    "rho1": e.rho1,
+                    "ess": e.ess,
+                    "s_d": e.s_d,
+                    "mde": e.mde,
+                    "margin": e.margin,
+                    "margin_source": e.margin_source,
+                    "blocks": e.blocks,
+                    "dropped": e.dropped,
+                    "reps": e.reps,
+                    "sm_mhz": line.collected.sm_mhz(line.metric),
+                    "sol_us": line.sol_us,
+                },
+                protocol={
+                    "seed": seed,
+                    "reps": timing.reps,
+                    "warmups": timing.warmups,
+                    "l2": timing.l2,
+                    "batch": timing.batch,
+                    "sessions": sessions,
+                },
+                samples_file=samples.relative_to(folder).as_posix(),
+            )
+        )
+    ledger.append(folder, entries)
+
+
+def _exit_code(
+    lines: Sequence[Line], metric: str, fail_on: str | None, ambiguous: str, same_code: bool
+) -> int:
+    labels = {line.verdict.label for line in lines if line.metric == metric}
+    if same_code:
+        return int(ExitCode.PASS)
+    if fail_on == "slower" and "SLOWER" in labels:
+        return int(ExitCode.REGRESSION)
+    if ambiguous == "fail" and "AMBIGUOUS" in labels:
+        return int(ExitCode.AMBIGUOUS)
+    return int(ExitCode.PASS)

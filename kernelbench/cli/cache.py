@@ -1,0 +1,106 @@
+"""``kernelbench cache`` and ``kernelbench cache clear``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kernelbench.cli.options import json_option, require_writable, write_json_output
+from kernelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernelbench import build
+
+CACHE_SCHEMA = "kernelbench.cache/1"
+
+
+@click.group("cache", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(context: click.Context, json_path: str | None) -> None:
+    """Show compiled artefacts, or clear them.
+
+    Artefacts are kept by the content of what made them, so clearing costs only time.
+    KERNELBENCH_CACHE names the folder; by default it is below ~/.cache.
+
+    \b
+    Examples:
+      kernelbench cache
+      kernelbench cache clear --older-than 30 --yes
+    """
+    if context.invoked_subcommand is not None:
+        if json_path is not None:
+            raise UsageError("--json shows the cache; `cache clear` has no JSON", "leave it out")
+        return
+    from kernelbench import build
+
+    require_writable(json_path)
+    entries = build.cache_entries()
+    if json_path is not None:
+        record = {
+            "schema": CACHE_SCHEMA,
+            "folder": str(build.cache_dir()),
+            "bytes": sum(entry.bytes for entry in entries),
+            "entries": [
+                {
+                    "key": entry.key,
+                    "name": entry.name,
+                    "compiler": entry.compiler,
+                    "bytes": entry.bytes,
+                    "created": entry.created,
+                    "build_s": entry.seconds,
+                    "sha256": entry.sha256,
+                }
+                for entry in entries
+            ],
+        }
+        write_json_output(json_path, record)
+    if json_path != "-":
+        _render(entries)
+
+
+def _render(entries: list[build.CacheEntry]) -> None:
+    from kernelbench import build
+    from kernelbench.console import make_table, out
+
+    total = sum(entry.bytes for entry in entries) / 1e6
+    out.print(f"{build.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB", soft_wrap=True)
+    if not entries:
+        return
+    columns = [("name", "left"), ("compiler", "left"), ("MB", "right")]
+    columns += [("build s", "right"), ("created", "left"), ("key", "left")]
+    table = make_table(columns)
+    for entry in entries:
+        size, seconds = f"{entry.bytes / 1e6:.2f}", f"{entry.seconds:.1f}"
+        table.add_row(entry.name, entry.compiler, size, seconds, entry.created, entry.key[:12])
+    out.print(table)
+
+
+@command.command("clear")
+@click.option("--all", "everything", is_flag=True, help="Everything, build logs too (the default).")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help="Only artefacts not used for so many days.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear(everything: bool, older_than: float | None, yes: bool) -> None:
+    """Remove artefacts; the next use builds them anew."""
+    from kernelbench import build
+
+    if everything and older_than is not None:
+        raise UsageError("--all and --older-than exclude each other", "give one of them")
+    entries = build.cache_entries()
+    what = "all artefacts" if older_than is None else f"artefacts unused for {older_than:g} days"
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("cache clear asks first, and there is no terminal", "give --yes")
+        question = f"remove {what} (of {len(entries)}) from {build.cache_dir()}?"
+        if not click.confirm(question):
+            click.echo("nothing removed")
+            return
+    count, freed = build.clear_cache(older_than)
+    click.echo(f"removed {count} artefact(s), {freed / 1e6:.1f} MB")

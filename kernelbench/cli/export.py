@@ -1,0 +1,63 @@
+"""``kernelbench export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernelbench.cli.options import step_argument
+from kernelbench.errors import UsageError
+
+
+@click.command("export")
+@step_argument("step")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE|-",
+    help="The file to write; '-' is stdout.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--leaderboard", metavar="NAME", help="Leaderboard for the file's header.")
+@click.option("--gpu", "gpus", multiple=True, metavar="NAME", help="GPU for it; repeatable.")
+def command(
+    step: str, output: str, force: bool, leaderboard: str | None, gpus: tuple[str, ...]
+) -> None:
+    """Write a step as one file that GPU MODE's server accepts.
+
+    The file is checked against the server's static rules first: one self-contained file that
+    defines custom_kernel(data), with a #!POPCORN header and without the letters it bans.
+
+    \b
+    Examples:
+      kernelbench export v00 -o submission.py
+      kernelbench export v00 -o - --gpu B200
+    """
+    from kernelbench import records
+    from kernelbench.context import Context
+    from kernelbench.export.submission import export
+
+    path = Path(output).expanduser()
+    if output != "-":
+        _require_free(path, force)
+    steps = Context.find().lineages.select([step])
+    if len(steps) != 1:
+        raise UsageError(f"{step!r} is {len(steps)} steps", "export one at a time")
+    exported = export(steps[0], leaderboard, gpus)
+    if output == "-":
+        click.echo(exported.text, nl=False)
+        return
+    records.write_text(path, exported.text)
+    where = f" on {', '.join(exported.gpus)}" if exported.gpus else ""
+    click.echo(f"wrote {output}: {steps[0].name} for leaderboard {exported.leaderboard}{where}")
+
+
+def _require_free(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", "give the name of a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}: its folder does not exist")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", "give --force to replace it")

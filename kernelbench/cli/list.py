@@ -1,0 +1,67 @@
+"""``kernelbench list``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kernelbench.cli.options import json_option, require_writable, write_json_output
+from kernelbench.lineage import STATUSES
+
+if TYPE_CHECKING:
+    from kernelbench import listing
+
+
+@click.command("list")
+@click.option("--lineage", metavar="NAME", help="Only this lineage.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only steps in this status.")
+@json_option
+def command(lineage: str | None, status: str | None, json_path: str | None) -> None:
+    """Show the lineages, their steps, and which of them this machine can run.
+
+    Figures are those of each lineage's source, on the device that the table names; what was
+    measured here is shown by `kernelbench show`.
+
+    \b
+    Examples:
+      kernelbench list
+      kernelbench list --lineage moe --status planned
+      kernelbench list --json -
+    """
+    from kernelbench import listing
+    from kernelbench.lineage import load_lineages
+    from kernelbench.project import find_project
+
+    require_writable(json_path)
+    lineages = load_lineages(find_project())
+    steps = listing.select(lineages, lineage, status)
+    if json_path is not None:
+        write_json_output(json_path, listing.record(steps))
+    if json_path != "-":
+        _render(listing.views(lineages, steps))
+
+
+def _render(views: list[listing.LineageView]) -> None:
+    from kernelbench.console import Text, make_table, out, styled
+
+    if not views:
+        out.print("no step fits")
+    for view in views:
+        out.print(Text.assemble((view.name, "bold"), f"  {view.title}"))
+        columns = [(name, "left") for name in ("step", "parent", "status", "arch", "here")]
+        columns.append(("what changes", "left"))
+        columns += [(f"reported\n{shape}", "right") for shape in view.shapes]
+        table = make_table(columns)
+        for step, here, figures in view.rows:
+            parent = step.parent or "–"
+            status = styled(step.status)
+            table.add_row(step.name, parent, status, step.arch, here, step.title, *figures)
+        out.print(table)
+        for caption in view.captions:
+            out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
+        for name, note in view.notes:
+            out.print(f"{name}: {note}", soft_wrap=True)
+        if view.blocked:
+            out.print("`kernelbench doctor` says why a step does not run here.")
+        out.print()

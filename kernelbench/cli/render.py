@@ -1,0 +1,136 @@
+"""How results look on the terminal: one line per shape, units fixed, verdict last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Console
+
+from kernelbench import console, target
+from kernelbench.jobs import Timing
+from kernelbench.records import Result, TimeStats
+from kernelbench.runner import StepRun
+
+_METHODS = {
+    "events": "",
+    "graph": "",
+    "wall": " wall",
+    "competition": " ×15",
+    "profiler": " prof",
+    "incomplete": " part",
+}
+
+
+def time_text(stats: TimeStats | None) -> str:
+    """A median with a unit that suits it and, where it is not the usual one, its method."""
+    if stats is None:
+        return "–"
+    return microseconds(stats.median) + _METHODS.get(stats.method, f" {stats.method}")
+
+
+def microseconds(value: float) -> str:
+    """``41.20 µs``, ``3.21 ms`` or ``2.913 s``."""
+    if value < 1000:
+        return f"{value:.2f} µs"
+    if value < 1e6:
+        return f"{value / 1e3:.2f} ms"
+    return f"{value / 1e6:.3f} s"
+
+
+class RunView:
+    """Renders a run to one console."""
+
+    def __init__(self, to: Console) -> None:
+        self._to = to
+
+    def head(self, plans: Sequence[StepRun], seed: int, timing: Timing | None) -> None:
+        """Say which executor and device, and how it will be timed."""
+        for where, group in groupby(plans, key=lambda plan: plan.target):
+            names = [plan.step.name for plan in group]
+            label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+            device = where.gpu.name if where.gpu else target.cpu_name()
+            parts = [f"executor {where.executor}", device]
+            if timing is None:
+                parts.append("not timed")
+            elif where.gpu is not None:
+                parts += [f"{timing.l2} L2", f"{timing.reps} reps"]
+            else:
+                parts.append(f"≤ {timing.reps} reps in {timing.budget_s:g} s a shape")
+            self._to.print(
+                f"[bold]{console.escape(label)}[/bold]  "
+                + console.escape(" · ".join([*parts, f"seed {seed}"])),
+                soft_wrap=True,
+            )
+
+    def rows(self, rows: Sequence[Result]) -> None:
+        """The table, then every reason and note, then the conclusion."""
+        if not rows:
+            return
+        table = console.make_table(
+            [
+                ("step", "left"),
+                ("shape", "left"),
+                ("correct", "left"),
+                ("max err", "right"),
+                ("device", "right"),
+                ("call", "right"),
+                ("SOL", "right"),
+                ("of SOL", "right"),
+                ("", "left"),
+            ]
+        )
+        remarks: list[tuple[str, str]] = []
+        groups = [
+            (key, list(group)) for key, group in groupby(rows, key=lambda r: (r.step, r.shape))
+        ]
+        counts: dict[str, int] = {}
+        for (step, shape), group in groups:
+            status = _worst(group)
+            counts[status] = counts.get(status, 0) + 1
+            timed = group[0]
+            errors = [row.max_abs_err for row in group if row.max_abs_err is not None]
+            best = timed.device_us or timed.call_us
+            table.add_row(
+                step,
+                shape,
+                " ".join(_class_mark(row) for row in group),
+                f"{max(errors):.2g}" if errors else "–",
+                time_text(timed.device_us),
+                time_text(timed.call_us),
+                "–" if timed.sol_us is None else microseconds(timed.sol_us),
+                f"{100 * timed.sol_us / best.median:.0f}%" if timed.sol_us and best else "–",
+                console.styled(status if status != "pass" else "PASS"),
+            )
+            for row in group:
+                if row.reason:
+                    remarks.append((f"{step} {shape} {row.inputs}", f"{row.status}: {row.reason}"))
+                remarks += [(f"{step} {shape}", note) for note in row.notes]
+        self._to.print(table)
+        for where, text in dict.fromkeys(remarks):
+            self._to.print(console.Text.assemble((f"  {where}: ", "bold"), text), soft_wrap=True)
+        legend = "= every bit of the rounded reference · ≈ within the derived bound"
+        self._to.print(console.Text(f"  {legend}", style="dim"))
+        total = sum(counts.values())
+        summary = ", ".join(
+            f"{count} {'passed' if status == 'pass' else status}"
+            for status, count in counts.items()
+        )
+        self._to.print(f"→ {summary} of {total}")
+
+    def saved(self, path: str) -> None:
+        """Say where the record is."""
+        self._to.print(console.Text(f"  saved {path}", style="dim"), soft_wrap=True)
+
+
+def _worst(rows: Sequence[Result]) -> str:
+    for status in ("hang", "fault", "wrong", "skipped"):
+        if any(row.status == status for row in rows):
+            return status
+    return "pass"
+
+
+def _class_mark(row: Result) -> str:
+    if row.status == "pass":
+        return row.inputs + ("=" if row.exact else "≈")
+    return f"{row.inputs}:{row.status}"

@@ -1,0 +1,229 @@
+"""``kernelbench run``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelbench import console, records, seeds, store, target
+from kernelbench.cli import options, render
+from kernelbench.context import Context, parse_results
+from kernelbench.errors import ExitCode, PlannedStepError, UsageError
+from kernelbench.jobs import Timing
+from kernelbench.lineage import Step, load_problem
+from kernelbench.records import Protocol, Result, RunRecord
+from kernelbench.runner import Runner, StepRun, warnings_of
+from kernelbench.worker import Launcher
+
+_WARMUPS = 50
+
+
+@click.command(
+    "run",
+    epilog="\b\nExamples:\n"
+    "  kernelbench run v00 --shape A\n"
+    "  kernelbench run v01..v07 --shape all --inputs gpu-mode\n"
+    "  kernelbench run mref --shape qwen35-m16 --json -\n"
+    "  kernelbench run path/to/submission.py --shape m=40,76:n=512:k=768",
+)
+@options.steps_argument
+@options.shape_option
+@click.option(
+    "--executor",
+    default="auto",
+    show_default=True,
+    metavar="|".join(("auto", *target.EXECUTORS)),
+    help="What runs the step; auto picks the best that this machine has.",
+)
+@click.option(
+    "--inputs",
+    multiple=True,
+    metavar="CLASS|all",
+    help="Input class to check, repeatable; the first one is timed. Default: all.",
+)
+@click.option(
+    "--call",
+    type=click.Choice(["single", "competition"]),
+    default="single",
+    show_default=True,
+    help="Call time of single calls, or of 15 calls in one event pair.",
+)
+@click.option("--check-only", is_flag=True, help="Check correctness, do not time.")
+@click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
+@options.json_option
+@options.timing_options
+def command(
+    steps: tuple[str, ...],
+    shapes: tuple[str, ...],
+    executor: str,
+    inputs: tuple[str, ...],
+    call: str,
+    check_only: bool,
+    no_save: bool,
+    json_path: str | None,
+    reps: int,
+    warm: bool,
+    device: int,
+    seed: int | None,
+    timeout: float,
+    budget: float,
+    results: str | None,
+) -> int:
+    """Check each STEP for correctness, then time it.
+
+    STEP is a step's name, a range (v01..v07), a lineage's name, a step's folder, or a Python file
+    that defines custom_kernel(data).
+    """
+    options.require_writable(json_path)
+    context = Context.find()
+    plans = plan(context, steps, shapes, executor, inputs, device)
+    seed = seeds.new_seed() if seed is None else seed
+    timing = None
+    if not check_only:
+        timing = Timing(
+            reps=reps,
+            warmups=_WARMUPS,
+            l2="warm" if warm else "cold",
+            call="competition" if call == "competition" else "single",
+            metrics=("call", "device"),
+            budget_s=budget,
+        )
+    view = render.RunView(console.err if json_path == "-" else console.out)
+    view.head(plans, seed, timing)
+    rows: list[Result] = []
+    interrupted = False
+    with Launcher() as launcher, console.Status() as status:
+        runner = Runner(
+            launcher, seed=seed, timing=timing, call_limit_s=timeout, on_progress=status
+        )
+        try:
+            for step_plan in plans:
+                for row in runner.run(step_plan):
+                    rows.append(row)
+        except KeyboardInterrupt:
+            interrupted = True
+    if runner.environment is None:
+        if interrupted:
+            raise KeyboardInterrupt
+        view.rows(rows)
+        return _exit_code(rows)
+    for warning in warnings_of(runner.environment):
+        console.warn(warning)
+    record = RunRecord(
+        schema=records.RUN_SCHEMA,
+        id=records.new_id(),
+        created=records.now_iso(),
+        command=options.command_line(),
+        device=runner.environment.device,
+        environment=runner.environment,
+        protocol=_protocol(plans, seed, timing, runner),
+        results=tuple(rows),
+        complete=not interrupted,
+    )
+    view.rows(rows)
+    if json_path is not None:
+        options.write_json_output(json_path, record)
+    if not no_save:
+        path = store.save(parse_results(results, context.project), record, runner.samples)
+        view.saved(_relative(path))
+    if interrupted:
+        raise KeyboardInterrupt
+    return _exit_code(rows)
+
+
+def plan(
+    context: Context,
+    steps: Sequence[str],
+    shapes: Sequence[str],
+    executor: str,
+    inputs: Sequence[str],
+    device: int,
+) -> list[StepRun]:
+    """What to run: steps with their problems, shapes, classes and targets.
+
+    A planned step named alone is an error; in a range or lineage it is left out with a warning.
+
+    Raises:
+        KernelbenchError: For whatever in the request does not exist or cannot run here.
+    """
+    chosen = context.lineages.select(steps)
+    runnable = [step for step in chosen if step.status != "planned"]
+    planned = [step for step in chosen if step.status == "planned"]
+    if planned and not runnable:
+        names = ", ".join(step.name for step in planned)
+        verb = "is" if len(planned) == 1 else "are"
+        raise PlannedStepError(
+            f"{names} {verb} planned: no kernel yet", "`kernelbench list` shows the steps that run"
+        )
+    if planned:
+        console.warn("planned, left out: " + ", ".join(step.name for step in planned))
+    problems = {load_problem(context.lineage_for(step)).name for step in runnable}
+    if len(problems) > 1 and (shapes or inputs) and set(shapes) | set(inputs) != {"all"}:
+        raise UsageError(
+            f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
+            "name the steps of one problem, or drop --shape and --inputs",
+        )
+    return [_plan_step(context, step, shapes, executor, inputs, device) for step in runnable]
+
+
+def _plan_step(
+    context: Context,
+    step: Step,
+    shapes: Sequence[str],
+    executor: str,
+    inputs: Sequence[str],
+    device: int,
+) -> StepRun:
+    lineage = context.lineage_for(step)
+    problem = load_problem(lineage)
+    chosen = context.shapes_for(problem, shapes)
+    skip = {}
+    for shape in chosen:
+        broken = getattr(problem, "broken_limit", lambda *_: "")(shape, step.limits)
+        if broken:
+            skip[shape.name] = broken
+    return StepRun(
+        step,
+        lineage,
+        problem,
+        chosen,
+        context.classes_for(problem, inputs),
+        target.resolve(step, executor, device),
+        skip,
+    )
+
+
+def _protocol(
+    plans: Sequence[StepRun], seed: int, timing: Timing | None, runner: Runner
+) -> Protocol:
+    on_gpu = any(step_plan.target.gpu is not None for step_plan in plans)
+    cold = timing is not None and timing.l2 == "cold" and on_gpu
+    l2 = runner.environment.l2_bytes if runner.environment is not None else 0
+    return Protocol(
+        seed=seed,
+        reps=timing.reps if timing else 0,
+        warmups=timing.warmups if timing else 0,
+        l2="none" if timing is None or not on_gpu else timing.l2,
+        call=timing.call if timing else "single",
+        flush_bytes=2 * l2 if cold else 0,
+        time_budget_s=None if on_gpu or timing is None else timing.budget_s,
+    )
+
+
+def _exit_code(rows: Sequence[Result]) -> int:
+    if any(row.status in records.FAILED for row in rows):
+        return int(ExitCode.INCORRECT)
+    return int(ExitCode.PASS)
+
+
+def _relative(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+__all__: list[Any] = ["command", "plan"]

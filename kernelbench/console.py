@@ -1,0 +1,99 @@
+"""The only importer of rich: two consoles, tables and a status line.
+
+Results go to ``out`` (stdout); progress, warnings and errors to ``err`` (stderr), so that
+``--json -`` leaves stdout to the machine. Colour follows the terminal and ``NO_COLOR``; every
+meaning that a colour carries is also a word.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Status", "Table", "Text", "err", "escape", "make_table", "out", "styled", "warn"]
+
+_PIPE_WIDTH = 160
+
+#: Rich style of each status and verdict word.
+STYLES = {
+    "PASS": "bold green",
+    "pass": "bold green",
+    "FASTER": "bold green",
+    "SAME": "bold",
+    "same": "bold",
+    "SLOWER": "bold red",
+    "FAIL": "bold red",
+    "wrong": "bold red",
+    "hang": "bold red",
+    "fault": "bold red",
+    "AMBIGUOUS": "bold yellow",
+    "NOT MEASURED": "bold yellow",
+    "skipped": "yellow",
+    "planned": "dim",
+}
+
+
+def _make(stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        # A pipe has no width: wrapping at 80 would break tables that a file can hold.
+        console = Console(stderr=stderr, highlight=False, soft_wrap=False, width=_PIPE_WIDTH)
+    return console
+
+
+out = _make(stderr=False)
+err = _make(stderr=True)
+
+
+def styled(word: str) -> Text:
+    """``word`` in the style of its meaning."""
+    return Text(word, style=STYLES.get(word.split(" ")[0], STYLES.get(word, "")))
+
+
+def warn(message: str) -> None:
+    """Print a one-line warning to stderr."""
+    err.print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
+
+
+def make_table(columns: Sequence[tuple[str, str]], title: str | None = None) -> Table:
+    """A table with ``(heading, justify)`` columns in the house style."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for heading, justify in columns:
+        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    return table
+
+
+class Status:
+    """One changing line about what is going on, on stderr.
+
+    On a terminal it is a spinner that goes away; elsewhere a line at most every ``interval_s``
+    seconds, so that a log shows that work goes on without being flooded.
+    """
+
+    def __init__(self, interval_s: float = 10.0) -> None:
+        self._interval_s = interval_s
+        self._printed = time.monotonic()
+        self._live = err.status("starting") if err.is_terminal else None
+
+    def __enter__(self) -> Status:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, text: str) -> None:
+        """Say what is going on now."""
+        if self._live is not None:
+            self._live.update(escape(text))
+        elif time.monotonic() - self._printed > self._interval_s:
+            self._printed = time.monotonic()
+            err.print(Text(text, style="dim"), soft_wrap=True)

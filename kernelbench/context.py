@@ -1,0 +1,101 @@
+"""What every command starts from: project, lineages, problems, shapes; loaded when asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelbench import shapes as shapes_module
+from kernelbench.errors import UnknownNameError, UsageError
+from kernelbench.lineage import Lineage, Lineages, Step, load_lineages, load_problem
+from kernelbench.problem import Problem
+from kernelbench.project import Project, find_project
+from kernelbench.shapes import ShapeTable
+
+
+@dataclass(frozen=True)
+class Context:
+    """The project that a command works in."""
+
+    project: Project
+
+    @classmethod
+    def find(cls) -> Context:
+        """The context of the current folder.
+
+        Raises:
+            UsageError: If there is no project here.
+        """
+        return cls(find_project())
+
+    @functools.cached_property
+    def lineages(self) -> Lineages:
+        """Every lineage and step."""
+        return load_lineages(self.project)
+
+    @functools.cached_property
+    def problems(self) -> dict[str, Problem]:
+        """Problems by name, one per lineage that has its own."""
+        found: dict[str, Problem] = {}
+        for lineage in self.lineages.lineages:
+            problem = load_problem(lineage)
+            found.setdefault(problem.name, problem)
+        return found
+
+    @functools.cached_property
+    def shapes(self) -> ShapeTable:
+        """Every shape of the project's shapes file."""
+        return shapes_module.load_shapes(self.project.shapes_file, self.problems)
+
+    def lineage_for(self, step: Step) -> Lineage:
+        """The lineage whose problem a step solves; for a submission, the first with that problem.
+
+        Raises:
+            UsageError: If no lineage has the step's problem.
+        """
+        lineage = self.lineages.lineage_of(step)
+        if lineage is not None:
+            return lineage
+        for candidate in self.lineages.lineages:
+            if step.problem in (candidate.name, load_problem(candidate).name):
+                return candidate
+        raise UsageError(f"{step.name}: no lineage here has the problem {step.problem!r}")
+
+    def shapes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[Any, ...]:
+        """The shapes that ``--shape`` means for a problem; its benchmark shapes for none.
+
+        ``all`` is the benchmark shapes; ``every`` is every shape of the file.
+
+        Raises:
+            UsageError: For an unknown name or a malformed ad-hoc shape.
+        """
+        chosen: list[Any] = []
+        for spec in specs or problem.benchmark_shapes:
+            if spec == "all":
+                chosen += [self.shapes[name] for name in problem.benchmark_shapes]
+            elif spec == "every":
+                chosen += [self.shapes[name] for name in self.shapes.names_of(problem.name)]
+            else:
+                chosen.append(shapes_module.resolve_shape(spec, problem, self.shapes))
+        return tuple(dict.fromkeys(chosen))
+
+    def classes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[str, ...]:
+        """The input classes that ``--inputs`` means: all of them for none or ``all``.
+
+        Raises:
+            UnknownNameError: For a class that the problem does not have.
+        """
+        if not specs or "all" in specs:
+            return problem.input_classes
+        for spec in specs:
+            if spec not in problem.input_classes:
+                raise UnknownNameError("input class", spec, problem.input_classes)
+        return tuple(dict.fromkeys(specs))
+
+
+def parse_results(folder: str | None, project: Project) -> Path:
+    """The results folder: ``--results``, else the project's."""
+    return Path(folder).expanduser().resolve() if folder else project.results

@@ -1,0 +1,271 @@
+"""The body of a worker: carry out a job and report what happens, message by message.
+
+Messages (``kind``): ``phase`` (watchdog), ``check`` (one class of inputs), ``block`` (raw samples
+of one block), ``measured`` (one metric is complete and its timed outputs are right), ``fault`` (a
+timed output was wrong, or the step raised while timed), ``unchecked`` (an arm failed its check),
+``environment``, ``work`` (FLOPs and bytes), ``planted``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelbench import measure_ceilings, schema, target
+from kernelbench.check import Checker, CheckResult, Kernel
+from kernelbench.clocks import ClockSampler
+from kernelbench.gpu_timing import GpuTimer
+from kernelbench.jobs import Arm, CeilingsJob, CompareJob, Job, RunJob, Timing
+from kernelbench.lineage import load_problem
+from kernelbench.loader import LoadError, describe_exception, load_callable
+from kernelbench.planting import SpinPlanter
+from kernelbench.problem import Problem
+from kernelbench.profiler import ProfilerError
+from kernelbench.seeds import derive
+from kernelbench.timing import (
+    Block,
+    InputSet,
+    Measurement,
+    TimingFault,
+    abba,
+    draw_input_sets,
+    quiet_gc,
+    single_arm,
+    time_on_cpu,
+)
+from kernelbench.worker_child import Reporter
+
+
+def execute(job: Job, report: Reporter) -> None:
+    """Carry out one job."""
+    torch.set_grad_enabled(False)
+    if isinstance(job, CeilingsJob):
+        report.phase("ceilings", 600)
+        report("ceilings", ceilings=schema.dump(measure_ceilings.measure(job.device_index)))
+        return
+    report.phase("environment", 120)
+    if job.target.gpu is not None:
+        torch.cuda.set_device(job.target.device)
+    environment = target.environment(job.target, {os.getppid()})
+    report("environment", environment=schema.dump(environment))
+    if isinstance(job, RunJob):
+        _run(job, report)
+    else:
+        _compare(job, report)
+
+
+def _run(job: RunJob, report: Reporter) -> None:
+    problem = load_problem(job.lineage)
+    kernel = _load(job.arm, job.call_limit_s, report)
+    for shape in job.shapes:
+        report("shape", shape=shape.name)
+        if isinstance(kernel, str):
+            for input_class in job.classes:
+                _report_check(report, shape, input_class, CheckResult("fault", reason=kernel))
+            continue
+        right = True
+        for input_class in job.classes:
+            result = _checker(job, job.arm, kernel, problem, shape, report).check(input_class)
+            _report_check(report, shape, input_class, result)
+            right = right and result.status == "pass"
+            _release(job.target)
+        if right and job.timing is not None:
+            series = _series(job, job.timing, problem, shape, job.classes[0], report)
+            series.measure([kernel], single_arm(job.timing.reps))
+            _release(job.target)
+
+
+def _load(arm: Arm, limit_s: float, report: Reporter) -> Kernel | str:
+    """The arm's callable, or why there is none."""
+    entry = arm.step.entry
+    if entry is None:
+        return f"{arm.step.name} has no entry file"
+    report.phase("load", limit_s)
+    try:
+        return load_callable(entry)
+    except LoadError as error:
+        return str(error)
+
+
+def _checker(
+    job: RunJob | CompareJob,
+    arm: Arm,
+    kernel: Kernel,
+    problem: Problem,
+    shape: Any,
+    report: Reporter,
+) -> Checker:
+    return Checker(
+        kernel,
+        problem,
+        shape,
+        job.target.device,
+        job.seed,
+        report.phase,
+        job.call_limit_s,
+        arm.step.entry,
+        job.own_stream and not arm.step.submission,
+    )
+
+
+def _report_check(report: Reporter, shape: Any, input_class: str, result: CheckResult) -> None:
+    report("check", shape=shape.name, inputs=input_class, **dataclasses.asdict(result))
+
+
+def _release(where: target.Target) -> None:
+    if where.gpu is not None:
+        torch.cuda.empty_cache()
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Everything that one series of repetitions needs, whatever the metric."""
+
+    job: RunJob | CompareJob
+    timing: Timing
+    problem: Problem
+    shape: Any
+    input_class: str
+    sets: Sequence[InputSet]
+    report: Reporter
+
+    def measure(
+        self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], **label: Any
+    ) -> bool:
+        """Take and report every metric that the device has; False after a fault."""
+        job, report = self.job, self.report
+        entry = (job.arm if isinstance(job, RunJob) else job.cand).step.entry
+        context = {"shape": self.shape.name, **label}
+        for metric in self.timing.metrics if job.target.gpu is not None else ("call",):
+
+            def on_block(block: Block, metric: str = metric) -> None:
+                report("block", metric=metric, block=block.to_json(), **context)
+
+            try:
+                with quiet_gc():
+                    found = self._take(metric, kernels, order, on_block)
+            except (TimingFault, ProfilerError) as error:
+                status = "wrong" if isinstance(error, TimingFault) else "fault"
+                report("fault", metric=metric, status=status, reason=str(error), **context)
+                return False
+            except Exception as error:
+                reason = f"while timed: raised {describe_exception(error, entry)}"
+                report("fault", metric=metric, status="fault", reason=reason, **context)
+                return False
+            report(
+                "measured",
+                metric=metric,
+                method=found.method,
+                notes=found.notes,
+                busy_s=found.busy_s,
+                **context,
+            )
+        return True
+
+    def _take(
+        self,
+        metric: str,
+        kernels: Sequence[Kernel],
+        order: Sequence[Sequence[int]],
+        on_block: Callable[[Block], None],
+    ) -> Measurement:
+        job, timing = self.job, self.timing
+        if job.target.gpu is None:
+            return time_on_cpu(
+                kernels,
+                order,
+                self.sets,
+                self.problem,
+                self.shape,
+                self.input_class,
+                seed=job.seed,
+                budget_s=timing.budget_s,
+                warmups=timing.warmups,
+                announce=self.report.phase,
+                call_limit_s=job.call_limit_s,
+                on_block=on_block,
+            )
+        with ClockSampler(job.target.gpu.index) as sampler:
+
+            def clocks() -> tuple[float | None, tuple[str, ...]]:
+                reading = sampler.read()
+                return reading.sm_mhz, reading.slowed
+
+            timer = GpuTimer(
+                torch.device(job.target.device),
+                self.problem,
+                self.shape,
+                self.input_class,
+                self.sets,
+                timing.l2,
+                job.seed,
+                self.report.phase,
+                job.call_limit_s,
+                clocks,
+                on_block,
+                timing.batch,
+            )
+            if metric == "device":
+                return timer.device_time(kernels, order, timing.warmups)
+            return timer.call_time(kernels, order, timing.warmups, timing.call)
+
+
+def _series(
+    job: RunJob | CompareJob,
+    timing: Timing,
+    problem: Problem,
+    shape: Any,
+    input_class: str,
+    report: Reporter,
+) -> _Series:
+    """Draw the input sets and report the work of one call."""
+    report.phase("timed inputs", 600)
+    sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
+    work = problem.work(shape, sets[0].inputs)
+    report("work", shape=shape.name, work=schema.dump(work))
+    return _Series(job, timing, problem, shape, input_class, sets, report)
+
+
+def _compare(job: CompareJob, report: Reporter) -> None:
+    problem = load_problem(job.lineage)
+    kernels: list[Kernel] = []
+    for name, arm in (("base", job.base), ("cand", job.cand)):
+        kernel = _load(arm, job.call_limit_s, report)
+        if isinstance(kernel, str):
+            report("unchecked", arm=name, status="fault", reason=kernel)
+            return
+        if job.check:
+            checker = _checker(job, arm, kernel, problem, job.shape, report)
+            result = checker.check(job.input_class)
+            if result.status != "pass":
+                report("unchecked", arm=name, status=result.status, reason=result.reason)
+                return
+            _report_check(report, job.shape, name, result)
+        kernels.append(kernel)
+    _release(job.target)
+    series = _series(job, job.timing, problem, job.shape, job.input_class, report)
+    rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
+    planter = None
+    if job.base.plant_us is not None:
+        report.phase("calibrating the planted delay", 60)
+        planter = SpinPlanter(torch.device(job.target.device))
+    rng = random.Random(derive(job.seed, "abba"))
+    for index, plant_us in enumerate(rounds):
+        arms = kernels
+        if planter is not None:
+            base, cand = kernels
+            arms = [planter.plant(base, 0.0), planter.plant(cand, plant_us or 0.0)]
+            if plant_us:
+                report("planted", round=index, asked_us=plant_us, found_us=planter.verify(plant_us))
+        order = abba(job.blocks, job.quads, rng)
+        if job.sequential:
+            reps = job.blocks * job.quads * 2
+            order = [[0] * reps, [1] * reps]
+        if not series.measure(arms, order, round=index):
+            return

@@ -1,0 +1,105 @@
+"""What a worker is asked to do. No torch here: the command line builds these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernelbench.lineage_model import Lineage, Step
+from kernelbench.target import Target
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A step as a worker loads it.
+
+    Attributes:
+        step: The step; its ``entry`` is the file with ``custom_kernel``.
+        plant_us: Extra device time that calibration adds to each call, or None for none. With 0 the
+            call still carries the extra kernel, so that two arms differ in its duration only.
+    """
+
+    step: Step
+    plant_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How to time; see ``timing.py``.
+
+    Attributes:
+        budget_s: Bound on the timed part per shape on a CPU.
+        batch: Device replays in one event pair, over rotated input sets; above 1 only for kernels
+            so short that the timer's resolution shows.
+    """
+
+    reps: int
+    warmups: int
+    l2: Literal["cold", "warm"]
+    call: Literal["single", "competition"]
+    metrics: tuple[Literal["call", "device"], ...]
+    budget_s: float
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """Check one step on some shapes, then time it.
+
+    Attributes:
+        lineage: The lineage that names the problem (a submission borrows one).
+        classes: Input classes to check; the first is timed if it passes.
+        target: Executor and device.
+        call_limit_s: Longest that a phase running the step's own code may take.
+        own_stream: Whether the step must be right on a stream of its own.
+    """
+
+    arm: Arm
+    lineage: Lineage
+    shapes: tuple[Any, ...]
+    classes: tuple[str, ...]
+    target: Target
+    seed: int
+    timing: Timing | None
+    call_limit_s: float
+    own_stream: bool
+
+
+@dataclass(frozen=True)
+class CompareJob:
+    """Time two arms interleaved (ABBA), or one after the other (``sequential``), in one process.
+
+    Attributes:
+        check: Check both arms first.
+        repeats: Comparisons to make in this process, one after another.
+        blocks, quads: The protocol's size: ``blocks × quads × 2`` repetitions an arm.
+        plants_us: For calibration: extra device time of the second arm, one comparison each, in
+            place of ``repeats``.
+    """
+
+    base: Arm
+    cand: Arm
+    lineage: Lineage
+    shape: Any
+    input_class: str
+    target: Target
+    seed: int
+    timing: Timing
+    blocks: int
+    quads: int
+    check: bool
+    call_limit_s: float
+    own_stream: bool
+    repeats: int = 1
+    sequential: bool = False
+    plants_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class CeilingsJob:
+    """Measure a GPU's ceilings for the roofline."""
+
+    device_index: int
+
+
+Job = RunJob | CompareJob | CeilingsJob

@@ -1,0 +1,294 @@
+"""Lineages and their steps: the only registry, read from ``lineage.toml`` and ``step.toml``.
+
+A *lineage* is a folder with a ``lineage.toml`` and one sub-folder per step. A *step* is a folder
+with a ``step.toml``; its name is the folder's. Nothing here imports torch: listing must stay fast.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kernelbench.errors import PlannedStepError, UnknownNameError, UsageError
+from kernelbench.lineage_files import read_lineage, read_step, read_submission
+from kernelbench.lineage_model import (
+    STATUSES,
+    Kind,
+    Lineage,
+    Repair,
+    Reported,
+    Status,
+    Step,
+)
+from kernelbench.project import Project
+
+if TYPE_CHECKING:
+    from kernelbench.problem import Problem
+
+__all__ = [
+    "STATUSES",
+    "Kind",
+    "Lineage",
+    "Lineages",
+    "Repair",
+    "Reported",
+    "Status",
+    "Step",
+    "load_lineages",
+    "load_problem",
+    "require_runnable",
+    "source_sha",
+]
+
+_CODE = ("*.py", "*.cu", "*.cuh", "*.h", "*.hpp")
+
+
+@dataclass(frozen=True)
+class Lineages:
+    """All lineages of a project. ``steps`` has the main line of each, then its experiments."""
+
+    lineages: tuple[Lineage, ...]
+    steps: tuple[Step, ...]
+
+    def get(self, name: str) -> Step:
+        """The step of that name.
+
+        Raises:
+            UnknownNameError: With the nearest name.
+        """
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise UnknownNameError("step", name, [step.name for step in self.steps])
+
+    def lineage(self, name: str) -> Lineage:
+        """The lineage of that name.
+
+        Raises:
+            UnknownNameError: With the nearest name.
+        """
+        for lineage in self.lineages:
+            if lineage.name == name:
+                return lineage
+        raise UnknownNameError("lineage", name, [lineage.name for lineage in self.lineages])
+
+    def lineage_of(self, step: Step) -> Lineage | None:
+        """The lineage that a step belongs to, from outside the project too; None if it has none."""
+        for lineage in self.lineages:
+            if lineage.name == step.lineage:
+                return lineage
+        return _lineage_in(step.path.parent) if step.lineage else None
+
+    def steps_of(self, lineage: str) -> tuple[Step, ...]:
+        """The steps of one lineage, in order."""
+        return tuple(step for step in self.steps if step.lineage == lineage)
+
+    def parent_of(self, step: Step) -> Step | None:
+        """The step that ``step`` changes; None for a root."""
+        return self.get(step.parent) if step.parent else None
+
+    def select(self, specs: Sequence[str]) -> list[Step]:
+        """The steps that a command line means, in its order, each once.
+
+        A specification is a step's name, a range ``v01..v07`` along one lineage's main line, a
+        lineage's name (all its steps), a step's folder, or a ``.py`` file with ``custom_kernel``.
+
+        Raises:
+            UsageError: For an unknown name (with the nearest one), a range over two lineages or
+                backwards, or a path that is neither a step nor a submission.
+        """
+        chosen: list[Step] = []
+        for spec in specs:
+            chosen += [step for step in self._expand(spec) if step not in chosen]
+        return chosen
+
+    def _expand(self, spec: str) -> Sequence[Step]:
+        if "/" in spec or "\\" in spec or spec.endswith(".py") or spec in (".", ".."):
+            return [self._from_path(Path(spec))]
+        first, dots, last = spec.partition("..")
+        if dots:
+            return self._range(spec, self.get(first), self.get(last))
+        if any(lineage.name == spec for lineage in self.lineages):
+            return self.steps_of(spec)
+        names = [step.name for step in self.steps]
+        if spec not in names:
+            names += [lineage.name for lineage in self.lineages]
+            raise UnknownNameError("step", spec, names)
+        return [self.get(spec)]
+
+    def _range(self, spec: str, first: Step, last: Step) -> Sequence[Step]:
+        if first.lineage != last.lineage:
+            raise UsageError(
+                f"range {spec!r}: {first.name} is of lineage {first.lineage}, "
+                f"{last.name} of {last.lineage}",
+                "give one range per lineage",
+            )
+        steps = self.steps_of(first.lineage)
+        start, stop = steps.index(first), steps.index(last)
+        if start > stop:
+            raise UsageError(
+                f"range {spec!r}: {last.name} comes before {first.name}",
+                f"write {last.name}..{first.name}",
+            )
+        return steps[start : stop + 1]
+
+    def _from_path(self, path: Path) -> Step:
+        path = path.expanduser().resolve()
+        if path.is_dir():
+            for step in self.steps:
+                if step.path == path and not step.submission:
+                    return step
+            if not (path / "step.toml").is_file():
+                raise UsageError(
+                    f"{path}: not a step: no step.toml there",
+                    "give a step's folder, its name, or a .py file with custom_kernel",
+                )
+            return read_step(path, _lineage_in(path.parent))
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file or folder")
+        if path.suffix != ".py":
+            raise UsageError(
+                f"{path}: not a submission", "expected a .py file that defines custom_kernel(data)"
+            )
+        for step in self.steps:
+            if step.entry == path:
+                return step
+        return read_submission(path)
+
+
+def load_lineages(project: Project) -> Lineages:
+    """Read every lineage of a project.
+
+    Raises:
+        UsageError: For a missing or malformed file, with file and field; for a name that two steps
+            share, a parent that does not exist, or a cycle of parents.
+    """
+    lineages: list[Lineage] = []
+    steps: list[Step] = []
+    for folder in project.lineages:
+        lineage = read_lineage(folder)
+        if any(lineage.name == other.name for other in lineages):
+            raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
+        lineages.append(lineage)
+        found = [read_step(file.parent, lineage) for file in folder.glob("*/step.toml")]
+        _check_parents(lineage, found)
+        steps += sorted(found, key=lambda step: _order(step, lineage))
+    seen: dict[str, Step] = {}
+    names = {lineage.name for lineage in lineages}
+    for step in steps:
+        if step.name in seen:
+            raise UsageError(f"{step.path} and {seen[step.name].path}: two steps named {step.name}")
+        if step.name in names:
+            raise UsageError(f"{step.path}: a lineage is named {step.name} too", "rename the step")
+        seen[step.name] = step
+    return Lineages(tuple(lineages), tuple(steps))
+
+
+def require_runnable(step: Step) -> Path:
+    """The step's entry file.
+
+    Raises:
+        PlannedStepError: If the step is planned.
+        UsageError: If its entry file is missing.
+    """
+    if step.status == "planned" or step.entry is None:
+        raise PlannedStepError(
+            f"{step.name} is planned: its kernel is not written yet",
+            "`kernelbench list` shows the steps that run",
+        )
+    if not step.entry.is_file():
+        raise UsageError(f"{step.name}: status {step.status!r}, but {step.entry} is missing")
+    return step.entry
+
+
+def load_problem(lineage: Lineage) -> Problem:
+    """Import the problem of a lineage.
+
+    Raises:
+        UsageError: If the entry point cannot be imported or names nothing.
+    """
+    file = lineage.path / "lineage.toml"
+    where, _, name = lineage.problem.rpartition(":")
+    try:
+        if where.endswith(".py"):
+            path = lineage.path / where
+            spec = importlib.util.spec_from_file_location(f"_kernelbench_{lineage.name}", path)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"{path} cannot be imported")
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(where)
+        return cast("Problem", getattr(module, name))
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise UsageError(
+            f"{file}: problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
+        ) from error
+
+
+def source_sha(step: Step) -> str:
+    """SHA-256 (hex) of what makes the step's code: its sources, by name and bytes, and its config.
+
+    Prose (README, title, hypothesis, figures) does not count. Building blocks that steps share are
+    not part of it; the build's own key covers them.
+    """
+    digest = hashlib.sha256()
+    if step.submission and step.entry is not None:
+        files = [step.entry]
+    else:
+        files = sorted(
+            file
+            for pattern in _CODE
+            for file in step.path.rglob(pattern)
+            if not any(part.startswith((".", "__")) for part in file.relative_to(step.path).parts)
+        )
+    for file in files:
+        name = file.relative_to(step.path).as_posix().encode()
+        content = file.read_bytes()
+        # Lengths keep (name, bytes) pairs apart: moving bytes between files changes the hash.
+        digest.update(b"%d %d\n" % (len(name), len(content)) + name + content)
+    digest.update(json.dumps(step.config, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _lineage_in(folder: Path) -> Lineage | None:
+    return read_lineage(folder) if (folder / "lineage.toml").is_file() else None
+
+
+def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
+    parents = {step.name: step.parent for step in steps}
+    for step in steps:
+        file = step.path / "step.toml"
+        seen = [step.name]
+        while (parent := parents[seen[-1]]) is not None:
+            if parent not in parents:
+                child = next(other for other in steps if other.name == seen[-1])
+                raise UnknownNameError("parent", parent, parents, f" in {child.path / 'step.toml'}")
+            if parent in seen:
+                raise UsageError(f"{file}: parents form a cycle: {' -> '.join([*seen, parent])}")
+            seen.append(parent)
+    if lineage.reference and lineage.reference not in parents:
+        where = f" (field 'reference') in {lineage.path / 'lineage.toml'}"
+        raise UnknownNameError("step", lineage.reference, parents, where)
+
+
+def _order(step: Step, lineage: Lineage) -> tuple[Any, ...]:
+    """Main line before experiments, the reference first, numbers inside names by value."""
+    parts = tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.findall(r"\d+|\D+", step.name)
+    )
+    return (
+        step.name != lineage.reference,
+        step.status in ("failed", "fixed"),
+        parts,
+        step.name,
+    )

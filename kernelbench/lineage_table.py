@@ -1,0 +1,177 @@
+"""The generated tables inside the lineages' READMEs.
+
+``python -m kernelbench.lineage_table`` brings every README of the project up to date;
+``--check`` only says which ones are not. Only the text between the markers is replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernelbench.errors import KernelbenchError, UsageError
+from kernelbench.lineage import Lineage, Lineages, Reported, Step, load_lineages
+from kernelbench.project import Project, find_project
+from kernelbench.records import write_text
+
+#: Marker pairs: the table of a lineage's steps, and a step's figures beside its parent's.
+LINEAGE_MARKERS = ("<!-- lineage:begin -->", "<!-- lineage:end -->")
+REPORTED_MARKERS = ("<!-- reported:begin -->", "<!-- reported:end -->")
+
+_METRIC = {"call": "call time", "device": "device time", "end-to-end": "end to end"}
+_UNIT = {"us": "µs", "TFLOPS": "TFLOPS"}
+
+
+def caption(reported: Reported) -> str:
+    """What the figures are: metric, unit, device and source, and that nobody measured them here."""
+    source = f" by {reported.source}" if reported.source else ""
+    return (
+        f"reported on {reported.device}{source} ({_METRIC[reported.metric]}, "
+        f"{_UNIT[reported.unit]}), not measured here"
+    )
+
+
+def shapes_of(steps: Sequence[Step]) -> list[str]:
+    """The shapes that any step has a reported figure for, in order of appearance."""
+    shapes: dict[str, None] = {}
+    for step in steps:
+        if step.reported:
+            shapes.update(dict.fromkeys(step.reported.values))
+    return list(shapes)
+
+
+def figures(step: Step, shapes: Sequence[str]) -> list[str]:
+    """A step's reported figures, one per shape; ``–`` where there is none."""
+    values = step.reported.values if step.reported else {}
+    return [str(values[shape]) if shape in values else "–" for shape in shapes]
+
+
+def lineage_table(lineage: Lineage, steps: Sequence[Step]) -> str:
+    """Markdown: a caption, one row per step, and a note per step whose figures need one."""
+    shapes = shapes_of(steps)
+    settings = [key for key in ("tile", "stages", "warps", "grid") if _any_setting(steps, key)]
+    limits = [("nk", "N/K")] if any("nk" in step.limits for step in steps) else []
+    head = ["step", "parent", "what changes", "status", *settings]
+    head += [title for _, title in limits] + [f"{shape} (reported)" for shape in shapes]
+    rows = []
+    for step in steps:
+        link = f"[{step.name}]({step.path.relative_to(lineage.path).as_posix()}/)"
+        row = [link, step.parent or "–", step.title, step.status]
+        row += [_setting(step.config.get(key)) for key in settings]
+        row += [str(step.limits.get(key, "–")) for key, _ in limits]
+        rows.append(row + figures(step, shapes))
+    lines = [f"Figures are {text}." for text in _captions(steps)]
+    lines += ["", *_markdown(head, rows, numeric=len(shapes))] if lines else _markdown(head, rows)
+    notes = [
+        f"* {step.name}: {step.reported.note}"
+        for step in steps
+        if step.reported and step.reported.note
+    ]
+    if notes:
+        lines += ["", *notes]
+    return "\n".join(lines)
+
+
+def reported_table(step: Step, parent: Step | None) -> str:
+    """Markdown: a step's reported figures under its parent's."""
+    if step.reported is None:
+        return "No figures are reported for this step."
+    shown = [parent, step] if parent and parent.reported else [step]
+    shapes = shapes_of(shown)
+    head = ["step", *(f"{shape} (reported)" for shape in shapes)]
+    rows = [[each.name, *figures(each, shapes)] for each in shown]
+    lines = [f"Figures are {caption(step.reported)}.", ""]
+    lines += _markdown(head, rows, numeric=len(shapes))
+    if step.reported.note:
+        lines += ["", step.reported.note]
+    return "\n".join(lines)
+
+
+def replace_between(text: str, markers: tuple[str, str], content: str) -> str:
+    """``text`` with ``content`` between the markers; unchanged where it has none.
+
+    Raises:
+        UsageError: If only one marker of the pair is there, or they are in the wrong order.
+    """
+    begin, end = markers
+    if begin not in text and end not in text:
+        return text
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise UsageError(f"marker {begin if not found else end} is missing or out of order")
+    return f"{before}{begin}\n{content}\n{end}{after}"
+
+
+def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path, str, str]]:
+    """Every README with a generated part: (file, its text now, its text up to date).
+
+    Raises:
+        UsageError: If a README has an unpaired marker; names the file.
+    """
+    for lineage in lineages.lineages:
+        steps = lineages.steps_of(lineage.name)
+        table = lineage_table(lineage, steps)
+        yield from _updated(lineage.path / "README.md", LINEAGE_MARKERS, table)
+        for step in steps:
+            table = reported_table(step, lineages.parent_of(step))
+            yield from _updated(step.path / "README.md", REPORTED_MARKERS, table)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Update the READMEs, or with ``--check`` list the stale ones; returns the exit code."""
+    if list(arguments) not in ([], ["--check"]):
+        raise UsageError("usage: python -m kernelbench.lineage_table [--check]")
+    project = find_project()
+    stale = [
+        (file, new)
+        for file, old, new in updated_readmes(project, load_lineages(project))
+        if new != old
+    ]
+    for file, new in stale:
+        if not arguments:
+            write_text(file, new)
+        verb = "is not up to date" if arguments else "updated"
+        print(f"{file.relative_to(project.root)}: {verb}")
+    return 1 if stale and arguments else 0
+
+
+def _updated(file: Path, markers: tuple[str, str], table: str) -> Iterator[tuple[Path, str, str]]:
+    if not file.is_file():
+        return
+    text = file.read_text(encoding="utf-8")
+    try:
+        new = replace_between(text, markers, table)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.message}") from error
+    if any(marker in text for marker in markers):
+        yield file, text, new
+
+
+def _captions(steps: Sequence[Step]) -> list[str]:
+    return list(dict.fromkeys(caption(step.reported) for step in steps if step.reported))
+
+
+def _any_setting(steps: Sequence[Step], key: str) -> bool:
+    return any(key in step.config for step in steps)
+
+
+def _setting(value: object) -> str:
+    if value is None:
+        return "–"
+    return "×".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: int = 0) -> list[str]:
+    """A Markdown table whose last ``numeric`` columns are right-aligned."""
+    rule = ["---"] * (len(head) - numeric) + ["---:"] * numeric
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KernelbenchError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(problem.exit_code)

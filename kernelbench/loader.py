@@ -1,0 +1,66 @@
+"""Load a step's Python callable from its file.
+
+Steps and submissions are ordinary files that define ``custom_kernel(data)``. Files written for GPU
+MODE import ``task`` and ``utils``; modules of these names with what submissions use of them
+are on the path while the file is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+ENTRY_POINT = "custom_kernel"
+_COMPAT = Path(__file__).parent / "compat"
+
+
+class LoadError(Exception):
+    """The file cannot be imported or defines no entry point; the message is one line."""
+
+
+def load_callable(path: Path) -> Callable[[Any], Any]:
+    """Import ``path`` as a module of its own and return its ``custom_kernel``.
+
+    Raises:
+        LoadError: If the file is absent, raises while it is imported, or has no such callable.
+    """
+    if not path.is_file():
+        raise LoadError(f"no such file: {path}")
+    name = "kernelbench_step_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    for folder in (str(path.parent), str(_COMPAT)):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise LoadError(
+            f"importing {path.name} raised {describe_exception(error, path)}"
+        ) from error
+    entry = getattr(module, ENTRY_POINT, None)
+    if not callable(entry):
+        raise LoadError(f"{path.name} defines no {ENTRY_POINT}(data)")
+    return cast("Callable[[Any], Any]", entry)
+
+
+def describe_exception(error: BaseException, path: Path | None = None) -> str:
+    """``Type: message (file:line)`` in one line, the line being the innermost one in ``path``."""
+    where = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        file = Path(traceback.tb_frame.f_code.co_filename)
+        if path is not None and file.name == path.name:
+            where = f" ({file.name}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    text = " ".join(str(error).split())
+    if len(text) > 300:
+        text = text[:297] + "..."
+    return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"

@@ -1,0 +1,167 @@
+"""NVFP4 block-scaled group GEMM, with the interface of GPU MODE's ``nvfp4_group_gemm``.
+
+Per group ``C = (A * SFA) @ (B * SFB)^T``: e2m1 values, one e4m3 scale per 16 of them along K,
+float32 accumulation, one rounding to float16. The operands' classes are in
+:mod:`kernelbench.problems.group_gemm_inputs`, the tolerances in
+:mod:`kernelbench.problems.group_gemm_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelbench.errors import UnknownNameError
+from kernelbench.problem import Comparison, Inputs, Work
+from kernelbench.shapes import ShapeFieldError, check_fields, positive_ints
+
+if TYPE_CHECKING:
+    import torch
+
+_MAX_GROUPS = 64
+_LISTED = 4
+
+
+@dataclass(frozen=True)
+class GroupGemmShape:
+    """The dimensions of every group: ``C[m, n] = A[m, k] @ B[n, k]^T``.
+
+    ``m``, ``n`` and ``k`` have one entry per group; ``k`` counts FP4 values.
+    """
+
+    name: str
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
+
+    @property
+    def groups(self) -> list[tuple[int, int, int]]:
+        """``(m, n, k)`` of each group."""
+        return list(zip(self.m, self.n, self.k, strict=True))
+
+    def describe(self) -> str:
+        """For example ``g=8 m=80,176,... n=4096 k=7168``; equal values are written once."""
+        m, n, k = (_collapse(values) for values in (self.m, self.n, self.k))
+        return f"g={len(self.m)} m={m} n={n} k={k}"
+
+
+def _collapse(values: tuple[int, ...]) -> str:
+    if len(set(values)) == 1:
+        return str(values[0])
+    if len(values) <= _LISTED:
+        return ",".join(map(str, values))
+    return f"{values[0]},{values[1]},..."
+
+
+class GroupGemm:
+    """The problem, see :class:`kernelbench.problem.Problem`.
+
+    ``data`` is ``(abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes)``, lists
+    with one entry per group:
+
+    * ``(a, b, c)``: ``a`` float4_e2m1fn_x2 ``[m, k/2, 1]``, strides ``(k/2, 1, m*k/2)``; ``b``
+      likewise with n rows; ``c`` float16 ``[m, n, 1]``, strides ``(n, 1, m*n)``, to be written.
+      The lower index of K is the low nibble.
+    * ``(sfa, sfb)``: float8_e4m3fn ``[m, k/16, 1]`` and ``[n, k/16, 1]``, always in CPU memory, as
+      in the competition.
+    * the same scales on the device, float8_e4m3fn ``[32, 4, ceil(rows/128), 4, k/64, 1]``, a
+      permuted view of the blocked layout (:func:`kernelbench.problems.nvfp4.block_scales`). Rows
+      past m or n hold random valid codes: a step must not take them for zero.
+    * ``(m, n, k, 1)``.
+    """
+
+    name = "group_gemm"
+    input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
+    benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
+
+    def parse_shape(self, name: str, fields: Mapping[str, Any]) -> GroupGemmShape:
+        """A shape from ``m``, ``n`` and ``k``, each an integer or a list with one entry per group.
+
+        Raises:
+            ShapeFieldError: If lengths differ, there are more than 64 groups, k is no multiple of
+                64, n is no multiple of 8, or a value is not a positive integer.
+        """
+        check_fields(fields, required=("m", "n", "k"), optional=())
+        values = {field: positive_ints(field, fields[field]) for field in ("m", "n", "k")}
+        groups = max(len(value) for value in values.values())
+        if groups > _MAX_GROUPS:
+            raise ShapeFieldError("m", f"{groups} groups: expected at most {_MAX_GROUPS}")
+        for field, value in values.items():
+            if len(value) == 1:
+                values[field] = value * groups
+            elif len(value) != groups:
+                lengths = ", ".join(f"{key} has {len(item)}" for key, item in values.items())
+                raise ShapeFieldError(
+                    field,
+                    f"lists of unequal length ({lengths}): expected one entry per group, or one",
+                )
+        for field, multiple in (("k", 64), ("n", 8)):
+            for extent in values[field]:
+                if extent % multiple:
+                    raise ShapeFieldError(
+                        field, f"{field} must be a multiple of {multiple}, found {extent}"
+                    )
+        return GroupGemmShape(name, values["m"], values["n"], values["k"])
+
+    def make_inputs(
+        self, shape: GroupGemmShape, input_class: str, seed: int, device: str
+    ) -> Inputs:
+        """Draw operands on ``device``, see :mod:`kernelbench.problems.group_gemm_inputs`.
+
+        Raises:
+            UnknownNameError: If the input class is none of ``input_classes``.
+        """
+        from kernelbench.problems.group_gemm_inputs import draw
+
+        self._known(input_class)
+        return draw(shape.groups, input_class, seed, device)
+
+    def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The C tensors that a step returned, one float16 ``[m, n, 1]`` per group.
+
+        Raises:
+            ValueError: If that is not what it returned.
+        """
+        from kernelbench.problems.returned import check_tensors
+
+        return check_tensors(result, inputs.outputs)
+
+    def reference(self, inputs: Inputs, shape: GroupGemmShape, input_class: str) -> Any:
+        """Exact float64 results, see :func:`kernelbench.problems.group_gemm_check.multiply`."""
+        from kernelbench.problems.group_gemm_check import multiply
+
+        self._known(input_class)
+        return multiply(inputs.data, with_sigma=input_class == "full")
+
+    def compare(
+        self,
+        outputs: Sequence[torch.Tensor],
+        reference: Any,
+        shape: GroupGemmShape,
+        input_class: str,
+    ) -> Comparison:
+        """Bitwise for ``gpu-mode`` and ``structured``, derived bounds for ``full``.
+
+        See :func:`kernelbench.problems.group_gemm_check.judge`.
+        """
+        from kernelbench.problems.group_gemm_check import judge
+
+        return judge(outputs, reference)
+
+    def work(self, shape: GroupGemmShape, inputs: Inputs | None = None) -> Work:
+        """2·m·n·k FLOPs per group; FP4 operands, blocked scales (rows padded to 128) and C."""
+        flops = read = written = 0
+        for m, n, k in shape.groups:
+            flops += 2 * m * n * k
+            read += (m + n) * k // 2
+            read += (-(-m // 128) + -(-n // 128)) * 128 * k // 16
+            written += 2 * m * n
+        return Work(float(flops), float(read), float(written), "fp4")
+
+    def _known(self, input_class: str) -> None:
+        if input_class not in self.input_classes:
+            raise UnknownNameError("input class", input_class, self.input_classes)
+
+
+PROBLEM = GroupGemm()

@@ -1,0 +1,117 @@
+"""NVFP4 operands: e2m1 values in pairs, e4m3 scales, and the blocked layout of the scales.
+
+* A value is e2m1 (OCP Microscaling Formats v1.0, 5.3.3): sign, two exponent bits (bias 1), one
+  mantissa bit; magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6. Two share a byte, the lower index in the low
+  nibble.
+* A scale is e4m3 (OCP 8-bit Floating Point v1.0; bias 7, largest 448, 0x7f is NaN) with the sign
+  bit clear, one per 16 values along K.
+
+Decoding here is integer arithmetic on the fields of the codes: it shares no table with any step.
+"""
+
+from __future__ import annotations
+
+import torch
+
+#: Values that share one scale, along K.
+BLOCK = 16
+#: Rows and scales (along K) of one atom of the blocked scale layout, which is 512 bytes.
+ATOM_ROWS = 128
+ATOM_SCALES = 4
+#: Largest finite e4m3 code (448); the next one, 0x7f, is NaN.
+E4M3_MAX_CODE = 0x7E
+
+
+def ceil_div(a: int, b: int) -> int:
+    """``a / b`` rounded up."""
+    return -(-a // b)
+
+
+def twice_e2m1(packed: torch.Tensor) -> torch.Tensor:
+    """Twice the values of packed e2m1 codes, which are integers.
+
+    Args:
+        packed: uint8 ``[..., k / 2]``.
+
+    Returns:
+        int8 ``[..., k]``, each in ±{0, 1, 2, 3, 4, 6, 8, 12}.
+    """
+    codes = torch.stack((packed & 0xF, packed >> 4), dim=-1).flatten(-2)
+    exponent = (codes >> 1) & 3
+    mantissa = codes & 1
+    normal = (exponent > 0).to(torch.uint8)
+    magnitude = (mantissa + 2 * normal) << (exponent - normal)
+    return magnitude.to(torch.int8) * (1 - 2 * (codes >> 3).to(torch.int8))
+
+
+def decode_e4m3(codes: torch.Tensor) -> torch.Tensor:
+    """Exact float64 values of e4m3 codes.
+
+    Args:
+        codes: uint8, any shape; the NaN codes 0x7f and 0xff become NaN.
+
+    Returns:
+        float64 of the same shape.
+    """
+    exponent = ((codes >> 3) & 0xF).to(torch.int32)
+    mantissa = (codes & 7).to(torch.float64)
+    normal = exponent > 0
+    significand = torch.where(normal, mantissa + 8, mantissa)
+    value = torch.ldexp(significand, torch.where(normal, exponent, 1) - 10)
+    value = torch.where(codes >= 0x80, -value, value)
+    return torch.where((codes & 0x7F) == 0x7F, torch.nan, value)
+
+
+def dequantize(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """Exact values of scaled NVFP4 rows.
+
+    Args:
+        packed: uint8 ``[rows, k / 2]``.
+        scales: uint8 e4m3 codes ``[rows, k / 16]``, on the same device.
+
+    Returns:
+        float64 ``[rows, k]``.
+    """
+    rows, half_k = packed.shape
+    half_scales = decode_e4m3(scales) / 2
+    blocks = twice_e2m1(packed).view(rows, half_k * 2 // BLOCK, BLOCK)
+    return (blocks * half_scales.unsqueeze(-1)).view(rows, half_k * 2)
+
+
+def block_scales(scales: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+    """Scales in the blocked layout that ``tcgen05`` and ``torch._scaled_mm`` read.
+
+    Atoms of 128 rows x 4 scales are 512 contiguous bytes, in order of rows, then along K. Inside an
+    atom, the scale of row ``r`` and block ``b`` is byte ``(r % 32) * 16 + (r / 32) * 4 + b``.
+
+    Args:
+        scales: uint8 ``[rows, k / 16]``, ``k`` a multiple of 64.
+        padding: uint8 ``[rows rounded up to 128, k / 16]`` on the same device; its rows past
+            ``rows`` fill the padding rows.
+
+    Returns:
+        uint8 ``[32, 4, ceil(rows / 128), 4, k / 64, 1]``, a permuted view: in memory the order is
+        (1, row atoms, K atoms, 32, 4, 4).
+    """
+    rows, blocks = scales.shape
+    padded = padding.clone()
+    padded[:rows] = scales
+    # [row atoms, 4 row quarters, 32 rows, K atoms, 4 scales]
+    fields = padded.view(padded.shape[0] // ATOM_ROWS, 4, 32, blocks // ATOM_SCALES, ATOM_SCALES)
+    memory = fields.permute(0, 3, 2, 1, 4).contiguous().unsqueeze(0)
+    return memory.permute(3, 4, 1, 5, 2, 0)
+
+
+def round_to_half(values: torch.Tensor) -> torch.Tensor:
+    """float64 values rounded once, to nearest even, to float16.
+
+    torch converts float64 to float16 by way of float32, which rounds twice.
+
+    Args:
+        values: float64, any shape, finite, magnitudes at most 65504.
+    """
+    _, exponent = torch.frexp(values)
+    # frexp's mantissa lies in [0.5, 1); -13 is the exponent of the smallest normal float16.
+    quantum = exponent.clamp(min=-13) - 11
+    steps = torch.round(torch.ldexp(values, -quantum))
+    return torch.ldexp(steps, quantum).to(torch.float16)

@@ -1,0 +1,43 @@
+"""What a step returned, validated but for its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kernelbench.arena import describe_tensor
+
+
+def check_tensors(result: Any, expected: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The list of tensors in ``result``, each plain, strided, with storage, and like ``expected``.
+
+    Subclasses of ``torch.Tensor`` are refused: they can compute when they are compared.
+
+    Raises:
+        ValueError: With one line that says which output is wrong and what was expected.
+    """
+    if not isinstance(result, list | tuple):
+        raise ValueError(
+            f"returned {describe_tensor(result)}: expected a list of {len(expected)} tensors"
+        )
+    if len(result) != len(expected):
+        raise ValueError(f"returned {len(result)} outputs: expected {len(expected)}")
+    for index, (value, like) in enumerate(zip(result, expected, strict=True)):
+        _check_tensor(f"output {index}", value, like)
+    return list(result)
+
+
+def _check_tensor(what: str, value: Any, like: torch.Tensor) -> None:
+    wanted = describe_tensor(like)
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"{what} is {describe_tensor(value)}: expected {wanted}")
+    if type(value) is not torch.Tensor:
+        raise ValueError(f"{what} is a {type(value).__name__}: expected a plain torch.Tensor")
+    if value.layout is not torch.strided:
+        raise ValueError(f"{what} has layout {value.layout}: expected a strided tensor")
+    if value.shape != like.shape or value.dtype != like.dtype or value.device != like.device:
+        raise ValueError(f"{what} is {describe_tensor(value)}: expected {wanted}")
+    if value.untyped_storage().data_ptr() == 0:
+        raise ValueError(f"{what} has no storage: expected {wanted}")

@@ -1,0 +1,88 @@
+"""The launcher process and the workers that it forks; see ``worker.py``.
+
+Run as ``python -m kernelbench.worker_child FD``, FD being the control socket.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import signal
+import socket
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Reporter:
+    """Writes messages, one JSON object a line, to the parent."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        data = json.dumps({"kind": kind, **fields}).encode() + b"\n"
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def phase(self, name: str, limit_s: float) -> None:
+        """Announce what begins now and how long it may take."""
+        self("phase", name=name, limit_s=limit_s)
+
+
+def _work(messages: int, log: int, job_file: int) -> None:
+    """The body of a worker; never returns to the launcher's loop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    with os.fdopen(job_file, "rb") as stream:
+        job = pickle.load(stream)
+    report = Reporter(messages)
+    from kernelbench.execute import execute
+
+    execute(job, report)
+    report("done")
+
+
+def main() -> None:
+    """Import torch, say so, then fork a worker for each job until the control socket closes."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import torch  # noqa: F401  (imported here so that every fork has it for free)
+
+    import kernelbench.execute  # noqa: F401
+
+    control.send(b"ready")
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 64, 3)
+        if not data:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            code = 1
+            try:
+                _work(*descriptors)
+                code = 0
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(json.dumps({"pid": pid}).encode())
+        _, status = os.waitpid(pid, 0)
+        control.send(json.dumps({"status": status}).encode())
+
+
+if __name__ == "__main__":
+    main()

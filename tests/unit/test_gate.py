@@ -1,0 +1,442 @@
+"""The gate: unchanged tables pass, regressions are named, and what cannot be compared fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from kernelbench.calibration import SessionSpread
+from kernelbench.errors import ExitCode, RecordError
+from kernelbench.export import gate_markdown, junit
+from kernelbench.gate import (
+    Best,
+    GateReport,
+    GateRow,
+    LiveRow,
+    best_ever,
+    compare_tables,
+    expected_maximum,
+    from_live,
+)
+from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.stats import BlockSamples, Verdict, compare, family
+
+ENVIRONMENT = Environment(
+    device="NVIDIA H200",
+    kind="cuda",
+    arch="sm_90",
+    sms=132,
+    l2_bytes=50 << 20,
+    memory_bytes=141 << 30,
+    driver="580.65",
+    cuda="13.0",
+    torch="2.11.0",
+    python="3.12.3",
+    kernelbench="0.1.0",
+)
+PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
+SIGMA = 0.003
+STEPS = [f"v{i:02d}" for i in range(24)]
+
+
+def time(median: float, method: str = "graph") -> TimeStats:
+    return TimeStats(median, median, median, median, median, 0.0, 500, method)
+
+
+def result(step: str = "v01", shape: str = "A", **changes: Any) -> Result:
+    row = Result(
+        step=step,
+        lineage="group_gemm",
+        problem="group_gemm",
+        shape=shape,
+        dims="",
+        inputs="gpu-mode",
+        executor="gpu",
+        status="pass",
+        exact=True,
+        max_abs_err=0.0,
+        call_us=time(60.0, "events"),
+        device_us=time(40.0),
+        reason="",
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def record(*rows: Result, **changes: Any) -> RunRecord:
+    run = RunRecord(
+        schema="kernelbench.run/1",
+        id="run",
+        created="",
+        command="kernelbench run",
+        device="NVIDIA H200",
+        environment=ENVIRONMENT,
+        protocol=PROTOCOL,
+        results=rows,
+    )
+    return dataclasses.replace(run, **changes)
+
+
+def table(
+    rng: np.random.Generator, name: str, planted: tuple[str, str, float] | None = None
+) -> RunRecord:
+    """A session's table of 24 steps and 4 shapes, both metrics, each off by its session."""
+    rows = []
+    for step in STEPS:
+        for number, shape in enumerate("ABCD"):
+            factor = 1 + planted[2] if planted and planted[:2] == (step, shape) else 1.0
+            device, call = factor * (40 + 10 * number) * np.exp(rng.normal(0, SIGMA, 2))
+            rows.append(
+                result(step, shape, device_us=time(device), call_us=time(call + 20, "events"))
+            )
+    return record(*rows, id=name)
+
+
+def spreads(rng: np.random.Generator) -> dict[tuple[str, str], SessionSpread]:
+    """Spreads as 40 sessions of calibration estimate them."""
+    return {
+        (shape, metric): SessionSpread(SIGMA * math.sqrt(rng.chisquare(39) / 39), 39, 0.004, 40)
+        for shape in "ABCD"
+        for metric in ("device", "call")
+    }
+
+
+# -- tables: error rates
+
+
+@pytest.mark.parametrize("metric", ["device", "both"])
+def test_unchanged_tables_pass_and_three_percent_is_named(metric: Any) -> None:
+    rng = np.random.default_rng(51)
+    passed = caught = 0
+    for trial in range(100):
+        history = [table(rng, f"r{i}") for i in range(6)]
+        known = spreads(rng)
+        unchanged = table(rng, "now")
+        report = compare_tables(
+            history[-1],
+            unchanged,
+            best=best_ever(history, unchanged),
+            spreads=known,
+            metric=metric,
+        )
+        passed += report.exit_code == ExitCode.PASS
+        victim = (STEPS[trial % 24], "ABCD"[trial % 4])
+        slower = table(rng, "slow", (*victim, 0.03))
+        report = compare_tables(
+            history[-1], slower, best=best_ever(history, slower), spreads=known, metric=metric
+        )
+        found = {(row.step, row.shape) for row in report.with_status("regression")}
+        caught += victim in found and victim[0] in report.headline
+    assert passed >= 95  # 19 of 20
+    assert caught >= 99
+
+
+def test_uncalibrated_tables_fail_on_session_noise_and_say_so() -> None:
+    rng = np.random.default_rng(52)
+    report = compare_tables(table(rng, "a"), table(rng, "b"))
+    assert report.exit_code == ExitCode.REGRESSION
+    assert "calibrate" in report.margin_note
+
+
+def test_best_of_many_runs_is_not_held_against_an_unchanged_step() -> None:
+    rng = np.random.default_rng(53)
+    runs, trials = 50, 2000
+    best = 40 * np.exp(rng.normal(0, SIGMA, (trials, runs)).min(axis=1))
+    now = 40 * np.exp(rng.normal(0, SIGMA, trials))
+    key = ("v01", "A", "gpu-mode", "device")
+    spread = {("A", "device"): SessionSpread(SIGMA, 39, 0.004, 40)}
+    naive = corrected = 0
+    for least, current in zip(best, now, strict=True):
+        for count in (1, runs):
+            report = compare_tables(
+                record(result(device_us=time(float(current)))),
+                record(result(device_us=time(float(current)))),
+                best={key: Best(float(least), count)},
+                spreads=spread,
+                alpha=0.05,
+                margin=0.0,
+                tick_us=0.0,
+            )
+            if count == 1:
+                naive += bool(report.failures)
+            else:
+                corrected += bool(report.failures)
+    assert naive > 0.1 * trials
+    assert corrected <= 0.05 * trials
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 100])
+def test_expected_maximum(count: int) -> None:
+    draws = np.random.default_rng(54).normal(size=(20_000, count)).max(axis=1)
+    assert expected_maximum(count) == pytest.approx(draws.mean(), abs=0.03)
+
+
+def test_creep_fails_against_the_best() -> None:
+    spread = {("A", "device"): SessionSpread(0.001, 39, 0.0012, 40)}
+    medians = [40.0 * 1.004**i for i in range(6)]
+    runs = [record(result(device_us=time(m)), id=str(i)) for i, m in enumerate(medians)]
+    report = compare_tables(runs[-2], runs[-1], best=best_ever(runs[:-1], runs[-1]), spreads=spread)
+    (row,) = report.rows
+    assert row.status == "regression"
+    assert "best of 5 runs" in row.reason and "predecessor" not in row.reason
+    assert compare_tables(runs[-2], runs[-1], spreads=spread).exit_code == ExitCode.PASS
+
+
+# -- tables: what fails, what does not
+
+
+def statuses(report: GateReport) -> list[str]:
+    return [row.status for row in report.rows]
+
+
+def test_missing_rows_fail() -> None:
+    base = record(result("v01"), result("v02"))
+    report = compare_tables(base, record(result("v01")))
+    assert report.exit_code == ExitCode.REGRESSION
+    assert [row.step for row in report.failures] == ["v02"]
+    assert "v02" in report.headline
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device_us": None},
+        {"status": "skipped", "reason": "no GPU", "device_us": None, "call_us": None},
+        {"device_us": time(40.0, "profiler")},
+    ],
+)
+def test_rows_no_longer_comparable_fail(changes: dict[str, Any]) -> None:
+    report = compare_tables(record(result()), record(result(**changes)))
+    assert statuses(report) == ["missing"]
+    assert report.exit_code == ExitCode.REGRESSION
+    assert report.failures[0].reason
+
+
+@pytest.mark.parametrize("status", ["wrong", "hang", "fault"])
+def test_incorrect_rows_outrank_regressions(status: Any) -> None:
+    base = record(result("v01"), result("v02"))
+    now = record(
+        result("v01", device_us=time(80.0)), result("v02", status=status, reason="one element")
+    )
+    report = compare_tables(base, now)
+    assert report.exit_code == ExitCode.INCORRECT
+    assert [row.status for row in report.failures] == ["incorrect", "regression"]
+    fresh = compare_tables(record(result("v01")), record(result("v01"), *now.results[1:]))
+    assert fresh.exit_code == ExitCode.INCORRECT
+
+
+def test_faster_and_new_rows_pass() -> None:
+    report = compare_tables(
+        record(result("v01")), record(result("v01", device_us=time(30.0)), result("v02"))
+    )
+    assert statuses(report) == ["faster", "new"]
+    assert report.exit_code == ExitCode.PASS
+
+
+def test_rows_that_were_wrong_before_are_new_or_skipped() -> None:
+    wrong = {"status": "wrong", "reason": "x"}
+    base = record(result("v01"), result("v02", **wrong), result("v03", **wrong))
+    report = compare_tables(base, record(result("v01"), result("v02")))
+    assert statuses(report) == ["ok", "new", "skipped"]
+    assert report.exit_code == ExitCode.PASS
+
+
+def test_call_time_stands_in_where_there_is_no_device_time() -> None:
+    base = record(result(device_us=None))
+    slow = compare_tables(base, record(result(device_us=None, call_us=time(70.0, "events"))))
+    assert (slow.rows[0].metric, slow.rows[0].status) == ("call", "regression")
+    both = compare_tables(record(result()), record(result()), metric="both")
+    assert [row.metric for row in both.rows] == ["device", "call"]
+
+
+def test_emulated_times_are_not_compared() -> None:
+    base = record(result(executor="gpu-soft"))
+    now = record(result(executor="gpu-soft", device_us=time(400.0)))
+    report = compare_tables(base, now)
+    assert report.exit_code == ExitCode.PASS
+    assert report.rows[0].delta is None
+    assert "no time was compared" in report.headline
+    wrong = record(result(executor="gpu-soft", status="wrong", reason="NaN"))
+    assert compare_tables(base, wrong).exit_code == ExitCode.INCORRECT
+
+
+def test_ticks_are_a_margin_on_a_gpu_only() -> None:
+    base = record(result(device_us=time(2.4)))
+    now = record(result(device_us=time(2.43)))
+    assert compare_tables(base, now).exit_code == ExitCode.PASS
+    cpu = dataclasses.replace(ENVIRONMENT, kind="cpu")
+    report = compare_tables(
+        dataclasses.replace(base, environment=cpu), dataclasses.replace(now, environment=cpu)
+    )
+    assert report.exit_code == ExitCode.REGRESSION
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"device": "NVIDIA B200"}, "device"),
+        ({"environment": dataclasses.replace(ENVIRONMENT, sms=66)}, "number of SMs"),
+        ({"environment": dataclasses.replace(ENVIRONMENT, mig=True)}, "MIG"),
+        ({"environment": dataclasses.replace(ENVIRONMENT, driver="590")}, "driver"),
+        ({"protocol": dataclasses.replace(PROTOCOL, l2="warm")}, "L2 mode (cold, warm)"),
+        ({"protocol": dataclasses.replace(PROTOCOL, call="competition")}, "call mode"),
+        ({"results": (result(executor="torch"),)}, "executor of v01 A"),
+    ],
+)
+def test_incomparable_tables_are_refused(change: dict[str, Any], said: str) -> None:
+    base = record(result())
+    with pytest.raises(RecordError) as caught:
+        compare_tables(base, dataclasses.replace(base, **change))
+    assert said in str(caught.value)
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
+
+
+def test_unusable_baselines_are_refused() -> None:
+    now = record(result())
+    for base, said in (
+        (record(result(), complete=False), "interrupted"),
+        (record(result(status="wrong")), "no correct row"),
+        (record(), "no correct row"),
+        (record(result(), result()), "twice"),
+    ):
+        with pytest.raises(RecordError, match=said):
+            compare_tables(base, now)
+
+
+def test_an_interrupted_current_run_fails_by_its_missing_rows() -> None:
+    base = record(result("v01"), result("v02"))
+    report = compare_tables(base, record(result("v01"), complete=False))
+    assert report.exit_code == ExitCode.REGRESSION
+    assert any("interrupted" in note for note in report.notes)
+
+
+def test_uncalibrated_shapes_borrow_the_largest_spread() -> None:
+    known = {
+        ("A", "device"): SessionSpread(0.001, 39, 0.0012, 40),
+        ("B", "device"): SessionSpread(0.004, 39, 0.005, 40),
+    }
+    base = record(result(shape="Z"))
+    report = compare_tables(base, base, spreads=known)
+    alone = compare_tables(record(result(shape="B")), record(result(shape="B")), spreads=known)
+    assert report.rows[0].margin == alone.rows[0].margin
+    assert any("Z device" in note for note in report.notes)
+
+
+def test_best_ever_counts_comparable_runs_only() -> None:
+    now = record(result(), id="now")
+    runs = [
+        record(result(device_us=time(38.0)), id="a"),
+        record(result(device_us=time(39.0)), id="b"),
+        record(result(device_us=time(1.0)), id="c", device="NVIDIA B200"),
+        record(result(device_us=time(2.0), status="wrong"), id="d"),
+        record(result(device_us=time(3.0, "profiler")), id="e"),
+        record(result(device_us=time(4.0)), id="now"),
+        record(result(device_us=time(5.0), inputs="full"), id="f"),
+    ]
+    found = best_ever(runs, now)
+    assert found["v01", "A", "gpu-mode", "device"] == Best(38.0, 2)
+
+
+def test_input_classes_are_told_apart() -> None:
+    base = record(result(), result(inputs="full", device_us=time(50.0)))
+    now = record(result(), result(inputs="full", device_us=time(60.0)))
+    (failed,) = compare_tables(base, now).failures
+    assert failed.name == "v01 A (full) device"
+
+
+# -- live
+
+
+def verdict(change: float, noise: float = 0.001, seed: int = 55) -> Verdict:
+    arms = 40 * np.exp(np.random.default_rng(seed).normal(0, noise, (2, 25, 20)))
+    return family([compare([BlockSamples(arms[0], arms[1] * (1 + change))])])[0]
+
+
+def test_live_rows() -> None:
+    same, slower, faster = verdict(0.0), verdict(0.03), verdict(-0.03)
+    unclear = verdict(0.005)
+    rows = [
+        LiveRow("v01", "A", "device", same),
+        LiveRow("v02", "A", "device", slower, same, confirmed=True),
+        LiveRow("v03", "A", "device", slower),
+        LiveRow("v04", "A", "device", faster),
+        LiveRow("v05", "A", "device", unclear),
+        LiveRow("v06", "A", "device", same, slower, confirmed=True),
+    ]
+    report = from_live(rows, device="NVIDIA H200")
+    assert statuses(report) == [
+        "ok", "regression", "ambiguous", "faster", "ambiguous", "regression",
+    ]  # fmt: skip
+    assert report.exit_code == ExitCode.REGRESSION
+    assert "against the best, confirmed" in report.rows[5].reason
+    assert report.rows[1].delta == pytest.approx(0.03, abs=0.001)
+
+
+def test_live_ambiguity_fails_only_when_asked() -> None:
+    rows = [LiveRow("v03", "A", "device", verdict(0.03))]
+    assert from_live(rows, device="d").exit_code == ExitCode.PASS
+    asked = from_live(rows, device="d", fail_on_ambiguous=True)
+    assert asked.exit_code == ExitCode.AMBIGUOUS
+
+
+def test_live_failures_need_no_verdict() -> None:
+    wrong = from_live([LiveRow("v01", "A", "device", failure="wrong: NaN")], device="d")
+    assert wrong.exit_code == ExitCode.INCORRECT
+    for row in (LiveRow("v01", "A", "device", missing="gone"), LiveRow("v01", "A", "device")):
+        assert from_live([row], device="d").exit_code == ExitCode.REGRESSION
+    same = from_live([LiveRow("v01", "A", "device", same_code=True)], device="d")
+    assert (same.exit_code, same.rows[0].reason) == (ExitCode.PASS, "identical code")
+
+
+# -- renderings
+
+
+@pytest.fixture
+def mixed() -> GateReport:
+    base = record(result("v01"), result("v02"), result("v03"), result("v04"))
+    now = record(
+        result("v01"),
+        result("v02", device_us=time(41.2)),
+        result("v03", status="fault", reason="a | b <c> & \x00\x1b[31m\nsecond line"),
+    )
+    return compare_tables(base, now)
+
+
+def test_markdown(mixed: GateReport) -> None:
+    text = gate_markdown.render(mixed)
+    lines = text.splitlines()
+    assert lines[0].startswith("## kernelbench gate: FAIL: v03, v02, v04")
+    assert "+3.00% against the predecessor" in text
+    cells = [line for line in lines if line.startswith("|")]
+    assert len(cells) == 2 + 4
+    assert len({line.replace("\\|", "").count("|") for line in cells}) == 1
+    assert cells[2].endswith("incorrect |")
+    assert "a \\| b &lt;c>" in text
+    passing = gate_markdown.render(compare_tables(record(result()), record(result())))
+    assert passing.startswith("## kernelbench gate: PASS: 1 unchanged")
+
+
+def test_junit(mixed: GateReport) -> None:
+    root = ElementTree.fromstring(junit.render(mixed))
+    assert root.attrib == {"tests": "4", "failures": "2", "errors": "1", "skipped": "0"}
+    cases = {case.attrib["classname"]: case for case in root.iter("testcase")}
+    slow = cases["kernelbench.gate.v02"]
+    assert slow.attrib["name"] == "A device"
+    assert float(slow.attrib["time"]) == pytest.approx(41.2e-6)
+    failure = slow.find("failure")
+    assert failure is not None and failure.attrib["type"] == "regression"
+    error = cases["kernelbench.gate.v03"].find("error")
+    assert error is not None and "<c>" in error.attrib["message"]
+    assert len(cases["kernelbench.gate.v01"]) == 0
+
+
+def test_ambiguous_in_junit() -> None:
+    row = GateRow("v01", "A", "device", 1.0, 1.0, None, 0.0, None, 0.01, "ambiguous", "why")
+    for asked, kind in ((False, "skipped"), (True, "failure")):
+        report = GateReport("live", "d", (row,), "", (), asked)
+        (case,) = ElementTree.fromstring(junit.render(report)).iter("testcase")
+        assert [child.tag for child in case] == [kind]

@@ -1,0 +1,197 @@
+"""What a machine can run: every verdict comes from a condition that can be changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelbench import build, target
+from kernelbench.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
+from kernelbench.lineage_model import Step
+
+H200 = target.GpuInfo(0, "NVIDIA H200", (9, 0), 150 << 30, "580.159.04", "13.0", False)
+B200 = dataclasses.replace(H200, name="NVIDIA B200", capability=(10, 0))
+CUDA_TORCH = target.TorchInfo("2.11.0+cu130", "13.0")
+CPU_TORCH = target.TorchInfo("2.13.0+cpu", None)
+
+
+def make_step(**changes):
+    step = Step(
+        name="v00",
+        lineage="kernels",
+        problem="p:P",
+        parent=None,
+        title="",
+        technique="",
+        hypothesis="",
+        arch="any",
+        status="works",
+        kind="torch",
+        path=Path("kernels/v00"),
+        entry=Path("kernels/v00/submission.py"),
+    )
+    return dataclasses.replace(step, **changes)
+
+
+def compiled(path, arch="sm_100a", status="works"):
+    return make_step(
+        name="v10",
+        kind="cuda",
+        arch=arch,
+        status=status,
+        path=path,
+        entry=path / "launch.cu",
+    )
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """Hide every GPU, so that these tests say the same on a GPU machine."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def machine(monkeypatch, gpus=(), torch=CUDA_TORCH):
+    monkeypatch.setattr(target, "gpus", lambda: list(gpus))
+    monkeypatch.setattr(target, "gpu_problem", lambda: "" if gpus else "no driver")
+    monkeypatch.setattr(target, "torch_info", lambda: torch)
+
+
+def verdicts(step, device=0):
+    return {name: (works, why) for name, works, why in target.executors_for(step, device)}
+
+
+def test_hidden_gpus_are_not_there_and_the_reason_says_so(no_gpu):
+    assert target.gpus() == []
+    assert "NVIDIA driver" in target.gpu_problem() or "CUDA_VISIBLE_DEVICES" in target.gpu_problem()
+
+
+def test_python_step_without_gpu_runs_on_the_cpu(no_gpu):
+    assert target.resolve(make_step()) == target.Target("torch", "cpu", None)
+    assert target.runnable(make_step())[0] is True
+    found = verdicts(make_step())
+    assert found["torch"][0] is True
+    assert [found[name][0] for name in ("gpu", "gpu-soft", "emulator")] == [False] * 3
+
+
+def test_python_step_prefers_the_gpu(monkeypatch):
+    machine(monkeypatch, [H200])
+    assert target.resolve(make_step()) == target.Target("gpu", "cuda:0", H200)
+    assert target.resolve(make_step(), "torch").device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "torch", "device", "said"),
+    [
+        ([], CUDA_TORCH, 0, "no driver"),
+        ([H200], CUDA_TORCH, 3, "no GPU 3"),
+        ([H200], CPU_TORCH, 0, "without CUDA"),
+        ([H200], None, 0, "not installed"),
+        ([dataclasses.replace(H200, cuda_driver="12.8")], CUDA_TORCH, 0, "supports CUDA 12.8"),
+    ],
+)
+def test_why_a_python_step_gets_no_gpu(monkeypatch, gpus, torch, device, said):
+    machine(monkeypatch, gpus, torch)
+    with pytest.raises(EnvironmentProblem) as caught:
+        target.resolve(make_step(), "gpu", device)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
+
+
+def test_a_newer_minor_version_of_cuda_is_no_obstacle(monkeypatch):
+    machine(monkeypatch, [H200], target.TorchInfo("2.13.0", "13.2"))
+    assert target.resolve(make_step(), "gpu").executor == "gpu"
+
+
+def test_without_torch_nothing_runs_a_python_step(monkeypatch):
+    machine(monkeypatch, [H200], None)
+    with pytest.raises(EnvironmentProblem, match="cannot run v00"):
+        target.resolve(make_step())
+    assert target.runnable(make_step())[0] is False
+
+
+def test_planned_step(no_gpu, tmp_path):
+    planned = compiled(tmp_path, status="planned")
+    assert target.runnable(planned) == (False, "planned")
+    assert not any(works for _, works, _ in target.executors_for(planned))
+    with pytest.raises(PlannedStepError) as caught:
+        target.resolve(planned, "emulator")
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_unknown_executor():
+    with pytest.raises(UsageError, match="unknown executor 'cpu'"):
+        target.resolve(make_step(), "cpu")
+
+
+def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
+    """Each part that is missing is named; with all parts there, the verdict turns."""
+    machine(monkeypatch, [B200])
+    step = compiled(tmp_path / "kernels" / "v10")
+    monkeypatch.setattr(target, "_LOADER_MODULE", "kernelbench.no_such_module")
+    monkeypatch.setattr(target, "_EMULATOR_MODULE", "kernelbench.no_such_module")
+    assert "no loader" in verdicts(step)["gpu"][1]
+    assert "no emulator" in verdicts(step)["emulator"][1]
+    monkeypatch.setattr(target, "_LOADER_MODULE", "kernelbench.loader")
+    monkeypatch.setattr(target, "_EMULATOR_MODULE", "kernelbench.loader")
+    assert "common/backend/sm100a" in verdicts(step)["gpu"][1]
+    assert "common/backend/emu" in verdicts(step)["emulator"][1]
+    for backend in ("sm100a", "soft", "emu"):
+        (tmp_path / "kernels" / "common" / "backend" / backend).mkdir(parents=True)
+    here = build.Compiler("nvcc", Path("nvcc"), "13.0")
+    monkeypatch.setattr(build, "nvcc", lambda: None)
+    monkeypatch.setattr(build, "host_compiler", lambda: None)
+    assert "no nvcc" in verdicts(step)["gpu"][1]
+    assert "no g++" in verdicts(step)["emulator"][1]
+    monkeypatch.setattr(build, "nvcc", lambda: here)
+    monkeypatch.setattr(build, "host_compiler", lambda: here)
+    assert target.resolve(step).executor == "gpu"
+    assert target.resolve(step, "emulator") == target.Target("emulator", "cpu", None)
+    machine(monkeypatch, [H200])
+    assert "this is NVIDIA H200" in verdicts(step)["gpu"][1]
+    assert target.resolve(step) == target.Target("gpu-soft", "cuda:0", H200)
+    machine(monkeypatch, [])
+    assert target.resolve(step).executor == "emulator"
+
+
+def test_a_lineage_beside_kernels_shares_its_backends(monkeypatch, tmp_path):
+    monkeypatch.setattr(target, "_EMULATOR_MODULE", "kernelbench.loader")
+    monkeypatch.setattr(build, "host_compiler", lambda: build.Compiler("g++", Path("g++"), "12"))
+    (tmp_path / "kernels" / "common" / "backend" / "emu").mkdir(parents=True)
+    step = compiled(tmp_path / "moe" / "m00", arch="sm_90a")
+    assert verdicts(step)["emulator"][0] is True
+
+
+def test_soft_executor_is_for_blackwell_steps_only(monkeypatch, tmp_path):
+    machine(monkeypatch, [H200])
+    assert "sm_90a" in verdicts(compiled(tmp_path, arch="sm_90a"))["gpu-soft"][1]
+
+
+def test_torch_info_is_what_torch_says():
+    torch = pytest.importorskip("torch")
+    assert target.torch_info() == target.TorchInfo(torch.__version__, torch.version.cuda)
+
+
+def test_questions_are_answered_without_importing_torch():
+    code = (
+        "import sys\n"
+        "from kernelbench import target\n"
+        "target.gpus(), target.torch_info(), target.cpu_name()\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_environment_of_the_cpu(no_gpu):
+    pytest.importorskip("torch")
+    environment = target.environment(target.Target("torch", "cpu", None))
+    assert environment.kind == "cpu"
+    assert environment.device.startswith("CPU ")
+    assert environment.device.endswith(f"{environment.sms} core" + "s" * (environment.sms != 1))
+    assert environment.memory_bytes > 1 << 28
+    assert socket.gethostname() not in repr(environment)
