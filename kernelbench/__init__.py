@@ -18,9 +18,8 @@ def load(spec: str) -> Callable[[Any], Any]:
             ``custom_kernel(data)``.
 
     Returns:
-        The step's ``custom_kernel``; its docstring gives shapes and dtypes of ``data``. A problem's
-        ``make_inputs`` draws such data, e.g.
-        ``kernelbench.problems.group_gemm.PROBLEM.make_inputs(shape, "gpu-mode", 0, "cuda:0").data``.
+        The step's ``custom_kernel``; its docstring gives shapes and dtypes of ``data``. What a
+        problem's ``make_inputs`` returns has fitting ``data``, see ``kernelbench.problems``.
 
     Raises:
         KernelbenchError: If there is no such step, it is planned, or it cannot be loaded.

@@ -37,7 +37,13 @@ from kernelbench.timing import (
 )
 
 CALLS_PER_COMPETITION_REP = 15
+#: Per input set: the graph of one call, and the outputs that it writes.
+Replays = list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]]
 _BLOCKS_PER_PROFILE = 5
+
+
+class _CaptureError(RuntimeError):
+    """A call cannot be captured in a CUDA graph."""
 
 
 @dataclass
@@ -74,6 +80,9 @@ class GpuTimer:
         self._read = torch.ones(words, dtype=torch.int32, device=self.device)
         self._sum = torch.zeros((), dtype=torch.int64, device=self.device)
         self._stamps = probes.ClockStamps.create(self.device)
+        # One memory pool for every graph: temporaries of all arms lie at the same addresses. The
+        # graphs of ``_prepare`` live as long as the timer and keep the pool alive.
+        self._pool = torch.cuda.graph_pool_handle()
         self._prepare = self._capture_prepare()
         self._spin_s = 2e-3
 
@@ -86,7 +95,7 @@ class GpuTimer:
                 self._fill(chosen, poison)
                 torch.cuda.synchronize(self.device)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, stream=self.stream):
+                with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
                     self._fill(chosen, poison)
                 of_set.append(graph)
             graphs.append(of_set)
@@ -102,22 +111,22 @@ class GpuTimer:
         """Whether lines that a step marked as persisting have to be reset before each rep."""
         return self.l2 == "cold" and (probes.persisting_l2_limit() or 0) > 0
 
-    def capture(self, kernel: Kernel) -> list[tuple[torch.cuda.CUDAGraph, Any]] | str:
-        """One graph per input set, or the reason why the call cannot be captured."""
+    def capture(self, kernel: Kernel) -> Replays:
+        """One graph per input set.
+
+        Raises:
+            _CaptureError: If the call cannot be captured, with the reason.
+        """
         graphs = []
         for chosen in self.sets:
             self.announce("graph capture", self.call_limit_s)
             try:
-                with torch.cuda.stream(self.stream):
-                    for _ in range(3):
-                        kernel(chosen.inputs.data)
-                torch.cuda.synchronize(self.device)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, stream=self.stream):
+                with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
                     result = kernel(chosen.inputs.data)
             except Exception as error:
                 torch.cuda.synchronize(self.device)
-                return " ".join(str(error).split()).split(". ")[0][:120]
+                raise _CaptureError(" ".join(str(error).split()).split(". ")[0][:120]) from error
             graphs.append((graph, self.problem.outputs_of(result, chosen.inputs)))
         return graphs
 
@@ -126,14 +135,34 @@ class GpuTimer:
     def device_time(
         self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], warmups: int
     ) -> Measurement:
-        """Device time of each arm: graph replay, or the profiler where capture fails."""
-        captured = [self.capture(kernel) for kernel in kernels]
-        reasons = [c for c in captured if isinstance(c, str)]
-        if reasons:
+        """Device time of each arm: graph replay, or the profiler where capture fails.
+
+        Graphs are captured anew for every block, the arms in an order drawn by coin. Where a
+        graph's temporaries and instance lie changes its time by some 0.1 %, the same way in every
+        replay: left alone, two graphs of one kernel differ significantly. Drawn per block, it is
+        noise between blocks, which the paired test accounts for.
+        """
+        with torch.cuda.stream(self.stream):
+            self._warm_up(kernels, min(warmups, 3 * len(self.sets)))
+        try:
+            for kernel in kernels:
+                self.capture(kernel)
+        except _CaptureError as error:
             measurement = self._profiled(kernels, order, warmups)
-            measurement.notes.append(f"device time from the profiler: capture failed: {reasons[0]}")
+            measurement.notes.append(f"device time from the profiler: capture failed: {error}")
             return measurement
-        replays = [c for c in captured if not isinstance(c, str)]
+        coin = random.Random(derive(self.seed, "capture order"))
+        replays: dict[int, Replays] = {}
+
+        def prepare() -> None:
+            replays.clear()
+            arms = list(range(len(kernels)))
+            coin.shuffle(arms)
+            for arm in arms:
+                replays[arm] = self.capture(kernels[arm])
+            for which in range(len(self.sets)):
+                for arm in arms:
+                    launch(arm, which)
 
         def launch(arm: int, which: int) -> Any:
             for offset in range(self.batch):
@@ -141,12 +170,13 @@ class GpuTimer:
                 graph.replay()
             return outputs
 
-        return self._queued("device", "graph", launch, len(kernels), order, warmups)
+        return self._queued("device", "graph", prepare, launch, len(kernels), order, warmups)
 
     def _queued(
         self,
         metric: Metric,
         method: str,
+        prepare: Callable[[], None],
         launch: Callable[[int, int], Any],
         arms: int,
         order: Sequence[Sequence[int]],
@@ -159,6 +189,7 @@ class GpuTimer:
         reset = self._reset_persisting()
         with torch.cuda.stream(self.stream):
             self.announce("warm-up", self.call_limit_s)
+            prepare()
             for index in range(warmups * arms):
                 which = index % len(self.sets)
                 self._prepare[which][index % 2].replay()
@@ -166,13 +197,13 @@ class GpuTimer:
                 if index % 64 == 63:
                     self.stream.synchronize()
             self.stream.synchronize()
-            begin = CLOCK()
             for b, arms_of_block in enumerate(order):
+                prepare()
                 self.announce("timed block", self.call_limit_s)
-                measurement.blocks.append(
-                    self._queued_block(b, arms_of_block, launch, rng, sampled, reset)
-                )
-            measurement.busy_s = CLOCK() - begin
+                begin = CLOCK()
+                block = self._queued_block(b, arms_of_block, launch, rng, sampled, reset)
+                measurement.busy_s += CLOCK() - begin
+                measurement.blocks.append(block)
         sampled.verify(self.problem, self.shape, self.input_class)
         require_untouched_timers()
         return measurement

@@ -177,11 +177,14 @@ class Launcher:
                         began = time.monotonic()
                     elif message["kind"] == "done":
                         finished = True
-                        continue
+                        break
                     yield message
                     if message["kind"] != "phase":
                         # The reader's own work between messages is not the worker's time.
                         began = time.monotonic()
+                if finished:
+                    # No waiting for the pipe's end: a process that the step left behind holds it.
+                    break
             code = self._reap(control)
             reaped = True
             if finished:

@@ -5,6 +5,7 @@ Run as ``python -m kernelbench.worker_child FD``, FD being the control socket.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -33,11 +34,16 @@ class Reporter:
         self("phase", name=name, limit_s=limit_s)
 
 
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _work(messages: int, log: int, job_file: int) -> None:
     """The body of a worker; never returns to the launcher's loop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _die_with_parent()
     os.dup2(log, 1)
     os.dup2(log, 2)
     with os.fdopen(job_file, "rb") as stream:
@@ -53,6 +59,8 @@ def main() -> None:
     """Import torch, say so, then fork a worker for each job until the control socket closes."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The command line may be killed while the launcher waits for a worker that never ends.
+    _die_with_parent()
     import torch  # noqa: F401  (imported here so that every fork has it for free)
 
     import kernelbench.execute  # noqa: F401
@@ -80,6 +88,10 @@ def main() -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(json.dumps({"pid": pid}).encode())
+        # Processes that the step left behind go with it, while its id is still taken.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         control.send(json.dumps({"status": status}).encode())
 

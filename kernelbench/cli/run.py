@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +152,7 @@ def plan(
         KernelbenchError: For whatever in the request does not exist or cannot run here.
     """
     chosen = context.lineages.select(steps)
-    runnable = [step for step in chosen if step.status != "planned"]
+    runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
     planned = [step for step in chosen if step.status == "planned"]
     if planned and not runnable:
         names = ", ".join(step.name for step in planned)
@@ -169,6 +171,18 @@ def plan(
     return [_plan_step(context, step, shapes, executor, inputs, device) for step in runnable]
 
 
+def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
+    """A submission names no problem: the shapes asked for do; failing that, the first lineage."""
+    if not step.submission:
+        return step
+    problems = list(context.problems.values())
+    for problem in problems if shapes else []:
+        with contextlib.suppress(UsageError):
+            context.shapes_for(problem, shapes)
+            return replace(step, problem=problem.name)
+    return replace(step, problem=problems[0].name)
+
+
 def _plan_step(
     context: Context,
     step: Step,
@@ -182,7 +196,7 @@ def _plan_step(
     chosen = context.shapes_for(problem, shapes)
     skip = {}
     for shape in chosen:
-        broken = getattr(problem, "broken_limit", lambda *_: "")(shape, step.limits)
+        broken = problem.broken_limit(shape, step.limits)
         if broken:
             skip[shape.name] = broken
     return StepRun(

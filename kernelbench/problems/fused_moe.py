@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelbench.errors import UnknownNameError
+from kernelbench.errors import UnknownNameError, UsageError
 from kernelbench.problem import Comparison, Inputs, Work
 from kernelbench.shapes import ShapeFieldError, check_fields, positive_int
 
@@ -177,6 +177,22 @@ class FusedMoe:
         from kernelbench.problems.fused_moe_check import judge
 
         return judge(outputs[0], reference, self.intermediate)
+
+    def broken_limit(self, shape: MoeShape, limits: Mapping[str, Any]) -> str:
+        """``max_tokens``: the largest M that a step takes.
+
+        Raises:
+            UsageError: For a limit that this problem does not know, so that none is passed over.
+        """
+        broken = ""
+        for limit, value in limits.items():
+            if limit != "max_tokens":
+                raise UsageError(
+                    f"unknown limit {limit!r} in a step of fused_moe", "known: max_tokens"
+                )
+            if shape.m > value:
+                broken = f"takes at most {value} tokens (limits.max_tokens)"
+        return broken
 
     def work(self, shape: MoeShape, inputs: Inputs | None = None) -> Work:
         """2·m·topk·n·k FLOPs; hidden, gating, output, and the weights of the experts in use.

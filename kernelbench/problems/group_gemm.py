@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernelbench.errors import UnknownNameError
+from kernelbench.errors import UnknownNameError, UsageError
 from kernelbench.problem import Comparison, Inputs, Work
 from kernelbench.shapes import ShapeFieldError, check_fields, positive_ints
 
@@ -148,6 +148,30 @@ class GroupGemm:
         from kernelbench.problems.group_gemm_check import judge
 
         return judge(outputs, reference)
+
+    def broken_limit(self, shape: GroupGemmShape, limits: Mapping[str, Any]) -> str:
+        """``nk = "fixed"``: one N and K for all groups; ``max_groups``; ``k_multiple``.
+
+        Raises:
+            UsageError: For a limit that this problem does not know, so that none is passed over.
+        """
+        broken = ""
+        for limit, value in limits.items():
+            if limit == "nk":
+                if value == "fixed" and len(set(zip(shape.n, shape.k, strict=True))) > 1:
+                    broken = broken or "needs one N and K for all groups (limits.nk = fixed)"
+            elif limit == "max_groups":
+                if len(shape.m) > value:
+                    broken = broken or f"takes at most {value} groups (limits.max_groups)"
+            elif limit == "k_multiple":
+                if any(k % value for k in shape.k):
+                    broken = broken or f"needs K to be a multiple of {value} (limits.k_multiple)"
+            else:
+                raise UsageError(
+                    f"unknown limit {limit!r} in a step of group_gemm",
+                    "known: nk, max_groups, k_multiple",
+                )
+        return broken
 
     def work(self, shape: GroupGemmShape, inputs: Inputs | None = None) -> Work:
         """2·m·n·k FLOPs per group; FP4 operands, blocked scales (rows padded to 128) and C."""

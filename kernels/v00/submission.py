@@ -26,21 +26,20 @@ def custom_kernel(data):
               float16 ``[m, n, 1]``, row-major, which is written;
             * ``sfasfb_tensors``: ``sfa`` float8_e4m3fn ``[m, k / 16, 1]`` and ``sfb``
               ``[n, k / 16, 1]``, one scale per 16 values along K, in CPU memory;
-            * ``sfasfb_reordered_tensors``: the same scales in the blocked layout (not used here);
+            * ``sfasfb_reordered_tensors``: the same scales in the blocked layout, on the device of
+              ``a``; used where there are no FP4 tensor cores;
             * ``problem_sizes``: ``(m, n, k, 1)``.
 
     Returns:
         The list of the ``c`` tensors. Sums are accumulated in float32 and rounded once to float16.
     """
-    abc_tensors, sfasfb_tensors, _, problem_sizes = data
     outputs = []
-    for (a, b, c), (sfa, sfb), (m, n, k, _) in zip(
-        abc_tensors, sfasfb_tensors, problem_sizes, strict=True
-    ):
+    for (a, b, c), scales, blocked, (m, n, k, _) in zip(*data, strict=True):
         if a.is_cuda and torch.cuda.get_device_capability(a.device)[0] >= 10:
-            _multiply_fp4(a, b, c, sfa, sfb)
+            _multiply_fp4(a, b, c, *scales)
         else:
-            _multiply_dequantized(a, b, c, sfa, sfb, m, n, k)
+            sfa, sfb = (_rows(of, rows) for of, rows in zip(blocked, (m, n), strict=True))
+            _multiply_dequantized(a, b, c, sfa, sfb, n, k)
         outputs.append(c)
     return outputs
 
@@ -68,10 +67,16 @@ def _blocked(scales):
     return atoms.reshape(-1).view(torch.float8_e4m3fn)
 
 
-def _multiply_dequantized(a, b, c, sfa, sfb, m, n, k):
+def _rows(blocked, rows):
+    """Scales ``[32, 4, row atoms, 4, column atoms, 1]`` -> ``[rows, k / 16]`` as float32."""
+    ordered = blocked[..., 0].float().permute(2, 1, 0, 4, 3)
+    return ordered.reshape(ordered.shape[0] * 128, -1)[:rows]
+
+
+def _multiply_dequantized(a, b, c, sfa, sfb, n, k):
     """Exact dequantization, then a float32 product: for CPUs and for GPUs without FP4."""
     table = _pair_table(a.device)
-    rows_a = _dequantize(a[:, :, 0], sfa[:, :, 0], table, m, k)
+    rows_a = _dequantize(a[:, :, 0], sfa, table, k)
     # Chunks that stay in a CPU's cache; a GPU prefers one product.
     step = n if a.is_cuda else _CHUNK_ROWS
     precision = torch.get_float32_matmul_precision()
@@ -79,17 +84,18 @@ def _multiply_dequantized(a, b, c, sfa, sfb, m, n, k):
     try:
         for start in range(0, n, step):
             stop = min(start + step, n)
-            rows_b = _dequantize(b[start:stop, :, 0], sfb[start:stop, :, 0], table, stop - start, k)
+            rows_b = _dequantize(b[start:stop, :, 0], sfb[start:stop], table, k)
             c[:, start:stop, 0] = rows_a @ rows_b.t()
     finally:
         torch.set_float32_matmul_precision(precision)
 
 
-def _dequantize(packed, scales, table, rows, k):
+def _dequantize(packed, scales, table, k):
     """``[rows, k / 2]`` packed codes and ``[rows, k / 16]`` scales -> float32 ``[rows, k]``."""
+    rows = packed.shape[0]
     index = packed.view(torch.uint8).to(torch.int32).reshape(-1)
     values = table.index_select(0, index).view(torch.float32).view(rows, k // _BLOCK, _BLOCK)
-    return values.mul_(scales.to(packed.device).float().unsqueeze(-1)).view(rows, k)
+    return values.mul_(scales.unsqueeze(-1)).view(rows, k)
 
 
 @functools.cache

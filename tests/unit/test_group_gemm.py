@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernelbench.errors import UnknownNameError
+from kernelbench.errors import UnknownNameError, UsageError
 from kernelbench.problem import Comparison, Inputs
-from kernelbench.problems import group_gemm_check, group_gemm_inputs
+from kernelbench.problems import group_gemm_check, group_gemm_inputs, nvfp4
 from kernelbench.problems.group_gemm import PROBLEM, GroupGemmShape
 from kernelbench.shapes import load_shapes
 
@@ -329,13 +329,21 @@ def test_full_rejects_a_small_error_that_a_tile_shares() -> None:
 
 
 def spoil_scales(inputs: Inputs, side: int, change: Callable[[Any], Any]) -> Any:
-    abc, plain, blocked, sizes = inputs.data
-    spoiled = []
+    """The same data with one side's scales misplaced, in both of the layouts that hold them."""
+    abc, plain, _, sizes = inputs.data
+    spoiled, reordered = [], []
     for pair in plain:
         scales = list(pair)
         scales[side] = change(scales[side].view(torch.uint8)).view(torch.float8_e4m3fn)
         spoiled.append(tuple(scales))
-    return abc, spoiled, blocked, sizes
+        reordered.append(tuple(reorder(of) for of in scales))
+    return abc, spoiled, reordered, sizes
+
+
+def reorder(scales: torch.Tensor) -> torch.Tensor:
+    """``[128, k / 16, 1]`` -> the blocked view; these tests use whole atoms of 128 rows only."""
+    rows = scales[:, :, 0].view(torch.uint8)
+    return nvfp4.block_scales(rows, torch.zeros_like(rows)).view(torch.float8_e4m3fn)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -366,7 +374,7 @@ def test_misplaced_scales_are_rejected(
 def test_swapped_operands_are_rejected(input_class: str, seed: int) -> None:
     inputs = PROBLEM.make_inputs(SQUARE, input_class, seed, "cpu")
     abc, plain, blocked, sizes = inputs.data
-    swapped = (abc, [(sfb, sfa) for sfa, sfb in plain], blocked, sizes)
+    swapped = (abc, *([(sfb, sfa) for sfa, sfb in of] for of in (plain, blocked)), sizes)
     assert not judge(inputs, SQUARE, input_class, v00(swapped)).ok
     transposed = [c.transpose(0, 1).contiguous() for c in v00(inputs.data)]
     assert not judge(inputs, SQUARE, input_class, transposed).ok
@@ -461,3 +469,27 @@ def test_reference_refuses_what_float16_cannot_hold() -> None:
         tensor.view(torch.uint8).fill_(0x77 if tensor.dtype == torch.float4_e2m1fn_x2 else 0x7E)
     with pytest.raises(ValueError, match="group 0: the exact result leaves float16's range"):
         group_gemm_check.multiply(inputs.data, with_sigma=False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "dims", "words"),
+    [
+        ({"nk": "fixed"}, {"m": 8, "n": [128, 256], "k": 256}, "one N and K"),
+        ({"nk": "fixed"}, {"m": 8, "n": 128, "k": [256, 512]}, "one N and K"),
+        ({"nk": "fixed"}, {"m": [8, 9], "n": 128, "k": 256}, ""),
+        ({"nk": "var"}, {"m": 8, "n": [128, 256], "k": 256}, ""),
+        ({"max_groups": 1}, {"m": [8, 9], "n": 128, "k": 256}, "at most 1 groups"),
+        ({"k_multiple": 256}, {"m": 8, "n": 128, "k": 320}, "multiple of 256"),
+    ],
+)
+def test_broken_limit(limits: dict[str, object], dims: dict[str, object], words: str) -> None:
+    shape = PROBLEM.parse_shape("x", dims)
+    found = PROBLEM.broken_limit(shape, limits)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def test_unknown_limit_is_refused() -> None:
+    shape = PROBLEM.parse_shape("x", {"m": 8, "n": 128, "k": 256})
+    with pytest.raises(UsageError, match="unknown limit 'n_max'"):
+        PROBLEM.broken_limit(shape, {"n_max": 4})

@@ -1,0 +1,3 @@
+"""Binds the entry point to a number."""
+
+custom_kernel = 3

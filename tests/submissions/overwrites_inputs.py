@@ -1,0 +1,10 @@
+"""Uses an operand as scratch space once it is done."""
+
+import torch
+from right import custom_kernel as right
+
+
+def custom_kernel(data):
+    outputs = right(data)
+    data[0][0][0].view(torch.uint8)[0, 0, 0] ^= 1
+    return outputs

@@ -1,0 +1,5 @@
+"""Raises in the call."""
+
+
+def custom_kernel(data):
+    raise ValueError("on purpose\nover two lines")
