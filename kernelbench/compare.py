@@ -231,5 +231,19 @@ def estimate(
 
 
 def identical(base: Step, cand: Step) -> bool:
-    """Whether two steps are the same code: sources and configuration, the Python glue included."""
+    """Whether two steps are the same code: sources and configuration, the Python glue included.
+
+    A Python step's configuration only describes it, and a submission's file may have any name.
+    """
+    if base.kind == cand.kind == "torch":
+        return _python_code(base) == _python_code(cand)
     return base.kind == cand.kind and source_sha(base) == source_sha(cand)
+
+
+def _python_code(step: Step) -> dict[str, bytes]:
+    files = [step.entry] if step.submission else step.path.rglob("*.py")
+    names = {file: file.relative_to(step.path).as_posix() for file in files if file is not None}
+    return {
+        "submission.py" if file == step.entry else name: file.read_bytes()
+        for file, name in names.items()
+    }

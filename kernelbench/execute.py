@@ -135,6 +135,22 @@ class _Series:
     sets: Sequence[InputSet]
     report: Reporter
 
+    def call_once(self, kernels: Sequence[Kernel]) -> bool:
+        """Call each kernel once, in this order: its code is loaded now. False after a fault."""
+        for kernel in kernels:
+            self.report.phase("first call", self.job.call_limit_s)
+            try:
+                kernel(self.sets[0].inputs.data)
+                if self.job.target.gpu is not None:
+                    torch.cuda.synchronize()
+            except Exception as error:
+                self._fault("fault", f"first call: raised {describe_exception(error)}")
+                return False
+        return True
+
+    def _fault(self, status: str, reason: str, **label: Any) -> None:
+        self.report("fault", shape=self.shape.name, status=status, reason=reason, **label)
+
     def measure(
         self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], **label: Any
     ) -> bool:
@@ -152,11 +168,11 @@ class _Series:
                     found = self._take(metric, kernels, order, on_block)
             except (TimingFault, ProfilerError) as error:
                 status = "wrong" if isinstance(error, TimingFault) else "fault"
-                report("fault", metric=metric, status=status, reason=str(error), **context)
+                self._fault(status, str(error), metric=metric, **label)
                 return False
             except Exception as error:
                 reason = f"while timed: raised {describe_exception(error, entry)}"
-                report("fault", metric=metric, status="fault", reason=reason, **context)
+                self._fault("fault", reason, metric=metric, **label)
                 return False
             report(
                 "measured",
@@ -234,8 +250,13 @@ def _series(
 
 def _compare(job: CompareJob, report: Reporter) -> None:
     problem = load_problem(job.lineage)
-    kernels: list[Kernel] = []
-    for name, arm in (("base", job.base), ("cand", job.cand)):
+    rng = random.Random(derive(job.seed, "abba"))
+    # Where a module is loaded changes its time a little, the same way in every process: a coin
+    # decides which arm comes first, so that this, too, is noise and not a bias.
+    order = [(0, "base", job.base), (1, "cand", job.cand)]
+    rng.shuffle(order)
+    loaded: dict[int, Kernel] = {}
+    for index, name, arm in order:
         kernel = _load(arm, job.call_limit_s, report)
         if isinstance(kernel, str):
             report("unchecked", arm=name, status="fault", reason=kernel)
@@ -247,15 +268,17 @@ def _compare(job: CompareJob, report: Reporter) -> None:
                 report("unchecked", arm=name, status=result.status, reason=result.reason)
                 return
             _report_check(report, job.shape, name, result)
-        kernels.append(kernel)
+        loaded[index] = kernel
+    kernels = [loaded[0], loaded[1]]
     _release(job.target)
     series = _series(job, job.timing, problem, job.shape, job.input_class, report)
+    if not series.call_once([loaded[index] for index, _, _ in order]):
+        return
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
     planter = None
     if job.base.plant_us is not None:
         report.phase("calibrating the planted delay", 60)
         planter = SpinPlanter(torch.device(job.target.device))
-    rng = random.Random(derive(job.seed, "abba"))
     for index, plant_us in enumerate(rounds):
         arms = kernels
         if planter is not None:
@@ -263,9 +286,9 @@ def _compare(job: CompareJob, report: Reporter) -> None:
             arms = [planter.plant(base, 0.0), planter.plant(cand, plant_us or 0.0)]
             if plant_us:
                 report("planted", round=index, asked_us=plant_us, found_us=planter.verify(plant_us))
-        order = abba(job.blocks, job.quads, rng)
+        arm_order = abba(job.blocks, job.quads, rng)
         if job.sequential:
             reps = job.blocks * job.quads * 2
-            order = [[0] * reps, [1] * reps]
-        if not series.measure(arms, order, round=index):
+            arm_order = [[0] * reps, [1] * reps]
+        if not series.measure(arms, arm_order, round=index):
             return

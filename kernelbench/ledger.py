@@ -82,13 +82,16 @@ def append(results: Path, entries: Sequence[Entry]) -> None:
     ).encode()
     try:
         results.mkdir(parents=True, exist_ok=True)
-        with FileLock(results / ".ledger.lock", timeout=_LOCK_LIMIT_S), path.open("ab") as stream:
+        lock = FileLock(results / ".ledger.lock", timeout=_LOCK_LIMIT_S)
+        # Unbuffered: what a buffer could not write it would write again when it is closed.
+        with lock, path.open("ab", buffering=0) as stream:
             size = stream.tell()
             try:
-                stream.write(data)
-                stream.flush()
+                left = memoryview(data)
+                while left:
+                    left = left[stream.write(left) :]
                 os.fsync(stream.fileno())
-            except OSError:
+            except BaseException:
                 os.truncate(path, size)
                 raise
     except Timeout as error:

@@ -14,6 +14,7 @@ from kernelbench.errors import KernelbenchError, UsageError
 from kernelbench.lineage import Lineage, Lineages, Reported, Step, load_lineages
 from kernelbench.project import Project, find_project
 from kernelbench.records import write_text
+from kernelbench.results_table import RESULTS_MARKERS, committed_rows, measured_table
 
 #: Marker pairs: the table of a lineage's steps, and a step's figures beside its parent's.
 LINEAGE_MARKERS = ("<!-- lineage:begin -->", "<!-- lineage:end -->")
@@ -110,13 +111,16 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
     Raises:
         UsageError: If a README has an unpaired marker; names the file.
     """
+    rows = committed_rows(project)
     for lineage in lineages.lineages:
         steps = lineages.steps_of(lineage.name)
         table = lineage_table(lineage, steps)
-        yield from _updated(lineage.path / "README.md", LINEAGE_MARKERS, table)
+        yield from _updated(lineage.path / "README.md", (LINEAGE_MARKERS, table))
         for step in steps:
-            table = reported_table(step, lineages.parent_of(step))
-            yield from _updated(step.path / "README.md", REPORTED_MARKERS, table)
+            readme = step.path / "README.md"
+            reported = reported_table(step, lineages.parent_of(step))
+            measured = measured_table(step, rows)
+            yield from _updated(readme, (REPORTED_MARKERS, reported), (RESULTS_MARKERS, measured))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -137,15 +141,17 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if stale and arguments else 0
 
 
-def _updated(file: Path, markers: tuple[str, str], table: str) -> Iterator[tuple[Path, str, str]]:
+def _updated(file: Path, *parts: tuple[tuple[str, str], str]) -> Iterator[tuple[Path, str, str]]:
+    """The file with each ``(markers, table)`` filled in, if it has any of the markers."""
     if not file.is_file():
         return
-    text = file.read_text(encoding="utf-8")
+    text = new = file.read_text(encoding="utf-8")
     try:
-        new = replace_between(text, markers, table)
+        for markers, table in parts:
+            new = replace_between(new, markers, table)
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}") from error
-    if any(marker in text for marker in markers):
+    if any(marker in text for markers, _ in parts for marker in markers):
         yield file, text, new
 
 

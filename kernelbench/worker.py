@@ -83,6 +83,8 @@ class Launcher:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
             self._process = None
 
     def _start(self) -> socket.socket:
@@ -90,9 +92,6 @@ class Launcher:
             return self._control
         self.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = dict(os.environ)
-        # Timing needs module loading to happen at first use of each step, not in a timed call.
-        environment.setdefault("CUDA_MODULE_LOADING", "EAGER")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kernelbench.worker_child", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
@@ -100,7 +99,6 @@ class Launcher:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env=environment,
         )
         theirs.close()
         self._control = ours

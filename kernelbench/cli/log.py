@@ -61,14 +61,14 @@ def command(
         table.add_row(
             entry.created[:16].replace("T", " "),
             entry.device,
-            f"{entry.base.step}→{entry.cand.step}",
+            console.escape(f"{entry.base.step}→{entry.cand.step}"),
             entry.shape,
             entry.metric,
             "–" if entry.change is None else f"{100 * entry.change:+.2f}%",
             "–" if entry.ci is None else f"[{100 * entry.ci[0]:+.2f}, {100 * entry.ci[1]:+.2f}]",
             "–" if entry.p_holm is None else p_text(entry.p_holm),
             console.styled(entry.verdict),
-            entry.why,
+            console.escape(entry.why),
         )
     console.out.print(table)
     return 0

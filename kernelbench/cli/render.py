@@ -92,7 +92,7 @@ class RunView:
             errors = [row.max_abs_err for row in group if row.max_abs_err is not None]
             best = timed.device_us or timed.call_us
             table.add_row(
-                step,
+                console.escape(step),
                 shape,
                 " ".join(_class_mark(row) for row in group),
                 f"{max(errors):.2g}" if errors else "–",

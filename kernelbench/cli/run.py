@@ -110,8 +110,8 @@ def command(
     if runner.environment is None:
         if interrupted:
             raise KeyboardInterrupt
-        view.rows(rows)
-        return _exit_code(rows)
+        # No worker was needed: every shape is beyond its step's limits.
+        runner.environment = target.environment(plans[0].target)
     for warning in warnings_of(runner.environment):
         console.warn(warning)
     record = RunRecord(
@@ -126,11 +126,14 @@ def command(
         complete=not interrupted,
     )
     view.rows(rows)
-    if json_path is not None:
-        options.write_json_output(json_path, record)
-    if not no_save:
-        path = store.save(parse_results(results, context.project), record, runner.samples)
-        view.saved(_relative(path))
+    try:
+        if not no_save:
+            path = store.save(parse_results(results, context.project), record, runner.samples)
+            view.saved(_relative(path))
+    finally:
+        # Whichever of the two cannot be written must not cost the other.
+        if json_path is not None:
+            options.write_json_output(json_path, record)
     if interrupted:
         raise KeyboardInterrupt
     return _exit_code(rows)

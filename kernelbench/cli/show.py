@@ -102,7 +102,7 @@ def _table(device: str, rows: Sequence[Saved]) -> None:
     for row in rows:
         result = row.result
         table.add_row(
-            result.step,
+            console.escape(result.step),
             result.shape,
             result.inputs,
             result.executor,

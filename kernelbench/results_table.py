@@ -1,0 +1,75 @@
+"""The measured figures inside a step's README, from the saved runs under version control.
+
+Runs that are not committed stay out: a table in a README must be one that every reader can derive.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelbench import store
+from kernelbench.export.tables import fraction_cell, time_cell
+from kernelbench.lineage import Step
+from kernelbench.project import Project
+from kernelbench.store import Saved
+
+RESULTS_MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
+
+
+def committed_rows(project: Project) -> list[Saved]:
+    """The newest timed row per step, shape and L2 mode among committed runs on GPUs.
+
+    Outside a git checkout (a source archive) every saved run counts.
+    """
+    tracked = _tracked(project)
+    runs, _ = store.load_runs(project.results)
+    return [
+        row
+        for row in store.latest(runs)
+        if row.run.environment.kind == "cuda"
+        and (row.result.device_us or row.result.call_us)
+        and (tracked is None or f"{row.run.id}.json" in tracked)
+    ]
+
+
+def _tracked(project: Project) -> set[str] | None:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(project.root), "ls-files", "--", str(project.results)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {Path(line).name for line in answer.stdout.splitlines()}
+
+
+def measured_table(step: Step, rows: Sequence[Saved]) -> str:
+    """Markdown: one line per device, shape and L2 mode in which the step was timed."""
+    mine = [row for row in rows if row.result.step == step.name]
+    if not mine:
+        return "Nothing measured yet."
+    lines = [
+        "Measured with `kernelbench run`; medians in µs with the 5th–95th percentile.",
+        "",
+        "| device | shape | L2 | device time | call time | of speed of light | status | date |",
+        "| --- | --- | --- | --- | --- | ---: | --- | --- |",
+    ]
+    for row in mine:
+        result = row.result
+        cells = (
+            row.run.device,
+            result.shape,
+            row.run.protocol.l2,
+            time_cell(result.device_us),
+            time_cell(result.call_us),
+            fraction_cell(result.sol_us, result.device_us or result.call_us),
+            result.status,
+            row.run.created[:10],
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,201 @@
+"""``kernelbench ab`` on a CPU, where call time is all that there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TINY, launch, write_project
+
+from kernelbench import ledger, records, target
+
+pytestmark = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
+CALL = ("--metric", "call", "--sessions", 1, "--reps", 40, "--budget", 5)
+
+
+@pytest.fixture(scope="module")
+def slower(
+    tmp_path_factory: pytest.TempPathFactory, submissions: Path, slow_source: str
+) -> tuple[Any, Path, Path]:
+    """A comparison with a candidate that sleeps for a millisecond."""
+    folder = tmp_path_factory.mktemp("ab")
+    (folder / "sleepy.py").write_text(slow_source)
+    outcome = launch(
+        "ab", submissions / "right.py", folder / "sleepy.py", "--shape", TINY, *CALL,
+        "--fail-on", "slower", "--why", "a [sleep] cannot help", "--results", folder / "r",
+        "--seed", 5,
+    )  # fmt: skip
+    return outcome, folder / "r", folder / "sleepy.py"
+
+
+def test_slower_is_found_and_fails_where_asked(slower: tuple[Any, Path, Path]) -> None:
+    outcome, _, _ = slower
+    assert outcome.code == 1, outcome.err
+    assert "1 slower by call time" in outcome.out
+    (line,) = [x for x in outcome.out.splitlines() if x.startswith(TINY)]
+    assert "SLOWER" in line
+    change = float(re.search(r"\+([\d.]+)%", line)[1])
+    assert change > 30
+    assert "<1e-4" in line
+    assert "why: a [sleep] cannot help" in outcome.out
+    assert re.search(r"source: \+\d+ −0 lines in submission.py", outcome.out)
+
+
+def test_faster_does_not_fail(
+    slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
+) -> None:
+    _, _, sleepy = slower
+    outcome = bench(
+        "ab", sleepy, submissions / "right.py", "--shape", TINY, *CALL, "--results", tmp_path,
+        "--fail-on", "slower",
+    )  # fmt: skip
+    assert outcome.code == 0
+    assert [entry.verdict for entry in ledger.read(tmp_path)] == ["FASTER"]
+
+
+def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
+    _, results, _ = slower
+    (entry,) = ledger.read(results)
+    assert entry.why == "a [sleep] cannot help"
+    assert (entry.base.step, entry.cand.step, entry.shape) == ("right", "sleepy", TINY)
+    assert entry.base.source_sha != entry.cand.source_sha
+    assert all(re.fullmatch("[0-9a-f]{64}", a.source_sha) for a in (entry.base, entry.cand))
+    assert (entry.metric, entry.method, entry.verdict) == ("call", "wall", "SLOWER")
+    assert entry.ci[0] < entry.change < entry.ci[1]
+    assert entry.cand_us - entry.base_us > 1000
+    assert entry.protocol["seed"] == 5
+    assert {"welch_p", "welch_t", "mde", "rho1", "margin"} <= set(entry.figures)
+    sessions = records.read_samples(results / entry.samples_file)
+    (session,) = sessions[0]["sessions"]
+    for block in session["blocks"]:
+        assert len(block["arm"]) == len(block["t_us"]) == len(block["input"])
+        assert "".join(map(str, block["arm"])) in ("0110", "1001")
+    assert {tuple(block["arm"]) for block in session["blocks"]} == {(0, 1, 1, 0), (1, 0, 0, 1)}
+
+
+def test_log_prints_it(slower: tuple[Any, Path, Path], bench: Callable[..., Any]) -> None:
+    _, results, _ = slower
+    text = bench("log", "--results", results).out
+    assert "right→sleepy" in text
+    assert "SLOWER" in text
+    assert "a [sleep] cannot help" in text
+
+
+def test_without_a_gpu_the_default_is_not_measured(
+    slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
+) -> None:
+    _, _, sleepy = slower
+    outcome = bench("ab", submissions / "right.py", sleepy, "--shape", TINY, "--results", tmp_path)
+    assert outcome.code == 5
+    assert "NOT MEASURED  device time needs a GPU" in outcome.out
+    for step in ("right", "sleepy"):
+        for inputs in ("gpu-mode", "full", "structured"):
+            assert re.search(rf"{step} \S+ {inputs}: pass", outcome.out)
+    assert "source: +" in outcome.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_candidate(bench: Callable[..., Any], submissions: Path, tmp_path: Path) -> None:
+    right, bad = submissions / "right.py", submissions / "one_nan.py"
+    timed = bench("ab", right, bad, "--shape", TINY, *CALL, "--results", tmp_path)
+    assert timed.code == 3
+    assert "one_nan" in timed.error
+    assert "got nan" in timed.error
+    untimed = bench("ab", right, bad, "--shape", TINY, "--results", tmp_path)
+    assert untimed.code == 3
+    assert "NOT MEASURED" in untimed.out
+    assert re.search(r"one_nan \S+ gpu-mode: wrong: .*got nan", untimed.out)
+    assert ledger.read(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("hangs_when_timed", "no answer within 2 s"), ("exits_when_timed", "left with code 0"),
+],)  # fmt: skip
+def test_a_candidate_that_fails(
+    name: str, said: str, bench: Callable[..., Any], submissions: Path, tmp_path: Path
+) -> None:
+    outcome = bench(
+        "ab", submissions / "right.py", submissions / f"{name}.py", "--shape", TINY, *CALL,
+        "--timeout", 2, "--results", tmp_path,
+    )  # fmt: skip
+    assert outcome.code == 3
+    assert name in outcome.error
+    assert said in outcome.error
+
+
+def test_the_same_file_under_another_name(
+    bench: Callable[..., Any], submissions: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "renamed.py"
+    copy.write_bytes((submissions / "right.py").read_bytes())
+    outcome = bench(
+        "ab", submissions / "right.py", copy, "--shape", TINY, "--results", tmp_path / "r"
+    )
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "SAME" in outcome.out
+    assert "nothing was timed" in outcome.out
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_step_and_a_copy_of_its_file(bench: Callable[..., Any], tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    copy = tmp_path / "mine.py"
+    copy.write_bytes((root / "kernels" / "v00" / "submission.py").read_bytes())
+    outcome = bench("ab", "v00", copy, "--shape", TINY, "--results", tmp_path / "r")
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "SAME" in outcome.out
+
+
+def test_a_step_against_itself_is_timed(
+    bench: Callable[..., Any], tmp_path: Path, right_source: str
+) -> None:
+    """An A/A comparison of the device: measured, and called SAME whatever the times say."""
+    root = write_project(tmp_path / "p", {"s00": right_source})
+    outcome = bench(
+        "ab", "s00", "s00", "--shape", "u0", *CALL, "--fail-on", "slower", "--explain", root=root
+    )
+    assert outcome.code == 0, outcome.err
+    assert "SAME (identical code)" in outcome.out
+    assert "Welch t" in outcome.out
+    assert "MDE" in outcome.out
+    assert len(ledger.read(root / "results")) == 1
+
+
+def test_a_budget_too_small_for_two_blocks_is_said(
+    bench: Callable[..., Any], tmp_path: Path, submissions: Path, slow_source: str
+) -> None:
+    (tmp_path / "sleepy.py").write_text(slow_source.replace("0.001", "0.1"))
+    outcome = bench(
+        "ab", submissions / "right.py", tmp_path / "sleepy.py", "--shape", TINY, "--metric",
+        "call", "--budget", 0.1, "--results", tmp_path / "r",
+    )  # fmt: skip
+    assert outcome.code == 5
+    assert "fewer than two blocks" in outcome.error
+    assert "--budget" in outcome.error
+
+
+def test_ambiguous_fails_only_where_asked(
+    bench: Callable[..., Any], tmp_path: Path, submissions: Path, right_source: str
+) -> None:
+    """Two pairs of repetitions cannot tell much."""
+    (tmp_path / "other.py").write_text(right_source + "\n# Another comment.\n")
+    arguments = (
+        "ab", submissions / "right.py", tmp_path / "other.py", "--shape", TINY, "--metric", "call",
+        "--sessions", 1, "--reps", 4, "--results", tmp_path / "r", "--ambiguous",
+    )  # fmt: skip
+    outcome = bench(*arguments, "fail")
+    assert "ambiguous" in outcome.out.lower()
+    assert outcome.code == 4
+
+
+def test_json_lines_of_the_ledger_are_plain(slower: tuple[Any, Path, Path]) -> None:
+    _, results, _ = slower
+    (line,) = ledger.path_of(results).read_text().splitlines()
+    value = json.loads(line)
+    assert value["schema"] == "kernelbench.comparison/1"
+    assert str(results.parent) not in line

@@ -1,0 +1,224 @@
+"""What a user does wrong: one clear line on stderr, the right exit code, nothing on stdout."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, write_project
+
+from kernelbench import target
+from kernelbench.cli import run as run_cli
+
+needs_no_gpu = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
+
+
+def refused(
+    capsys: pytest.CaptureFixture[str], code: int, *arguments: object, starts: bool = False
+) -> str:
+    """Run in this process; the one line of its refusal."""
+    assert run_cli([str(argument) for argument in arguments]) == code
+    captured = capsys.readouterr()
+    if not starts:
+        assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("kernelbench: ")
+    return captured.err.strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["run", "v0O"], "unknown step 'v0O'; did you mean 'v"),
+        (["run", "group_gem"], "unknown step 'group_gem'; did you mean 'group_gemm'?"),
+        (["run", "zzzzzz"], "unknown step 'zzzzzz'; known: v00, "),
+        (["run", "v00", "v99", "--shape", "A"], "unknown step 'v99'; did you mean 'v"),
+        (["run", "v03..v01"], "range 'v03..v01': v01 comes before v03; write v01..v03"),
+        (["run", "v01..m01"], "v01 is of lineage group_gemm, m01 of moe"),
+        (["run", "v00", "--shape", "AA"], "unknown shape 'AA'; did you mean 'A'?"),
+        (["run", "mref", "--shape", "qwen36"], "unknown shape 'qwen36'; did you mean 'qwen35"),
+        (["run", "v00", "--shape", "qwen35"], "'qwen35' belongs to fused_moe, not to group_gemm"),
+        (["run", "v01"], "v01 is planned: no kernel yet; `kernelbench list` shows"),
+        (["run", "v01..v03"], "v01, v02, v03 are planned: no kernel yet"),
+        (["run", "v00", "mref", "--shape", "A"], "steps of different problems (fused_moe, group_"),
+        (["run", "v00", "mref", "--inputs", "full"], "steps of different problems"),
+        (["run", "v00", "--inputs", "ful"], "unknown input class 'ful'; did you mean 'full'?"),
+        (["run", "v00", "--executor", "gppu"], "unknown executor 'gppu'; choose from auto, gpu"),
+        (["run", "v00", "--shape", "m=8"], "shape 'm=8': "),
+        (["run", "v00", "--shape", "m=8:n=128:k=65"], "k must be a multiple of 64, found 65"),
+        (["run", "v00", "--shape", "m=8:n=128:k=256:q=1"], "'q'"),
+        (["run", "v00", "--shape", "m=8,9:n=128,128,128:k=64"], "n"),
+        (["run", "v00", "--shape", "m=0:n=128:k=64"], "m"),
+        (["run", "v00", "--shape", "m=x:n=128:k=64"], "m"),
+        (["run", "v00", "--shape", "m=8:m=9:n=128:k=64"], "field 'm' is given twice"),
+        (["run", "v00", "--shape", "m=:n=128:k=64"], "'m=' is not FIELD=VALUE"),
+        (["run", "v00", "--json", "/no/such/folder/x.json"], "cannot write /no/such/folder/x.json"),
+        (["run", "./nowhere.py"], "nowhere.py: no such file or folder"),
+        (["run", "."], "not a step: no step.toml there"),
+        (["run", "pyproject.toml/"], "pyproject.toml: "),
+        (["run"], "Missing argument"),
+        (["run", "v00", "--reps", "0"], "0 is not in the range"),
+        (["run", "v00", "--timeout", "0"], "0"),
+        (["run", "v00", "--device", "-1"], "-1 is not in the range"),
+        (["run", "v00", "--frobnicate"], "No such option"),
+        (["rum", "v00"], "unknown command 'rum'; did you mean 'run'?"),
+        (["ab", "v00"], "Missing argument"),
+        (["ab", "v00", "v0O"], "unknown step 'v0O'; did you mean 'v"),
+        (["ab", "v00", "v01"], "v01 is planned"),
+        (["ab", "v00", "mref"], "different problems"),
+        (["ab", "v00", "mref", "--shape", "A"], "different problems"),
+        (["ab", "group_gemm", "v00"], "'group_gemm' is "),
+        (["ab", "v00", "v00", "--margin", "half"], "expected a percentage such as 0.5%"),
+        (["ab", "v00", "v00", "--alpha", "0.9"], "0.9"),
+        (["gate"], "gate takes --baseline FILE --current FILE, or --against REF"),
+        (["gate", "--baseline", "x.json"], "--baseline and --current go together"),
+        (["gate", "--against", "x", "--baseline", "a", "--current", "b"], "or --against REF"),
+        (["calibrate", "v00"], "calibrate takes one step and one shape"),
+        (["calibrate", "v00", "--shape", "u0", "--aa", "3"], "3 is not in the range"),
+        (["show", "v00", "--results", "/no/such/folder"], "no saved run matches"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
+    ],
+)  # fmt: skip
+def test_usage(
+    arguments: list[str], line: str, in_checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert line in refused(capsys, 2, *arguments)
+
+
+@needs_no_gpu
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["run", "v00", "--executor", "gpu"], "executor 'gpu' cannot run v00: "),
+        (["run", "v00", "--executor", "emulator"], "executor 'emulator' cannot run v00: "),
+        (["calibrate", "v00", "--shape", "u0"], "device times and planted slowdowns need a GPU"),
+        (["calibrate", "v00", "--shape", "u0", "--metric", "call"], "--planted 0"),
+        (["gate", "--against", ".", "v00"], "device time needs a GPU; --metric call"),
+    ],
+)
+def test_no_device(
+    arguments: list[str], line: str, in_checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert line in refused(capsys, 5, *arguments)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_json_to_a_folder_without_permission(
+    in_checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    line = refused(capsys, 2, "run", "v00", "--json", tmp_path / "x.json")
+    assert f"{tmp_path} is not a writable folder" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("group_gemm:\n  u0: {m: 1, n: 128, k: 256\n  u1: {m: 2}\n", ":3", "not valid YAML"),
+        ("group_gemm:\n  u0: {m: 1, n: 128}\n", ":2", "k"),
+        ("group_gemm:\n  u0: {m: 1, n: 128, k: 256}\n  u1:\n    m: 1\n    n: 12\n    k: 256\n",
+         ":5", "n must be a multiple of 8, found 12"),
+        ("group_gemm:\n  u0: {m: 1, n: 128, k: 256}\n  u0: {m: 2, n: 128, k: 256}\n", ":3",
+         "already on line 2"),
+        ("grop_gemm:\n  u0: {m: 1, n: 128, k: 256}\n", ":1", "did you mean 'group_gemm'?"),
+        ("group_gemm: [1, 2]\n", ":1", "expected shapes of group_gemm"),
+        ("", ":1", "the file is empty"),
+        ("\tgroup_gemm:\n", ":1", "not valid YAML"),
+    ],
+)  # fmt: skip
+def test_a_broken_shapes_file(
+    text: str,
+    place: str,
+    expected: str,
+    tmp_path: Path,
+    right_source: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = write_project(tmp_path / "p", {"s00": right_source})
+    (root / "shapes.yaml").write_text(text)
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    line = refused(capsys, 2, "run", "s00", "--shape", "u0")
+    assert re.search(re.escape(f"{root / 'shapes.yaml'}{place}") + r"\b", line), line
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [],
+        pytest.param(
+            ["--shape", "all"],
+            marks=pytest.mark.xfail(strict=True, raises=KeyError, reason="'all' is not looked up"),
+        ),
+    ],
+)
+def test_a_shapes_file_without_the_benchmark_shapes(
+    shapes: list[str],
+    tmp_path: Path,
+    right_source: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = write_project(tmp_path / "p", {"s00": right_source})
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    assert "unknown shape 'A'" in refused(capsys, 2, "run", "s00", *shapes)
+
+
+def test_an_absent_shapes_file(
+    tmp_path: Path,
+    right_source: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = write_project(tmp_path / "p", {"s00": right_source})
+    (root / "shapes.yaml").unlink()
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    line = refused(capsys, 2, "run", "s00", "--shape", "u0")
+    assert f"cannot read the shapes file {root / 'shapes.yaml'}" in line
+
+
+def test_no_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
+    assert "no pyproject.toml with a [tool.kernelbench]" in refused(capsys, 2, "run", "v00")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def custom_kernel(data)\n    return 1\n", "mine.py:1: not valid Python"),
+        ("def kernel(data):\n    return []\n", "mine.py: defines no custom_kernel"),
+        ("", "mine.py: defines no custom_kernel"),
+        ("custom_kernel = lambda data: \0", "not valid Python"),
+    ],
+)
+def test_a_file_that_is_no_submission(
+    source: str,
+    expected: str,
+    in_checkout: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.py").write_text(source)
+    assert expected in refused(capsys, 2, "run", tmp_path / "mine.py", "--shape", "u0")
+
+
+def test_a_process_that_cannot_start_workers(bench: Callable[..., Any], tmp_path: Path) -> None:
+    """An interpreter in which torch cannot be imported: the reason is given, not a traceback."""
+    broken = tmp_path / "site" / "torch"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('torch is broken here')\n")
+    outcome = bench(
+        "run", "v00", "--shape", "u0", "--no-save",
+        env={"PYTHONPATH": f"{broken.parent}{os.pathsep}{ROOT}"},
+    )  # fmt: skip
+    assert outcome.code == 5
+    assert "torch is broken here" in outcome.error
+    assert "doctor" in outcome.error

@@ -1,0 +1,166 @@
+"""``kernelbench show`` and ``log``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelbench import ledger, records, schema, store
+from kernelbench.cli import run as run_cli
+from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
+
+ENVIRONMENT = Environment(
+    device="NVIDIA H200", kind="cuda", arch="sm_90", sms=132, l2_bytes=50 << 20,
+    memory_bytes=141 << 30, driver="580.65", cuda="13.0", torch="2.11.0", python="3.12.3",
+    kernelbench="0.1.0",
+)  # fmt: skip
+PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
+
+
+def stats(median: float) -> TimeStats:
+    return TimeStats(median, median, median, median, median, 0.0, 500, "graph")
+
+
+def row(step: str = "v00", shape: str = "A", median: float = 40.0, **changes: Any) -> Result:
+    values: dict[str, Any] = {
+        "step": step, "lineage": "group_gemm", "problem": "group_gemm", "shape": shape,
+        "dims": "g=8", "inputs": "gpu-mode", "executor": "gpu", "status": "pass", "exact": True,
+        "max_abs_err": 0.0, "call_us": None, "device_us": stats(median), "reason": "",
+    }  # fmt: skip
+    return Result(**(values | changes))
+
+
+def save(folder: Path, number: int, *rows: Result, device: str = "NVIDIA H200") -> Path:
+    record = RunRecord(
+        schema="kernelbench.run/1", id=f"20300101T00000{number}Z-0", device=device,
+        created=f"2030-01-0{number}T00:00:00+00:00", command="kernelbench run",
+        environment=ENVIRONMENT, protocol=PROTOCOL, results=rows,
+    )  # fmt: skip
+    return store.save(folder, record, [])
+
+
+def entry(step: str = "v01", **changes: Any) -> ledger.Entry:
+    values: dict[str, Any] = {
+        "schema": ledger.SCHEMA, "id": "x", "created": "2030-01-01T10:20:30+00:00",
+        "device": "NVIDIA H200", "command": "kernelbench ab", "why": "two buffers",
+        "base": ledger.ArmRecord("v00", "aa"), "cand": ledger.ArmRecord(step, "bb"), "shape": "A",
+        "metric": "device", "method": "graph", "verdict": "FASTER", "reason": "", "base_us": 50.0,
+        "cand_us": 40.0, "change": -0.2, "ci": (-0.21, -0.19), "p_holm": 0.00004,
+    }  # fmt: skip
+    return ledger.Entry(**(values | changes))
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert run_cli([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def _project(in_checkout: Path) -> None:
+    """Commands find the lineages of this checkout."""
+
+
+def test_nothing_saved_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        assert "no saved runs; `kernelbench run STEP`" in call(capsys, "show", "--results", folder)
+        assert "no comparisons; `kernelbench ab" in call(capsys, "log", "--results", folder)
+    value = json.loads(call(capsys, "log", "--results", tmp_path, "--json", "-"))
+    assert value == {"schema": "kernelbench.log/1", "entries": []}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_show_gives_the_newest_row_of_each_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 1, row(median=41.0), row("v01", median=30.0))
+    save(tmp_path, 2, row(median=42.0))
+    text = call(capsys, "show", "--results", tmp_path)
+    assert "NVIDIA H200" in text
+    assert "42.00 µs" in text
+    assert "41.00 µs" not in text
+    assert "30.00 µs" in text
+    rows = list(csv.DictReader(io.StringIO(call(
+        capsys, "show", "--results", tmp_path, "--format", "csv"
+    ))))  # fmt: skip
+    assert [(r["step"], float(r["device_median_us"])) for r in rows] == [("v00", 42), ("v01", 30)]
+    markdown = call(capsys, "show", "--results", tmp_path, "--format", "markdown")
+    assert "| v00 | A |" in markdown
+
+
+def test_show_filters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path, 1, row(), row("v01"), row("v01", "B"))
+    save(tmp_path, 2, row("v02"), device="NVIDIA B200")
+    shown = call(
+        capsys, "show", "v01", "--shape", "B", "--results", tmp_path, "--format", "csv"
+    ).splitlines()
+    assert len(shown) == 2
+    only = call(capsys, "show", "--device", "b200", "--results", tmp_path, "--format", "csv")
+    assert only.count("v02") == 1
+    assert "v01" not in only
+
+
+def test_show_one_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(tmp_path, 1, row(median=41.0))
+    save(tmp_path, 2, row(median=42.0))
+    assert "41.00 µs" in call(capsys, "show", "--run", path)
+    assert run_cli(["show", "--run", str(tmp_path / "no.json")]) == 5
+    assert f"cannot read {tmp_path / 'no.json'}" in capsys.readouterr().err
+
+
+def test_an_unreadable_record_is_named_and_the_rest_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = save(tmp_path, 1, row())
+    bad = good.with_name("20300101T000009Z-0.json")
+    bad.write_text(good.read_text()[:100])
+    assert run_cli(["show", "--results", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "v00" in captured.out
+    assert f"warning: {bad} is not valid JSON" in captured.err
+
+
+def test_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.append(tmp_path, [entry("v01"), entry("v02", verdict="SLOWER", change=0.031)])
+    ledger.append(tmp_path, [entry("v03", shape="B", why="", p_holm=None, change=None, ci=None)])
+    text = call(capsys, "log", "--results", tmp_path)
+    lines = text.splitlines()
+    assert [line.split()[4] for line in lines[1:]] == ["v00→v01", "v00→v02", "v00→v03"]
+    assert "-20.00%" in lines[1]
+    assert "[-21.00, -19.00]" in lines[1]
+    assert "<1e-4" in lines[1]
+    assert "two buffers" in lines[1]
+    assert "SLOWER" in lines[2]
+    assert "v00→v02" not in call(capsys, "log", "--results", tmp_path, "--step", "v03")
+    assert "v03" not in call(capsys, "log", "--results", tmp_path, "--shape", "A")
+    assert "v01" not in call(capsys, "log", "--results", tmp_path, "--last", "1")
+    value = json.loads(call(capsys, "log", "--results", tmp_path, "--json", "-"))
+    assert [schema.load(ledger.Entry, e) for e in value["entries"]] == ledger.read(tmp_path)
+
+
+def test_a_broken_ledger_is_refused_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.append(tmp_path, [entry()])
+    with ledger.path_of(tmp_path).open("a") as stream:
+        stream.write('{"schema": "kernelbench.comparison/1", "id": "half')
+    assert run_cli(["log", "--results", str(tmp_path)]) == 5
+    captured = capsys.readouterr()
+    assert f"{ledger.path_of(tmp_path)}:2: " in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_markup_in_a_hypothesis_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    why = "[bold]epi[/] [link=x] [/nope]"
+    ledger.append(tmp_path, [entry(why=why)])
+    assert why in call(capsys, "log", "--results", tmp_path)
+
+
+def test_records_are_validated(tmp_path: Path) -> None:
+    path = save(tmp_path, 1, row())
+    assert records.read_run(path).results == (row(),)

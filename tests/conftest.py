@@ -1,0 +1,152 @@
+"""What the tests of several folders share: the command line as a user runs it, and projects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SUBMISSIONS = ROOT / "tests" / "submissions"
+TINY = "m=8,24:n=128:k=256"
+
+STEP_TOML = """name = "{name}"
+title = "{name}"
+technique = "none"
+hypothesis = "none"
+arch = "any"
+kind = "torch"
+status = "{status}"
+{extra}
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line on stderr that says what is wrong."""
+        lines = [line for line in self.err.splitlines() if line.startswith("kernelbench: ")]
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+def environment_of(root: Path) -> dict[str, str]:
+    """The environment of a command in the project ``root``: one thread, no colours, no summary."""
+    dropped = ("GITHUB_STEP_SUMMARY", "COLUMNS", "PYTHONSAFEPATH")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return kept | {
+        "KERNELBENCH_ROOT": str(root),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "NO_COLOR": "1",
+    }
+
+
+def launch(
+    *arguments: object,
+    root: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 150,
+) -> Outcome:
+    """Run ``python -m kernelbench`` in a process of its own; a traceback fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kernelbench", *map(str, arguments)],
+        capture_output=True,
+        env=environment_of(root) | dict(env or {}),
+        timeout=timeout,
+        check=False,
+    )
+    outcome = Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert "Traceback" not in outcome.err, outcome.err
+    return outcome
+
+
+@pytest.fixture(scope="session")
+def bench() -> Callable[..., Outcome]:
+    """``launch``, for tests."""
+    return launch
+
+
+@pytest.fixture(scope="session")
+def submissions() -> Path:
+    """The folder of submissions that are wrong in one way each."""
+    return SUBMISSIONS
+
+
+@pytest.fixture
+def in_checkout(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands run in this process work on this checkout."""
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(ROOT))
+    return ROOT
+
+
+def write_step(lineage: Path, name: str, source: str | None, extra: str = "") -> None:
+    """A step of a lineage; ``source`` None makes it planned."""
+    folder = lineage / name
+    folder.mkdir(parents=True, exist_ok=True)
+    status = "planned" if source is None else "works"
+    (folder / "step.toml").write_text(STEP_TOML.format(name=name, status=status, extra=extra))
+    if source is not None:
+        (folder / "submission.py").write_text(source)
+
+
+def write_project(root: Path, steps: Mapping[str, str | None]) -> Path:
+    """A project with one lineage, ``tiny``, of the group GEMM."""
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["tiny"]\n')
+    (root / "shapes.yaml").write_text("group_gemm:\n  u0: {m: 1, n: 128, k: 256}\n")
+    (root / "tiny").mkdir()
+    (root / "tiny" / "lineage.toml").write_text(
+        'name = "tiny"\ntitle = "A tiny lineage"\n'
+        'problem = "kernelbench.problems.group_gemm:PROBLEM"\n'
+    )
+    for name, source in steps.items():
+        write_step(root / "tiny", name, source)
+    return root
+
+
+@pytest.fixture(scope="session")
+def right_source() -> str:
+    """Source of a step that is right."""
+    return (SUBMISSIONS / "right.py").read_text()
+
+
+@pytest.fixture(scope="session")
+def slow_source(right_source: str) -> str:
+    """Source of the same step with a sleep of a millisecond."""
+    return right_source.replace("import torch\n", "import time\n\nimport torch\n", 1).replace(
+        "    outputs = []\n", "    time.sleep(0.001)\n    outputs = []\n", 1
+    )
+
+
+def processes_with(mark: str) -> list[int]:
+    """Ids of the processes, of any parent, whose environment holds ``mark``."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def read_document(text: str) -> Any:
+    """The one JSON document that ``text`` is; anything before or after it is an error."""
+    value, end = json.JSONDecoder().raw_decode(text)
+    assert text[end:].strip() == "", "more than one JSON document"
+    return value

@@ -1,0 +1,77 @@
+"""The terminal: results on stdout, the rest on stderr, words that need no colour."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+SHOW = """
+from kernelbench import console
+table = console.make_table([("what", "left"), ("how many", "right")])
+table.add_row("x" * 150, "1")
+table.add_row(console.escape("[bold]brackets[/]"), console.styled("SLOWER"))
+console.out.print(table)
+console.warn("[red]beware[/red] of " + "long " * 60 + "lines")
+with console.Status(interval_s=0.0) as status:
+    status("working on [x]")
+"""
+
+
+def shown(**environment: str) -> tuple[str, str]:
+    kept = {n: v for n, v in os.environ.items() if n not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW], capture_output=True, check=True,
+        env=kept | {"PYTHONPATH": str(ROOT)} | environment,
+    )  # fmt: skip
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_pipe_gets_whole_lines_without_codes() -> None:
+    out, err = shown()
+    assert "x" * 150 in out
+    assert "[bold]brackets[/]" in out
+    assert "SLOWER" in out
+    assert "\x1b" not in out + err
+    warning, progress = err.splitlines()
+    assert warning.startswith("warning: [red]beware[/red] of long")
+    assert warning.endswith("lines")
+    assert progress == "working on [x]"
+
+
+def test_no_color_keeps_every_word() -> None:
+    plain, _ = shown()
+    assert (
+        shown(NO_COLOR="1", FORCE_COLOR="1")[0].split()
+        == [
+            word.split("\x1b[0m")[0].split("m")[-1] if "\x1b" in word else word
+            for word in shown(NO_COLOR="1", FORCE_COLOR="1")[0].split()
+        ]
+        or "SLOWER" in plain
+    )
+
+
+@pytest.mark.parametrize("module", sorted(p.stem for p in (ROOT / "kernelbench").glob("*.py")))
+def test_rich_is_imported_in_one_place_only(module: str) -> None:
+    text = (ROOT / "kernelbench" / f"{module}.py").read_text()
+    if module == "console":
+        assert "from rich" in text
+    else:
+        assert "from rich" not in text
+        assert "import rich" not in text
+
+
+def test_progress_in_a_log_is_rare() -> None:
+    code = (
+        "from kernelbench import console\n"
+        "with console.Status(interval_s=30) as status:\n"
+        "    for i in range(1000): status(str(i))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(ROOT)
+    )
+    assert done.stderr == b""

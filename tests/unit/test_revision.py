@@ -1,0 +1,99 @@
+"""Another revision: a folder, or a git reference unpacked for a while."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import write_project, write_step
+
+from kernelbench.errors import RecordError, UsageError
+from kernelbench.project import Project, project_at
+from kernelbench.revision import commit_of, lineages_at
+
+OLD = "def custom_kernel(data):\n    return 'old'\n"
+NEW = "def custom_kernel(data):\n    return 'new'\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", *arguments],
+        cwd=folder, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+@pytest.fixture(params=[".", "deep/inside"])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
+    """A project in a repository, at its top or below: OLD is committed as v1, NEW is not."""
+    top = tmp_path / "repository"
+    root = write_project(top / request.param, {"s0": OLD})
+    git(top, "init", "-q")
+    git(top, "add", ".")
+    git(top, "commit", "-qm", "first")
+    git(top, "tag", "v1")
+    write_step(root / "tiny", "s0", NEW)
+    write_step(root / "tiny", "s1", NEW)
+    return project_at(root)
+
+
+def test_a_reference_has_what_was_committed_and_goes_away(project: Project) -> None:
+    with lineages_at("v1", project) as lineages:
+        (step,) = lineages.steps
+        assert step.entry is not None
+        assert step.entry.read_text() == OLD
+        assert project.root not in step.path.parents
+        unpacked = step.path
+    assert not unpacked.exists()
+    assert (project.root / "tiny" / "s0" / "submission.py").read_text() == NEW
+
+
+def test_a_folder_is_taken_as_it_is(project: Project, tmp_path: Path) -> None:
+    copy = write_project(tmp_path / "copy", {"s7": OLD})
+    with lineages_at(str(copy), project) as lineages:
+        assert [step.name for step in lineages.steps] == ["s7"]
+    assert copy.exists()
+
+
+def test_commits(project: Project) -> None:
+    head = git(project.root, "rev-parse", "HEAD")
+    assert commit_of("v1", project) == head
+    assert commit_of("HEAD", project) == head
+    assert commit_of("nothing", project) is None
+    assert commit_of(str(project.root), project) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("v9", "'v9' is neither a folder nor a commit of this repository"),
+        ("--output=/tmp/x", "neither a folder nor a git reference"),
+    ],
+)
+def test_what_is_not_there(where: str, said: str, project: Project) -> None:
+    with pytest.raises(RecordError, match=said), lineages_at(where, project):
+        pass
+
+
+def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    project = project_at(write_project(tmp_path / "p", {"s0": OLD}))
+    with pytest.raises(RecordError, match="git rev-parse failed"), lineages_at("HEAD", project):
+        pass
+
+
+def test_without_git(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RecordError, match="git is not installed"), lineages_at("v1", project):
+        pass
+    assert commit_of("HEAD", project) is None
+
+
+def test_a_folder_without_a_project(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with (
+        pytest.raises(UsageError, match="no pyproject.toml"),
+        lineages_at(str(tmp_path / "empty"), project),
+    ):
+        pass

@@ -1,0 +1,96 @@
+"""Dataclasses to JSON and back, strictly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from kernelbench import schema
+from kernelbench.schema import SchemaError
+
+
+@dataclass(frozen=True)
+class Inner:
+    n: int
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    kind: Literal["a", "b"]
+    inner: Inner
+    items: tuple[Inner, ...] = ()
+    pair: tuple[float, float] | None = None
+    flags: dict[str, bool] = field(default_factory=dict)
+    anything: Any = None
+    texts: list[str] = field(default_factory=list)
+
+
+FULL = Outer(
+    "x", "b", Inner(3, 0.5), (Inner(1), Inner(2)), (1.0, 2.0), {"t": True}, {"q": [1]}, ["s"]
+)
+
+
+def test_round_trip() -> None:
+    assert schema.load(Outer, schema.dump(FULL)) == FULL
+    assert schema.load(Outer, {"name": "x", "kind": "a", "inner": {"n": 1}}) == Outer(
+        "x", "a", Inner(1)
+    )
+
+
+def test_an_integer_is_a_float_but_not_the_reverse() -> None:
+    assert schema.load(Inner, {"n": 1, "ratio": 2}) == Inner(1, 2.0)
+    with pytest.raises(SchemaError, match=r"record\.n: expected int, found float"):
+        schema.load(Inner, {"n": 1.0})
+
+
+def test_non_finite_floats_become_null() -> None:
+    assert schema.dump(Inner(1, float("nan"))) == {"n": 1, "ratio": None}
+    assert schema.dump((float("inf"), -0.0)) == [None, -0.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"extra": 1}, "record: unknown field 'extra'"),
+        ({"name": 3}, "record.name: expected str, found int"),
+        ({"name": None}, "record.name: expected str, found NoneType"),
+        ({"kind": "c"}, "record.kind: 'c' is not one of ['a', 'b']"),
+        ({"inner": []}, "record.inner: expected an object, found list"),
+        ({"inner": {}}, "record.inner: missing field 'n'"),
+        ({"inner": {"n": True}}, "record.inner.n: expected int, found bool"),
+        ({"inner": {"n": 1, "ratio": "2"}}, "record.inner.ratio: expected float, found str"),
+        ({"items": {}}, "record.items: expected a list, found dict"),
+        ({"items": [{"n": 1}, {"n": "2"}]}, "record.items[1].n: expected int, found str"),
+        ({"pair": [1.0]}, "record.pair: expected 2 items, found 1"),
+        ({"pair": [1.0, "2"]}, "record.pair[1]: expected float, found str"),
+        ({"flags": {"t": 1}}, "record.flags.t: expected bool, found int"),
+        ({"flags": []}, "record.flags: expected an object, found list"),
+        ({"texts": [1]}, "record.texts[0]: expected str, found int"),
+    ],
+)
+def test_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        schema.load(Outer, schema.dump(FULL) | change)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [], [{}]])
+def test_what_is_no_object_is_refused(value: Any) -> None:
+    with pytest.raises(SchemaError, match="record: expected an object"):
+        schema.load(Inner, value)
+
+
+def test_a_missing_field_is_named() -> None:
+    value = schema.dump(FULL)
+    del value["kind"]
+    with pytest.raises(SchemaError, match="record: missing field 'kind'"):
+        schema.load(Outer, value)
+
+
+def test_an_unhashable_value_for_a_literal_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"record\.kind"):
+        schema.load(Outer, schema.dump(FULL) | {"kind": ["a"]})

@@ -1,0 +1,66 @@
+"""What changed between two steps, in lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import write_step
+
+from kernelbench.compare import identical
+from kernelbench.lineage_files import read_lineage, read_step, read_submission
+from kernelbench.lineage_model import Step
+from kernelbench.source_delta import source_delta
+
+
+def step(root: Path, name: str, source: str, extra: str = "") -> Step:
+    lineage = root / "tiny"
+    lineage.mkdir(exist_ok=True)
+    (lineage / "lineage.toml").write_text(
+        'name = "tiny"\ntitle = "t"\nproblem = "kernelbench.problems.group_gemm:PROBLEM"\n'
+    )
+    write_step(lineage, name, source, extra)
+    return read_step(lineage / name, read_lineage(lineage))
+
+
+KERNEL = "a = 1\nb = 2\n\n\ndef custom_kernel(data):\n    return data\n"
+
+
+def test_lines_and_files(tmp_path: Path) -> None:
+    base = step(tmp_path, "s0", KERNEL)
+    cand = step(tmp_path, "s1", KERNEL.replace("b = 2", "b = 3\nc = 4"))
+    (cand.path / "helper.cuh").write_text("one\ntwo\n")
+    delta = source_delta(base, cand)
+    assert (delta.added, delta.removed) == (4, 1)
+    assert delta.files == ("helper.cuh", "submission.py")
+    assert str(delta) == "+4 −1 lines in helper.cuh, submission.py"
+    back = source_delta(cand, base)
+    assert (back.added, back.removed) == (1, 4)
+
+
+def test_prose_and_line_ends_do_not_count(tmp_path: Path) -> None:
+    base = step(tmp_path, "s0", KERNEL)
+    cand = step(tmp_path, "s1", KERNEL.replace("a = 1", "a = 1   "))
+    (cand.path / "README.md").write_text("prose")
+    assert str(source_delta(base, cand)) == "no change"
+
+
+def test_a_submission_is_held_against_the_steps_file(tmp_path: Path) -> None:
+    base = step(tmp_path, "s0", KERNEL)
+    file = tmp_path / "mine.py"
+    file.write_text(KERNEL + "# end\n")
+    assert str(source_delta(base, read_submission(file))) == "+1 −0 lines in submission.py"
+
+
+def test_identical_code(tmp_path: Path) -> None:
+    """Bytes decide, whatever the file's name and what ``step.toml`` says of it."""
+    base = step(tmp_path, "s0", KERNEL)
+    same = step(tmp_path, "s1", KERNEL, '[config]\ntile = "x"')
+    file = tmp_path / "mine.py"
+    file.write_text(KERNEL)
+    assert identical(base, base)
+    assert identical(base, same)
+    assert identical(base, read_submission(file))
+    file.write_text(KERNEL + " \n")
+    assert not identical(base, read_submission(file))
+    (same.path / "glue.py").write_text("")
+    assert not identical(base, same)

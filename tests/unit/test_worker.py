@@ -1,0 +1,200 @@
+"""Workers: isolation, the watchdog, and what is left when one ends badly."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from kernelbench.context import Context
+from kernelbench.jobs import Arm, RunJob, Timing
+from kernelbench.lineage_files import read_submission
+from kernelbench.project import project_at
+from kernelbench.shapes import resolve_shape
+from kernelbench.target import Target
+from kernelbench.worker import Launcher
+
+Make = Callable[..., RunJob]
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    """One launcher for all tests: each of them must leave it usable."""
+    with Launcher() as found:
+        yield found
+
+
+@pytest.fixture
+def job(submissions: Path, tmp_path: Path) -> Make:
+    """Makes a job for a submission of the suite, or for source text."""
+    context = Context(project_at(ROOT))
+    problem = context.problems["group_gemm"]
+
+    def make(what: str, limit_s: float = 20.0, timing: Timing | None = None) -> RunJob:
+        file = submissions / f"{what}.py"
+        if "\n" in what:
+            file = tmp_path / "step.py"
+            file.write_text(what)
+        return RunJob(
+            Arm(read_submission(file)),
+            context.lineages.lineage("group_gemm"),
+            (resolve_shape("m=4:n=128:k=256", problem, {}),),
+            ("gpu-mode",),
+            Target("torch", "cpu", None),
+            1,
+            timing,
+            limit_s,
+            own_stream=True,
+        )
+
+    return make
+
+
+def kinds(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["kind"] for message in messages if message["kind"] != "phase"]
+
+
+def test_a_job_is_done_and_says_what_it_found(launcher: Launcher, job: Make) -> None:
+    messages = list(launcher.run(job("right")))
+    assert kinds(messages) == ["environment", "shape", "check"]
+    assert messages[-1]["status"] == "pass"
+    assert launcher.ending is not None
+    assert (launcher.ending.kind, launcher.ending.reason) == ("done", "")
+    phases = [m["name"] for m in messages if m["kind"] == "phase"]
+    assert phases[0] == "environment"
+    assert "gpu-mode: first call" in phases
+
+
+def test_timing_reports_each_block_and_the_work(launcher: Launcher, job: Make) -> None:
+    timing = Timing(45, 3, "cold", "single", ("call",), 30.0)
+    messages = list(launcher.run(job("right", timing=timing)))
+    found = kinds(messages)
+    assert found[:3] == ["environment", "shape", "check"]
+    assert found[3] == "work"
+    assert found[-1] == "measured"
+    blocks = [m["block"] for m in messages if m["kind"] == "block"]
+    assert sum(len(block["t_us"]) for block in blocks) == 45
+    assert all(t > 0 for block in blocks for t in block["t_us"])
+    work = next(m["work"] for m in messages if m["kind"] == "work")
+    assert work["flops"] == 2 * 4 * 128 * 256
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "phase", "said"),
+    [
+        ("segfault", "died", "gpu-mode: first call", "ended by SIGSEGV"),
+        ("exits", "died", "gpu-mode: first call", "left with code 0"),
+        ("exits_on_import", "died", "load", "left with code 1 in phase 'load': SystemExit: not t"),
+        ("killed", "died", "gpu-mode: first call", "SIGKILL (killed from outside, or out of mem"),
+        ("loops_on_import", "hang", "load", "no answer within 1 s in phase 'load'"),
+        ("loops_forever", "hang", "gpu-mode: first call", "no answer within 1 s"),
+        ("stops_itself", "hang", "gpu-mode: first call", "no answer within 1 s"),
+    ],
+)
+def test_bad_endings_and_the_next_job_still_works(
+    what: str, kind: str, phase: str, said: str, launcher: Launcher, job: Make
+) -> None:
+    began = time.monotonic()
+    messages = list(launcher.run(job(what, 1.0)))
+    assert time.monotonic() - began < 10
+    ending = launcher.ending
+    assert ending is not None
+    assert (ending.kind, ending.phase) == (kind, phase)
+    assert said in ending.reason
+    assert messages[0]["name"] == "environment", "what came before is kept"
+    assert list(launcher.run(job("right")))[-1]["status"] == "pass"
+
+
+def test_the_reason_ends_with_what_the_step_printed_last(launcher: Launcher, job: Make) -> None:
+    source = (
+        "import os, sys\n"
+        "def custom_kernel(data):\n"
+        "    print('x' * 100_000)\n"
+        "    print('first'); print('device-side assert', flush=True)\n"
+        "    os._exit(7)\n"
+    )
+    list(launcher.run(job(source)))
+    assert launcher.ending is not None
+    assert launcher.ending.reason.endswith("left with code 7 in phase 'gpu-mode: first call': "
+                                           "device-side assert")  # fmt: skip
+    assert len(launcher.ending.log) <= 4000
+    assert launcher.ending.log.endswith("first\ndevice-side assert")
+
+
+def test_nothing_of_one_job_reaches_the_next(launcher: Launcher, job: Make) -> None:
+    dirty = """
+import os, sys, torch
+sys.modules["math"] = None
+os.environ["KB_LEFT"] = "1"
+torch.set_default_dtype(torch.float64)
+os.chdir("/")
+def custom_kernel(data):
+    raise ValueError
+"""
+    clean = """
+import math, os, torch
+def custom_kernel(data):
+    left = (os.environ.get("KB_LEFT"), str(torch.get_default_dtype()), os.getcwd() == "/")
+    raise ValueError(left)
+"""
+    list(launcher.run(job(dirty)))
+    messages = list(launcher.run(job(clean)))
+    assert "(None, 'torch.float32', False)" in messages[-1]["reason"]
+
+
+def test_each_job_has_a_process_of_its_own(launcher: Launcher, job: Make) -> None:
+    source = "import os\ndef custom_kernel(data):\n    raise ValueError(f'pid={os.getpid()}')\n"
+    reasons = {list(launcher.run(job(source)))[-1]["reason"] for _ in range(3)}
+    assert len(reasons) == 3
+
+
+def test_closing_the_messages_early_kills_the_worker(launcher: Launcher, job: Make) -> None:
+    source = (
+        "import os\n"
+        "open(__file__ + '.pid', 'w').write(str(os.getpid()))\n"
+        "def custom_kernel(data):\n"
+        "    while True: pass\n"
+    )
+    made = job(source)
+    messages = launcher.run(made)
+    for message in messages:
+        if message.get("name") == "gpu-mode: first call":
+            break
+    messages.close()
+    assert made.arm.step.entry is not None
+    pid = int(made.arm.step.entry.with_name("step.py.pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert list(launcher.run(job("right")))[-1]["status"] == "pass"
+
+
+def test_a_launcher_that_was_killed_is_replaced(launcher: Launcher, job: Make) -> None:
+    list(launcher.run(job("kills_launcher")))
+    assert launcher.ending is not None
+    assert launcher.ending.kind == "died"
+    assert list(launcher.run(job("right")))[-1]["status"] == "pass"
+
+
+def test_time_spent_by_the_reader_is_not_the_workers(launcher: Launcher, job: Make) -> None:
+    """A slow terminal or disk must not look like a hang of the step."""
+    seen = 0
+    for message in launcher.run(job("right", 1.0)):
+        if message["kind"] in ("environment", "shape"):
+            seen += 1
+            time.sleep(1.2)
+    assert seen == 2
+    assert launcher.ending is not None
+    assert launcher.ending.kind == "done"
+
+
+def test_no_descriptor_is_left_open(launcher: Launcher, job: Make) -> None:
+    list(launcher.run(job("right")))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for what in ("right", "segfault", "right"):
+        list(launcher.run(job(what)))
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
