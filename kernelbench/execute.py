@@ -77,7 +77,9 @@ def _run(job: RunJob, report: Reporter) -> None:
             _release(job.target)
         if right and job.timing is not None:
             series = _series(job, job.timing, problem, shape, job.classes[0], report)
-            series.measure([kernel], single_arm(job.timing.reps))
+            # On a CPU each repetition is a block: reps may take seconds, and Ctrl-C keeps blocks.
+            per_block = 20 if job.target.gpu is not None else 1
+            series.measure([kernel], single_arm(job.timing.reps, per_block))
             _release(job.target)
 
 

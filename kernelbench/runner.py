@@ -224,7 +224,8 @@ class Runner:
 
     @staticmethod
     def _with_failure(row: Result, failure: dict[str, Any]) -> Result:
-        if failure["status"] == "skipped":
+        if failure["status"] == "skipped" or row.status != "pass":
+            # A fault of the check says more than the end of the worker that it led to.
             return replace(row, notes=(*row.notes, failure["reason"]))
         return replace(
             row,

@@ -60,6 +60,10 @@ MAX_SESSIONS = 30
 SPREAD_EXCEEDED = "sessions differ by more than calibrated"
 
 _MAX_DF = 1e9
+#: With fewer, the uncertainty of a calibrated spread would swamp what was measured.
+_MIN_DF = 3.0
+#: Where intervals end that too few sessions leave practically unbounded, in ln units.
+_CI_LIMIT = 10.0
 _MIN_BLOCKS_FOR_RHO = 8
 _TAIL_5 = 1.6448536269514722
 
@@ -127,8 +131,11 @@ class Estimate:
 
     @property
     def change_ci(self) -> tuple[float, float]:
-        """The 1-alpha interval of :attr:`change`."""
-        return math.expm1(self.ci_lo), math.expm1(self.ci_hi)
+        """The 1-alpha interval of :attr:`change`, ended at a factor of e**10 either way."""
+        lo, hi = (
+            math.expm1(min(_CI_LIMIT, max(-_CI_LIMIT, bound))) for bound in (self.ci_lo, self.ci_hi)
+        )
+        return lo, hi
 
     @property
     def speedup(self) -> float:
@@ -179,8 +186,9 @@ def compare(
     The squared standard error, with S sessions of K blocks:
 
     * ``session_sd`` known: session_sd^2/S + s_d^2/(S K), degrees of freedom by Satterthwaite from
-      ``session_df`` (None: exactly known) and S (K-1). If the sessions differ by more than
-      that explains (F test, 1 %), their own spread is used as in the next case, and noted.
+      ``session_df`` (None: exactly known) and S (K-1); under three of them, as if unknown. If the
+      sessions differ by more than that explains (F test, 1 %), their own spread is used as in the
+      next case, and noted.
     * unknown, S >= 2: the larger of the variance of session means over S and s_d^2/(S K), with
       S-1 degrees of freedom: valid for any spread, at the price of power. Calibrate to win it back.
     * unknown, S = 1: s_d^2/K with K-1; the estimate is flagged ``within_session``.
@@ -229,6 +237,10 @@ def compare(
         block_df = max(2.0, ess - count)
 
     notes: list[str] = []
+    if _combine(block_mean, block_df, session_sd, session_df)[1] < _MIN_DF:
+        # Calibrated on something noisier, it says nothing at this resolution.
+        session_sd = None
+        notes.append("calibrated spread too uncertain beside this noise: not used")
     between = float(means.var(ddof=1)) if count > 1 else 0.0
     use_between = count > 1 and session_sd is None
     variance, df = _combine(block_mean, block_df, session_sd, session_df)

@@ -44,16 +44,24 @@ class Outcome:
         return lines[0]
 
 
-def environment_of(root: Path) -> dict[str, str]:
-    """The environment of a command in the project ``root``: one thread, no colours, no summary."""
+def environment_of(root: Path, *, gpu: bool = False) -> dict[str, str]:
+    """The environment of a command in the project ``root``: one thread, no colours, no summary.
+
+    GPUs are hidden unless ``gpu``, so that tests of the CPU's behaviour are the same everywhere.
+    """
     dropped = ("GITHUB_STEP_SUMMARY", "COLUMNS", "PYTHONSAFEPATH")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return kept | {
-        "KERNELBENCH_ROOT": str(root),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
-        "NO_COLOR": "1",
-    }
+    hidden = {} if gpu else {"CUDA_VISIBLE_DEVICES": ""}
+    return (
+        kept
+        | hidden
+        | {
+            "KERNELBENCH_ROOT": str(root),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+            "NO_COLOR": "1",
+        }
+    )
 
 
 def launch(
@@ -61,12 +69,13 @@ def launch(
     root: Path = ROOT,
     env: Mapping[str, str] | None = None,
     timeout: float = 150,
+    gpu: bool = False,
 ) -> Outcome:
     """Run ``python -m kernelbench`` in a process of its own; a traceback fails the test."""
     done = subprocess.run(
         [sys.executable, "-m", "kernelbench", *map(str, arguments)],
         capture_output=True,
-        env=environment_of(root) | dict(env or {}),
+        env=environment_of(root, gpu=gpu) | dict(env or {}),
         timeout=timeout,
         check=False,
     )
@@ -128,7 +137,7 @@ def right_source() -> str:
 @pytest.fixture(scope="session")
 def slow_source(right_source: str) -> str:
     """Source of the same step with a sleep of a millisecond."""
-    return right_source.replace("import torch\n", "import time\n\nimport torch\n", 1).replace(
+    return right_source.replace("import functools\n", "import functools\nimport time\n", 1).replace(
         "    outputs = []\n", "    time.sleep(0.001)\n    outputs = []\n", 1
     )
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from conftest import TINY, launch, write_project
 
-from kernelbench import ledger, records, target
+from kernelbench import ledger, records
 
-pytestmark = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
 CALL = ("--metric", "call", "--sessions", 1, "--reps", 40, "--budget", 5)
 
 

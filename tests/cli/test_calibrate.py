@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from conftest import TINY, launch
 
-from kernelbench import calibration_record, records, target
+from kernelbench import calibration_record, records
 
-pytestmark = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
 CPU = ("--metric", "call", "--planted", 0, "--aa", 20, "--sessions", 2, "--reps", 8)
 
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import launch, write_project, write_step
 
-from kernelbench import records, target
+from kernelbench import records
 from kernelbench.cli import run as run_cli
 from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
 
@@ -191,9 +191,7 @@ def test_a_summary_that_cannot_be_written_is_a_warning(
     assert "warning: cannot add to GITHUB_STEP_SUMMARY" in err
 
 
-def test_best_ever_is_the_least_of_the_saved_runs(
-    gate: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_best_ever_is_the_least_of_the_saved_runs(gate: Callable[..., Any], tmp_path: Path) -> None:
     """Creeping: within the margin of the predecessor, not of the best."""
     from kernelbench import store
 
@@ -205,7 +203,6 @@ def test_best_ever_is_the_least_of_the_saved_runs(
 
 # -- live
 
-live = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
 CALL = ("--metric", "call", "--shape", "u0", "--sessions", 1, "--reps", 30, "--budget", 5)
 
 
@@ -226,7 +223,6 @@ def regressed(
     return outcome, before, folder / "g.json"
 
 
-@live
 def test_a_slower_step_is_measured_again_before_it_fails(regressed: tuple[Any, Path, Path]) -> None:
     outcome, _, path = regressed
     assert outcome.code == 1, outcome.out + outcome.err
@@ -239,7 +235,6 @@ def test_a_slower_step_is_measured_again_before_it_fails(regressed: tuple[Any, P
     )
 
 
-@live
 def test_the_other_steps(regressed: tuple[Any, Path, Path]) -> None:
     outcome, _, path = regressed
     rows = {r["step"]: r for r in json.loads(path.read_text())["report"]["rows"]}
@@ -251,7 +246,6 @@ def test_the_other_steps(regressed: tuple[Any, Path, Path]) -> None:
     assert "FAIL: s01, s02" in outcome.out
 
 
-@live
 def test_identical_code_passes_without_being_timed(
     regressed: tuple[Any, Path, Path], bench: Callable[..., Any]
 ) -> None:
@@ -262,10 +256,7 @@ def test_identical_code_passes_without_being_timed(
     assert "no time was compared" in outcome.out
 
 
-@live
-def test_against_a_commit(
-    tmp_path: Path, bench: Callable[..., Any], right_source: str
-) -> None:
+def test_against_a_commit(tmp_path: Path, bench: Callable[..., Any], right_source: str) -> None:
     root = write_project(tmp_path / "p", {"s00": right_source})
 
     def git(*arguments: str) -> None:

@@ -1,15 +1,22 @@
 """The right answer, in the simplest way; the other submissions here do one thing wrong."""
 
+import functools
+
 import torch
 
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
+@functools.cache
+def table(device):
+    """The float32 value of each code."""
+    return torch.tensor(_E2M1, dtype=torch.float32, device=device)
+
+
 def values_of(packed, scales):
     """``[rows, k / 2, 1]`` codes and ``[rows, k / 16, 1]`` scales -> float32 ``[rows, k]``."""
-    table = torch.tensor(_E2M1, dtype=torch.float32, device=packed.device)
     codes = packed[:, :, 0].view(torch.uint8).long()
-    values = table[torch.stack((codes & 15, codes >> 4), dim=-1)].flatten(1)
+    values = table(packed.device)[torch.stack((codes & 15, codes >> 4), dim=-1)].flatten(1)
     factors = scales[:, :, 0].to(packed.device).to(torch.float32)
     return values * factors.repeat_interleave(16, dim=1)
 

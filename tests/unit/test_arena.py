@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from kernelbench.arena import GUARD_BYTES, OutputArena, bits, describe_tensor  # noqa: E402
+from kernelbench.arena import GUARD_BYTES, OutputArena, bits, describe_tensor
 
 SHAPES = ([3, 5], [1], [7, 2, 2])
 

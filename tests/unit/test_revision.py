@@ -93,7 +93,7 @@ def test_without_git(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_without_a_project(project: Project, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with (
-        pytest.raises(UsageError, match="no pyproject.toml"),
+        pytest.raises(UsageError, match=r"no pyproject\.toml"),
         lineages_at(str(tmp_path / "empty"), project),
     ):
         pass

@@ -412,3 +412,32 @@ def test_signs_point_the_right_way() -> None:
     assert compare([BlockSamples(session.cand, session.base)]).delta == pytest.approx(-e.delta)
     assert welch(session.base, session.base * 1.0).p == 1.0
     assert session.scaled(0.5).cand == pytest.approx(session.cand / 2)
+
+
+def test_a_calibrated_spread_that_is_all_uncertainty_is_not_used() -> None:
+    rng = np.random.default_rng(11)
+    sessions = [
+        BlockSamples(*(100 * np.exp(1e-4 * rng.standard_normal((25, 20))) for _ in range(2)))
+        for _ in range(3)
+    ]
+    # As calibrated on a kernel ten times noisier: hardly any excess, hardly any degree of freedom.
+    estimate = compare(sessions, session_sd=9e-5, session_df=0.0019)
+    assert estimate.session_sd is None
+    assert any("too uncertain" in note for note in estimate.notes)
+    assert estimate.df == 2
+    known = compare(sessions, session_sd=9e-5, session_df=39.0)
+    assert known.session_sd == 9e-5
+
+
+def test_an_unbounded_interval_is_printable() -> None:
+    rng = np.random.default_rng(12)
+    sessions = [
+        BlockSamples(
+            100 * np.exp(rng.standard_normal((3, 4))),
+            100 * np.exp(shift + rng.standard_normal((3, 4))),
+        )
+        for shift in (-60.0, 60.0)
+    ]
+    low, high = compare(sessions).change_ci
+    assert math.isfinite(low) and math.isfinite(high)
+    assert low < 0 < high

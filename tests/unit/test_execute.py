@@ -1,0 +1,326 @@
+"""From jobs to messages, and from messages to rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ROOT
+
+from kernelbench import schema, target
+from kernelbench.compare import block_samples, protocol_size
+from kernelbench.context import Context
+from kernelbench.errors import EnvironmentProblem
+from kernelbench.execute import execute
+from kernelbench.jobs import Arm, CompareJob, RunJob, Timing
+from kernelbench.lineage_files import read_submission
+from kernelbench.problem import Work
+from kernelbench.project import project_at
+from kernelbench.records import Environment
+from kernelbench.runner import Runner, StepRun
+from kernelbench.target import Target
+from kernelbench.worker import Ending
+
+CPU = Target("torch", "cpu", None)
+CONTEXT = Context(project_at(ROOT))
+PROBLEM = CONTEXT.problems["group_gemm"]
+SHAPES = tuple(
+    PROBLEM.parse_shape(name, {"m": m, "n": 8, "k": 64}) for name, m in (("x", 1), ("y", 3))
+)
+TIMING = Timing(8, 1, "cold", "single", ("call",), 30.0)
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """What a job changes in its process, which is this one here."""
+    path, enabled = list(sys.path), torch.is_grad_enabled()
+    yield
+    sys.path[:] = path
+    torch.set_grad_enabled(enabled)
+
+
+class Messages(list[dict[str, Any]]):
+    """Stands for a worker's pipe."""
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        self.append({"kind": kind, **fields})
+
+    def phase(self, name: str, limit_s: float) -> None:
+        """Announce a phase."""
+        self("phase", name=name, limit_s=limit_s)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What was reported besides phases."""
+        return [message["kind"] for message in self if message["kind"] != "phase"]
+
+
+def arm(submissions: Path, name: str) -> Arm:
+    return Arm(read_submission(submissions / f"{name}.py"))
+
+
+def run_job(found: Arm, **more: Any) -> RunJob:
+    values: dict[str, Any] = {
+        "lineage": CONTEXT.lineages.lineage("group_gemm"), "shapes": SHAPES,
+        "classes": ("gpu-mode", "structured"), "target": CPU, "seed": 1, "timing": None,
+        "call_limit_s": 9.0, "own_stream": True,
+    }  # fmt: skip
+    return RunJob(found, **(values | more))
+
+
+def test_a_run_checks_every_class_of_every_shape_then_times_the_first(submissions: Path) -> None:
+    messages = Messages()
+    execute(run_job(arm(submissions, "right"), timing=TIMING), messages)
+    per_shape = ["shape", "check", "check", "work", *["block"] * 8, "measured"]
+    assert messages.kinds == ["environment", *per_shape, *per_shape]
+    schema.load(Environment, messages[1]["environment"])
+    checks = [(m["shape"], m["inputs"]) for m in messages if m["kind"] == "check"]
+    assert checks == [(s, c) for s in ("x", "y") for c in ("gpu-mode", "structured")]
+    assert {m["limit_s"] for m in messages if "first call" in m.get("name", "")} == {9.0}
+
+
+def test_a_wrong_step_is_not_timed(submissions: Path) -> None:
+    messages = Messages()
+    execute(run_job(arm(submissions, "writes_zeros"), timing=TIMING), messages)
+    assert messages.kinds == ["environment", *["shape", "check", "check"] * 2]
+
+
+def test_a_step_that_cannot_be_loaded_gets_a_row_for_every_shape_and_class(
+    submissions: Path,
+) -> None:
+    messages = Messages()
+    execute(run_job(arm(submissions, "import_error")), messages)
+    rows = [m for m in messages if m["kind"] == "check"]
+    assert len(rows) == 4
+    assert {m["status"] for m in rows} == {"fault"}
+
+
+def compare_job(base: Arm, cand: Arm, **more: Any) -> CompareJob:
+    values: dict[str, Any] = {
+        "lineage": CONTEXT.lineages.lineage("group_gemm"), "shape": SHAPES[0],
+        "input_class": "gpu-mode", "target": CPU, "seed": 1, "timing": TIMING, "blocks": 3,
+        "quads": 1, "check": True, "call_limit_s": 9.0, "own_stream": True,
+    }  # fmt: skip
+    return CompareJob(base, cand, **(values | more))
+
+
+def test_a_comparison_interleaves_both_arms(submissions: Path) -> None:
+    messages = Messages()
+    execute(compare_job(arm(submissions, "right"), arm(submissions, "slow")), messages)
+    assert messages.kinds == ["environment", "check", "check", "work", *["block"] * 3, "measured"]
+    blocks = [m["block"] for m in messages if m["kind"] == "block"]
+    samples = block_samples(blocks, "x")
+    assert samples.base.shape == samples.cand.shape == (3, 2)
+    assert samples.cand.min() > 10_000
+    assert samples.base.min() < 10_000
+
+
+def test_the_negative_control_takes_one_arm_after_the_other(submissions: Path) -> None:
+    messages = Messages()
+    right = arm(submissions, "right")
+    execute(compare_job(right, right, sequential=True, repeats=2, check=False), messages)
+    blocks = [m["block"]["arm"] for m in messages if m["kind"] == "block"]
+    assert blocks == [[0] * 6, [1] * 6] * 2
+    assert [m["round"] for m in messages if m["kind"] == "measured"] == [0, 1]
+
+
+@pytest.mark.parametrize(("base", "cand", "which"), [
+    ("right", "one_nan", "cand"), ("one_nan", "right", "base"), ("right", "import_error", "cand"),
+])  # fmt: skip
+def test_a_wrong_arm_is_named_and_nothing_is_timed(
+    base: str, cand: str, which: str, submissions: Path
+) -> None:
+    messages = Messages()
+    execute(compare_job(arm(submissions, base), arm(submissions, cand)), messages)
+    assert messages[-1]["kind"] == "unchecked"
+    assert messages[-1]["arm"] == which
+    assert "block" not in messages.kinds
+
+
+def test_protocol_sizes() -> None:
+    assert protocol_size(500, True) == (25, 10)
+    assert protocol_size(500, False) == (250, 1)
+    for reps in (1, 2, 10, 100, 499, 3000):
+        for on_gpu in (True, False):
+            blocks, quads = protocol_size(reps, on_gpu)
+            assert blocks >= 2
+            assert blocks * quads * 2 >= reps
+
+
+def test_incomplete_blocks_are_left_out_and_two_are_needed() -> None:
+    def block(arms: list[int], times: list[float]) -> dict[str, Any]:
+        return {"arm": arms, "t_us": times, "throttle": []}
+
+    whole = block([0, 1, 1, 0], [1.0, 2.0, 2.0, 1.0])
+    samples = block_samples([whole, whole, block([0, 1, 1], [1.0, 2.0, 2.0])], "x")
+    assert samples.base.tolist() == [[1.0, 1.0]] * 2
+    with pytest.raises(EnvironmentProblem, match="fewer than two blocks"):
+        block_samples([whole], "x")
+
+
+# -- messages to rows
+
+
+class Scripted:
+    """A launcher whose workers say what the test wrote down, one script a worker."""
+
+    def __init__(self, *scripts: tuple[list[Any], Ending | None]) -> None:
+        self._scripts = list(scripts)
+        self.ending: Ending | None = None
+        self.jobs: list[Any] = []
+
+    def run(self, job: Any) -> Iterator[dict[str, Any]]:
+        """Play the next script; a KeyboardInterrupt in it is raised."""
+        self.jobs.append(job)
+        messages, ending = self._scripts.pop(0)
+        for message in messages:
+            if message is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            yield message
+        self.ending = ending
+
+
+DONE = Ending("done", "x", "", "")
+HANG = Ending("hang", "timed call", "no answer within 9 s in phase 'timed call'", "")
+DIED = Ending("died", "gpu-mode: second call", "the worker was ended by SIGSEGV", "")
+
+
+def environment() -> dict[str, Any]:
+    return {"kind": "environment", "environment": schema.dump(target.environment(CPU))}
+
+
+def shape(name: str) -> dict[str, Any]:
+    return {"kind": "shape", "shape": name}
+
+
+def checked(name: str, status: str = "pass", inputs: str = "gpu-mode") -> dict[str, Any]:
+    return {
+        "kind": "check", "shape": name, "inputs": inputs, "status": status, "exact": True,
+        "max_abs_err": 0.0, "reason": "" if status == "pass" else "the check's own reason",
+        "notes": (),
+    }  # fmt: skip
+
+
+def block(*times: float) -> dict[str, Any]:
+    value = {"arm": [0] * len(times), "input": [0] * len(times), "t_us": list(times),
+             "sm_mhz": None, "throttle": []}  # fmt: skip
+    return {"kind": "block", "metric": "call", "block": value}
+
+
+WORK = {"kind": "work", "shape": "x", "work": schema.dump(Work(1.0, 1.0, 1.0, "fp4"))}
+MEASURED = {"kind": "measured", "metric": "call", "method": "wall", "notes": [], "busy_s": 1.0}
+Rows = Callable[..., tuple[list[Any], Scripted]]
+
+
+@pytest.fixture
+def rows(submissions: Path) -> Rows:
+    """Plays scripts to a runner; its rows."""
+
+    def play(*scripts: Any, classes: tuple[str, ...] = ("gpu-mode",), **more: Any) -> Any:
+        launcher = Scripted(*scripts)
+        runner = Runner(launcher, seed=1, timing=TIMING, call_limit_s=9.0)  # type: ignore[arg-type]
+        step = arm(submissions, "right").step
+        lineage = CONTEXT.lineages.lineage("group_gemm")
+        plan = StepRun(step, lineage, PROBLEM, SHAPES, classes, CPU, **more)
+        found: list[Any] = []
+        try:
+            for row in runner.run(plan):
+                found.append(row)
+        except KeyboardInterrupt:
+            found.append(KeyboardInterrupt)
+        return found, launcher
+
+    return play
+
+
+def whole(name: str) -> list[Any]:
+    return [shape(name), checked(name), WORK, block(1.0, 2.0, 3.0), block(4.0), MEASURED]
+
+
+def test_a_whole_run(rows: Rows) -> None:
+    (first, second), launcher = rows(([environment(), *whole("x"), *whole("y")], DONE))
+    assert (first.shape, second.shape) == ("x", "y")
+    assert (first.status, first.call_us.median, first.call_us.reps) == ("pass", 2.5, 4)
+    assert first.call_us.method == "wall"
+    assert first.notes == ()
+    assert len(launcher.jobs) == 1
+
+
+def test_a_hang_while_timed_loses_the_time_not_the_next_shape(rows: Rows) -> None:
+    (first, second), launcher = rows(
+        ([environment(), shape("x"), checked("x"), WORK, block(1.0)], HANG),
+        ([environment(), *whole("y")], DONE),
+    )
+    assert (first.status, first.call_us) == ("hang", None)
+    assert first.reason == HANG.reason
+    assert (second.status, second.call_us.reps) == ("pass", 4)
+    assert [s.name for s in launcher.jobs[1].shapes] == ["y"]
+
+
+def test_a_death_in_the_second_class_keeps_the_first(rows: Rows) -> None:
+    found, _ = rows(
+        ([environment(), shape("x"), checked("x")], DIED),
+        ([environment(), shape("y"), checked("y"), checked("y", inputs="full"),
+          checked("y", inputs="structured")], DONE),
+        classes=("gpu-mode", "full", "structured"),
+    )  # fmt: skip
+    assert [(r.shape, r.inputs, r.status) for r in found] == [
+        ("x", "gpu-mode", "pass"), ("x", "full", "fault"), ("x", "structured", "skipped"),
+        ("y", "gpu-mode", "pass"), ("y", "full", "pass"), ("y", "structured", "pass"),
+    ]  # fmt: skip
+    assert found[1].reason == DIED.reason
+    assert found[2].reason == f"not run: {DIED.reason}"
+
+
+def test_the_checks_reason_outlives_the_worker(rows: Rows) -> None:
+    """A CUDA fault is a row, and then the worker dies of it while it cleans up."""
+    (first, second), _ = rows(
+        ([environment(), shape("x"), checked("x", "fault")], DIED),
+        ([environment(), *whole("y")], DONE),
+    )
+    assert (first.status, first.reason) == ("fault", "the check's own reason")
+    assert second.status == "pass"
+
+
+def test_a_death_while_loading_costs_every_shape(rows: Rows) -> None:
+    found, launcher = rows(([environment()], Ending("died", "load", "gone", "")))
+    assert [(r.shape, r.status, r.reason) for r in found] == [
+        ("x", "fault", "gone"),
+        ("y", "fault", "gone"),
+    ]
+    assert len(launcher.jobs) == 1
+
+
+def test_a_worker_that_fails_before_the_step_is_no_fault_of_the_step(rows: Rows) -> None:
+    with pytest.raises(EnvironmentProblem, match="before it reached the step: no driver"):
+        rows(([], Ending("died", "environment", "no driver", "")))
+
+
+def test_a_wrong_timed_output_fails_the_row(rows: Rows) -> None:
+    fault = {"kind": "fault", "metric": "call", "status": "wrong", "reason": "a timed output"}
+    (first, _), _ = rows(
+        ([environment(), shape("x"), checked("x"), WORK, block(1.0), fault, *whole("y")], DONE)
+    )
+    assert (first.status, first.reason, first.call_us) == ("wrong", "a timed output", None)
+
+
+def test_an_interrupt_keeps_what_was_measured(rows: Rows) -> None:
+    found, _ = rows(
+        ([environment(), *whole("x"), shape("y"), checked("y"), WORK, block(1.0, 3.0),
+          KeyboardInterrupt], None)
+    )  # fmt: skip
+    first, second, raised = found
+    assert raised is KeyboardInterrupt
+    assert first.call_us.reps == 4
+    assert (second.status, second.call_us.reps, second.call_us.method) == ("pass", 2, "incomplete")
+    assert any("interrupted" in note for note in second.notes)
+
+
+def test_shapes_beyond_the_steps_limits_need_no_worker(rows: Rows) -> None:
+    found, launcher = rows(skip={"x": "n differs", "y": "n differs"})
+    assert [(r.status, r.reason) for r in found] == [("skipped", "n differs")] * 2
+    assert launcher.jobs == []
