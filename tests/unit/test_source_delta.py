@@ -28,11 +28,11 @@ KERNEL = "a = 1\nb = 2\n\n\ndef custom_kernel(data):\n    return data\n"
 def test_lines_and_files(tmp_path: Path) -> None:
     base = step(tmp_path, "s0", KERNEL)
     cand = step(tmp_path, "s1", KERNEL.replace("b = 2", "b = 3\nc = 4"))
-    (cand.path / "helper.cuh").write_text("one\ntwo\n")
+    (cand.path / "extra.cuh").write_text("one\ntwo\n")
     delta = source_delta(base, cand)
     assert (delta.added, delta.removed) == (4, 1)
-    assert delta.files == ("helper.cuh", "submission.py")
-    assert str(delta) == "+4 −1 lines in helper.cuh, submission.py"
+    assert delta.files == ("extra.cuh", "submission.py")
+    assert str(delta) == "+4 −1 lines in extra.cuh, submission.py"
     back = source_delta(cand, base)
     assert (back.added, back.removed) == (1, 4)
 
