@@ -10,10 +10,8 @@ items are those of the design, §5, and the README's threat model):
    reference again). Stale, unwritten or cached results differ here.
 3. On the tensors of call 1 with new values (seed *b*): a result cached by address differs here.
 
-On a GPU there is a fourth: the step is called on a busy device, on a stream of its own, after its
-inputs were overwritten *in that stream* with new values. Work that does not wait for the current
-stream reads the old values; work that the current stream does not wait for comes too late for a
-copy queued behind the call.
+On a GPU it is also called where inputs are written late and where the device is busy, on the
+default stream and on another (``stream_trial.py``).
 
 The reference is computed after the call, from regenerated inputs, so a step cannot reach it.
 """
@@ -30,11 +28,11 @@ import torch
 
 from kernelbench.arena import bits
 from kernelbench.loader import describe_exception
-from kernelbench.problem import Comparison, Inputs, Problem
+from kernelbench.problem import Comparison, Inputs, Kernel, Problem, refill
 from kernelbench.records import Status
 from kernelbench.seeds import derive
+from kernelbench.stream_trial import StreamTrial
 
-Kernel = Callable[[Any], Any]
 #: Announces the phase that begins and how long it may take (seconds); see ``worker.py``.
 Announce = Callable[[str, float], None]
 
@@ -226,79 +224,48 @@ class Checker:
     def _check_ordering(
         self, input_class: str, current: Inputs, stale: Inputs, reference: Any
     ) -> None:
-        """Call on a busy device: the step must wait for, and be waited for by, the current stream.
+        """On a GPU: the step must wait for, and be waited for by, the current stream.
 
         ``current`` holds the values of ``reference``, ``stale`` older ones. Judged on the default
         stream for every file; on a stream of its own as ``own_stream`` says.
         """
-        problem_on_default = self._ordering_fault(
-            torch.cuda.default_stream(torch.device(self.device)),
-            input_class,
-            current,
-            stale,
-            reference,
-        )
-        if problem_on_default:
-            raise _wrong(f"not ordered with the current stream: {problem_on_default}")
-        problem_on_own = self._ordering_fault(
-            torch.cuda.Stream(torch.device(self.device)), input_class, current, stale, reference
-        )
-        if problem_on_own and self.own_stream:
-            raise _wrong(f"not ordered with a non-default current stream: {problem_on_own}")
-        if problem_on_own:
-            self._notes.append("works on the default stream only")
+        device = torch.device(self.device)
+        poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
+        trial = StreamTrial(self.kernel, device, current, stale, poison)
+        for where, stream, required in (
+            ("the current stream", torch.cuda.default_stream(device), True),
+            ("a current stream of its own", torch.cuda.Stream(device), self.own_stream),
+        ):
+            fault = self._ordering_fault(trial, stream, input_class, current, reference)
+            if fault and required:
+                raise _wrong(f"not ordered with {where}: {fault}")
+            if fault:
+                self._notes.append("works on the default stream only")
 
     def _ordering_fault(
         self,
+        trial: StreamTrial,
         stream: torch.cuda.Stream,
         input_class: str,
         current: Inputs,
-        stale: Inputs,
         reference: Any,
     ) -> str:
-        device = torch.device(self.device)
-        values = [operand.clone() for operand in current.operands]
-        poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
-        host = torch.empty(
-            current.arena.flat.shape, dtype=current.arena.flat.dtype, pin_memory=True
-        )
-        load = torch.randn(6144, 6144, device=device, dtype=torch.float16)
-        product = torch.empty_like(load)
-        refill(current, stale)
-        torch.cuda.synchronize(device)
-        busy = torch.cuda.Stream(device)
+        what = "call on late inputs"
+        with self._guarded(input_class, what):
+            result = trial.on_late_inputs(stream)
+        outputs = self._outputs(result, current, what)
+        verdict = self.problem.compare(outputs, reference, self.shape, input_class)
+        if not verdict.ok:
+            return f"it read its inputs before they were written ({verdict.reason})"
         with self._guarded(input_class, "call on a busy device"):
-            with torch.cuda.stream(stream):
-                torch.cuda._sleep(2_000_000)
-                for operand, value in zip(current.operands, values, strict=True):
-                    bits(operand).copy_(bits(value), non_blocking=True)
-                current.arena.fill(poison)
-            with torch.cuda.stream(busy):
-                # Started while the other stream still sleeps: every SM is taken for milliseconds.
-                for _ in range(4):
-                    torch.mm(load, load, out=product)
-            with torch.cuda.stream(stream):
-                result = self.kernel(current.data)
-                # The copy engine needs no SM, so an unordered copy overtakes the step.
-                host.copy_(current.arena.flat, non_blocking=True)
-            torch.cuda.synchronize(device)
-        outputs = self._outputs(result, current, "call on a busy device")
-        late = self.problem.compare(outputs, reference, self.shape, input_class)
-        if not late.ok:
-            return f"it read its inputs before they were written ({late.reason})"
+            result, snapshot = trial.on_busy_device(stream)
         in_place = all(
             any(output.data_ptr() == view.data_ptr() for view in current.outputs)
             for output in self.problem.outputs_of(result, current)
         )
-        if in_place and not torch.equal(bits(host), bits(current.arena.flat.cpu())):
+        if in_place and not torch.equal(bits(snapshot), bits(current.arena.flat.cpu())):
             return "its outputs were still being written after work queued behind the call had run"
         return ""
-
-
-def refill(target: Inputs, source: Inputs) -> None:
-    """Overwrite the operands of ``target`` in place with the values of ``source``."""
-    for operand, value in zip(target.operands, source.operands, strict=True):
-        bits(operand).copy_(bits(value))
 
 
 def _wrong(reason: str) -> _Failed:

@@ -67,19 +67,27 @@ class Context:
     def shapes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[Any, ...]:
         """The shapes that ``--shape`` means for a problem; its benchmark shapes for none.
 
-        ``all`` is the benchmark shapes; ``every`` is every shape of the file.
+        ``all`` is those of the problem's benchmark shapes that the file has, or all of its shapes
+        if it has none of them; ``every`` is every shape of the file.
 
         Raises:
-            UsageError: For an unknown name or a malformed ad-hoc shape.
+            UsageError: For an unknown name, a malformed ad-hoc shape, or no shape at all.
         """
         chosen: list[Any] = []
-        for spec in specs or problem.benchmark_shapes:
+        named = self.shapes.names_of(problem.name)
+        for spec in specs or ("all",):
             if spec == "all":
-                chosen += [self.shapes[name] for name in problem.benchmark_shapes]
+                present = [name for name in problem.benchmark_shapes if name in named]
+                chosen += [self.shapes[name] for name in present or named]
             elif spec == "every":
-                chosen += [self.shapes[name] for name in self.shapes.names_of(problem.name)]
+                chosen += [self.shapes[name] for name in named]
             else:
                 chosen.append(shapes_module.resolve_shape(spec, problem, self.shapes))
+        if not chosen:
+            raise UsageError(
+                f"{self.project.shapes_file} has no shapes of {problem.name}",
+                "add some, or give one ad hoc: --shape m=40,76:n=512:k=768",
+            )
         return tuple(dict.fromkeys(chosen))
 
     def classes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[str, ...]:

@@ -18,15 +18,16 @@ from typing import Any
 import torch
 
 from kernelbench import measure_ceilings, schema, target
-from kernelbench.check import Checker, CheckResult, Kernel
+from kernelbench.check import Checker, CheckResult
 from kernelbench.clocks import ClockSampler
 from kernelbench.gpu_timing import GpuTimer
 from kernelbench.jobs import Arm, CeilingsJob, CompareJob, Job, RunJob, Timing
 from kernelbench.lineage import load_problem
 from kernelbench.loader import LoadError, describe_exception, load_callable
 from kernelbench.planting import SpinPlanter
-from kernelbench.problem import Problem
+from kernelbench.problem import Kernel, Problem
 from kernelbench.profiler import ProfilerError
+from kernelbench.reporter import Reporter
 from kernelbench.seeds import derive
 from kernelbench.timing import (
     Block,
@@ -39,7 +40,6 @@ from kernelbench.timing import (
     single_arm,
     time_on_cpu,
 )
-from kernelbench.worker_child import Reporter
 
 
 def execute(job: Job, report: Reporter) -> None:

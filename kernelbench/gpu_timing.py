@@ -17,8 +17,8 @@ import torch
 
 from kernelbench import probes
 from kernelbench.arena import bits
-from kernelbench.check import Announce, Kernel
-from kernelbench.problem import Problem
+from kernelbench.check import Announce
+from kernelbench.problem import Kernel, Problem
 from kernelbench.profiler import activity_sums
 from kernelbench.seeds import derive
 from kernelbench.timing import (
@@ -33,6 +33,7 @@ from kernelbench.timing import (
     OnBlock,
     SampledOutputs,
     TimingFault,
+    ValueExchange,
     require_untouched_timers,
 )
 
@@ -197,7 +198,9 @@ class GpuTimer:
                 if index % 64 == 63:
                     self.stream.synchronize()
             self.stream.synchronize()
+            exchange = ValueExchange(self.sets, derive(self.seed, metric))
             for b, arms_of_block in enumerate(order):
+                exchange()
                 prepare()
                 self.announce("timed block", self.call_limit_s)
                 begin = CLOCK()
@@ -285,7 +288,9 @@ class GpuTimer:
         with torch.cuda.stream(self.stream):
             self._warm_up(kernels, warmups)
             begin_s = CLOCK()
+            exchange = ValueExchange(self.sets, derive(self.seed, "call"))
             for b, arms_of_block in enumerate(order):
+                exchange()
                 block = Block(list(arms_of_block), [], [])
                 self.announce("timed block", self.call_limit_s)
                 for r, arm in enumerate(arms_of_block):
@@ -345,10 +350,12 @@ class GpuTimer:
         measurement = Measurement("device", "profiler")
         with torch.cuda.stream(self.stream):
             self._warm_up(kernels, warmups)
+            exchange = ValueExchange(self.sets, derive(self.seed, "profiler"), every=2)
             for first in range(0, len(order), _BLOCKS_PER_PROFILE):
                 blocks = [
                     Block(list(arms), [], []) for arms in order[first : first + _BLOCKS_PER_PROFILE]
                 ]
+                exchange()
                 self.announce("profiled blocks", self.call_limit_s)
 
                 def body(first: int = first, blocks: Sequence[Block] = blocks) -> None:

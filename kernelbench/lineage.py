@@ -6,11 +6,13 @@ with a ``step.toml``; its name is the folder's. Nothing here imports torch: list
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,8 +210,9 @@ def require_runnable(step: Step) -> Path:
     return step.entry
 
 
+@functools.cache
 def load_problem(lineage: Lineage) -> Problem:
-    """Import the problem of a lineage.
+    """Import the problem of a lineage, once per process.
 
     Raises:
         UsageError: If the entry point cannot be imported or names nothing.
@@ -219,10 +222,14 @@ def load_problem(lineage: Lineage) -> Problem:
     try:
         if where.endswith(".py"):
             path = lineage.path / where
-            spec = importlib.util.spec_from_file_location(f"_kernelbench_{lineage.name}", path)
+            # By path: two revisions of a lineage share its name. In sys.modules, because
+            # dataclasses and pickle look a class's module up there.
+            digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+            spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
             if spec is None or spec.loader is None:
                 raise ImportError(f"{path} cannot be imported")
             module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(where)

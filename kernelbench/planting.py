@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernelbench.check import Kernel
+from kernelbench.problem import Kernel
 
 _BASE_CYCLES = 2000
 _REPS = 60

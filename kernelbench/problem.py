@@ -10,7 +10,7 @@ and comparing tables must not pay for the import.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import torch
 
     from kernelbench.arena import OutputArena
+
+
+#: A step's callable on its problem's data.
+Kernel = Callable[[Any], Any]
 
 
 class Shape(Protocol):
@@ -47,6 +51,14 @@ class Inputs:
     operands: list[torch.Tensor]
     outputs: list[torch.Tensor]
     arena: OutputArena
+
+
+def refill(target: Inputs, source: Inputs) -> None:
+    """Overwrite the operands of ``target`` in place with the values of ``source``."""
+    from kernelbench.arena import bits
+
+    for operand, value in zip(target.operands, source.operands, strict=True):
+        bits(operand).copy_(bits(value))
 
 
 @dataclass(frozen=True)

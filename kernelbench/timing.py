@@ -25,8 +25,9 @@ from typing import Any, Literal
 
 import torch
 
-from kernelbench.check import Announce, Kernel
-from kernelbench.problem import Inputs, Problem
+from kernelbench.arena import bits
+from kernelbench.check import Announce
+from kernelbench.problem import Inputs, Kernel, Problem
 from kernelbench.seeds import derive
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
@@ -174,6 +175,34 @@ def single_arm(reps: int, per_block: int = 20) -> list[list[int]]:
     return [[0] * min(per_block, reps - done) for done in range(0, reps, per_block)]
 
 
+class ValueExchange:
+    """Swaps the values of two input sets now and then, in place, between blocks.
+
+    A result that a step kept for an address is wrong from then on, and the sampled outputs show it.
+    It happens once before the first block, after the warm-ups, and again before about one block in
+    ``every``.
+    """
+
+    def __init__(self, sets: Sequence[InputSet], seed: int, every: int = 5) -> None:
+        self._sets = sets
+        self._every = every
+        self._rng = random.Random(derive(seed, "value exchange"))
+        self._first = True
+
+    def __call__(self) -> None:
+        """Perhaps exchange; on a GPU, in the current stream, which must be drained."""
+        due = self._first or self._rng.randrange(self._every) == 0
+        self._first = False
+        if not due or len(self._sets) < 2:
+            return
+        one, other = self._rng.sample(list(self._sets), 2)
+        for a, b in zip(one.inputs.operands, other.inputs.operands, strict=True):
+            kept = bits(a).clone()
+            bits(a).copy_(bits(b))
+            bits(b).copy_(kept)
+        one.reference, other.reference = other.reference, one.reference
+
+
 class SampledOutputs:
     """Copies of the outputs of unpredictable repetitions, checked after the loop."""
 
@@ -186,17 +215,17 @@ class SampledOutputs:
         for of_arm in positions.values():
             self._chosen |= set(rng.sample(of_arm, min(CHECKED_REPS, len(of_arm))))
             self._chosen.add(of_arm[-1])
-        self._kept: list[tuple[int, InputSet, list[torch.Tensor]]] = []
+        self._kept: list[tuple[int, Any, list[torch.Tensor]]] = []
 
     def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
         """Queue a copy of the outputs if this repetition was chosen."""
         if position in self._chosen:
-            self._kept.append((arm, chosen, [tensor.clone() for tensor in result]))
+            self._kept.append((arm, chosen.reference, [tensor.clone() for tensor in result]))
 
     def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
         """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""
-        for arm, chosen, outputs in self._kept:
-            verdict = problem.compare(outputs, chosen.reference, shape, input_class)
+        for arm, reference, outputs in self._kept:
+            verdict = problem.compare(outputs, reference, shape, input_class)
             if not verdict.ok:
                 which = f" of arm {arm}" if arm else ""
                 raise TimingFault(f"a timed output{which} is wrong: {verdict.reason}")
@@ -231,8 +260,12 @@ def time_on_cpu(
         arms[arm](sets[index % len(sets)].inputs.data)
         if CLOCK() - started > budget_s / 4 and index + 1 >= len(arms):
             break
+    exchange = ValueExchange(sets, seed, every=max(5, len(order) // 4))
     started = CLOCK()
     for b, arms_of_block in enumerate(order):
+        before = CLOCK()
+        exchange()
+        started += CLOCK() - before  # not part of the budget
         block = Block([], [], [])
         for r, arm in enumerate(arms_of_block):
             which = rng.randrange(len(sets))

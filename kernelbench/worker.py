@@ -33,6 +33,7 @@ from typing import IO, Any
 from kernelbench.errors import EnvironmentProblem
 
 _START_LIMIT_S = 180.0
+_REAP_LIMIT_S = 60.0
 _LOG_TAIL = 4000
 
 
@@ -131,6 +132,8 @@ class Launcher:
         log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in the finally below)
         try:
             with tempfile.TemporaryFile() as job_file:
+                # Before the job, whose shapes may be of a class from the lineage's problem file.
+                pickle.dump(getattr(job, "lineage", None), job_file)
                 pickle.dump(job, job_file)
                 job_file.flush()
                 job_file.seek(0)
@@ -199,9 +202,15 @@ class Launcher:
     @staticmethod
     def _reap(control: socket.socket) -> int:
         """The wait status of the worker, from the launcher."""
-        control.settimeout(30)
+        control.settimeout(_REAP_LIMIT_S)
         try:
             return int(json.loads(control.recv(256) or b'{"status": 9}')["status"])
+        except TimeoutError as error:
+            # A killed process can linger in the driver; nothing more can run beside it.
+            raise EnvironmentProblem(
+                f"a killed worker has not gone within {_REAP_LIMIT_S:g} s",
+                "the GPU may be hung: see `nvidia-smi`",
+            ) from error
         finally:
             control.settimeout(None)
 

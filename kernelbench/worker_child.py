@@ -13,25 +13,13 @@ import pickle
 import signal
 import socket
 import sys
-from typing import Any
+
+# Imports torch, once for all workers; no CUDA context may exist before the fork.
+from kernelbench.execute import execute
+from kernelbench.lineage import load_problem
+from kernelbench.reporter import Reporter
 
 _PR_SET_PDEATHSIG = 1
-
-
-class Reporter:
-    """Writes messages, one JSON object a line, to the parent."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __call__(self, kind: str, **fields: Any) -> None:
-        data = json.dumps({"kind": kind, **fields}).encode() + b"\n"
-        while data:
-            data = data[os.write(self._descriptor, data) :]
-
-    def phase(self, name: str, limit_s: float) -> None:
-        """Announce what begins now and how long it may take."""
-        self("phase", name=name, limit_s=limit_s)
 
 
 def _die_with_parent() -> None:
@@ -47,24 +35,21 @@ def _work(messages: int, log: int, job_file: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     with os.fdopen(job_file, "rb") as stream:
+        lineage = pickle.load(stream)
+        if lineage is not None:
+            load_problem(lineage)
         job = pickle.load(stream)
     report = Reporter(messages)
-    from kernelbench.execute import execute
-
     execute(job, report)
     report("done")
 
 
 def main() -> None:
-    """Import torch, say so, then fork a worker for each job until the control socket closes."""
+    """Say that torch is imported, then fork a worker for each job until the socket closes."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The command line may be killed while the launcher waits for a worker that never ends.
     _die_with_parent()
-    import torch  # noqa: F401  (imported here so that every fork has it for free)
-
-    import kernelbench.execute  # noqa: F401
-
     control.send(b"ready")
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 64, 3)

@@ -11,7 +11,8 @@ import click
 from kernelbench import __version__
 from kernelbench.errors import ExitCode, KernelbenchError
 
-#: Command name -> one line of help. The module is kernelbench.cli.<name>.
+#: Command name -> one line of help. The module is kernelbench.cli.<name>, and once imported it is
+#: an attribute of this package: no name of a command (run, list, …) can be used as anything else.
 COMMANDS = {
     "run": "Check steps for correctness, then time them.",
     "ab": "Compare two steps: is the candidate really faster?",
@@ -47,7 +48,7 @@ class _Lazy(click.Group):
     """A group whose commands are imported only when one of them is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -67,7 +68,7 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items()])
 
 
 @click.group(
@@ -82,10 +83,10 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Entry point: run the command line and leave with a documented exit code."""
-    sys.exit(run(args))
+    sys.exit(invoke(args))
 
 
-def run(args: list[str] | None = None) -> int:
+def invoke(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one line on stderr."""
     try:
         result: Any = cli.main(args=args, prog_name="kernelbench", standalone_mode=False)

@@ -14,7 +14,7 @@ from kernelbench.cli import ab_view, options
 from kernelbench.cli.run import plan
 from kernelbench.compare import Collected, Comparer
 from kernelbench.context import Context, parse_results
-from kernelbench.errors import ExitCode, UsageError
+from kernelbench.errors import ExitCode, KernelbenchError, UsageError
 from kernelbench.jobs import Timing
 from kernelbench.lineage import Step, require_runnable, source_sha
 from kernelbench.runner import Runner, StepRun, warnings_of
@@ -190,16 +190,24 @@ def command(
         )
         shapes_left = [shape for shape in first.shapes if not _skipped(shape.name, first, second)]
         view.skipped(first, second)
-        everything = [comparer.collect(shape, sessions) for shape in shapes_left]
+        everything: list[Collected] = []
+        failure: BaseException | None = None
+        try:
+            for shape in shapes_left:
+                everything.append(comparer.collect(shape, sessions))
+        except (KernelbenchError, KeyboardInterrupt) as error:
+            failure = error
     environment = comparer.environment
     if environment is None or not everything:
-        raise UsageError("no shape is left that both steps can run")
+        raise failure or UsageError("no shape is left that both steps can run")
     for warning in warnings_of(environment):
         console.warn(warning)
     lines = _judge(everything, environment.device, folder, timing, alpha, margin, seed)
     view.lines(lines, environment.device, sessions, timing, metric, same_code, explain)
     _record(folder, lines, environment.device, first.step, second.step, why, timing, sessions, seed)
     view.footer(everything, why)
+    if failure is not None:
+        raise failure  # what was measured before it is printed and in the ledger
     return _exit_code(lines, metric, fail_on, ambiguous, same_code)
 
 

@@ -39,8 +39,8 @@ class View:
     def same_code(self) -> None:
         """Two steps whose code is the same need no timing."""
         console.out.print(
-            f"[bold]{self._title}[/bold]  [bold]SAME[/bold]  identical code: sources, "
-            "configuration and Python glue have the same hash; nothing was timed"
+            f"[bold]{console.escape(self._title)}[/bold]  [bold]SAME[/bold]  identical code: "
+            "sources, configuration and Python glue have the same hash; nothing was timed"
         )
 
     def skipped(self, *plans: StepRun) -> None:
@@ -76,8 +76,8 @@ class View:
             [
                 ("shape", "left"),
                 ("time", "left"),
-                (f"{self._base.name} µs", "right"),
-                (f"{self._cand.name} µs", "right"),
+                (console.escape(f"{self._base.name} µs"), "right"),
+                (console.escape(f"{self._cand.name} µs"), "right"),
                 ("Δ", "right"),
                 ("95% CI" if deciding[0].verdict.estimate.alpha == 0.05 else "CI", "center"),
                 ("p(Holm)", "right"),

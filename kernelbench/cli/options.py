@@ -149,7 +149,10 @@ def require_writable(json_path: str | None) -> None:
     """
     if json_path is None or json_path == "-":
         return
-    folder = Path(json_path).expanduser().resolve().parent
+    path = Path(json_path).expanduser().resolve()
+    folder = path.parent
+    if path.is_dir():
+        raise UsageError(f"cannot write {json_path}: it is a folder", "name a file in it")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"cannot write {json_path}: {folder} is not a writable folder")
 

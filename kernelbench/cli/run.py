@@ -13,7 +13,7 @@ import click
 from kernelbench import console, records, seeds, store, target
 from kernelbench.cli import options, render
 from kernelbench.context import Context, parse_results
-from kernelbench.errors import ExitCode, PlannedStepError, UsageError
+from kernelbench.errors import ExitCode, KernelbenchError, PlannedStepError, UsageError
 from kernelbench.jobs import Timing
 from kernelbench.lineage import Step, load_problem
 from kernelbench.records import Protocol, Result, RunRecord
@@ -96,7 +96,7 @@ def command(
     view = render.RunView(console.err if json_path == "-" else console.out)
     view.head(plans, seed, timing)
     rows: list[Result] = []
-    interrupted = False
+    failure: BaseException | None = None
     with Launcher() as launcher, console.Status() as status:
         runner = Runner(
             launcher, seed=seed, timing=timing, call_limit_s=timeout, on_progress=status
@@ -105,11 +105,11 @@ def command(
             for step_plan in plans:
                 for row in runner.run(step_plan):
                     rows.append(row)
-        except KeyboardInterrupt:
-            interrupted = True
+        except (KernelbenchError, KeyboardInterrupt) as error:
+            failure = error
     if runner.environment is None:
-        if interrupted:
-            raise KeyboardInterrupt
+        if failure is not None:
+            raise failure
         # No worker was needed: every shape is beyond its step's limits.
         runner.environment = target.environment(plans[0].target)
     for warning in warnings_of(runner.environment):
@@ -123,7 +123,7 @@ def command(
         environment=runner.environment,
         protocol=_protocol(plans, seed, timing, runner),
         results=tuple(rows),
-        complete=not interrupted,
+        complete=failure is None,
     )
     view.rows(rows)
     try:
@@ -134,8 +134,8 @@ def command(
         # Whichever of the two cannot be written must not cost the other.
         if json_path is not None:
             options.write_json_output(json_path, record)
-    if interrupted:
-        raise KeyboardInterrupt
+    if failure is not None:
+        raise failure  # after the rows up to it were printed and saved
     return _exit_code(rows)
 
 

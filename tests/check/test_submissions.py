@@ -136,7 +136,6 @@ def test_cannot_run_here_is_skipped_not_failed(suite: dict[str, Any]) -> None:
     assert row["reason"] == "needs a device that nobody has"
 
 
-@pytest.mark.xfail(strict=True, reason="the input sets keep their values while they are timed")
 def test_caching_that_starts_after_the_check_is_found(suite: dict[str, Any]) -> None:
     assert suite["cached_when_timed"]["status"] == "wrong", suite["cached_when_timed"]
 

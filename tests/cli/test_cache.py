@@ -9,7 +9,7 @@ import time
 import pytest
 
 from kernelbench import build
-from kernelbench.cli import run
+from kernelbench.cli import invoke as run
 from kernelbench.errors import ExitCode
 
 pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")

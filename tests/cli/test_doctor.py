@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kernelbench import clocks, diagnosis, target
-from kernelbench.cli import run
+from kernelbench.cli import invoke as run
 from kernelbench.diagnosis import Row
 from kernelbench.errors import ExitCode
 

@@ -13,7 +13,8 @@ import pytest
 from conftest import ROOT, write_project
 
 from kernelbench import target
-from kernelbench.cli import run as run_cli
+from kernelbench.cli import invoke as run_cli
+from kernelbench.context import Context
 
 needs_no_gpu = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
 
@@ -148,26 +149,34 @@ def test_a_broken_shapes_file(
     assert expected in line
 
 
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        [],
-        pytest.param(
-            ["--shape", "all"],
-            marks=pytest.mark.xfail(strict=True, raises=KeyError, reason="'all' is not looked up"),
-        ),
-    ],
-)
-def test_a_shapes_file_without_the_benchmark_shapes(
-    shapes: list[str],
+def test_all_is_every_shape_of_a_file_without_the_benchmark_shapes(
+    tmp_path: Path, right_source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_project(tmp_path / "p", {"s00": right_source})
+    (root / "shapes.yaml").write_text(
+        "group_gemm:\n  mine: {m: 8, n: 128, k: 256}\n  other: {m: 9, n: 128, k: 256}\n"
+    )
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    context = Context.find()
+    problem = context.problems["group_gemm"]
+    for specs in ([], ["all"], ["every"]):
+        assert [s.name for s in context.shapes_for(problem, specs)] == ["mine", "other"]
+    (root / "shapes.yaml").write_text(
+        "group_gemm:\n  D: {m: 8, n: 128, k: 256}\n  e: {m: 9, n: 8, k: 64}\n"
+    )
+    assert [s.name for s in Context.find().shapes_for(problem, ["all"])] == ["D"]
+
+
+def test_a_shapes_file_without_shapes_of_the_problem(
     tmp_path: Path,
     right_source: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = write_project(tmp_path / "p", {"s00": right_source})
+    (root / "shapes.yaml").write_text("group_gemm: {}\n")
     monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
-    assert "unknown shape 'A'" in refused(capsys, 2, "run", "s00", *shapes)
+    assert "has no shapes of group_gemm" in refused(capsys, 2, "run", "s00")
 
 
 def test_an_absent_shapes_file(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelbench.cli import run
+from kernelbench.cli import invoke as run
 from kernelbench.errors import ExitCode
 
 TEXT = (

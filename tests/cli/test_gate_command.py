@@ -16,7 +16,7 @@ import pytest
 from conftest import launch, write_project, write_step
 
 from kernelbench import records
-from kernelbench.cli import run as run_cli
+from kernelbench.cli import invoke as run_cli
 from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
 
 ENVIRONMENT = Environment(

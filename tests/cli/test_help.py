@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, environment_of
 
 from kernelbench import __version__, cli
-from kernelbench.cli import run as run_cli
+from kernelbench.cli import invoke as run_cli
 from kernelbench.errors import ExitCode
 
 
@@ -109,7 +109,7 @@ def test_a_warm_list_takes_less_than_half_a_second() -> None:
 )  # fmt: skip
 def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
     code = (
-        "import sys; from kernelbench.cli import run; run(sys.argv[1:]); "
+        "import sys; from kernelbench.cli import invoke; invoke(sys.argv[1:]); "
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run(

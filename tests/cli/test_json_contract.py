@@ -12,7 +12,7 @@ import pytest
 from conftest import TINY, launch, read_document
 
 from kernelbench import records
-from kernelbench.cli import run as run_cli
+from kernelbench.cli import invoke as run_cli
 from kernelbench.errors import RecordError
 
 ROW = {"step", "shape", "inputs", "executor", "status", "exact", "max_abs_err", "call_us"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernelbench import schema
-from kernelbench.cli import run
+from kernelbench.cli import invoke as run
 from kernelbench.lineage import load_lineages
 from kernelbench.listing import ListRecord
 from kernelbench.project import find_project
@@ -101,7 +101,7 @@ def test_a_malformed_step_is_one_line_and_exit_2(
 
 def test_listing_imports_no_torch() -> None:
     code = (
-        "import sys; from kernelbench.cli import run; run(['list']); "
+        "import sys; from kernelbench.cli import invoke; invoke(['list']); "
         "assert not {'torch', 'numpy', 'scipy'} & set(sys.modules), 'heavy import'"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

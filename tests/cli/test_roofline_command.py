@@ -8,7 +8,7 @@ import json
 import pytest
 
 from kernelbench import records, roofline
-from kernelbench.cli import run
+from kernelbench.cli import invoke as run
 from kernelbench.errors import ExitCode
 from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
 

@@ -152,9 +152,6 @@ def test_planned_steps_of_a_range_are_left_out_with_a_warning(
     assert list((root / "results").glob("*/runs/*.json"))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a problem's file is no importable module, so its shapes cannot be pickled"
-)
 def test_a_lineage_with_a_problem_of_its_own(bench: Callable[..., Any], tmp_path: Path) -> None:
     """A user's problem lives in a file beside the lineage, as the registry allows."""
     root = write_project(tmp_path / "p", {"s00": OWN_STEP})
@@ -266,7 +263,7 @@ def test_two_processes_write_one_results_folder(tmp_path: Path, submissions: Pat
 LIMITED = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-from kernelbench.cli import run
+from kernelbench.cli import invoke as run
 import kernelbench.store
 real = kernelbench.store.save
 def save(*arguments):

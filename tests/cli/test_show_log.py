@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernelbench import ledger, records, schema, store
-from kernelbench.cli import run as run_cli
+from kernelbench.cli import invoke as run_cli
 from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
 
 ENVIRONMENT = Environment(
