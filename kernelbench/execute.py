@@ -121,8 +121,17 @@ def _report_check(report: Reporter, shape: Any, input_class: str, result: CheckR
 
 
 def _release(where: target.Target) -> None:
-    if where.gpu is not None:
+    """Give memory back between checks; leave if a fault has cost the CUDA context.
+
+    Nothing works in a lost context: the rest needs another process.
+    """
+    if where.gpu is None:
+        return
+    try:
+        torch.cuda.synchronize()
         torch.cuda.empty_cache()
+    except RuntimeError:
+        raise SystemExit("the CUDA context was lost") from None
 
 
 @dataclass(frozen=True)

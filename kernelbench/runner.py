@@ -198,6 +198,9 @@ class Runner:
     ) -> Iterator[Result]:
         """Rows of a shape; ``failure`` goes to the first class not checked, or to the timing."""
         failure = failure or rows.fault
+        if failure is not None and any(c["status"] == "fault" for c in rows.checks.values()):
+            # The worker went down with what the check has reported already.
+            failure = {"status": "skipped", "reason": "not run after the fault"}
         for index, input_class in enumerate(run.classes):
             base = self._base(run, shape, input_class)
             check = rows.checks.get(input_class)

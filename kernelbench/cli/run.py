@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kernelbench import console, records, seeds, store, target
+from kernelbench import clocks, console, records, seeds, store, target
 from kernelbench.cli import options, render
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import ExitCode, KernelbenchError, PlannedStepError, UsageError
@@ -154,6 +154,8 @@ def plan(
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot run here.
     """
+    if device and device >= len(target.gpus()):
+        raise clocks.no_such_gpu(device, len(target.gpus()))
     chosen = context.lineages.select(steps)
     runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
     planned = [step for step in chosen if step.status == "planned"]

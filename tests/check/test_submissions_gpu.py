@@ -147,7 +147,7 @@ def test_the_default_stream_only(submissions: Path, tmp_path: Path) -> None:
     assert step.code == 3
     (row,) = json.loads(step.out)["results"]
     assert row["status"] == "wrong"
-    assert "non-default current stream" in row["reason"]
+    assert "a current stream of its own" in row["reason"]
 
 
 @pytest.mark.parametrize(
