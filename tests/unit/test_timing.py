@@ -37,12 +37,24 @@ def sets() -> Any:
 
 
 def right(sets: Any) -> Step:
-    """A step that knows the answers."""
-    answers = {id(chosen.inputs.data): [ref.rounded for ref in chosen.reference] for chosen in sets}
+    """A step that knows the answers, also after the values of the sets were exchanged."""
+    of_data = {id(chosen.inputs.data): chosen for chosen in sets}
+
+    def step(data: Any) -> Any:
+        for (_, _, c), answer in zip(data[0], of_data[id(data)].reference, strict=True):
+            c[:, :, 0] = answer.rounded
+        return [c for _, _, c in data[0]]
+
+    return step
+
+
+def remembering(sets: Any) -> Step:
+    """A step that goes by the address: it keeps the answers that were right when it was made."""
+    answers = {id(chosen.inputs.data): chosen.reference for chosen in sets}
 
     def step(data: Any) -> Any:
         for (_, _, c), answer in zip(data[0], answers[id(data)], strict=True):
-            c[:, :, 0] = answer
+            c[:, :, 0] = answer.rounded
         return [c for _, _, c in data[0]]
 
     return step
@@ -88,6 +100,11 @@ def test_input_sets_differ_and_are_reproducible(sets: Any) -> None:
     assert torch.equal(again[1].inputs.operands[0].view(torch.uint8), second)
     poisons = [bits.view(torch.int16) for chosen in sets for bits in chosen.poisons]
     assert not any(torch.equal(poisons[0], other) for other in poisons[1:])
+
+
+def test_answers_kept_by_address_are_found_out(sets: Any) -> None:
+    with pytest.raises(TimingFault, match="timed output"):
+        measure([remembering(sets)], single_arm(20, 1), sets)
 
 
 def test_what_is_measured_is_the_call(sets: Any) -> None:
