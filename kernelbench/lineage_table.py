@@ -1,4 +1,4 @@
-"""The generated tables inside the lineages' READMEs.
+"""The generated tables inside the project's and the lineages' READMEs.
 
 ``python -m kernelbench.lineage_table`` brings every README of the project up to date;
 ``--check`` only says which ones are not. Only the text between the markers is replaced.
@@ -14,7 +14,13 @@ from kernelbench.errors import KernelbenchError, UsageError
 from kernelbench.lineage import Lineage, Lineages, Reported, Step, load_lineages
 from kernelbench.project import Project, find_project
 from kernelbench.records import write_text
-from kernelbench.results_table import RESULTS_MARKERS, committed_rows, measured_table
+from kernelbench.results_table import (
+    CALIBRATION_MARKERS,
+    RESULTS_MARKERS,
+    calibration_table,
+    committed_rows,
+    measured_table,
+)
 
 #: Marker pairs: the table of a lineage's steps, and a step's figures beside its parent's.
 LINEAGE_MARKERS = ("<!-- lineage:begin -->", "<!-- lineage:end -->")
@@ -112,6 +118,8 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
         UsageError: If a README has an unpaired marker; names the file.
     """
     rows = committed_rows(project)
+    readme = project.root / "README.md"
+    yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
     for lineage in lineages.lineages:
         steps = lineages.steps_of(lineage.name)
         table = lineage_table(lineage, steps)

@@ -1,6 +1,6 @@
-"""The measured figures inside a step's README, from the saved runs under version control.
+"""The measured figures inside READMEs, from the saved records under version control.
 
-Runs that are not committed stay out: a table in a README must be one that every reader can derive.
+What is not committed stays out: a table in a README must be one that every reader can derive.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelbench import store
+from kernelbench import calibration_record, store
 from kernelbench.export.tables import fraction_cell, time_cell
 from kernelbench.lineage import Step
 from kernelbench.project import Project
 from kernelbench.store import Saved
 
 RESULTS_MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
+CALIBRATION_MARKERS = ("<!-- calibration:begin -->", "<!-- calibration:end -->")
 
 
 def committed_rows(project: Project) -> list[Saved]:
@@ -73,3 +74,35 @@ def measured_table(step: Step, rows: Sequence[Saved]) -> str:
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def calibration_table(project: Project) -> str:
+    """Markdown: one line per calibration of a GPU, every attempt, oldest first."""
+    tracked = _tracked(project)
+    lines = [
+        "| device | kernel, shape | A/A rejected at α = .05 (97 % band) | A/A verdicts "
+        + "| planted, found SLOWER | Welch on A…A B…B | trusted | date, seed |",
+        "|" + " --- |" * 8,
+    ]
+    for path in sorted(project.results.glob("*/calibration/*.json"), key=lambda file: file.name):
+        if tracked is not None and path.name not in tracked:
+            continue
+        record = calibration_record.read(path)
+        fp, control = record.false_positives, record.sequential
+        planted = ", ".join(
+            f"{100 * power.level:+.2g}%{' (margin + 2 MDE)' if power.target else ''} "
+            f"{power.slower.count}/{power.slower.total}"
+            for power in record.planted
+        )
+        cells = (
+            record.device,
+            f"{record.step}, {record.shape}, {record.metric} time",
+            f"{fp.rejections.count}/{fp.rejections.total} ({fp.band_lo} to {fp.band_hi})",
+            ", ".join(f"{count} {label}" for label, count in sorted(fp.verdicts.items())),
+            planted or "–",
+            f"{control.rejections.count}/{control.rejections.total}" if control else "–",
+            "; ".join(record.findings()) or "yes",
+            f"{record.created[:10]}, {record.protocol.get('seed', '–')}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) if len(lines) > 2 else "No device has been calibrated yet."

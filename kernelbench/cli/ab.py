@@ -205,7 +205,7 @@ def command(
     lines = _judge(everything, environment.device, folder, timing, alpha, margin, seed)
     view.lines(lines, environment.device, sessions, timing, metric, same_code, explain)
     _record(folder, lines, environment.device, first.step, second.step, why, timing, sessions, seed)
-    view.footer(everything, why)
+    view.footer(everything, why, seed)
     if failure is not None:
         raise failure  # what was measured before it is printed and in the ledger
     return _exit_code(lines, metric, fail_on, ambiguous, same_code)

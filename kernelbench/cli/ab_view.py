@@ -140,19 +140,15 @@ class View:
                 soft_wrap=True,
             )
 
-    def footer(self, everything: Sequence[Collected], why: str) -> None:
+    def footer(self, everything: Sequence[Collected], why: str, seed: int) -> None:
         """What changed in the source, what was reported, and where the comparison is kept."""
         self._delta()
         shapes = [collected.shape.name for collected in everything]
         self._reported(shapes)
         busy = sum(collected.busy_s for collected in everything)
         hypothesis = f" · why: {why}" if why else ""
-        console.out.print(
-            console.Text(
-                f"  timed and flushed {busy:.2f} s · in the ledger{hypothesis}", style="dim"
-            ),
-            soft_wrap=True,
-        )
+        text = f"  timed and flushed {busy:.2f} s · seed {seed} · in the ledger{hypothesis}"
+        console.out.print(console.Text(text, style="dim"), soft_wrap=True)
 
     def not_measured(self, rows: Sequence[Result], why_not: str, shapes: Sequence[str]) -> None:
         """What can be said without times."""
@@ -174,7 +170,10 @@ class View:
     def _delta(self) -> None:
         if self._base is not self._cand:
             delta = source_delta(self._base, self._cand)
-            console.out.print(console.Text(f"  source: {delta}", style="dim"), soft_wrap=True)
+            compiled = [step.name for step in (self._base, self._cand) if step.kind == "cuda"]
+            resources = ", ".join(compiled) or "none: no compiled code in either step"
+            text = f"  source: {delta} · resources: {resources}"
+            console.out.print(console.Text(text, style="dim"), soft_wrap=True)
 
     def _reported(self, shapes: Sequence[str]) -> None:
         base, cand = self._base.reported, self._cand.reported

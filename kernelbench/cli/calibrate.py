@@ -87,7 +87,8 @@ def command(
 
     A/A comparisons give the false-positive rate and the spread between sessions, which `ab` and
     `gate` then use; planted slowdowns the power; sequential pairs show what interleaving is for.
-    Every attempt is kept, also a failed or interrupted one.
+    Every attempt is kept, also a failed or interrupted one. Leaves with 4 if the findings speak
+    against trusting verdicts.
     """
     context = Context.find()
     plans = plan(context, [step], shapes, "auto", [], device)
