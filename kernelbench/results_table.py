@@ -81,7 +81,7 @@ def calibration_table(project: Project) -> str:
     tracked = _tracked(project)
     lines = [
         "| device | kernel, shape | A/A rejected at α = .05 (97 % band) | A/A verdicts "
-        + "| planted, found SLOWER | Welch on A…A B…B | trusted | date, seed |",
+        "| planted, found SLOWER | Welch on A…A B…B | trusted | date, seed |",
         "|" + " --- |" * 8,
     ]
     for path in sorted(project.results.glob("*/calibration/*.json"), key=lambda file: file.name):
