@@ -79,11 +79,17 @@ def measured_table(step: Step, rows: Sequence[Saved]) -> str:
 def calibration_table(project: Project) -> str:
     """Markdown: one line per calibration of a GPU, every attempt, oldest first."""
     tracked = _tracked(project)
-    lines = [
-        "| device | kernel, shape | A/A rejected at α = .05 (97 % band) | A/A verdicts "
-        "| planted, found SLOWER | Welch on A…A B…B | trusted | date, seed |",
-        "|" + " --- |" * 8,
-    ]
+    columns = (
+        "device",
+        "kernel, shape",
+        "A/A rejected at α = .05 (97 % band)",
+        "A/A verdicts",
+        "planted, found SLOWER",
+        "Welch on A…A B…B",
+        "trusted",
+        "date, seed",
+    )
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for path in sorted(project.results.glob("*/calibration/*.json"), key=lambda file: file.name):
         if tracked is not None and path.name not in tracked:
             continue

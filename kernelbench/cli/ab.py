@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
-from kernelbench import compare, console, ledger, records, roofline, seeds
+from kernelbench import compare, console, ledger, records, roofline
 from kernelbench.cli import ab_view, options
 from kernelbench.cli.run import plan
 from kernelbench.compare import Collected, Comparer
@@ -21,31 +21,9 @@ from kernelbench.runner import Runner, StepRun, warnings_of
 from kernelbench.stats import ALPHA, MARGIN, Verdict, family
 from kernelbench.worker import Launcher
 
-_WARMUPS = 50
 _DEFAULT_SESSIONS = 3
 #: Executors whose times stand for the device that they ran on.
 _TIMED_EXECUTORS = ("gpu", "torch")
-
-
-class Percent(click.ParamType[float]):
-    """A fraction given as ``0.5%`` or ``0.005``."""
-
-    name = "percent"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The fraction, in [0, 1)."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        try:
-            number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        except ValueError:
-            self.fail(f"expected a percentage such as 0.5%, found {value!r}", param, ctx)
-        if not 0 <= number < 1:
-            self.fail(f"expected 0% to 100%, found {value!r}", param, ctx)
-        return number
 
 
 @dataclass(frozen=True)
@@ -88,7 +66,7 @@ class Line:
 )
 @click.option(
     "--margin",
-    type=Percent(),
+    type=options.Percent(),
     default=MARGIN,
     show_default="0.5%",
     help="Change below which nobody cares.",
@@ -114,7 +92,7 @@ class Line:
 @click.option("--inputs", default=None, metavar="CLASS", help="Input class (default: the first).")
 @click.option("--executor", default="auto", show_default=True, metavar="NAME")
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
-@options.timing_options
+@options.measuring_options
 def command(
     base: str,
     cand: str,
@@ -130,13 +108,7 @@ def command(
     inputs: str | None,
     executor: str,
     explain: bool,
-    reps: int,
-    warm: bool,
-    device: int,
-    seed: int | None,
-    timeout: float,
-    budget: float,
-    results: str | None,
+    measuring: options.Measuring,
 ) -> int:
     """Say whether CAND is really faster or slower than BASE.
 
@@ -144,29 +116,22 @@ def command(
     corrected for the number of comparisons. Naming one step twice times it against itself.
     """
     context = Context.find()
-    folder = parse_results(results, context.project)
+    folder = parse_results(measuring.results, context.project)
     arms = [_one_step(context, spec) for spec in (base, cand)]
     for step in arms:
         require_runnable(step)
-    plans = plan(context, [base, cand], shapes, executor, [inputs] if inputs else [], device)
+    classes = [inputs] if inputs else []
+    plans = plan(context, [base, cand], shapes, executor, classes, measuring.device)
     first, second = plans[0], plans[-1]
     if first.problem.name != second.problem.name:
         raise UsageError(
             f"{first.step.name} and {second.step.name} solve different problems "
             f"({first.problem.name}, {second.problem.name})"
         )
-    seed = seeds.new_seed() if seed is None else seed
+    seed = measuring.seed
     on_gpu = first.target.gpu is not None and second.target.gpu is not None
     metrics: tuple[Literal["call", "device"], ...] = ("device", "call") if on_gpu else ("call",)
-    timing = Timing(
-        reps=reps,
-        warmups=_WARMUPS,
-        l2="warm" if warm else "cold",
-        call="single",
-        metrics=metrics,
-        budget_s=budget,
-        batch=batch,
-    )
+    timing = measuring.timing(*metrics, batch=batch)
     view = ab_view.View(first.step, second.step)
     same_code = compare.identical(first.step, second.step)
     if same_code and base != cand:
@@ -175,7 +140,7 @@ def command(
     why_not = _cannot_time(first, second, metric)
     with Launcher() as launcher, console.Status() as status:
         if why_not:
-            return _without_times(view, launcher, first, second, why_not, seed, timeout, status)
+            return _without_times(view, launcher, first, second, why_not, measuring, status)
         comparer = Comparer(
             launcher,
             first.step,
@@ -185,7 +150,7 @@ def command(
             first.classes[0],
             timing,
             seed,
-            timeout,
+            measuring.timeout,
             status,
         )
         shapes_left = [shape for shape in first.shapes if not _skipped(shape.name, first, second)]
@@ -243,12 +208,17 @@ def _without_times(
     first: StepRun,
     second: StepRun,
     why_not: str,
-    seed: int,
-    call_limit_s: float,
+    measuring: options.Measuring,
     status: console.Status,
 ) -> int:
     """Correctness of both arms, source delta and reported difference; exit 5 (or 3)."""
-    runner = Runner(launcher, seed=seed, timing=None, call_limit_s=call_limit_s, on_progress=status)
+    runner = Runner(
+        launcher,
+        seed=measuring.seed,
+        timing=None,
+        call_limit_s=measuring.timeout,
+        on_progress=status,
+    )
     plans = [first] if first.step is second.step else [first, second]
     rows = [row for step_plan in plans for row in runner.run(step_plan)]
     view.not_measured(rows, why_not, [shape.name for shape in first.shapes])

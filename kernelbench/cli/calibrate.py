@@ -8,15 +8,13 @@ from typing import Literal
 
 import click
 
-from kernelbench import calibration, console, records, seeds
+from kernelbench import calibration, console, records
 from kernelbench.calibrate import Collector
 from kernelbench.calibration import AASample, CalibrationRecord, PlantedSample
 from kernelbench.cli import options
-from kernelbench.cli.ab import Percent
 from kernelbench.cli.run import plan
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import EnvironmentProblem, ExitCode, KernelbenchError, UsageError
-from kernelbench.jobs import Timing
 from kernelbench.runner import StepRun, warnings_of
 from kernelbench.significance import Floats
 from kernelbench.stats import ALPHA, MARGIN, compare
@@ -64,8 +62,8 @@ _LEVELS = (0.005, 0.01, 0.02)
     show_default=True,
     help="Sequential A…A B…B pairs, the negative control.",
 )
-@click.option("--margin", type=Percent(), default=MARGIN, show_default="0.5%")
-@options.timing_options
+@click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
+@options.measuring_options
 def command(
     step: str,
     shapes: tuple[str, ...],
@@ -75,13 +73,7 @@ def command(
     planted: int,
     sequential: int,
     margin: float,
-    reps: int,
-    warm: bool,
-    device: int,
-    seed: int | None,
-    timeout: float,
-    budget: float,
-    results: str | None,
+    measuring: options.Measuring,
 ) -> int:
     """Measure how far verdicts on this device can be trusted, with STEP as the test object.
 
@@ -91,7 +83,7 @@ def command(
     against trusting verdicts.
     """
     context = Context.find()
-    plans = plan(context, [step], shapes, "auto", [], device)
+    plans = plan(context, [step], shapes, "auto", [], measuring.device)
     if len(plans) != 1 or len(plans[0].shapes) != 1:
         raise UsageError(
             "calibrate takes one step and one shape", "give --shape NAME once and a single step"
@@ -102,16 +94,7 @@ def command(
             "device times and planted slowdowns need a GPU",
             "on a CPU: --metric call --planted 0",
         )
-    seed = seeds.new_seed() if seed is None else seed
-    timing = Timing(
-        reps=reps,
-        warmups=50,
-        l2="warm" if warm else "cold",
-        call="single",
-        metrics=(metric,),
-        budget_s=budget,
-    )
-    folder = parse_results(results, context.project)
+    folder = parse_results(measuring.results, context.project)
     with Launcher() as launcher, console.Status() as status:
         collector = Collector(
             launcher,
@@ -120,9 +103,9 @@ def command(
             chosen.shapes[0],
             chosen.classes[0],
             chosen.target,
-            timing,
-            seed,
-            timeout,
+            measuring.timing(metric),
+            measuring.seed,
+            measuring.timeout,
             status,
         )
         a_a: list[AASample] = []

@@ -10,15 +10,13 @@ from typing import Literal
 
 import click
 
-from kernelbench import calibration, console, gate, records, seeds, store
+from kernelbench import calibration, console, gate, records, store
 from kernelbench.cli import options
-from kernelbench.cli.ab import Percent
 from kernelbench.cli.run import plan
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.export import gate_markdown, junit
 from kernelbench.gate_report import GateReport
-from kernelbench.jobs import Timing
 from kernelbench.live_gate import LiveGate, Settings
 from kernelbench.revision import commit_of, lineages_at
 from kernelbench.stats import ALPHA, MARGIN
@@ -51,13 +49,13 @@ BEST_SCHEMA = "kernelbench.best/1"
 @click.option(
     "--metric", type=click.Choice(["device", "call"]), default="device", show_default=True
 )
-@click.option("--margin", type=Percent(), default=MARGIN, show_default="0.5%")
+@click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
 @click.option("--sessions", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--ambiguous", type=click.Choice(["pass", "fail"]), default="pass", show_default=True)
 @click.option("--markdown", metavar="PATH", help="Write the summary as Markdown.")
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the result as JUnit XML.")
 @options.json_option
-@options.timing_options
+@options.measuring_options
 def command(
     steps: tuple[str, ...],
     baseline: str | None,
@@ -73,13 +71,7 @@ def command(
     markdown: str | None,
     junit_path: str | None,
     json_path: str | None,
-    reps: int,
-    warm: bool,
-    device: int,
-    seed: int | None,
-    timeout: float,
-    budget: float,
-    results: str | None,
+    measuring: options.Measuring,
 ) -> int:
     """Fail on a regression against the predecessor or the best ever.
 
@@ -98,32 +90,31 @@ def command(
     if tables and (baseline is None or current is None):
         raise UsageError("--baseline and --current go together", "give both files")
     context = Context.find()
-    folder = parse_results(results, context.project)
+    folder = parse_results(measuring.results, context.project)
     if baseline is not None and current is not None:
         if steps or shapes or best or update_best:
             raise UsageError("steps, --shape and --best belong to the live form, --against REF")
         report = _tables(Path(baseline), Path(current), folder, metric, margin, ambiguous)
     else:
-        timing = Timing(
-            reps=reps,
-            warmups=50,
-            l2="warm" if warm else "cold",
-            call="single",
-            metrics=(metric,),
-            budget_s=budget,
-        )
         settings = Settings(
-            timing,
+            measuring.timing(metric),
             sessions,
             metric,
             margin,
             ALPHA,
-            seeds.new_seed() if seed is None else seed,
-            timeout,
+            measuring.seed,
+            measuring.timeout,
             folder,
         )
         report = _live(
-            context, steps, shapes, against or "", best, settings, device, ambiguous == "fail"
+            context,
+            steps,
+            shapes,
+            against or "",
+            best,
+            settings,
+            measuring.device,
+            ambiguous == "fail",
         )
         if update_best and not report.failures:
             _keep_best(context, folder, report.device)

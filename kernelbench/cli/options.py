@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from kernelbench import seeds
 from kernelbench.errors import UsageError
+from kernelbench.jobs import Timing
+
+#: Untimed calls of each arm before the timed ones.
+WARMUPS = 50
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Percent(click.ParamType[float]):
+    """A fraction given as ``0.5%`` or ``0.005``."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The fraction, in [0, 1)."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            self.fail(f"expected a percentage such as 0.5%, found {value!r}", param, ctx)
+        if not 0 <= number < 1:
+            self.fail(f"expected 0% to 100%, found {value!r}", param, ctx)
+        return number
 
 
 def _complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
@@ -62,8 +90,64 @@ def shape_option(function: F) -> F:
     )(function)
 
 
-def timing_options(function: F) -> F:
-    """Options of every command that times."""
+@dataclass(frozen=True)
+class Measuring:
+    """The options that every command with a timing protocol has.
+
+    Attributes:
+        reps: Timed repetitions per arm.
+        device: CUDA ordinal.
+        seed: As given, or drawn anew.
+        timeout: Seconds after which a call of a step counts as hung.
+        budget: Seconds of timed work per shape on a CPU.
+        results: The results folder as given; None for the project's.
+    """
+
+    reps: int
+    l2: Literal["cold", "warm"]
+    device: int
+    seed: int
+    timeout: float
+    budget: float
+    results: str | None
+
+    def timing(
+        self,
+        *metrics: Literal["call", "device"],
+        call: Literal["single", "competition"] = "single",
+        batch: int = 1,
+    ) -> Timing:
+        """The protocol for these metrics, with the usual warm-ups."""
+        return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget, batch)
+
+
+def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of :class:`Measuring` and pass them on as one argument, ``measuring``."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any,
+        reps: int,
+        warm: bool,
+        device: int,
+        seed: int | None,
+        timeout: float,
+        budget: float,
+        results: str | None,
+        **rest: Any,
+    ) -> Any:
+        measuring = Measuring(
+            reps,
+            "warm" if warm else "cold",
+            device,
+            seeds.new_seed() if seed is None else seed,
+            timeout,
+            budget,
+            results,
+        )
+        return function(*args, measuring=measuring, **rest)
+
+    decorated: Callable[..., Any] = command
     for option in (
         click.option(
             "--reps",
@@ -104,8 +188,8 @@ def timing_options(function: F) -> F:
         ),
         results_option,
     ):
-        function = option(function)
-    return function
+        decorated = option(decorated)
+    return decorated
 
 
 def results_option(function: F) -> F:

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from kernelbench import clocks, console, records, seeds, store, target
+from kernelbench import clocks, console, records, store, target
 from kernelbench.cli import options, render
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import ExitCode, KernelbenchError, PlannedStepError, UsageError
@@ -19,8 +19,6 @@ from kernelbench.lineage import Step, load_problem
 from kernelbench.records import Protocol, Result, RunRecord
 from kernelbench.runner import Runner, StepRun, warnings_of
 from kernelbench.worker import Launcher
-
-_WARMUPS = 50
 
 
 @click.command(
@@ -56,23 +54,17 @@ _WARMUPS = 50
 @click.option("--check-only", is_flag=True, help="Check correctness, do not time.")
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
 @options.json_option
-@options.timing_options
+@options.measuring_options
 def command(
     steps: tuple[str, ...],
     shapes: tuple[str, ...],
     executor: str,
     inputs: tuple[str, ...],
-    call: str,
+    call: Literal["single", "competition"],
     check_only: bool,
     no_save: bool,
     json_path: str | None,
-    reps: int,
-    warm: bool,
-    device: int,
-    seed: int | None,
-    timeout: float,
-    budget: float,
-    results: str | None,
+    measuring: options.Measuring,
 ) -> int:
     """Check each STEP for correctness, then time it.
 
@@ -81,25 +73,18 @@ def command(
     """
     options.require_writable(json_path)
     context = Context.find()
-    plans = plan(context, steps, shapes, executor, inputs, device)
-    seed = seeds.new_seed() if seed is None else seed
+    plans = plan(context, steps, shapes, executor, inputs, measuring.device)
+    seed = measuring.seed
     timing = None
     if not check_only:
-        timing = Timing(
-            reps=reps,
-            warmups=_WARMUPS,
-            l2="warm" if warm else "cold",
-            call="competition" if call == "competition" else "single",
-            metrics=("call", "device"),
-            budget_s=budget,
-        )
+        timing = measuring.timing("call", "device", call=call)
     view = render.RunView(console.err if json_path == "-" else console.out)
     view.head(plans, seed, timing)
     rows: list[Result] = []
     failure: BaseException | None = None
     with Launcher() as launcher, console.Status() as status:
         runner = Runner(
-            launcher, seed=seed, timing=timing, call_limit_s=timeout, on_progress=status
+            launcher, seed=seed, timing=timing, call_limit_s=measuring.timeout, on_progress=status
         )
         try:
             for step_plan in plans:
@@ -128,7 +113,8 @@ def command(
     view.rows(rows)
     try:
         if not no_save:
-            path = store.save(parse_results(results, context.project), record, runner.samples)
+            folder = parse_results(measuring.results, context.project)
+            path = store.save(folder, record, runner.samples)
             view.saved(_relative(path))
     finally:
         # Whichever of the two cannot be written must not cost the other.
