@@ -211,8 +211,14 @@ def read(path: Path) -> CalibrationRecord:
 Kind = Literal["comparison", "level"]
 
 
-def load_spreads(results: Path, device: str, kind: Kind) -> dict[tuple[str, str], SessionSpread]:
-    """The newest spread of each (shape, metric) calibrated on a device.
+def load_spreads(
+    results: Path, device: str, kind: Kind, l2: str
+) -> dict[tuple[str, str], SessionSpread]:
+    """The newest spread of each (shape, metric) calibrated on a device in an L2 mode.
+
+    Args:
+        l2: ``cold`` or ``warm``; a calibration of the other mode does not count. ``none`` (a CPU,
+            which has no such mode) takes any.
 
     Raises:
         RecordError: If a calibration of the device cannot be read.
@@ -221,7 +227,8 @@ def load_spreads(results: Path, device: str, kind: Kind) -> dict[tuple[str, str]
     for path in sorted(_folder(results, device).glob("*.json")):
         record = read(path)
         spread = record.comparison_spread if kind == "comparison" else record.level_spread
-        if record.complete and record.device == device and spread is not None:
+        fits = l2 == "none" or record.protocol.get("l2", l2) == l2
+        if record.complete and record.device == device and fits and spread is not None:
             source = f"calibration {record.id} ({record.step}, shape {record.shape})"
             spreads[record.shape, record.metric] = SessionSpread(
                 spread.sd, spread.df, spread.upper, spread.sessions, source
@@ -229,6 +236,8 @@ def load_spreads(results: Path, device: str, kind: Kind) -> dict[tuple[str, str]
     return spreads
 
 
-def load_session_sd(results: Path, device: str, shape: str, metric: str) -> SessionSpread | None:
+def load_session_sd(
+    results: Path, device: str, shape: str, metric: str, l2: str
+) -> SessionSpread | None:
     """The newest spread of A/B differences for ``compare``; None if it was never calibrated."""
-    return load_spreads(results, device, "comparison").get((shape, metric))
+    return load_spreads(results, device, "comparison", l2).get((shape, metric))

@@ -6,15 +6,17 @@ interleaved. Inference is in ``stats.py``; here samples are collected and turned
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelbench import calibration, schema
+from kernelbench import calibration, roofline, schema
 from kernelbench.errors import EnvironmentProblem, IncorrectError
 from kernelbench.jobs import Arm, CompareJob, Timing
 from kernelbench.lineage import Lineage, Step, source_sha
@@ -104,11 +106,16 @@ class Comparer:
         """Run ``sessions`` sessions on one shape; the first one checks both arms before it times.
 
         Raises:
-            ArmFailure: If an arm is wrong, hangs or faults.
+            ArmFailure: If an arm is wrong, hangs, faults, or is faster than its device allows.
         """
         collected = Collected(shape)
         for session in range(sessions):
             self._session(collected, session, sessions, check and session == 0)
+        if self.environment is not None:
+            for step, arm in ((self.base, "base"), (self.cand, "cand")):
+                fault = impossible(collected, arm, self.environment.device, self.timing)
+                if fault:
+                    raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
         return collected
 
     def _session(self, collected: Collected, session: int, of: int, check: bool) -> None:
@@ -175,6 +182,23 @@ class Comparer:
             collected.clocks.setdefault(metric, []).extend(clocks)
 
 
+def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> str:
+    """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not."""
+    ceilings = roofline.datasheet(device)
+    if ceilings is None or collected.work is None:
+        return ""
+    # Of a batch only the first launch is cold.
+    l2 = timing.l2 if timing.batch == 1 else "warm"
+    floor = roofline.speed_of_light(collected.work, ceilings, l2)
+    for metric, sessions in collected.sessions.items():
+        median = float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
+        if roofline.below_floor(median, floor):
+            return (
+                f"{metric} time {median:.2f} µs, possible are {floor.impossible_us:.2f} µs or more"
+            )
+    return ""
+
+
 def block_samples(blocks: Sequence[dict[str, Any]], where: str) -> BlockSamples:
     """The arrays of one session's blocks; an incomplete last block is left out.
 
@@ -209,13 +233,13 @@ def estimate(
     device: str,
     margin: float,
     alpha: float,
-    batch: int,
+    timing: Timing,
     seed: int,
 ) -> Estimate:
     """Infer one metric of one shape, with the device's calibrated session spread if any."""
-    spread = calibration.load_session_sd(results, device, collected.shape.name, metric)
+    spread = calibration.load_session_sd(results, device, collected.shape.name, metric, timing.l2)
     on_host = collected.methods.get(metric) == "wall"
-    tick = _HOST_TICK_US if on_host else TICK_US / (batch if metric == "device" else 1)
+    tick = _HOST_TICK_US if on_host else TICK_US / (timing.batch if metric == "device" else 1)
     found = infer(
         collected.sessions[metric],
         margin=margin,
@@ -241,9 +265,29 @@ def identical(base: Step, cand: Step) -> bool:
 
 
 def _python_code(step: Step) -> dict[str, bytes]:
-    files = [step.entry] if step.submission else step.path.rglob("*.py")
-    names = {file: file.relative_to(step.path).as_posix() for file in files if file is not None}
+    files: Iterable[Path] = step.path.rglob("*.py")
+    if step.submission and step.entry is not None:
+        files = _with_neighbours(step.entry)
+    names = {file: file.relative_to(step.path).as_posix() for file in files}
     return {
         "submission.py" if file == step.entry else name: file.read_bytes()
         for file, name in names.items()
     }
+
+
+def _with_neighbours(entry: Path) -> set[Path]:
+    """A submission's file and the modules beside it that it imports, directly or not."""
+    found, left = {entry}, [entry]
+    while left:
+        names: set[str] = set()
+        with contextlib.suppress(SyntaxError, ValueError):
+            for node in ast.walk(ast.parse(left.pop().read_bytes())):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    names.add(node.module.split(".")[0])
+        for name in names:
+            near = {entry.parent / f"{name}.py", *(entry.parent / name).rglob("*.py")}
+            left += [file for file in near - found if file.is_file()]
+            found |= {file for file in near if file.is_file()}
+    return found

@@ -16,7 +16,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Status", "Table", "Text", "err", "escape", "make_table", "out", "styled", "warn"]
+__all__ = [
+    "Console",
+    "Status",
+    "Table",
+    "Text",
+    "err",
+    "escape",
+    "make_table",
+    "out",
+    "styled",
+    "warn",
+]
 
 _PIPE_WIDTH = 160
 
@@ -39,11 +50,17 @@ STYLES = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line: rich would exit with 1, which means a regression here."""
+        raise BrokenPipeError
+
+
 def _make(stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    console = _Console(stderr=stderr, highlight=False, soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         # A pipe has no width: wrapping at 80 would break tables that a file can hold.
-        console = Console(stderr=stderr, highlight=False, soft_wrap=False, width=_PIPE_WIDTH)
+        console = _Console(stderr=stderr, highlight=False, soft_wrap=False, width=_PIPE_WIDTH)
     return console
 
 

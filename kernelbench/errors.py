@@ -68,9 +68,10 @@ class UnknownNameError(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
         known = list(known)
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        if close:
-            hint = f"did you mean {close[0]!r}?"
+        likeness = {other: difflib.SequenceMatcher(None, other, name).ratio() for other in known}
+        nearest = max(likeness, key=likeness.__getitem__, default="")  # the first of equals
+        if nearest and likeness[nearest] >= 0.4:
+            hint = f"did you mean {nearest!r}?"
         else:
             hint = "known: " + ", ".join(known) if known else f"no {kind} is known"
         super().__init__(f"unknown {kind} {name!r}{where}", hint)

@@ -9,7 +9,6 @@ timed output was wrong, or the step raised while timed), ``unchecked`` (an arm f
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ def execute(job: Job, report: Reporter) -> None:
     report.phase("environment", 120)
     if job.target.gpu is not None:
         torch.cuda.set_device(job.target.device)
-    environment = target.environment(job.target, {os.getppid()})
+    environment = target.environment(job.target)
     report("environment", environment=schema.dump(environment))
     if isinstance(job, RunJob):
         _run(job, report)

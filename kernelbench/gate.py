@@ -322,6 +322,13 @@ def _rows(record: RunRecord, which: str) -> dict[RowKey, Result]:
             raise RecordError(
                 f"the {which} table holds {' '.join(_row_key(row))} twice", "make it anew"
             )
+        for stats in (row.device_us, row.call_us):
+            if stats is not None and not stats.median > 0:
+                raise RecordError(
+                    f"the {which} table has a time of {stats.median:g} µs for "
+                    f"{' '.join(_row_key(row))}",
+                    "make it anew",
+                )
         rows[_row_key(row)] = row
     return rows
 

@@ -124,8 +124,8 @@ class LiveRow:
         against_best: Verdict against the best step or revision, if another.
         confirmed: Whether a fresh run repeated what is SLOWER.
         failure: Why the current code is not correct, if it is not; ``missing``: why it could not be
-            compared, if it could not; ``same_code``: both sides are the same binary, host object
-            and glue, so nothing was timed. Each makes the verdicts optional.
+            compared, if it could not; ``same_code``: the predecessor is the same code and was not
+            timed. Each makes the verdicts optional.
     """
 
     step: str
@@ -166,9 +166,7 @@ def _live_row(live: LiveRow) -> GateRow:
     unclear = [v for v in (first, second) if v is not None and v.label == "AMBIGUOUS"]
     if live.failure:
         status, reason = "incorrect", live.failure
-    elif live.same_code and not live.missing:
-        reason = "identical code"
-    elif live.missing or first is None:
+    elif live.missing or (first is None and not live.same_code):
         status, reason = "missing", live.missing or "was not compared"
     elif slower:
         status = "regression" if live.confirmed else "ambiguous"
@@ -179,6 +177,8 @@ def _live_row(live: LiveRow) -> GateRow:
         next_step = "" if live.confirmed else "--sessions 5"
     elif unclear:
         status, reason, next_step = "ambiguous", unclear[0].reason, unclear[0].next_step
+    elif first is None:
+        reason = "identical code"
     elif first.label == "FASTER":
         status = "faster"
     return GateRow(

@@ -116,6 +116,8 @@ class Lineages:
             return [self._from_path(Path(spec))]
         first, dots, last = spec.partition("..")
         if dots:
+            if not (first and last):
+                raise UsageError(f"range {spec!r} has one end only", "write FIRST..LAST")
             return self._range(spec, self.get(first), self.get(last))
         if any(lineage.name == spec for lineage in self.lineages):
             return self.steps_of(spec)

@@ -119,9 +119,9 @@ class LiveGate:
             if shape.name in plan.skip:
                 extra.append(self._row(plan, shape.name, "skipped", plan.skip[shape.name]))
                 continue
-            if same:
+            if same and former is None:
                 extra.append(self._row(plan, shape.name, "ok", "identical code, not timed"))
-            else:
+            elif not same:
                 pairs.append(_Pair(plan, shape, "predecessor", old))
             if former is not None:
                 pairs.append(_Pair(plan, shape, "best", former))
@@ -210,7 +210,7 @@ class LiveGate:
             device=self.device,
             margin=settings.margin,
             alpha=settings.alpha,
-            batch=settings.timing.batch,
+            timing=settings.timing,
             seed=settings.seed,
         )
 
@@ -251,11 +251,12 @@ class LiveGate:
                     step,
                     shape,
                     self.settings.metric,
-                    against_predecessor=(first or group[0]).verdict,
+                    against_predecessor=first.verdict if first is not None else None,
                     against_best=second.verdict if second is not None else None,
                     confirmed=any(p.again and p.again.label == "SLOWER" for p in slower),
                     failure=next((p.failure for p in group if p.failure), ""),
                     missing=next((p.missing for p in group if p.missing), ""),
+                    same_code=first is None,
                 )
             )
         return rows

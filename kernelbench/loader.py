@@ -16,6 +16,8 @@ from typing import Any, cast
 
 ENTRY_POINT = "custom_kernel"
 _COMPAT = Path(__file__).parent / "compat"
+#: Folders of the steps loaded so far, the latest first.
+_folders: list[str] = []
 
 
 class LoadError(Exception):
@@ -36,19 +38,34 @@ def load_callable(path: Path) -> Callable[[Any], Any]:
         raise LoadError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    for folder in (str(path.parent), str(_COMPAT)):
-        if folder not in sys.path:
-            sys.path.append(folder)
+    _search_first(str(path.parent.resolve()))
+    before = set(sys.modules)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise LoadError(
             f"importing {path.name} raised {describe_exception(error, path)}"
         ) from error
+    for other in set(sys.modules) - before:
+        # Another revision of the step has modules of the same names, and must get its own.
+        if (
+            path.parent.resolve()
+            in Path(getattr(sys.modules[other], "__file__", None) or "").parents
+        ):
+            del sys.modules[other]
     entry = getattr(module, ENTRY_POINT, None)
     if not callable(entry):
         raise LoadError(f"{path.name} defines no {ENTRY_POINT}(data)")
     return cast("Callable[[Any], Any]", entry)
+
+
+def _search_first(folder: str) -> None:
+    """Put a step's folder before those of other steps, behind everything that was installed."""
+    if folder in _folders:
+        _folders.remove(folder)
+    _folders.insert(0, folder)
+    ours = [*_folders, str(_COMPAT)]
+    sys.path[:] = [entry for entry in sys.path if entry not in ours] + ours
 
 
 def describe_exception(error: BaseException, path: Path | None = None) -> str:

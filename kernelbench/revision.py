@@ -47,6 +47,16 @@ def commit_of(where: str, project: Project) -> str | None:
     return answer.decode().strip()
 
 
+def uncommitted(project: Project) -> bool:
+    """Whether the lineages in the working tree differ from HEAD, new files included.
+
+    Raises:
+        RecordError: If git is missing or fails.
+    """
+    folders = [str(folder) for folder in project.lineages]
+    return bool(_git(project.root, "status", "--porcelain", "--", *folders))
+
+
 def _unpack(reference: str, root: Path, into: Path) -> Path:
     if reference.startswith("-"):
         raise RecordError(f"{reference!r} is neither a folder nor a git reference")

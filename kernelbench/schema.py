@@ -89,6 +89,9 @@ def _load(kind: Any, value: Any, path: str) -> Any:
         return float(value)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise SchemaError(f"{path}: expected {kind.__name__}, found {type(value).__name__}")
+    if kind is float and not math.isfinite(value):
+        # Python's JSON reads NaN and Infinity; no comparison with a limit would ever fail on NaN.
+        raise SchemaError(f"{path}: expected a finite number, found {value}")
     return value
 
 

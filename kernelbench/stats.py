@@ -409,5 +409,5 @@ def _sessions_needed(e: Estimate, bound: float) -> str:
     half = (e.ci_hi - e.ci_lo) / 2
     needed = math.ceil(e.sessions * (1.2 * half / gap) ** 2) if gap > 0 else MAX_SESSIONS + 1
     if needed > MAX_SESSIONS:
-        return f"the change is about the margin itself; try --sessions {MAX_SESSIONS}"
+        return f"--sessions {MAX_SESSIONS} or a wider --margin: this one is finer than the noise"
     return f"--sessions {max(needed, 2 * e.sessions, 5)}"

@@ -356,12 +356,10 @@ def _target(executor: Executor, device: int) -> Target:
     return Target(executor, "cpu", None)
 
 
-def environment(target: Target, own_pids: Iterable[int] = ()) -> Environment:
+def environment(target: Target) -> Environment:
     """The machine and software behind figures measured on ``target``; imports torch.
 
-    Args:
-        own_pids: Processes of this run, not counted as other work on the GPU; the calling
-            process is always among them.
+    Other work on the GPU is that of every process but the calling one.
     """
     import torch
 
@@ -383,7 +381,7 @@ def environment(target: Target, own_pids: Iterable[int] = ()) -> Environment:
             kernelbench=__version__,
         )
     properties: Any = torch.cuda.get_device_properties(torch.device(target.device))
-    others = clocks.other_processes(target.gpu.index, {os.getpid(), *own_pids})
+    others = clocks.other_processes(target.gpu.index, {os.getpid()})
     return Environment(
         device=str(properties.name),
         kind="cuda",

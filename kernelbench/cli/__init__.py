@@ -29,11 +29,14 @@ COMMANDS = {
 }
 
 INTERRUPTED = 130
+#: As shells report SIGPIPE; not 0, because a verdict that nobody read must not look like a pass.
+PIPE_CLOSED = 141
 
 EXIT_CODES = (
     "\b\nExit codes:\n"
     + "\n".join(f"  {code.value}  {code.meaning}" for code in ExitCode)
     + f"\n  {INTERRUPTED}  interrupted with Ctrl-C; what was measured is kept"
+    + f"\n  {PIPE_CLOSED}  the reader of the output went away (| head)"
 )
 
 EXAMPLES = """\b
@@ -101,7 +104,7 @@ def invoke(args: list[str] | None = None) -> int:
         where = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             where = f"; see `{error.ctx.command_path} --help`"
-        _fail(error.format_message().replace("\n", " ") + where)
+        _fail(" ".join(error.format_message().split()).rstrip(".") + where)
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted")
@@ -109,7 +112,7 @@ def invoke(args: list[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader went away (`| head`); stdout must not be flushed into it again.
         sys.stdout = None
-        return int(ExitCode.PASS)
+        return PIPE_CLOSED
 
 
 def _fail(message: str) -> None:

@@ -246,7 +246,7 @@ def _judge(
             device=device,
             margin=margin,
             alpha=alpha,
-            batch=timing.batch,
+            timing=timing,
             seed=seed,
         )
         for collected, m in pairs

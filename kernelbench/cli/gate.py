@@ -18,7 +18,7 @@ from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.export import gate_markdown, junit
 from kernelbench.gate_report import GateReport
 from kernelbench.live_gate import LiveGate, Settings
-from kernelbench.revision import commit_of, lineages_at
+from kernelbench.revision import commit_of, lineages_at, uncommitted
 from kernelbench.stats import ALPHA, MARGIN
 from kernelbench.worker import Launcher
 
@@ -43,7 +43,9 @@ BEST_SCHEMA = "kernelbench.best/1"
     help="Best-ever revision (live form; default: the one kept in results/<device>/best.json).",
 )
 @click.option(
-    "--update-best", is_flag=True, help="After a pass, keep HEAD as the best-ever revision."
+    "--update-best",
+    is_flag=True,
+    help="After a pass, keep HEAD as the best-ever revision if none is kept or it is faster.",
 )
 @options.shape_option
 @click.option(
@@ -117,7 +119,7 @@ def command(
             ambiguous == "fail",
         )
         if update_best and not report.failures:
-            _keep_best(context, folder, report.device)
+            _keep_best(context, folder, report)
     _publish(report, markdown, junit_path, json_path)
     return int(report.exit_code)
 
@@ -138,7 +140,7 @@ def _tables(
         before,
         after,
         best=gate.best_ever(runs, after),
-        spreads=calibration.load_spreads(folder, after.device, "level"),
+        spreads=calibration.load_spreads(folder, after.device, "level", after.protocol.l2),
         margin=margin,
         metric=metric,
         fail_on_ambiguous=ambiguous == "fail",
@@ -211,12 +213,29 @@ def _kept_best(folder: Path, device: str | None) -> tuple[str | None, str]:
     return str(value["commit"]), f"kept since {value['created']}"
 
 
-def _keep_best(context: Context, folder: Path, device: str) -> None:
+def _keep_best(context: Context, folder: Path, report: GateReport) -> None:
+    """Keep HEAD as the best ever, unless that would let small losses creep in."""
     commit = commit_of("HEAD", context.project)
     if commit is None:
         raise RecordError("--update-best needs a git repository with a commit")
+    path = _best_path(folder, report.device)
+    changes = [
+        (row.delta, row.margin) if row.delta_best is None else (row.delta_best, row.margin_best)
+        for row in report.rows
+    ]
+    timed = [(delta, margin) for delta, margin in changes if delta is not None and margin]
+    why_not = ""
+    if not timed:
+        why_not = "nothing was timed"
+    elif path.is_file() and not any(delta < -margin for delta, margin in timed):
+        why_not = "HEAD is no faster than it"
+    elif uncommitted(context.project):
+        why_not = "what was measured is not HEAD: there are uncommitted changes"
+    if why_not:
+        console.warn(f"the best-ever revision stays as it is: {why_not}")
+        return
     value = {"schema": BEST_SCHEMA, "commit": commit, "created": records.now_iso()}
-    records.write_json(_best_path(folder, device), value)
+    records.write_json(path, value)
 
 
 def _publish(

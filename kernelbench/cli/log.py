@@ -8,6 +8,7 @@ from kernelbench import console, ledger
 from kernelbench.cli import options
 from kernelbench.cli.ab_view import p_text
 from kernelbench.context import Context, parse_results
+from kernelbench.errors import UsageError
 
 
 @click.command(
@@ -41,6 +42,8 @@ def command(
         if json_path == "-":
             return 0
     if not entries:
+        if step or shape:
+            raise UsageError("no comparison matches", "`kernelbench log` alone prints all of them")
         console.out.print("no comparisons; `kernelbench ab BASE CAND` makes one")
         return 0
     table = console.make_table(

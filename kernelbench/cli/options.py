@@ -41,6 +41,11 @@ class Percent(click.ParamType[float]):
             self.fail(f"expected a percentage such as 0.5%, found {value!r}", param, ctx)
         if not 0 <= number < 1:
             self.fail(f"expected 0% to 100%, found {value!r}", param, ctx)
+        if number >= 0.1 and not text.endswith("%"):
+            # Who types 0.5 means half a percent more often than half: a gate must not guess.
+            self.fail(
+                f"{text} is {100 * number:g}%: write {text}% or {100 * number:g}%", param, ctx
+            )
         return number
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from rich.console import Console
-
 from kernelbench import console, target
 from kernelbench.jobs import Timing
 from kernelbench.records import Result, TimeStats
@@ -41,7 +39,7 @@ def microseconds(value: float) -> str:
 class RunView:
     """Renders a run to one console."""
 
-    def __init__(self, to: Console) -> None:
+    def __init__(self, to: console.Console) -> None:
         self._to = to
 
     def head(self, plans: Sequence[StepRun], seed: int, timing: Timing | None) -> None:

@@ -36,6 +36,7 @@ def refused(
     ("arguments", "line"),
     [
         (["run", "v0O"], "unknown step 'v0O'; did you mean 'v"),
+        (["run", "v1"], "unknown step 'v1'; did you mean 'v01'?"),
         (["run", "group_gem"], "unknown step 'group_gem'; did you mean 'group_gemm'?"),
         (["run", "zzzzzz"], "unknown step 'zzzzzz'; known: v00, "),
         (["run", "v00", "v99", "--shape", "A"], "unknown step 'v99'; did you mean 'v"),
@@ -75,6 +76,9 @@ def refused(
         (["ab", "v00", "mref", "--shape", "A"], "different problems"),
         (["ab", "group_gemm", "v00"], "'group_gemm' is "),
         (["ab", "v00", "v00", "--margin", "half"], "expected a percentage such as 0.5%"),
+        (["ab", "v00", "v00", "--margin", "0.5"], "0.5 is 50%: write 0.5% or 50%"),
+        (["list", "--status", "old"], "'failed', 'fixed'; see `kernelbench list --help`"),
+        (["run", "v00.."], "range 'v00..' has one end only"),
         (["ab", "v00", "v00", "--alpha", "0.9"], "0.9"),
         (["gate"], "gate takes --baseline FILE --current FILE, or --against REF"),
         (["gate", "--baseline", "x.json"], "--baseline and --current go together"),

@@ -276,3 +276,41 @@ def test_against_a_commit(tmp_path: Path, bench: Callable[..., Any], right_sourc
     assert outcome.code == 3
     assert "FAIL: s00: 1 incorrect" in outcome.out
     assert "raised ValueError" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("kept", "delta", "dirty", "said"),
+    [
+        (False, 0.0, False, ""),
+        (True, 0.004, False, "no faster"),
+        (True, -0.02, False, ""),
+        (False, None, False, "nothing was timed"),
+        (True, -0.02, True, "uncommitted changes"),
+    ],
+)
+def test_the_best_is_replaced_only_by_what_is_faster(
+    kept: bool, delta: float | None, dirty: bool, said: str,
+    tmp_path: Path, right_source: str, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Else each pass would become the best, and losses within the margin would add up."""
+    from kernelbench.cli.gate import _keep_best
+    from kernelbench.context import Context
+    from kernelbench.gate_report import GateReport, GateRow
+    from kernelbench.project import project_at
+
+    root = write_project(tmp_path / "p", {"s00": right_source})
+    for words in ("init -q", "add .", "-c user.name=n -c user.email=e@example.org commit -qm c"):
+        subprocess.run(["git", *words.split()], cwd=root, check=True, capture_output=True)
+    if dirty:
+        write_step(root / "tiny", "s01", right_source)
+    best = tmp_path / "r" / "d" / "best.json"
+    if kept:
+        best.parent.mkdir(parents=True)
+        best.write_text("{}")
+    row = GateRow("s00", "u0", "device", 1.0, 1.0, 1.0, 0.0, delta, 0.005, "ok", margin_best=0.005)
+    if delta is None:
+        row = replace(row, delta=None)
+    report = GateReport("live", "d", (row,), "")
+    _keep_best(Context(project_at(root)), tmp_path / "r", report)
+    assert (best.is_file() and "commit" in best.read_text()) is not bool(said)
+    assert said in capsys.readouterr().err

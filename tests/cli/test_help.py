@@ -39,6 +39,7 @@ def test_help_of_the_whole(arguments: list[str], bench: Callable[..., Any]) -> N
     for code in ExitCode:
         assert f"{int(code)} {code.meaning}" in flat
     assert "130 interrupted" in flat
+    assert "141 the reader" in flat
     assert "kernelbench ab v15 v16 --why" in text
 
 

@@ -74,6 +74,13 @@ def test_nothing_saved_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_filter_that_matches_no_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(["log", "--results", str(tmp_path), "--step", "v99"]) == 2
+    assert "no comparison matches" in capsys.readouterr().err
+
+
 def test_show_gives_the_newest_row_of_each_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

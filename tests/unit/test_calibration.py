@@ -195,13 +195,13 @@ def test_record_round_trip(clean: CalibrationRecord, tmp_path: Path) -> None:
     path = save(clean, tmp_path)
     assert path.parent == tmp_path / "nvidia-h200" / "calibration"
     assert schema.dump(read(path)) == schema.dump(clean)
-    found = load_session_sd(tmp_path, "NVIDIA H200", "D", "device")
+    found = load_session_sd(tmp_path, "NVIDIA H200", "D", "device", "cold")
     assert found is not None and clean.comparison_spread is not None
     assert found.sd == clean.comparison_spread.sd
     assert clean.id in found.source
-    assert load_session_sd(tmp_path, "NVIDIA H200", "D", "call") is None
-    assert load_session_sd(tmp_path, "NVIDIA B200", "D", "device") is None
-    level = load_spreads(tmp_path, "NVIDIA H200", "level")
+    assert load_session_sd(tmp_path, "NVIDIA H200", "D", "call", "cold") is None
+    assert load_session_sd(tmp_path, "NVIDIA B200", "D", "device", "cold") is None
+    level = load_spreads(tmp_path, "NVIDIA H200", "level", "cold")
     assert clean.level_spread is not None
     assert level["D", "device"].sd == clean.level_spread.sd
 
@@ -216,8 +216,16 @@ def test_the_newest_complete_calibration_counts(clean: CalibrationRecord, tmp_pa
             ),
             tmp_path,
         )
-    found = load_session_sd(tmp_path, "NVIDIA H200", "D", "device")
+    found = load_session_sd(tmp_path, "NVIDIA H200", "D", "device", "cold")
     assert found is not None and found.sd == 0.2
+
+
+def test_a_calibration_counts_for_its_own_l2_mode(clean: CalibrationRecord, tmp_path: Path) -> None:
+    save(dataclasses.replace(clean, protocol={"l2": "warm"}), tmp_path)
+    where = (tmp_path, "NVIDIA H200", "D", "device")
+    assert load_session_sd(*where, "cold") is None
+    assert load_session_sd(*where, "warm") is not None
+    assert load_session_sd(*where, "none") is not None
 
 
 def test_broken_and_foreign_files_are_refused(clean: CalibrationRecord, tmp_path: Path) -> None:
@@ -225,7 +233,7 @@ def test_broken_and_foreign_files_are_refused(clean: CalibrationRecord, tmp_path
     value = json.loads(path.read_text())
     path.write_text(path.read_text()[:100])
     with pytest.raises(RecordError, match="not valid JSON"):
-        load_session_sd(tmp_path, "NVIDIA H200", "D", "device")
+        load_session_sd(tmp_path, "NVIDIA H200", "D", "device", "cold")
     path.write_text(json.dumps({**value, "schema": "kernelbench.calibration/0"}))
     with pytest.raises(RecordError, match="not a calibration of this version"):
         read(path)

@@ -53,10 +53,13 @@ def test_colour_only_where_it_is_wanted() -> None:
     assert "SLOWER" in plain
 
 
-@pytest.mark.parametrize("module", sorted(p.stem for p in (ROOT / "kernelbench").glob("*.py")))
+@pytest.mark.parametrize(
+    "module",
+    sorted(str(p.relative_to(ROOT / "kernelbench")) for p in (ROOT / "kernelbench").rglob("*.py")),
+)
 def test_rich_is_imported_in_one_place_only(module: str) -> None:
-    text = (ROOT / "kernelbench" / f"{module}.py").read_text()
-    if module == "console":
+    text = (ROOT / "kernelbench" / module).read_text()
+    if module == "console.py":
         assert "from rich" in text
     else:
         assert "from rich" not in text
@@ -73,3 +76,16 @@ def test_progress_in_a_log_is_rare() -> None:
         [sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(ROOT)
     )
     assert done.stderr == b""
+
+
+def test_a_reader_that_goes_away_is_neither_a_regression_nor_a_pass() -> None:
+    """rich leaves with 1 on a broken pipe, the code of a regression."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kernelbench", "list"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(60), errors) == (141, b"")

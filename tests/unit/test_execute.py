@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import ROOT
 
 from kernelbench import schema, target
-from kernelbench.compare import block_samples, protocol_size
+from kernelbench.blocks import BlockSamples
+from kernelbench.compare import Collected, block_samples, identical, impossible, protocol_size
 from kernelbench.context import Context
 from kernelbench.errors import EnvironmentProblem
 from kernelbench.execute import execute
@@ -160,6 +163,36 @@ def test_incomplete_blocks_are_left_out_and_two_are_needed() -> None:
     assert samples.base.tolist() == [[1.0, 1.0]] * 2
     with pytest.raises(EnvironmentProblem, match="fewer than two blocks"):
         block_samples([whole], "x")
+
+
+def test_an_arm_faster_than_its_device_allows_is_found() -> None:
+    """1 GB at 4.8 TB/s takes 208 us from DRAM; where it may stay in the L2, 60 MB less."""
+    times = {"base": np.full((2, 2), 300.0), "cand": np.full((2, 2), 200.0)}
+    collected = Collected(
+        SHAPES[0], {"device": [BlockSamples(**times)]}, work=Work(1.0, 1e9, 0.0, "fp8")
+    )
+    cold, batched = (replace(TIMING, batch=batch) for batch in (1, 8))
+    assert impossible(collected, "base", "NVIDIA H200", cold) == ""
+    assert "device time 200.00 µs, possible are 20" in impossible(
+        collected, "cand", "NVIDIA H200", cold
+    )
+    assert impossible(collected, "cand", "NVIDIA H200", batched) == ""
+    assert impossible(collected, "cand", "CPU of some kind", cold) == ""
+
+
+def test_what_a_submission_imports_from_beside_it_is_its_code(tmp_path: Path) -> None:
+    """Else a change there would be called SAME without being timed."""
+    steps = []
+    for name, factor in (("one", 1), ("same", 1), ("other", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sub.py").write_text("from sib import custom_kernel\n")
+        (tmp_path / name / "sib.py").write_text("import deeper\ndef custom_kernel(d):\n    pass\n")
+        (tmp_path / name / "deeper.py").write_text(f"FACTOR = {factor}\n")
+        (tmp_path / name / "unrelated.py").write_text(f"# {name}\n")
+        steps.append(read_submission(tmp_path / name / "sub.py"))
+    one, same, other = steps
+    assert identical(one, same)
+    assert not identical(one, other)
 
 
 # -- messages to rows

@@ -392,6 +392,15 @@ def test_live_failures_need_no_verdict() -> None:
     assert (same.exit_code, same.rows[0].reason) == (ExitCode.PASS, "identical code")
 
 
+def test_the_predecessor_s_code_can_still_be_slower_than_the_best() -> None:
+    row = LiveRow("v01", "A", "device", against_best=verdict(0.03), confirmed=True, same_code=True)
+    report = from_live([row], device="d")
+    assert report.exit_code == ExitCode.REGRESSION
+    assert "predecessor" not in report.rows[0].reason
+    assert "against the best, confirmed" in report.rows[0].reason
+    assert report.rows[0].delta is None
+
+
 # -- renderings
 
 

@@ -103,3 +103,18 @@ def test_exceptions_are_short_and_located(tmp_path: Path) -> None:
     assert text.endswith("... (step.py:2)")
     assert len(text) < 340
     assert describe_exception(ValueError()) == "ValueError"
+
+
+def test_two_revisions_get_modules_of_their_own(tmp_path: Path) -> None:
+    """Both arms of a comparison live in one process."""
+    found = []
+    for revision in ("old", "new"):
+        folder = tmp_path / revision
+        folder.mkdir()
+        (folder / "step_helper.py").write_text(f"NAME = {revision!r}\n")
+        file = folder / "submission.py"
+        file.write_text(
+            "import step_helper\ndef custom_kernel(data):\n    return step_helper.NAME\n"
+        )
+        found.append(load_callable(file))
+    assert [kernel(None) for kernel in found] == ["old", "new"]

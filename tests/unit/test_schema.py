@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -70,6 +71,11 @@ def test_non_finite_floats_become_null() -> None:
         ({"flags": {"t": 1}}, "record.flags.t: expected bool, found int"),
         ({"flags": []}, "record.flags: expected an object, found list"),
         ({"texts": [1]}, "record.texts[0]: expected str, found int"),
+        ({"pair": [1.0, math.nan]}, "record.pair[1]: expected a finite number, found nan"),
+        (
+            {"inner": {"n": 1, "ratio": math.inf}},
+            "record.inner.ratio: expected a finite number, found inf",
+        ),
     ],
 )
 def test_refused(change: dict[str, Any], said: str) -> None:
