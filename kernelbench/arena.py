@@ -83,14 +83,6 @@ class OutputArena:
         same = bits(self.flat) == bits(poison)
         return [same[start : start + count] for start, count in self.spans]
 
-    def snapshot(self) -> list[torch.Tensor]:
-        """Copies of the outputs, in order, on the same device."""
-        flat = self.flat.clone()
-        return [
-            flat[start : start + count].view(view.shape)
-            for (start, count), view in zip(self.spans, self.views, strict=True)
-        ]
-
 
 def describe_tensor(value: Any) -> str:
     """What a step returned in place of a tensor, for error messages."""

@@ -109,7 +109,7 @@ class Collector:
             cand=Arm(self.step, plant),
             lineage=self.lineage,
             shape=self.shape,
-            input_class=self.input_class,
+            classes=(self.input_class,),
             target=self.target,
             seed=seed,
             timing=self.timing,

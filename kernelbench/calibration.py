@@ -142,8 +142,10 @@ def session_spread(
 
     The variance of a single value is that between session means plus that within sessions
     (one-way variance components); ``block_variance`` is subtracted and the rest floored at 0. The
-    degrees of freedom are Satterthwaite's for the difference, and the upper limit is one-sided
-    95 %, by chi-square with sessions-1 degrees of freedom on the variance before subtraction.
+    degrees of freedom are Satterthwaite's for the difference, falling to 0 with it, and the upper
+    limit is one-sided 95 %, by chi-square with sessions-1 degrees of freedom on the variance before
+    subtraction. That many is the worst case, all of the variance lying between sessions. The
+    subtrahend counts as known: it is the mean over all comparisons and all their blocks.
 
     Args:
         values: Values in ln units by session; ``block_variance`` in their squared units.
@@ -160,12 +162,14 @@ def session_spread(
     between = float(np.var([group.mean() for group in groups], ddof=1))
     # A session mean of n values holds only 1/n of the variance within; a single value all of it.
     inside = [g.var(ddof=1) * (1 - 1 / g.size) if g.size > 1 else 0.0 for g in groups]
-    total = between + float(np.mean(inside))
-    excess = max(0.0, total - block_variance)
-    df = (count - 1) * (excess / total) ** 2 if excess > 0 else float(count - 1)
-    ceiling = total * (count - 1) / float(stats.chi2.ppf(0.05, count - 1))
+    found = between + float(np.mean(inside))
+    ceiling = found * (count - 1) / float(stats.chi2.ppf(0.05, count - 1))
     upper = math.sqrt(max(0.0, ceiling - block_variance))
-    return SessionSpread(math.sqrt(excess), df, upper, count)
+    # The block noise is part of every value: less than that was found by chance.
+    total = max(found, block_variance)
+    excess = total - block_variance
+    df = (count - 1) * (excess / total) ** 2 if total > 0 else float(count - 1)
+    return SessionSpread(math.sqrt(excess), df, upper, count, total=total)
 
 
 def _comparison_spread(
@@ -233,7 +237,8 @@ def analyze(
             alpha=alpha,
             tick_us=tick_us,
             session_sd=spread.sd if spread else None,
-            session_df=spread.df if spread else None,
+            session_df=spread.sessions - 1 if spread else None,
+            session_total=spread.total_variance if spread else None,
         )
         return family([estimate])[0]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ REQUIRED_POWER = 0.95
 ALLOWED_FALSE_VERDICTS = 0.05
 #: The fewest sessions from which a spread is estimated.
 MIN_SESSIONS = 5
+#: What full evidence rests on: A/A comparisons, their sessions, and trials of margin + 2 MDE.
+FULL_COMPARISONS, FULL_SESSIONS, FULL_TRIALS = 200, 40, 40
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,12 @@ class SessionSpread:
     """A standard deviation between sessions, in ln units.
 
     Attributes:
-        sd: Estimate, floored at 0; ``df``: its degrees of freedom; ``upper``: 95 % upper limit.
+        sd: Estimate, floored at 0; ``upper``: 95 % upper limit.
+        df: Degrees of freedom of sd^2, 0 if nothing is left of it.
         sessions: Number of sessions it rests on.
         source: The calibration it comes from.
+        total: Variance of one value, sd^2 and the block variance together; None in records that
+            are older than this field.
     """
 
     sd: float
@@ -101,6 +107,23 @@ class SessionSpread:
     upper: float
     sessions: int
     source: str = ""
+    total: float | None = None
+
+    @property
+    def total_variance(self) -> float:
+        """``total``, or what an older record implies; infinite where it does not tell.
+
+        ``upper``^2 is c * total less the block variance, c = (sessions-1)/chi2(0.05, sessions-1),
+        and sd^2 is total less the block variance unless it was floored.
+        """
+        if self.total is not None:
+            return self.total
+        if self.sd == 0:
+            return math.inf
+        from scipy import stats
+
+        c = (self.sessions - 1) / float(stats.chi2.ppf(0.05, self.sessions - 1))
+        return (self.upper**2 - self.sd**2) / (c - 1)
 
 
 @dataclass(frozen=True)
@@ -163,17 +186,38 @@ class CalibrationRecord:
                 )
         return found
 
+    def gaps(self) -> list[str]:
+        """What full evidence lacks: comparisons, sessions or trials of margin + 2 MDE."""
+        gaps = []
+        if not self.complete:
+            gaps.append("the calibration was interrupted")
+        comparisons = self.false_positives.rejections.total
+        if comparisons < FULL_COMPARISONS:
+            gaps.append(f"{comparisons} of {FULL_COMPARISONS} A/A comparisons")
+        spread = self.comparison_spread
+        if spread is None:
+            gaps.append(f"fewer than {MIN_SESSIONS} of {FULL_SESSIONS} sessions, no spread of them")
+        elif spread.sessions < FULL_SESSIONS:
+            gaps.append(f"{spread.sessions} of {FULL_SESSIONS} sessions")
+        trials = max((p.slower.total for p in self.planted if p.target), default=0)
+        if trials == 0:
+            gaps.append("no slowdown of margin + 2 MDE was planted")
+        elif trials < FULL_TRIALS:
+            gaps.append(f"{trials} of {FULL_TRIALS} planted slowdowns of margin + 2 MDE")
+        return gaps
+
+    @property
+    def evidence(self) -> Literal["full", "partial"]:
+        """Whether enough was measured for "no findings" to mean that verdicts can be trusted."""
+        return "partial" if self.gaps() else "full"
+
     def remarks(self) -> list[str]:
-        """What limits the evidence without speaking against the method."""
+        """What else limits the evidence without speaking against the method."""
         remarks = []
         if self.sequential is not None and not self.sequential.drift_shown:
             remarks.append("the sequential control rejected no more than chance: little drift")
-        if self.comparison_spread is None:
-            remarks.append(f"spread between sessions needs at least {MIN_SESSIONS} sessions")
         if self.sequential is None:
             remarks.append("no sequential control was run")
-        if not any(power.target for power in self.planted):
-            remarks.append("no slowdown of margin + 2 MDE was planted")
         return remarks
 
 
@@ -230,9 +274,7 @@ def load_spreads(
         fits = l2 == "none" or record.protocol.get("l2", l2) == l2
         if record.complete and record.device == device and fits and spread is not None:
             source = f"calibration {record.id} ({record.step}, shape {record.shape})"
-            spreads[record.shape, record.metric] = SessionSpread(
-                spread.sd, spread.df, spread.upper, spread.sessions, source
-            )
+            spreads[record.shape, record.metric] = replace(spread, source=source)
     return spreads
 
 

@@ -64,6 +64,7 @@ class Collected:
         sessions: Per metric, one :class:`BlockSamples` per session.
         raw: Per session and metric, the blocks as measured.
         methods, notes, clocks: Per metric.
+        remarks: What the check of an arm noted, one line each.
         busy_s: Seconds in which something was timed or flushed.
     """
 
@@ -73,6 +74,7 @@ class Collected:
     methods: dict[str, str] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
     clocks: dict[str, list[float]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
     work: Work | None = None
     busy_s: float = 0.0
 
@@ -95,28 +97,27 @@ class Comparer:
     cand: Step
     lineage: Lineage
     target: Target
-    input_class: str
+    classes: tuple[str, ...]
     timing: Timing
     seed: int
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
     environment: Environment | None = None
 
-    def collect(self, shape: Any, sessions: int, *, check: bool = True) -> Collected:
-        """Run ``sessions`` sessions on one shape; the first one checks both arms before it times.
+    def collect(self, collected: Collected, sessions: int) -> None:
+        """Add ``sessions`` sessions of a shape; the first one checks both arms before it times.
 
         Raises:
             ArmFailure: If an arm is wrong, hangs, faults, or is faster than its device allows.
         """
-        collected = Collected(shape)
+        shape = collected.shape
         for session in range(sessions):
-            self._session(collected, session, sessions, check and session == 0)
+            self._session(collected, session, sessions, check=session == 0)
         if self.environment is not None:
             for step, arm in ((self.base, "base"), (self.cand, "cand")):
                 fault = impossible(collected, arm, self.environment.device, self.timing)
                 if fault:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
-        return collected
 
     def _session(self, collected: Collected, session: int, of: int, check: bool) -> None:
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
@@ -126,7 +127,7 @@ class Comparer:
             cand=Arm(self.cand),
             lineage=self.lineage,
             shape=shape,
-            input_class=self.input_class,
+            classes=self.classes,
             target=self.target,
             seed=derive(self.seed, shape.name, session),
             timing=self.timing,
@@ -145,6 +146,11 @@ class Comparer:
                 self.environment = self.environment or schema.load(
                     Environment, message["environment"]
                 )
+            elif kind == "checked":
+                step = self.base if message["arm"] == "base" else self.cand
+                collected.remarks += [
+                    f"{step.name} {message['inputs']}: {note}" for note in message["notes"]
+                ]
             elif kind == "work":
                 collected.work = schema.load(Work, message["work"])
             elif kind == "block":
@@ -176,8 +182,9 @@ class Comparer:
                 f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
             )
         for metric, of_metric in found.items():
+            samples = block_samples(of_metric, shape.name)
             collected.raw.append({"session": session, "metric": metric, "blocks": of_metric})
-            collected.sessions.setdefault(metric, []).append(block_samples(of_metric, shape.name))
+            collected.sessions.setdefault(metric, []).append(samples)
             clocks = [block["sm_mhz"] for block in of_metric if block["sm_mhz"]]
             collected.clocks.setdefault(metric, []).extend(clocks)
 
@@ -245,11 +252,12 @@ def estimate(
         margin=margin,
         alpha=alpha,
         session_sd=spread.sd if spread else None,
-        session_df=spread.df if spread else None,
+        session_df=spread.sessions - 1 if spread else None,
+        session_total=spread.total_variance if spread else None,
         tick_us=tick,
         seed=seed % 2**32,
     )
-    if spread:
+    if spread and found.session_sd is not None:
         found = replace(found, notes=(*found.notes, f"session spread from {spread.source}"))
     return found
 

@@ -2,7 +2,8 @@
 
 Messages (``kind``): ``phase`` (watchdog), ``check`` (one class of inputs), ``block`` (raw samples
 of one block), ``measured`` (one metric is complete and its timed outputs are right), ``fault`` (a
-timed output was wrong, or the step raised while timed), ``unchecked`` (an arm failed its check),
+timed output was wrong, or the step raised while timed), ``checked`` and ``unchecked`` (an arm of a
+comparison passed a class, or failed),
 ``environment``, ``work`` (FLOPs and bytes), ``planted``.
 """
 
@@ -273,15 +274,17 @@ def _compare(job: CompareJob, report: Reporter) -> None:
             return
         if job.check:
             checker = _checker(job, arm, kernel, problem, job.shape, report)
-            result = checker.check(job.input_class)
-            if result.status != "pass":
-                report("unchecked", arm=name, status=result.status, reason=result.reason)
-                return
-            _report_check(report, job.shape, name, result)
+            for input_class in job.classes:
+                result = checker.check(input_class)
+                if result.status != "pass":
+                    reason = f"{input_class}: {result.reason}"
+                    report("unchecked", arm=name, status=result.status, reason=reason)
+                    return
+                report("checked", arm=name, inputs=input_class, notes=list(result.notes))
         loaded[index] = kernel
     kernels = [loaded[0], loaded[1]]
     _release(job.target)
-    series = _series(job, job.timing, problem, job.shape, job.input_class, report)
+    series = _series(job, job.timing, problem, job.shape, job.classes[0], report)
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats

@@ -70,6 +70,7 @@ class CompareJob:
     """Time two arms interleaved (ABBA), or one after the other (``sequential``), in one process.
 
     Attributes:
+        classes: Input classes that both arms are checked on; the first one is timed.
         check: Check both arms first.
         repeats: Comparisons to make in this process, one after another.
         blocks, quads: The protocol's size: ``blocks × quads × 2`` repetitions an arm.
@@ -81,7 +82,7 @@ class CompareJob:
     cand: Arm
     lineage: Lineage
     shape: Any
-    input_class: str
+    classes: tuple[str, ...]
     target: Target
     seed: int
     timing: Timing

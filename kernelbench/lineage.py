@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ __all__ = [
     "source_sha",
 ]
 
-_CODE = ("*.py", "*.cu", "*.cuh", "*.h", "*.hpp")
+_CODE = ("*.py", "*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp", "*.inl")
 
 
 @dataclass(frozen=True)
@@ -246,26 +247,33 @@ def load_problem(lineage: Lineage) -> Problem:
 def source_sha(step: Step) -> str:
     """SHA-256 (hex) of what makes the step's code: its sources, by name and bytes, and its config.
 
-    Prose (README, title, hypothesis, figures) does not count. Building blocks that steps share are
-    not part of it; the build's own key covers them.
+    Prose (README, title, hypothesis, figures) does not count. A compiled step's sources include the
+    building blocks that its lineage shares (``common/``): a change there can change any step.
     """
     digest = hashlib.sha256()
     if step.submission and step.entry is not None:
         files = [step.entry]
     else:
-        files = sorted(
-            file
-            for pattern in _CODE
-            for file in step.path.rglob(pattern)
-            if not any(part.startswith((".", "__")) for part in file.relative_to(step.path).parts)
-        )
+        files = _code_in(step.path)
+        if step.kind == "cuda":
+            files += _code_in(step.path.parent / "common")
     for file in files:
-        name = file.relative_to(step.path).as_posix().encode()
+        name = os.path.relpath(file, step.path).replace(os.sep, "/").encode()
         content = file.read_bytes()
         # Lengths keep (name, bytes) pairs apart: moving bytes between files changes the hash.
         digest.update(b"%d %d\n" % (len(name), len(content)) + name + content)
     digest.update(json.dumps(step.config, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _code_in(folder: Path) -> list[Path]:
+    """The source files below a folder, hidden ones and caches apart, in order."""
+    return sorted(
+        file
+        for pattern in _CODE
+        for file in folder.rglob(pattern)
+        if not any(part.startswith((".", "__")) for part in file.relative_to(folder).parts)
+    )
 
 
 def _lineage_in(folder: Path) -> Lineage | None:

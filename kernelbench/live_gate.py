@@ -178,7 +178,7 @@ class LiveGate:
             plan.step,
             plan.lineage,
             plan.target,
-            plan.classes[0],
+            plan.classes,
             settings.timing,
             derive(settings.seed, pair.against, plan.step.name, label),
             settings.call_limit_s,
@@ -187,8 +187,9 @@ class LiveGate:
 
     def _measure(self, pair: _Pair, label: str) -> Estimate | None:
         comparer = self._comparer(pair, label)
+        collected = Collected(pair.shape)
         try:
-            collected = comparer.collect(pair.shape, self.settings.sessions)
+            comparer.collect(collected, self.settings.sessions)
         except ArmFailure as failure:
             if failure.arm == "base":
                 pair.missing = f"the {pair.against} cannot be compared with: {failure.message}"

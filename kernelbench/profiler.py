@@ -1,7 +1,8 @@
 """Sums of device activities per repetition, from torch's profiler (CUPTI).
 
 Used where a call cannot be captured in a CUDA graph. Repetitions are fenced by marker kernels
-(``torch.cuda._sleep``, whose kernel nothing else launches while profiling), two each.
+(``torch.cuda._sleep``), two each. A step that sleeps itself upsets the count, which is an error: it
+cannot be timed this way.
 """
 
 from __future__ import annotations

@@ -151,6 +151,13 @@ def device_slug(device: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "unknown"
 
 
+def _umask() -> int:
+    """The process's umask; there is no way to read it but to set it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Any]:
     """Open a binary file that replaces ``path`` only if the block succeeds.
@@ -166,7 +173,7 @@ def atomic_write(path: Path) -> Iterator[Any]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
         temporary = None
     except OSError as error:

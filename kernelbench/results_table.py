@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelbench import calibration_record, store
+from kernelbench.calibration_record import CalibrationRecord
 from kernelbench.export.tables import fraction_cell, time_cell
 from kernelbench.lineage import Step
 from kernelbench.project import Project
@@ -76,6 +77,12 @@ def measured_table(step: Step, rows: Sequence[Saved]) -> str:
     return "\n".join(lines)
 
 
+def _trusted(record: CalibrationRecord) -> str:
+    if record.findings():
+        return "; ".join(record.findings())
+    return f"partial: {'; '.join(record.gaps())}" if record.evidence == "partial" else "yes"
+
+
 def calibration_table(project: Project) -> str:
     """Markdown: one line per calibration of a GPU, every attempt, oldest first."""
     tracked = _tracked(project)
@@ -107,7 +114,7 @@ def calibration_table(project: Project) -> str:
             ", ".join(f"{count} {label}" for label, count in sorted(fp.verdicts.items())),
             planted or "–",
             f"{control.rejections.count}/{control.rejections.total}" if control else "–",
-            "; ".join(record.findings()) or "yes",
+            _trusted(record),
             f"{record.created[:10]}, {record.protocol.get('seed', '–')}",
         )
         lines.append("| " + " | ".join(cells) + " |")

@@ -60,7 +60,7 @@ MAX_SESSIONS = 30
 SPREAD_EXCEEDED = "sessions differ by more than calibrated"
 
 _MAX_DF = 1e9
-#: With fewer, the uncertainty of a calibrated spread would swamp what was measured.
+#: With fewer, a calibrated spread is mostly the uncertainty of what was subtracted from it.
 _MIN_DF = 3.0
 #: Where intervals end that too few sessions leave practically unbounded, in ln units.
 _CI_LIMIT = 10.0
@@ -177,6 +177,7 @@ def compare(
     alpha: float = ALPHA,
     session_sd: float | None = None,
     session_df: float | None = None,
+    session_total: float | None = None,
     tick_us: float = TICK_US,
     flips: int = FLIPS,
     seed: int = 0,
@@ -185,8 +186,11 @@ def compare(
 
     The squared standard error, with S sessions of K blocks:
 
-    * ``session_sd`` known: session_sd^2/S + s_d^2/(S K), degrees of freedom by Satterthwaite from
-      ``session_df`` (None: exactly known) and S (K-1); under three of them, as if unknown. If the
+    * ``session_sd`` known: session_sd^2/S + s_d^2/(S K), degrees of freedom by Satterthwaite. The
+      spread is what was left of ``session_total`` when the calibration's block noise was taken
+      off, so its variance is 2 session_total^2/session_df however little was left, also nothing.
+      Where that alone leaves under three degrees of freedom (this comparison is much quieter than
+      the calibration, which cannot see so small a spread), as if unknown, and noted. If the
       sessions differ by more than that explains (F test, 1 %), their own spread is used as in the
       next case, and noted.
     * unknown, S >= 2: the larger of the variance of session means over S and s_d^2/(S K), with
@@ -197,6 +201,9 @@ def compare(
         sessions: One BlockSamples per fresh process.
         margin: Change, as a fraction, below which nobody cares.
         session_sd: SD of a session's offset of delta (ln units), from ``calibrate``.
+        session_df: Degrees of freedom of ``session_total``; None: the spread is exactly known.
+        session_total: Variance that ``session_sd`` is the rest of (ln units, squared); None:
+            session_sd^2, nothing was subtracted; infinite: not known, as if session_sd were not.
         tick_us: Resolution of one sample in microseconds; for n launches per sample, tick/n.
 
     Raises:
@@ -210,6 +217,8 @@ def compare(
         raise ValueError("session_sd must be finite and >= 0")
     if session_df is not None and not session_df > 0:
         raise ValueError("session_df must be positive")
+    if session_total is not None and not session_total >= 0:
+        raise ValueError("session_total must be >= 0")
     kept = [session.without_throttled() for session in sessions]
     data = [samples for samples, _, _ in kept]
     count = len(data)
@@ -237,14 +246,17 @@ def compare(
         block_df = max(2.0, ess - count)
 
     notes: list[str] = []
-    if _combine(block_mean, block_df, session_sd, session_df)[1] < _MIN_DF:
-        # Calibrated on something noisier, it says nothing at this resolution.
+    # Variance of session_sd^2, halved; Satterthwaite's degrees of freedom are v^2 / (its sum).
+    spread_part = 0.0
+    if session_sd is not None and session_df is not None:
+        spread_part = max(session_total or 0.0, session_sd**2) ** 2 / session_df
+    if session_sd is not None and (session_sd**2 + block_mean) ** 2 < _MIN_DF * spread_part:
         session_sd = None
         notes.append("calibrated spread too uncertain beside this noise: not used")
     between = float(means.var(ddof=1)) if count > 1 else 0.0
     use_between = count > 1 and session_sd is None
-    variance, df = _combine(block_mean, block_df, session_sd, session_df)
-    iid, df_iid = _combine(iid_mean, iid_df, session_sd, session_df)
+    variance, df = _combine(block_mean, block_df, session_sd, spread_part)
+    iid, df_iid = _combine(iid_mean, iid_df, session_sd, spread_part)
     if session_sd is not None and count > 1 and variance > 0:
         # The spread of session means is independent of that of the blocks within them.
         use_between = float(special.fdtrc(count - 1, df, between / variance)) < 0.01
@@ -308,7 +320,7 @@ def compare(
 
 
 def _combine(
-    block: float, block_df: float, session_sd: float | None, session_df: float | None
+    block: float, block_df: float, session_sd: float | None, spread_part: float
 ) -> tuple[float, float]:
     """Variance of one session's mean and its degrees of freedom (Satterthwaite 1946).
 
@@ -316,9 +328,7 @@ def _combine(
     """
     if session_sd is None:
         return block, block_df
-    parts = block**2 / block_df
-    if session_df is not None:
-        parts += session_sd**4 / session_df
+    parts = block**2 / block_df + spread_part
     variance = session_sd**2 + block
     return variance, min(_MAX_DF, variance**2 / parts) if parts > 0 else _MAX_DF
 

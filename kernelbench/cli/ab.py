@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import click
 
-from kernelbench import compare, console, ledger, records, roofline
+from kernelbench import compare, console, records
 from kernelbench.cli import ab_view, options
-from kernelbench.cli.run import plan
-from kernelbench.compare import Collected, Comparer
+from kernelbench.compare import ArmFailure, Collected, Comparer
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import ExitCode, KernelbenchError, UsageError
-from kernelbench.jobs import Timing
-from kernelbench.lineage import Step, require_runnable, source_sha
+from kernelbench.judging import Line, judge, record
+from kernelbench.lineage import Step, require_runnable
+from kernelbench.planning import plan
 from kernelbench.runner import Runner, StepRun, warnings_of
-from kernelbench.stats import ALPHA, MARGIN, Verdict, family
+from kernelbench.stats import ALPHA, MARGIN
 from kernelbench.worker import Launcher
 
 _DEFAULT_SESSIONS = 3
 #: Executors whose times stand for the device that they ran on.
 _TIMED_EXECUTORS = ("gpu", "torch")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the result: a shape and a metric."""
-
-    collected: Collected
-    metric: str
-    verdict: Verdict
-    sol_us: float | None
 
 
 @click.command(
@@ -89,7 +77,12 @@ class Line:
     show_default=True,
     help="Device replays per event pair, for kernels of a few microseconds.",
 )
-@click.option("--inputs", default=None, metavar="CLASS", help="Input class (default: the first).")
+@click.option(
+    "--inputs",
+    default=None,
+    metavar="CLASS",
+    help="Input class to check and time (default: check all, time the first).",
+)
 @click.option("--executor", default="auto", show_default=True, metavar="NAME")
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
 @options.measuring_options
@@ -121,7 +114,9 @@ def command(
     for step in arms:
         require_runnable(step)
     classes = [inputs] if inputs else []
-    plans = plan(context, [base, cand], shapes, executor, classes, measuring.device)
+    plans = plan(
+        context, [base, cand], shapes, executor, classes, measuring.device, warn=console.warn
+    )
     first, second = plans[0], plans[-1]
     if first.problem.name != second.problem.name:
         raise UsageError(
@@ -147,7 +142,7 @@ def command(
             second.step,
             first.lineage,
             first.target,
-            first.classes[0],
+            first.classes,
             timing,
             seed,
             measuring.timeout,
@@ -159,17 +154,33 @@ def command(
         failure: BaseException | None = None
         try:
             for shape in shapes_left:
-                everything.append(comparer.collect(shape, sessions))
+                everything.append(Collected(shape))
+                comparer.collect(everything[-1], sessions)
+        except ArmFailure as error:
+            failure = error
+            everything.pop()
         except (KernelbenchError, KeyboardInterrupt) as error:
             failure = error
+            everything = [c for c in everything if set(timing.metrics) <= c.sessions.keys()]
     environment = comparer.environment
     if environment is None or not everything:
         raise failure or UsageError("no shape is left that both steps can run")
     for warning in warnings_of(environment):
         console.warn(warning)
-    lines = _judge(everything, environment.device, folder, timing, alpha, margin, seed)
+    lines = judge(everything, environment.device, folder, timing, alpha, margin, seed)
     view.lines(lines, environment.device, sessions, timing, metric, same_code, explain)
-    _record(folder, lines, environment.device, first.step, second.step, why, timing, sessions, seed)
+    record(
+        folder,
+        lines,
+        environment.device,
+        first.step,
+        second.step,
+        command=options.command_line(),
+        why=why,
+        timing=timing,
+        sessions=sessions,
+        seed=seed,
+    )
     view.footer(everything, why, seed)
     if failure is not None:
         raise failure  # what was measured before it is printed and in the ledger
@@ -225,113 +236,6 @@ def _without_times(
     if any(row.status in records.FAILED for row in rows):
         return int(ExitCode.INCORRECT)
     return int(ExitCode.ENVIRONMENT)
-
-
-def _judge(
-    everything: Sequence[Collected],
-    device: str,
-    folder: Path,
-    timing: Timing,
-    alpha: float,
-    margin: float,
-    seed: int,
-) -> list[Line]:
-    """One line per shape and metric; all of them are one family."""
-    pairs = [(collected, m) for collected in everything for m in timing.metrics]
-    estimates = [
-        compare.estimate(
-            collected,
-            m,
-            results=folder,
-            device=device,
-            margin=margin,
-            alpha=alpha,
-            timing=timing,
-            seed=seed,
-        )
-        for collected, m in pairs
-    ]
-    ceilings = roofline.datasheet(device)
-    lines = []
-    for (collected, m), verdict in zip(pairs, family(estimates), strict=True):
-        sol = None
-        if ceilings is not None and collected.work is not None:
-            sol = roofline.speed_of_light(collected.work, ceilings, timing.l2).us
-        lines.append(Line(collected, m, verdict, sol))
-    return lines
-
-
-def _record(
-    folder: Path,
-    lines: Sequence[Line],
-    device: str,
-    base: Step,
-    cand: Step,
-    why: str,
-    timing: Timing,
-    sessions: int,
-    seed: int,
-) -> None:
-    """Keep raw samples and add every line to the ledger."""
-    identifier = records.new_id()
-    device_folder = folder / records.device_slug(device) / "ab"
-    samples = device_folder / f"{identifier}.samples.json.gz"
-    unique = {id(line.collected): line.collected for line in lines}.values()
-    records.write_samples(samples, [{"shape": c.shape.name, "sessions": c.raw} for c in unique])
-    created = records.now_iso()
-    entries = []
-    for line in lines:
-        e = line.verdict.estimate
-        entries.append(
-            ledger.Entry(
-                schema=ledger.SCHEMA,
-                id=identifier,
-                created=created,
-                device=device,
-                command=options.command_line(),
-                why=why,
-                base=ledger.ArmRecord(base.name, source_sha(base)),
-                cand=ledger.ArmRecord(cand.name, source_sha(cand)),
-                shape=line.collected.shape.name,
-                metric=line.metric,
-                method=line.collected.methods[line.metric],
-                verdict=line.verdict.label,
-                reason=line.verdict.reason,
-                base_us=e.base_us,
-                cand_us=e.cand_us,
-                change=e.change,
-                ci=e.change_ci,
-                p_holm=line.verdict.p_holm,
-                figures={
-                    "p": e.p,
-                    "p_permutation": e.p_perm,
-                    "welch_p": e.welch.p,
-                    "welch_t": e.welch.t,
-                    "welch_df": e.welch.df,
-                    "rho1": e.rho1,
-                    "ess": e.ess,
-                    "s_d": e.s_d,
-                    "mde": e.mde,
-                    "margin": e.margin,
-                    "margin_source": e.margin_source,
-                    "blocks": e.blocks,
-                    "dropped": e.dropped,
-                    "reps": e.reps,
-                    "sm_mhz": line.collected.sm_mhz(line.metric),
-                    "sol_us": line.sol_us,
-                },
-                protocol={
-                    "seed": seed,
-                    "reps": timing.reps,
-                    "warmups": timing.warmups,
-                    "l2": timing.l2,
-                    "batch": timing.batch,
-                    "sessions": sessions,
-                },
-                samples_file=samples.relative_to(folder).as_posix(),
-            )
-        )
-    ledger.append(folder, entries)
 
 
 def _exit_code(

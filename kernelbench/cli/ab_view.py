@@ -12,10 +12,9 @@ from kernelbench.lineage import Step
 from kernelbench.records import Result
 from kernelbench.runner import StepRun
 from kernelbench.source_delta import source_delta
-from kernelbench.stats import Verdict
 
 if TYPE_CHECKING:
-    from kernelbench.cli.ab import Line
+    from kernelbench.judging import Line
 
 
 def p_text(p: float) -> str:
@@ -63,13 +62,14 @@ class View:
         deciding = [line for line in lines if line.metric == metric]
         counts: dict[str, int] = {}
         for line in deciding:
-            label = "SAME" if same_code else line.verdict.label
+            label = line.verdict.label
             counts[label] = counts.get(label, 0) + 1
         summary = " · ".join(f"{count} {label.lower()}" for label, count in counts.items())
+        reps = deciding[0].verdict.estimate.reps // deciding[0].verdict.estimate.sessions
         l2 = f"{timing.l2} L2" if "device" in timing.metrics else "wall clock"
         console.out.print(
             f"[bold]{console.escape(self._title)}[/bold]  {console.escape(device)}  "
-            f"{sessions} × {timing.reps}/arm  abba  {l2}  [bold]{summary}[/bold] by {metric} time",
+            f"{sessions} × {reps}/arm  abba  {l2}  [bold]{summary}[/bold] by {metric} time",
             soft_wrap=True,
         )
         table = console.make_table(
@@ -83,7 +83,7 @@ class View:
                 ("p(Holm)", "right"),
                 ("Welch p", "right"),
                 ("MHz", "right"),
-                ("SOL", "right"),
+                ("of SOL", "right"),
                 ("verdict", "left"),
             ]
         )
@@ -104,21 +104,22 @@ class View:
                 p_text(estimate.welch.p),
                 f"{mhz:.0f}" if mhz else "–",
                 f"{sol:.0f}%" if sol else "–",
-                console.styled("SAME (identical code)" if same_code else self._word(line.verdict)),
+                console.styled(str(line.verdict)),
             )
         console.out.print(table)
+        if same_code:
+            text = "  identical code: whatever differs is the noise of this device and method"
+            console.out.print(console.Text(text, style="dim"), soft_wrap=True)
+        for remark in dict.fromkeys(r for line in lines for r in line.collected.remarks):
+            console.out.print(console.Text(f"  {remark}", style="dim"), soft_wrap=True)
         for line in lines:
-            self._after(line, explain, same_code)
+            self._after(line, explain)
 
     @staticmethod
-    def _word(verdict: Verdict) -> str:
-        return str(verdict)
-
-    @staticmethod
-    def _after(line: Line, explain: bool, same_code: bool) -> None:
+    def _after(line: Line, explain: bool) -> None:
         verdict, estimate = line.verdict, line.verdict.estimate
         where = f"{line.collected.shape.name} {line.metric}"
-        if verdict.reason and not same_code:
+        if verdict.reason:
             step = f" → {verdict.next_step}" if verdict.next_step else ""
             console.out.print(console.Text(f"→ {where}: {verdict.reason}{step}"), soft_wrap=True)
         for note in dict.fromkeys(line.collected.notes.get(line.metric, [])):

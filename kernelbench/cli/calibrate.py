@@ -12,9 +12,9 @@ from kernelbench import calibration, console, records
 from kernelbench.calibrate import Collector
 from kernelbench.calibration import AASample, CalibrationRecord, PlantedSample
 from kernelbench.cli import options
-from kernelbench.cli.run import plan
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import EnvironmentProblem, ExitCode, KernelbenchError, UsageError
+from kernelbench.planning import plan
 from kernelbench.runner import StepRun, warnings_of
 from kernelbench.significance import Floats
 from kernelbench.stats import ALPHA, MARGIN, compare
@@ -80,10 +80,11 @@ def command(
     A/A comparisons give the false-positive rate and the spread between sessions, which `ab` and
     `gate` then use; planted slowdowns the power; sequential pairs show what interleaving is for.
     Every attempt is kept, also a failed or interrupted one. Leaves with 4 if the findings speak
-    against trusting verdicts.
+    against trusting verdicts. With fewer comparisons, sessions or trials than by default the
+    evidence is called partial.
     """
     context = Context.find()
-    plans = plan(context, [step], shapes, "auto", [], measuring.device)
+    plans = plan(context, [step], shapes, "auto", [], measuring.device, warn=console.warn)
     if len(plans) != 1 or len(plans[0].shapes) != 1:
         raise UsageError(
             "calibrate takes one step and one shape", "give --shape NAME once and a single step"
@@ -188,9 +189,14 @@ def _keep(
 
 def _print(record: CalibrationRecord) -> None:
     """The findings, conclusion first."""
-    findings = record.findings()
-    verdict = "verdicts can be trusted" if not findings else "NOT to be trusted as they are"
-    style = "bold green" if not findings else "bold yellow"
+    findings, gaps = record.findings(), record.gaps()
+    if findings:
+        verdict = "NOT to be trusted as they are"
+    elif gaps:
+        verdict = "verdicts: nothing found against them; the evidence is partial"
+    else:
+        verdict = "verdicts can be trusted"
+    style = "bold yellow" if findings or gaps else "bold green"
     console.out.print(
         f"[bold]calibrate {record.step} {record.shape}[/bold]  {console.escape(record.device)}  "
         f"{record.metric} time  [{style}]{verdict}[/{style}]",
@@ -246,5 +252,7 @@ def _print(record: CalibrationRecord) -> None:
     console.out.print(table)
     for line in findings:
         console.out.print(console.Text(f"→ {line}", style="bold yellow"), soft_wrap=True)
+    for line in gaps:
+        console.out.print(console.Text(f"  partial evidence: {line}"), soft_wrap=True)
     for line in record.remarks():
         console.out.print(console.Text(f"  {line}", style="dim"), soft_wrap=True)

@@ -12,12 +12,12 @@ import click
 
 from kernelbench import calibration, console, gate, records, store
 from kernelbench.cli import options
-from kernelbench.cli.run import plan
 from kernelbench.context import Context, parse_results
 from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.export import gate_markdown, junit
 from kernelbench.gate_report import GateReport
 from kernelbench.live_gate import LiveGate, Settings
+from kernelbench.planning import plan
 from kernelbench.revision import commit_of, lineages_at, uncommitted
 from kernelbench.stats import ALPHA, MARGIN
 from kernelbench.worker import Launcher
@@ -158,7 +158,7 @@ def _live(
     fail_on_ambiguous: bool,
 ) -> GateReport:
     wanted = steps or [lineage.name for lineage in context.lineages.lineages]
-    plans = plan(context, wanted, shapes, "auto", [], device)
+    plans = plan(context, wanted, shapes, "auto", [], device, warn=console.warn)
     for step_plan in plans:
         executor = step_plan.target.executor
         if executor not in ("gpu", "torch"):

@@ -189,7 +189,7 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             type=click.FloatRange(min=0.1),
             default=10.0,
             show_default=True,
-            help="Seconds of timed work per shape on a CPU.",
+            help="Seconds of timed work per shape (and session) on a CPU.",
         ),
         results_option,
     ):

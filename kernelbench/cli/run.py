@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
-from kernelbench import clocks, console, records, store, target
+from kernelbench import console, records, store, target
 from kernelbench.cli import options, render
 from kernelbench.context import Context, parse_results
-from kernelbench.errors import ExitCode, KernelbenchError, PlannedStepError, UsageError
+from kernelbench.errors import ExitCode, KernelbenchError
 from kernelbench.jobs import Timing
-from kernelbench.lineage import Step, load_problem
+from kernelbench.planning import plan
 from kernelbench.records import Protocol, Result, RunRecord
 from kernelbench.runner import Runner, StepRun, warnings_of
 from kernelbench.worker import Launcher
@@ -73,7 +71,7 @@ def command(
     """
     options.require_writable(json_path)
     context = Context.find()
-    plans = plan(context, steps, shapes, executor, inputs, measuring.device)
+    plans = plan(context, steps, shapes, executor, inputs, measuring.device, warn=console.warn)
     seed = measuring.seed
     timing = None
     if not check_only:
@@ -92,9 +90,9 @@ def command(
                     rows.append(row)
         except (KernelbenchError, KeyboardInterrupt) as error:
             failure = error
+    if failure is not None and not rows:
+        raise failure
     if runner.environment is None:
-        if failure is not None:
-            raise failure
         # No worker was needed: every shape is beyond its step's limits.
         runner.environment = target.environment(plans[0].target)
     for warning in warnings_of(runner.environment):
@@ -125,82 +123,6 @@ def command(
     return _exit_code(rows)
 
 
-def plan(
-    context: Context,
-    steps: Sequence[str],
-    shapes: Sequence[str],
-    executor: str,
-    inputs: Sequence[str],
-    device: int,
-) -> list[StepRun]:
-    """What to run: steps with their problems, shapes, classes and targets.
-
-    A planned step named alone is an error; in a range or lineage it is left out with a warning.
-
-    Raises:
-        KernelbenchError: For whatever in the request does not exist or cannot run here.
-    """
-    if device and device >= len(target.gpus()):
-        raise clocks.no_such_gpu(device, len(target.gpus()))
-    chosen = context.lineages.select(steps)
-    runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
-    planned = [step for step in chosen if step.status == "planned"]
-    if planned and not runnable:
-        names = ", ".join(step.name for step in planned)
-        verb = "is" if len(planned) == 1 else "are"
-        raise PlannedStepError(
-            f"{names} {verb} planned: no kernel yet", "`kernelbench list` shows the steps that run"
-        )
-    if planned:
-        console.warn("planned, left out: " + ", ".join(step.name for step in planned))
-    problems = {load_problem(context.lineage_for(step)).name for step in runnable}
-    if len(problems) > 1 and (shapes or inputs) and set(shapes) | set(inputs) != {"all"}:
-        raise UsageError(
-            f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
-            "name the steps of one problem, or drop --shape and --inputs",
-        )
-    return [_plan_step(context, step, shapes, executor, inputs, device) for step in runnable]
-
-
-def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
-    """A submission names no problem: the shapes asked for do; failing that, the first lineage."""
-    if not step.submission:
-        return step
-    problems = list(context.problems.values())
-    for problem in problems if shapes else []:
-        with contextlib.suppress(UsageError):
-            context.shapes_for(problem, shapes)
-            return replace(step, problem=problem.name)
-    return replace(step, problem=problems[0].name)
-
-
-def _plan_step(
-    context: Context,
-    step: Step,
-    shapes: Sequence[str],
-    executor: str,
-    inputs: Sequence[str],
-    device: int,
-) -> StepRun:
-    lineage = context.lineage_for(step)
-    problem = load_problem(lineage)
-    chosen = context.shapes_for(problem, shapes)
-    skip = {}
-    for shape in chosen:
-        broken = problem.broken_limit(shape, step.limits)
-        if broken:
-            skip[shape.name] = broken
-    return StepRun(
-        step,
-        lineage,
-        problem,
-        chosen,
-        context.classes_for(problem, inputs),
-        target.resolve(step, executor, device),
-        skip,
-    )
-
-
 def _protocol(
     plans: Sequence[StepRun], seed: int, timing: Timing | None, runner: Runner
 ) -> Protocol:
@@ -229,6 +151,3 @@ def _relative(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
-
-
-__all__: list[Any] = ["command", "plan"]

@@ -153,16 +153,18 @@ def test_a_step_and_a_copy_of_its_file(bench: Callable[..., Any], tmp_path: Path
 def test_a_step_against_itself_is_timed(
     bench: Callable[..., Any], tmp_path: Path, right_source: str
 ) -> None:
-    """An A/A comparison of the device: measured, and called SAME whatever the times say."""
+    """An A/A comparison of the device: its verdict is shown, but cannot fail anything."""
     root = write_project(tmp_path / "p", {"s00": right_source})
     outcome = bench(
         "ab", "s00", "s00", "--shape", "u0", *CALL, "--fail-on", "slower", "--explain", root=root
     )
     assert outcome.code == 0, outcome.err
-    assert "SAME (identical code)" in outcome.out
+    assert "identical code" in outcome.out
     assert "Welch t" in outcome.out
     assert "MDE" in outcome.out
-    assert len(ledger.read(root / "results")) == 1
+    (entry,) = ledger.read(root / "results")
+    said = "same ±" if entry.verdict == "SAME" else entry.verdict
+    assert said in outcome.out
 
 
 def test_a_budget_too_small_for_two_blocks_is_said(
@@ -198,3 +200,29 @@ def test_json_lines_of_the_ledger_are_plain(slower: tuple[Any, Path, Path]) -> N
     value = json.loads(line)
     assert value["schema"] == "kernelbench.comparison/1"
     assert str(results.parent) not in line
+
+
+def test_a_candidate_that_is_wrong_on_another_class_is_not_compared(
+    bench: Callable[..., Any], tmp_path: Path, right_source: str
+) -> None:
+    """Right on the timed class alone, whose scales are 1 and 2."""
+    spoiled = (
+        right_source
+        + """
+
+_right = custom_kernel
+
+
+def custom_kernel(data):
+    outputs = _right(data)
+    if any(float(sfa.float().max()) > 2 for sfa, _ in data[1]):
+        outputs[0].zero_()
+    return outputs
+"""
+    )
+    root = write_project(tmp_path / "p", {"s00": right_source, "s01": spoiled})
+    outcome = bench("ab", "s00", "s01", "--shape", "u0", *CALL, root=root)
+    assert outcome.code == 3, outcome.out
+    assert "s01 on shape u0 is wrong: full:" in outcome.err
+    alone = bench("ab", "s00", "s01", "--shape", "u0", "--inputs", "gpu-mode", *CALL, root=root)
+    assert alone.code == 0, alone.err

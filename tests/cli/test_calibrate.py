@@ -27,9 +27,12 @@ def calibrated(submissions: Path, tmp_path_factory: pytest.TempPathFactory) -> t
 
 def test_it_ends_with_a_conclusion(calibrated: tuple[Any, Path]) -> None:
     outcome, _ = calibrated
-    trusted = "verdicts can be trusted" in outcome.out
-    assert outcome.code == (0 if trusted else 4), outcome.out + outcome.err
-    assert trusted or "NOT to be trusted" in outcome.out
+    # Twenty comparisons in two sessions are too few for trust, whatever they find.
+    assert "verdicts can be trusted" not in outcome.out
+    doubted = "NOT to be trusted" in outcome.out
+    assert outcome.code == (4 if doubted else 0), outcome.out + outcome.err
+    assert doubted or "nothing found against them; the evidence is partial" in outcome.out
+    assert "partial evidence: 20 of 200 A/A comparisons" in outcome.out
     assert "/20 (" in outcome.out
     assert "sequential A…A B…B, Welch" in outcome.out
     assert "no slowdown of margin + 2 MDE was planted" in outcome.out

@@ -105,7 +105,7 @@ def test_a_step_that_cannot_be_loaded_gets_a_row_for_every_shape_and_class(
 def compare_job(base: Arm, cand: Arm, **more: Any) -> CompareJob:
     values: dict[str, Any] = {
         "lineage": CONTEXT.lineages.lineage("group_gemm"), "shape": SHAPES[0],
-        "input_class": "gpu-mode", "target": CPU, "seed": 1, "timing": TIMING, "blocks": 3,
+        "classes": ("gpu-mode",), "target": CPU, "seed": 1, "timing": TIMING, "blocks": 3,
         "quads": 1, "check": True, "call_limit_s": 9.0, "own_stream": True,
     }  # fmt: skip
     return CompareJob(base, cand, **(values | more))
@@ -114,7 +114,8 @@ def compare_job(base: Arm, cand: Arm, **more: Any) -> CompareJob:
 def test_a_comparison_interleaves_both_arms(submissions: Path) -> None:
     messages = Messages()
     execute(compare_job(arm(submissions, "right"), arm(submissions, "slow")), messages)
-    assert messages.kinds == ["environment", "check", "check", "work", *["block"] * 3, "measured"]
+    expected = ["environment", "checked", "checked", "work", *["block"] * 3, "measured"]
+    assert messages.kinds == expected
     blocks = [m["block"] for m in messages if m["kind"] == "block"]
     samples = block_samples(blocks, "x")
     assert samples.base.shape == samples.cand.shape == (3, 2)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
+from kernelbench.calibration import session_spread
 from kernelbench.stats import (
     BlockSamples,
     Estimate,
@@ -282,6 +283,9 @@ def test_shapes_and_parameters_are_checked() -> None:
         BlockSamples(np.ones((3, 4)), np.ones((3, 4)), np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="no sessions"):
         compare([])
+    for total in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="session_total"):
+            compare([BlockSamples(np.ones((3, 4)), np.ones((3, 4)))], session_total=total)
     with pytest.raises(ValueError, match="session_df"):
         compare([BlockSamples(np.ones((3, 4)), np.ones((3, 4)))], session_sd=0.1, session_df=0)
 
@@ -427,6 +431,59 @@ def test_a_calibrated_spread_that_is_all_uncertainty_is_not_used() -> None:
     assert estimate.df == 2
     known = compare(sessions, session_sd=9e-5, session_df=39.0)
     assert known.session_sd == 9e-5
+    # The same calibration as it is now handed over, and an old record that does not tell.
+    for sd, total in ((9e-5, 1.2e-6), (0.0, 1.2e-6), (0.0, math.inf)):
+        again = compare(sessions, session_sd=sd, session_df=39, session_total=total)
+        assert (again.session_sd, again.df, again.notes) == (None, 2, estimate.notes)
+    alone = compare(sessions[:1], session_sd=0.0, session_df=39, session_total=1.2e-6)
+    assert alone.within_session and alone.df == K - 1
+
+
+def quiet_session(rng: np.random.Generator, sd: float, noise: float) -> BlockSamples:
+    """A session whose mean has the SD ``noise`` from its blocks and ``sd`` from its offset."""
+    d = rng.normal(rng.normal(0, sd), noise * math.sqrt(K), K)
+    return BlockSamples(np.full((K, 1), 40.0), 40 * np.exp(d[:, None]))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("true_sd", [0.0, 0.0005, 0.003])
+def test_a_calibration_of_40_sessions_keeps_alpha(true_sd: float, count: int) -> None:
+    """Each trial draws its own calibration: 40 sessions of 5 comparisons, noise 0.1 %."""
+    rng = np.random.default_rng(38)
+    noise, n, rejected, floored = 0.001, 300, 0, 0
+    for _ in range(n):
+        values = {s: list(rng.normal(0, true_sd) + rng.normal(0, noise, 5)) for s in range(40)}
+        block_variance = noise**2 * float(rng.chisquare(4800)) / 4800
+        spread = session_spread(values, block_variance)
+        assert spread is not None
+        e = compare(
+            [quiet_session(rng, true_sd, noise) for _ in range(count)],
+            session_sd=spread.sd,
+            session_df=spread.sessions - 1,
+            session_total=spread.total_variance,
+            flips=999,
+        )
+        assert e.session_sd is not None
+        rejected += e.ci_lo > 0 or e.ci_hi < 0
+        floored += spread.sd == 0
+    low, high = binomial_bounds(n)
+    assert low <= rejected <= high
+    assert (floored > 50) == (true_sd == 0)
+
+
+def test_a_spread_of_nearly_zero_is_one_of_zero() -> None:
+    rng = np.random.default_rng(39)
+    data = [quiet_session(rng, 0.0, 0.001) for _ in range(3)]
+    found = [
+        compare(data, session_sd=sd, session_df=39, session_total=1e-6)
+        for sd in (0.0, 1e-7, 1e-6, 1e-5)
+    ]
+    for e in found:
+        assert e.session_sd is not None
+        for name in ("se", "df", "p", "ci_lo", "ci_hi"):
+            assert getattr(e, name) == pytest.approx(getattr(found[0], name), rel=1e-3)
+    block = found[0].s_d ** 2 / K
+    assert found[0].df == pytest.approx(1 / ((1e-6 / block) ** 2 / 39 + 1 / 72))
 
 
 def test_an_unbounded_interval_is_printable() -> None:

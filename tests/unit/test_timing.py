@@ -223,11 +223,12 @@ def test_every_call_is_announced_with_its_limit(sets: Any) -> None:
     assert phases == [("warm-up", 5.0)] * 2 + [("timed call", 5.0)] * 5
 
 
-def test_blocks_round_trip() -> None:
+def test_a_block_as_json() -> None:
     block = Block([0, 1], [1, 0], [1.23456, 2.0], 1980.0, ("power",))
-    assert Block.from_json(block.to_json()) == Block(
-        [0, 1], [1, 0], [1.2346, 2.0], 1980.0, ("power",)
-    )
+    assert block.to_json() == {
+        "arm": [0, 1], "input": [1, 0], "t_us": [1.2346, 2.0], "sm_mhz": 1980.0,
+        "throttle": ["power"],
+    }  # fmt: skip
     assert block.of(1) == [2.0]
 
 
