@@ -6,7 +6,8 @@ STEP   ?= v00
 SHAPE  ?= A
 
 CXX_SOURCES := $(shell find kernelbench kernels moe tests \
-	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \) 2>/dev/null)
+	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \
+	-o -name '*.inl' \) 2>/dev/null)
 PROSE := $(wildcard *.md) kernelbench kernels moe tests tools Makefile .ci .github
 
 .PHONY: run test check format tables test-gpu clean distclean help setup setup-dev

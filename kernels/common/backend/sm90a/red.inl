@@ -1,0 +1,20 @@
+#pragma once
+
+namespace kb::ptx {
+
+KB_DEVICE void red_relaxed_gpu_global_add_v4_f32(float* dst, const float (&value)[4]) {
+  // clang-format off
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+               :: "l"(detail::global_address(dst)),
+                  "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3]) : "memory");
+  // clang-format on
+}
+
+KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value)[2]) {
+  // clang-format off
+  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
+               :: "l"(detail::global_address(dst)), "f"(value[0]), "f"(value[1]) : "memory");
+  // clang-format on
+}
+
+}  // namespace kb::ptx

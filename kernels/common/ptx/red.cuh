@@ -1,0 +1,20 @@
+// Reductions to global memory: PTX ISA 9.1, 9.7.13 (red). Any thread. Relaxed at GPU scope: each
+// element is added atomically, the vector as a whole is not; the order of additions, and so the
+// last bits of a float sum, is not fixed.
+#pragma once
+
+#include "address.cuh"
+
+namespace kb::ptx {
+
+// PTX: red.relaxed.gpu.global.add.v4.f32 [dst], {value, value, value, value};
+// sm_90+. dst 16-byte aligned.
+KB_DEVICE void red_relaxed_gpu_global_add_v4_f32(float* dst, const float (&value)[4]);
+
+// PTX: red.relaxed.gpu.global.add.v2.f32 [dst], {value, value};
+// sm_90+. dst 8-byte aligned.
+KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value)[2]);
+
+}  // namespace kb::ptx
+
+#include "red.inl"
