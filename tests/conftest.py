@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
@@ -159,3 +161,36 @@ def read_document(text: str) -> Any:
     value, end = json.JSONDecoder().raw_decode(text)
     assert text[end:].strip() == "", "more than one JSON document"
     return value
+
+
+ENVIRONMENT = Environment(
+    device="NVIDIA H200", kind="cuda", arch="sm_90", sms=132, l2_bytes=50 << 20,
+    memory_bytes=141 << 30, driver="580.65", cuda="13.0", torch="2.11.0", python="3.12.3",
+    kernelbench="0.1.0",
+)  # fmt: skip
+PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
+
+
+def times(median: float) -> TimeStats:
+    """Five hundred repetitions that all took ``median`` microseconds."""
+    return TimeStats(median, median, median, median, median, 0.0, 500, "graph")
+
+
+def result_row(step: str = "v00", shape: str = "A", median: float = 40.0, **changes: Any) -> Result:
+    """A passing row of the group GEMM with a device time."""
+    values: dict[str, Any] = {
+        "step": step, "lineage": "group_gemm", "problem": "group_gemm", "shape": shape,
+        "dims": "g=8", "inputs": "gpu-mode", "executor": "gpu", "status": "pass", "exact": True,
+        "max_abs_err": 0.0, "call_us": None, "device_us": times(median), "reason": "",
+    }  # fmt: skip
+    return Result(**(values | changes))
+
+
+def run_record(*rows: Result, **changes: Any) -> RunRecord:
+    """A complete run on an H200 with these rows."""
+    found = RunRecord(
+        schema="kernelbench.run/1", id="x", created="2030-01-01T00:00:00+00:00",
+        command="kernelbench run", device="NVIDIA H200", environment=ENVIRONMENT,
+        protocol=PROTOCOL, results=rows,
+    )  # fmt: skip
+    return replace(found, **changes)

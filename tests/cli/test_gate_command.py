@@ -13,40 +13,15 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import launch, write_project, write_step
+from conftest import ENVIRONMENT, PROTOCOL, launch, write_project, write_step
+from conftest import result_row as row
+from conftest import run_record as record
 
 from kernelbench import records
 from kernelbench.cli import invoke as run_cli
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
-
-ENVIRONMENT = Environment(
-    device="NVIDIA H200", kind="cuda", arch="sm_90", sms=132, l2_bytes=50 << 20,
-    memory_bytes=141 << 30, driver="580.65", cuda="13.0", torch="2.11.0", python="3.12.3",
-    kernelbench="0.1.0",
-)  # fmt: skip
-PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
-
-
-def row(step: str, shape: str, median: float, **changes: Any) -> Result:
-    stats = TimeStats(median, median, median, median, median, 0.0, 500, "graph")
-    values: dict[str, Any] = {
-        "step": step, "lineage": "group_gemm", "problem": "group_gemm", "shape": shape,
-        "dims": "g=8", "inputs": "gpu-mode", "executor": "gpu", "status": "pass", "exact": True,
-        "max_abs_err": 0.0, "call_us": None, "device_us": stats, "reason": "",
-    }  # fmt: skip
-    return Result(**(values | changes))
-
+from kernelbench.records import RunRecord
 
 ROWS = (row("v01", "A", 40.0), row("v02", "A", 30.0), row("v02", "B", 35.0))
-
-
-def record(*rows: Result, **changes: Any) -> RunRecord:
-    found = RunRecord(
-        schema="kernelbench.run/1", id="x", created="2030-01-01T00:00:00+00:00",
-        command="kernelbench run", device="NVIDIA H200", environment=ENVIRONMENT,
-        protocol=PROTOCOL, results=rows,
-    )  # fmt: skip
-    return replace(found, **changes)
 
 
 @pytest.fixture

@@ -9,37 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import result_row as row
+from conftest import run_record
 
 from kernelbench import ledger, records, schema, store
 from kernelbench.cli import invoke as run_cli
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
-
-ENVIRONMENT = Environment(
-    device="NVIDIA H200", kind="cuda", arch="sm_90", sms=132, l2_bytes=50 << 20,
-    memory_bytes=141 << 30, driver="580.65", cuda="13.0", torch="2.11.0", python="3.12.3",
-    kernelbench="0.1.0",
-)  # fmt: skip
-PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
-
-
-def stats(median: float) -> TimeStats:
-    return TimeStats(median, median, median, median, median, 0.0, 500, "graph")
-
-
-def row(step: str = "v00", shape: str = "A", median: float = 40.0, **changes: Any) -> Result:
-    values: dict[str, Any] = {
-        "step": step, "lineage": "group_gemm", "problem": "group_gemm", "shape": shape,
-        "dims": "g=8", "inputs": "gpu-mode", "executor": "gpu", "status": "pass", "exact": True,
-        "max_abs_err": 0.0, "call_us": None, "device_us": stats(median), "reason": "",
-    }  # fmt: skip
-    return Result(**(values | changes))
+from kernelbench.records import Result
 
 
 def save(folder: Path, number: int, *rows: Result, device: str = "NVIDIA H200") -> Path:
-    record = RunRecord(
-        schema="kernelbench.run/1", id=f"20300101T00000{number}Z-0", device=device,
-        created=f"2030-01-0{number}T00:00:00+00:00", command="kernelbench run",
-        environment=ENVIRONMENT, protocol=PROTOCOL, results=rows,
+    record = run_record(
+        *rows, id=f"20300101T00000{number}Z-0", device=device,
+        created=f"2030-01-0{number}T00:00:00+00:00",
     )  # fmt: skip
     return store.save(folder, record, [])
 

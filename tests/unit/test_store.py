@@ -9,36 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import PROTOCOL, run_record
+from conftest import result_row as row
 
 from kernelbench import records, store
 from kernelbench.errors import EnvironmentProblem
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
-
-ENVIRONMENT = Environment(
-    device="NVIDIA H200", kind="cuda", arch="sm_90", sms=132, l2_bytes=50 << 20,
-    memory_bytes=141 << 30, driver="580.65", cuda="13.0", torch="2.11.0", python="3.12.3",
-    kernelbench="0.1.0",
-)  # fmt: skip
-PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
-
-
-def row(step: str = "v00", shape: str = "A", median: float = 40.0, **changes: Any) -> Result:
-    stats = TimeStats(median, median, median, median, median, 0.0, 500, "graph")
-    values: dict[str, Any] = {
-        "step": step, "lineage": "group_gemm", "problem": "group_gemm", "shape": shape,
-        "dims": "g=8", "inputs": "gpu-mode", "executor": "gpu", "status": "pass", "exact": True,
-        "max_abs_err": 0.0, "call_us": None, "device_us": stats, "reason": "",
-    }  # fmt: skip
-    return Result(**(values | changes))
+from kernelbench.records import Result, RunRecord
 
 
 def record(name: str, *rows: Result, **changes: Any) -> RunRecord:
-    run = RunRecord(
-        schema="kernelbench.run/1", id=name, created="2030-01-01T00:00:00+00:00",
-        command="kernelbench run", device="NVIDIA H200", environment=ENVIRONMENT,
-        protocol=PROTOCOL, results=rows,
-    )  # fmt: skip
-    return replace(run, **changes)
+    return run_record(*rows, id=name, **changes)
 
 
 def table(folder: Path) -> list[dict[str, str]]:
