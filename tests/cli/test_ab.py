@@ -205,7 +205,7 @@ def test_json_lines_of_the_ledger_are_plain(slower: tuple[Any, Path, Path]) -> N
 def test_a_candidate_that_is_wrong_on_another_class_is_not_compared(
     bench: Callable[..., Any], tmp_path: Path, right_source: str
 ) -> None:
-    """Right on the timed class alone, whose scales are 1 and 2."""
+    """Right on the timed class alone, which has no value above 1.5 (no code with bit 2 set)."""
     spoiled = (
         right_source
         + """
@@ -215,7 +215,7 @@ _right = custom_kernel
 
 def custom_kernel(data):
     outputs = _right(data)
-    if any(float(sfa.float().max()) > 2 for sfa, _ in data[1]):
+    if any(bool((a.view(torch.uint8) & 0x44).any()) for a, _, _ in data[0]):
         outputs[0].zero_()
     return outputs
 """
