@@ -27,7 +27,14 @@ from scipy import special
 
 from kernelbench.calibration_record import SessionSpread
 from kernelbench.errors import RecordError
-from kernelbench.gate_report import GateReport, GateRow, LiveRow, RowStatus, from_live
+from kernelbench.gate_report import (
+    GateReport,
+    GateRow,
+    LiveRow,
+    RowStatus,
+    bare_row,
+    from_live,
+)
 from kernelbench.records import FAILED, Result, RunRecord, TimeStats
 from kernelbench.stats import MARGIN, TICK_US
 
@@ -132,7 +139,7 @@ def compare_tables(
     for key, base in base_rows.items():
         if base.status != "pass" and key not in current_rows:
             reason = f"{base.status} in the baseline, absent now"
-            rows.append(_bare(key, "", "skipped", reason))
+            rows.append(bare_row(*key, "", "skipped", reason))
     notes = []
     if not current.complete:
         notes.append("the current run was interrupted: the rows it lacks count as missing")
@@ -236,7 +243,7 @@ def _judge(
 
     def row(status: RowStatus, reason: str, next_step: str = "") -> GateRow:
         best_us = best.median_us if best else None
-        bare = _bare(key, metric, status, reason)
+        bare = bare_row(*key, metric, status, reason)
         return replace(bare, base=base_us, current=current_us, best=best_us, next_step=next_step)
 
     if now is not None and now.status in FAILED:
@@ -283,32 +290,14 @@ def _exceeds(delta: float, against: str, margin: float, source: str) -> str:
 def _unpaired(key: RowKey, row: Result, base: Result | None) -> GateRow:
     """A current row that the baseline has no figure for."""
     if row.status in FAILED:
-        return _bare(key, "", "incorrect", f"{row.status}: {row.reason}")
+        return bare_row(*key, "", "incorrect", f"{row.status}: {row.reason}")
     if row.status == "skipped":
-        return _bare(key, "", "skipped", row.reason)
+        return bare_row(*key, "", "skipped", row.reason)
     timed = [name for name in ("device", "call") if _time(row, name) is not None]
     stats = _time(row, timed[0]) if timed else None
     reason = f"{base.status} in the baseline" if base else "not in the baseline"
-    new = _bare(key, timed[0] if timed else "", "new", reason)
+    new = bare_row(*key, timed[0] if timed else "", "new", reason)
     return replace(new, current=stats.median if stats else None)
-
-
-def _bare(key: RowKey, metric: str, status: RowStatus, reason: str) -> GateRow:
-    """A row without figures."""
-    return GateRow(
-        step=key[0],
-        shape=key[1],
-        metric=metric,
-        base=None,
-        current=None,
-        best=None,
-        delta=None,
-        delta_best=None,
-        margin=None,
-        status=status,
-        reason=reason,
-        inputs=key[2],
-    )
 
 
 def _row_key(row: Result) -> RowKey:

@@ -49,6 +49,26 @@ class GateRow:
         return f"{self.step} {self.shape}{inputs} {self.metric}".rstrip()
 
 
+def bare_row(
+    step: str, shape: str, inputs: str, metric: str, status: RowStatus, reason: str
+) -> GateRow:
+    """A row without figures."""
+    return GateRow(
+        step=step,
+        shape=shape,
+        metric=metric,
+        base=None,
+        current=None,
+        best=None,
+        delta=None,
+        delta_best=None,
+        margin=None,
+        status=status,
+        reason=reason,
+        inputs=inputs,
+    )
+
+
 @dataclass(frozen=True)
 class GateReport:
     """What the gate found.

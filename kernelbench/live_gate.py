@@ -14,7 +14,14 @@ from typing import Any, Literal
 from kernelbench import compare
 from kernelbench.compare import ArmFailure, Collected, Comparer
 from kernelbench.context import Context
-from kernelbench.gate_report import GateReport, GateRow, LiveRow, from_live
+from kernelbench.gate_report import (
+    GateReport,
+    GateRow,
+    LiveRow,
+    RowStatus,
+    bare_row,
+    from_live,
+)
 from kernelbench.jobs import Timing
 from kernelbench.lineage import Lineages, Step
 from kernelbench.runner import StepRun
@@ -106,7 +113,7 @@ class LiveGate:
     ) -> list[_Pair]:
         old = _same_step(plan.step, predecessor)
         if old is None:
-            extra.append(self._row(plan, "", "new", "not in the baseline"))
+            extra.append(self._row(plan.step.name, "", "new", "not in the baseline"))
             return []
         pairs = []
         same = compare.identical(old, plan.step)
@@ -117,30 +124,22 @@ class LiveGate:
             former = None
         for shape in plan.shapes:
             if shape.name in plan.skip:
-                extra.append(self._row(plan, shape.name, "skipped", plan.skip[shape.name]))
+                extra.append(
+                    self._row(plan.step.name, shape.name, "skipped", plan.skip[shape.name])
+                )
                 continue
             if same and former is None:
-                extra.append(self._row(plan, shape.name, "ok", "identical code, not timed"))
+                extra.append(
+                    self._row(plan.step.name, shape.name, "ok", "identical code, not timed")
+                )
             elif not same:
                 pairs.append(_Pair(plan, shape, "predecessor", old))
             if former is not None:
                 pairs.append(_Pair(plan, shape, "best", former))
         return pairs
 
-    def _row(self, plan: StepRun, shape: str, status: Any, reason: str) -> GateRow:
-        return GateRow(
-            plan.step.name,
-            shape,
-            self.settings.metric,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            status,
-            reason,
-        )
+    def _row(self, step: str, shape: str, status: RowStatus, reason: str) -> GateRow:
+        return bare_row(step, shape, "", self.settings.metric, status, reason)
 
     def _gone(self, predecessor: Lineages, plans: Sequence[StepRun]) -> list[GateRow]:
         """Steps that ran in the baseline and are not here any more fail closed."""
@@ -153,21 +152,7 @@ class LiveGate:
             current = now.get(step.name)
             if current is None or current.status == "planned":
                 reason = "in the baseline, gone now" if current is None else "planned again"
-                rows.append(
-                    GateRow(
-                        step.name,
-                        "",
-                        self.settings.metric,
-                        None,
-                        None,
-                        None,
-                        None,
-                        None,
-                        None,
-                        "missing",
-                        reason,
-                    )
-                )
+                rows.append(self._row(step.name, "", "missing", reason))
         return rows
 
     def _comparer(self, pair: _Pair, label: str) -> Comparer:

@@ -205,19 +205,26 @@ class SampledOutputs:
             self._chosen |= set(rng.sample(of_arm, min(CHECKED_REPS, len(of_arm))))
             self._chosen.add(of_arm[-1])
         self._kept: list[tuple[int, Any, list[torch.Tensor]]] = []
+        self._last: dict[int, tuple[int, Any, list[torch.Tensor]]] = {}
 
     def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
         """Queue a copy of the outputs if this repetition was chosen."""
         if position in self._chosen:
             self._kept.append((arm, chosen.reference, [tensor.clone() for tensor in result]))
 
+    def keep_last(self, arm: int, chosen: InputSet, result: Any) -> None:
+        """Keep the arm's newest outputs, for a series that may end anywhere."""
+        self._last[arm] = (arm, chosen.reference, [tensor.clone() for tensor in result])
+
     def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
         """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""
-        for arm, reference, outputs in self._kept:
+        kept = [("the last timed output", *entry) for entry in self._last.values()]
+        kept += [("a timed output", *entry) for entry in self._kept]
+        for what, arm, reference, outputs in kept:
             verdict = problem.compare(outputs, reference, shape, input_class)
             if not verdict.ok:
                 which = f" of arm {arm}" if arm else ""
-                raise TimingFault(f"a timed output{which} is wrong: {verdict.reason}")
+                raise TimingFault(f"{what}{which} is wrong: {verdict.reason}")
 
 
 def time_on_cpu(
@@ -242,7 +249,6 @@ def time_on_cpu(
     rng = random.Random(derive(seed, "order"))
     sampled = SampledOutputs(order, rng)
     measurement = Measurement("call", "wall")
-    latest: dict[int, tuple[Any, list[torch.Tensor]]] = {}
     started = CLOCK()
     for index in range(warmups):
         arm = index % len(arms)
@@ -271,8 +277,7 @@ def time_on_cpu(
             out_of_time = CLOCK() - started > budget_s
             outputs = problem.outputs_of(result, chosen.inputs)
             sampled.keep((b, r), arm, chosen, outputs)
-            # The budget may end the series anywhere: the last output of each arm is always judged.
-            latest[arm] = chosen.reference, [tensor.clone() for tensor in outputs]
+            sampled.keep_last(arm, chosen, outputs)
             # A single arm may stop anywhere; two arms only where both have the same count.
             if out_of_time and (len(arms) == 1 or (r + 1) % 4 == 0):
                 break
@@ -286,11 +291,6 @@ def time_on_cpu(
     wanted = sum(len(block) for block in order)
     if total < wanted:
         measurement.notes.append(f"{total // len(arms)} reps: {budget_s:g} s budget on a CPU")
-    for arm, (reference, outputs) in latest.items():
-        verdict = problem.compare(outputs, reference, shape, input_class)
-        if not verdict.ok:
-            whose = f" of arm {arm}" if arm else ""
-            raise TimingFault(f"the last timed output{whose} is wrong: {verdict.reason}")
     sampled.verify(problem, shape, input_class)
     require_untouched_timers()
     return measurement
