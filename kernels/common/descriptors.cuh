@@ -32,7 +32,7 @@ KB_HOST_DEVICE constexpr uint64_t smem_start_field(uint32_t address) {
   return (address & 0x3ffffu) >> 4;
 }
 
-KB_HOST_DEVICE constexpr uint64_t smem_tile_fields(const SmemTile& tile) {
+KB_HOST_DEVICE constexpr uint64_t smem_tile_fields(SmemTile tile) {
   return static_cast<uint64_t>((tile.leading_bytes >> 4) & 0x3fff) << 16 |
          static_cast<uint64_t>((tile.stride_bytes >> 4) & 0x3fff) << 32 |
          static_cast<uint64_t>(tile.swizzle) << 61;
@@ -44,13 +44,13 @@ KB_HOST_DEVICE constexpr uint64_t smem_tile_fields(const SmemTile& tile) {
 // leading offset 29:16, stride offset 45:32, constant 1 in 48:46, swizzle 63:61; base offset 0.
 // `address`: smem_address of the tile's first row, on the swizzle's boundary, or a multiple of 32
 // further inside the first row to start at a later K.
-KB_HOST_DEVICE constexpr uint64_t tcgen05_smem_descriptor(const SmemTile& tile, uint32_t address) {
+KB_HOST_DEVICE constexpr uint64_t tcgen05_smem_descriptor(SmemTile tile, uint32_t address) {
   return detail::smem_tile_fields(tile) | uint64_t{1} << 46 | detail::smem_start_field(address);
 }
 
 // Descriptor of a tile for wgmma (PTX ISA 9.1, 9.7.15): as for tcgen05, bit 46 zero, and the
 // swizzle's code in bits 63:62 (equal bits for the modes here).
-KB_HOST_DEVICE constexpr uint64_t wgmma_smem_descriptor(const SmemTile& tile, uint32_t address) {
+KB_HOST_DEVICE constexpr uint64_t wgmma_smem_descriptor(SmemTile tile, uint32_t address) {
   return detail::smem_tile_fields(tile) | detail::smem_start_field(address);
 }
 

@@ -28,4 +28,4 @@ struct Arguments {
 };
 
 #define EVERY(name) \
-  extern "C" KB_GLOBAL void KB_LAUNCH_BOUNDS(128, 1) name(KB_GRID_CONSTANT const Arguments a)
+  extern "C" KB_GLOBAL void KB_LAUNCH_BOUNDS(128, 1) name(KB_GRID_CONSTANT(Arguments) a)

@@ -11,6 +11,7 @@
 #include "ptx/tensormap.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
+#include "wait.cuh"
 
 using ptx::scope_cluster;
 using ptx::scope_cta;
@@ -238,6 +239,9 @@ EVERY(red_relaxed_gpu_global_add_v4_f32) {
 EVERY(red_relaxed_gpu_global_add_v2_f32) {
   ptx::red_relaxed_gpu_global_add_v2_f32(a.sums, {a.f, a.g});
 }
+EVERY(red_release_gpu_global_add_u32) {
+  ptx::red_release_gpu_global_add_u32(a.out, a.u);
+}
 
 EVERY(cp_async_bulk_shared_global) {
   ptx::cp_async_bulk_shared_global(a.shared, a.global, a.u, a.bar);
@@ -348,4 +352,13 @@ EVERY(fence_proxy_tensormap_generic_acquire_gpu) {
 
 EVERY(shared_storage) {
   kb::shared_storage<kb::Mbarrier>().state = a.a;
+}
+
+EVERY(mbarrier_wait_parity) {
+  kb::mbarrier_wait_parity(a.bar, a.u);
+  kb::mbarrier_wait_parity(sem_acquire, scope_cluster, a.bar, a.u);
+  kb::mbarrier_wait_parity(sem_relaxed, scope_cta, a.bar, a.u);
+}
+EVERY(global_wait_at_least) {
+  kb::global_wait_at_least(a.out, a.u);
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,12 @@ SOURCES = {
     "sm90a": ("every_function_common.cu", "every_function_sm90a.cu"),
     "sm100a": ("every_function_common.cu", "every_function_sm100a.cu"),
 }
+# Backend -> machine code. The soft one runs what is written for sm_100a on sm_90a.
+CODE = {"sm90a": "sm_90a", "sm100a": "sm_100a", "soft": "sm_90a"}
+# What a kernel or a host path includes besides ptx/.
+OTHER_HEADERS = [
+    COMMON / f"{name}.cuh" for name in ("kb", "descriptors", "wait", "rt", "entry", "group_gemm")
+]
 DECLARED = declarations()
 # Statements that only carry a value between a register and a predicate.
 GLUE = re.compile(r"\.reg\b|setp\.ne\.b32\b|selp\.b32\b")
@@ -37,14 +45,16 @@ class Compiled:
     ptx: str
 
 
-def compile_one(source: Path, arch: str, folder: Path, flags: tuple[str, ...] = STRICT) -> Compiled:
+def compile_one(
+    source: Path, backend: str, folder: Path, flags: tuple[str, ...] = STRICT
+) -> Compiled:
     """Compile to a cubin, by way of PTX."""
     compiler = build.nvcc()
     assert compiler is not None
-    keep = folder / f"{source.stem}-{arch}"
+    keep = folder / f"{source.stem}-{backend}"
     keep.mkdir()
-    command = [compiler.path, "-std=c++20", f"-arch={arch.replace('sm', 'sm_')}", *flags]
-    command += ["-I", COMMON, "-I", COMMON / "backend" / arch, "-I", HERE]
+    command = [compiler.path, "-std=c++20", f"-arch={CODE[backend]}", *flags]
+    command += ["-I", COMMON, "-I", COMMON / "backend" / backend, "-I", HERE]
     command += ["-cubin", "-o", keep / "out.cubin", "-keep", "-keep-dir", keep, source]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     written = [path.read_text() for path in keep.glob("*.ptx")]
@@ -106,14 +116,65 @@ def test_every_declaration_is_understood():
 
 @needs_nvcc
 def test_each_header_compiles_alone(tmp_path):
-    headers = [*HEADERS, COMMON / "kb.cuh", COMMON / "descriptors.cuh"]
     jobs = []
-    for header in headers:
+    for header in [*HEADERS, *OTHER_HEADERS]:
         source = tmp_path / f"{header.stem}_alone.cu"
         source.write_text(f'#include "{header.relative_to(COMMON)}"\n')
         jobs += [(source, arch) for arch in ARCHES]
-    for (source, arch), compiled in zip(jobs, compile_all(jobs, tmp_path), strict=True):
-        assert compiled.code == 0, f"{source.name} for {arch}:\n{compiled.log}"
+        # The others are sm_90a's.
+        if header.stem in ("clc", "rt", "tcgen05", "tma", "wait", "warp"):
+            jobs.append((source, "soft"))
+    for (source, backend), compiled in zip(jobs, compile_all(jobs, tmp_path), strict=True):
+        assert compiled.code == 0, f"{source.name} for {backend}:\n{compiled.log}"
+
+
+@needs_nvcc
+def test_every_function_compiles_in_software(tmp_path):
+    jobs = [(HERE / name, "soft") for name in SOURCES["sm100a"]]
+    for (source, _), compiled in zip(jobs, compile_all(jobs, tmp_path), strict=True):
+        assert compiled.code == 0, f"{source.name}:\n{compiled.log}"
+        assert "warning" not in compiled.log.lower(), compiled.log
+        # Of what sm_90a lacks not one instruction is left.
+        assert not re.search(r"\b(tcgen05|clusterlaunchcontrol)\.", compiled.ptx)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("backend", CODE)
+def test_a_library_of_all_headers_loads_without_a_driver(tmp_path, backend):
+    """With the host's half compiled too, and nothing linked that only a GPU's driver has."""
+    compiler = build.nvcc()
+    assert compiler is not None
+    source = tmp_path / "all.cu"
+    headers = [path.relative_to(COMMON) for path in [*HEADERS, *OTHER_HEADERS]]
+    source.write_text(
+        "".join(f'#include "{header}"\n' for header in headers)
+        + "KB_GLOBAL void kernel(uint32_t* word) { *word = kb::ptx::thread_index(); }\n"
+        "KB_EXPORT int start(char* message, size_t size) {\n"
+        "  return kb::guarded(message, size, [] {\n"
+        "    kb::rt::launch(kernel, {.grid = {1, 1, 1}, .threads = 32, .shared_bytes = 65536},\n"
+        "                   nullptr);\n"
+        "  });\n"
+        "}\n"
+    )
+    library = tmp_path / "all.so"
+    command = [compiler.path, "-std=c++20", f"-arch={CODE[backend]}", *STRICT]
+    command += ["-I", COMMON, "-I", COMMON / "backend" / backend, "-shared", "-Xcompiler"]
+    command += ["-fPIC,-Wall,-Wextra", "-o", library, source]
+    run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "warning" not in run.stderr, run.stderr
+    # In a process without GPUs: the call fails, in one line.
+    call = (
+        "import ctypes, sys; m = ctypes.create_string_buffer(200); "
+        "print(ctypes.CDLL(sys.argv[1]).start(m, ctypes.c_size_t(200)), m.value.decode())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", call, str(library)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert re.fullmatch(r"2 cuda\w+(\(\w+\))?: [^\n]+\n", said.stdout), said.stdout + said.stderr
 
 
 @needs_nvcc
@@ -277,13 +338,16 @@ def test_public_headers_are_plain_cpp(tmp_path):
     """Nothing outside a backend needs CUDA: an executor on the CPU can stand behind it."""
     compiler = build.host_compiler()
     assert compiler is not None
-    for header in HEADERS:
-        (tmp_path / f"{header.stem}.inl").write_text("")
-    (tmp_path / "shared_storage.inl").write_text("")
+    for name in (*(header.stem for header in HEADERS), "shared_storage", "rt"):
+        (tmp_path / f"{name}.inl").write_text("")
+    (tmp_path / "wait.inl").write_text(
+        "namespace kb { template <typename Sem, typename Scope> inline void "
+        "mbarrier_wait_parity(Sem, Scope, const Mbarrier*, uint32_t) {} }\n"
+    )
     macros = [f"#define KB_{name} inline" for name in ("DEVICE", "HOST_DEVICE")]
     target = "namespace kb { struct Target {}; }"
     (tmp_path / "executor.inl").write_text("\n".join([*macros, target, ""]))
-    headers = [*HEADERS, COMMON / "kb.cuh", COMMON / "descriptors.cuh"]
+    headers = [*HEADERS, *OTHER_HEADERS]
     source = tmp_path / "all.cpp"
     source.write_text("".join(f'#include "{path.relative_to(COMMON)}"\n' for path in headers))
     command = [str(compiler.path), "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
@@ -310,7 +374,9 @@ def test_asm_is_volatile_with_a_memory_clobber_unless_it_only_computes():
 
 
 def test_backends_hold_the_same_files():
-    listed = [{path.name for path in (COMMON / "backend" / arch).glob("*.inl")} for arch in ARCHES]
+    folders = [path for path in (COMMON / "backend").iterdir() if path.is_dir()]
+    assert {folder.name for folder in folders} == {*CODE, "emu"}
     wanted = {f"{header.stem}.inl" for header in HEADERS} - {"types.inl"}
-    for files in listed:
-        assert wanted <= files
+    wanted |= {"executor.inl", "shared_storage.inl", "wait.inl", "rt.inl"}
+    for folder in folders:
+        assert wanted <= {path.name for path in folder.glob("*.inl")}, folder.name

@@ -15,6 +15,11 @@ KB_DEVICE void red_relaxed_gpu_global_add_v4_f32(float* dst, const float (&value
 // sm_90+. dst 8-byte aligned.
 KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value)[2]);
 
+// PTX: red.release.gpu.global.add.u32 [dst], value;
+// sm_70+. Release: the thread's earlier accesses, and those it has observed, are visible to a
+// thread that sees the new count with acquire (global_wait_at_least).
+KB_DEVICE void red_release_gpu_global_add_u32(uint32_t* dst, uint32_t value);
+
 }  // namespace kb::ptx
 
 #include "red.inl"

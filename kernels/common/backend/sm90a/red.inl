@@ -17,4 +17,11 @@ KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value
   // clang-format on
 }
 
+KB_DEVICE void red_release_gpu_global_add_u32(uint32_t* dst, uint32_t value) {
+  // clang-format off
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;"
+               :: "l"(detail::global_address(dst)), "r"(value) : "memory");
+  // clang-format on
+}
+
 }  // namespace kb::ptx

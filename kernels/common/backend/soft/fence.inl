@@ -1,0 +1,3 @@
+#pragma once
+
+#include "../sm90a/fence.inl"

@@ -1,0 +1,3 @@
+#pragma once
+
+#include "../sm100a/wgmma.inl"
