@@ -1,0 +1,79 @@
+// What the emulator's inline ptx functions call: threads, warps, barriers, fences, clusters, and
+// the host side. Each takes the caller's address on entry, so a finding names the kernel's line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace kb {
+struct CtaIndex;
+struct TensorMap;
+namespace rt {
+struct LaunchConfig;
+struct TensorMapTile;
+}  // namespace rt
+}  // namespace kb
+
+namespace kb::emu {
+
+// Kernel side.
+void* shared_storage(size_t bytes, const char* pretty_function);
+uint32_t smem_address(const void* pointer);
+
+uint32_t thread_index();
+CtaIndex cta_index();
+CtaIndex cta_count();
+uint32_t elect_sync(uint32_t members);
+void bar_warp_sync(uint32_t members);
+void bar_sync_all();
+void bar_sync(uint32_t barrier, uint32_t threads);
+void bar_arrive(uint32_t barrier, uint32_t threads);
+void setmaxnreg(uint32_t count, bool increase);
+enum class Shuffle : uint32_t { kXor, kIndex, kUp };
+uint32_t shfl(Shuffle mode, uint32_t value, uint32_t operand, uint32_t members);
+uint32_t vote_ballot(bool predicate, uint32_t members);
+uint32_t redux_max(uint32_t value, uint32_t members);
+uint32_t redux_add(uint32_t value, uint32_t members);
+
+void mbarrier_init(void* bar, uint32_t count);
+void mbarrier_inval(void* bar);
+void mbarrier_arrive(void* bar, uint32_t count, bool release);
+void mbarrier_arrive_remote(uint32_t bar, uint32_t count, bool release);
+void mbarrier_arrive_drop(void* bar, bool release);
+void mbarrier_arrive_expect_tx(void* bar, uint32_t bytes, bool release);
+void mbarrier_arrive_expect_tx_remote(uint32_t bar, uint32_t bytes, bool release);
+void mbarrier_expect_tx(void* bar, uint32_t bytes);
+void mbarrier_expect_tx_remote(uint32_t bar, uint32_t bytes);
+void mbarrier_complete_tx(void* bar, uint32_t bytes);
+void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes);
+bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire);
+void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire);
+void red_add_u32(uint32_t* dst, uint32_t value);
+void global_wait_at_least(const uint32_t* word, uint32_t value);
+
+void fence_mbarrier_init();
+void fence_acq_rel();
+// Makes the caller's generic writes, and those it has seen, visible to the async proxy.
+void fence_proxy_async(bool shared, bool global);
+
+uint32_t cluster_ctarank();
+uint32_t cluster_nctarank();
+uint32_t clusterid_x();
+void barrier_cluster_arrive(bool release);
+void barrier_cluster_wait();
+uint32_t mapa(const void* pointer, uint32_t rank);
+void st_shared_cluster(uint32_t address, uint32_t value);
+uint32_t ld_shared_cluster(uint32_t address);
+void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar);
+
+// Host side.
+int sm_count();
+void* device_malloc(size_t bytes);
+void device_free(void* pointer);
+void* pinned_malloc(size_t bytes);
+void pinned_free(void* pointer);
+void launch(const rt::LaunchConfig& config, std::function<void()> body);
+int ctas_per_sm(uint32_t threads, uint32_t shared_bytes);
+
+}  // namespace kb::emu

@@ -1,0 +1,45 @@
+// What the emulator's inline ptx functions call for tensor memory, tcgen05, wgmma, launch control
+// and red. Each takes the caller's address on entry, so that a finding names the kernel's line.
+#pragma once
+
+#include <cstdint>
+
+#include "ptx/types.cuh"
+
+namespace kb::emu {
+
+// tcgen05. `group` is 1 or 2; addresses are lane << 16 | column.
+void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns);
+void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns);
+void tcgen05_relinquish_alloc_permit(uint32_t group);
+void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source);
+void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
+                             uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
+                             bool accumulate);
+// `multicast`: to the CTAs of `mask`; otherwise to the barrier's own.
+void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask);
+void tcgen05_fence_before_thread_sync();
+void tcgen05_fence_after_thread_sync();
+enum class TmemShape : uint32_t { k32x32b, k16x64b, k16x256b };
+void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem);
+void tcgen05_wait_ld();
+void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count);
+void tcgen05_wait_st();
+
+// Launch control.
+void try_cancel(ClcResponse* response, void* bar, bool multicast);
+bool query_is_canceled(const ClcResponse* response);
+CtaIndex query_first_ctaid(const ClcResponse* response);
+
+// wgmma. `a` is null for a descriptor, else the thread's four registers of A.
+enum class WgmmaKind : uint32_t { kE4m3, kF16 };
+void wgmma_fence();
+void wgmma_commit_group();
+void wgmma_wait_group(uint32_t pending);
+void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
+                     uint64_t b_tile, bool accumulate);
+
+// red.relaxed.gpu.global.add of `count` floats, aligned as a whole.
+void red_add_f32(float* dst, const float* value, uint32_t count);
+
+}  // namespace kb::emu

@@ -1,0 +1,70 @@
+// What the emulator's inline ptx functions call for TMA, tensor maps and cp.async. Each takes the
+// caller's address on entry, so that a finding names the kernel's line.
+#pragma once
+
+#include <cstdint>
+
+#include "ptx/types.cuh"
+
+namespace kb::rt {
+struct TensorMapTile;
+}  // namespace kb::rt
+
+namespace kb::emu {
+
+// A copy's destination CTAs: the executing one, unless there is a mask.
+inline constexpr int32_t kNoMask = -1;
+
+// Start of a box, and of how many dimensions the instruction is.
+struct BoxStart {
+  uint32_t rank;
+  int32_t at[5];
+};
+
+// Bulk copies. `mask`: kNoMask or a ClusterMask's bits. Addresses are shared::cluster addresses.
+void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t mask);
+void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar);
+void bulk_store(void* dst, const void* src, uint32_t bytes);
+void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask);
+// The barrier in the executing CTA or its pair's other one.
+void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar);
+void box_store(const TensorMap* map, BoxStart start, const void* src);
+void bulk_commit_group();
+void bulk_wait_group(uint32_t pending, bool read);
+
+// Hints: checked, without effect.
+void bulk_prefetch(const void* src, uint32_t bytes);
+void box_prefetch(const TensorMap* map, BoxStart start);
+void prefetch_tensor_map(const TensorMap* map);
+void check_policy(uint64_t policy);
+
+// Tensor maps.
+enum class MapField : uint32_t {
+  kGlobalAddress,
+  kRank,
+  kBoxDim,
+  kGlobalDim,
+  kGlobalStride,
+  kElementStride,
+  kElement,
+  kInterleave,
+  kSwizzle,
+  kFill,
+};
+// `index`: the dimension, for fields that have several.
+void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t index,
+                       uint64_t value);
+void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map);
+void fence_proxy_tensormap_release();
+void fence_proxy_tensormap_acquire(const TensorMap* map);
+
+// cp.async.
+void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes);
+void async_copy_commit_group();
+void async_copy_wait_group(uint32_t pending);
+void async_copy_arrive_noinc(void* bar);
+
+// Host side: throws rt::Error for a tile that the driver would refuse.
+TensorMap encode_tensor_map(const rt::TensorMapTile& tile);
+
+}  // namespace kb::emu

@@ -1,0 +1,396 @@
+// mbarrier, PTX ISA 9.1, 9.7.13.15: the state that the hardware keeps in the object's eight bytes
+// is kept beside shared memory, with what the checker wants to know.
+#include <algorithm>
+
+#include "api_core.hpp"
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kMaxCount = (1u << 20) - 1;
+
+// A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
+constexpr uint64_t kMaxPolls = 1u << 22;
+
+std::string count_of(uint64_t number, const char* noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+bool observed(const Thread& thread, const Event& event) {
+  return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
+}
+
+Barrier& local_barrier(const void* bar, Pc pc, Cta*& cta, const char* what) {
+  const SharedPlace at = shared_place(bar, pc, what);
+  cta = at.cta;
+  return cta->barrier(at.offset, pc);
+}
+
+Barrier& remote_barrier(uint32_t address, Pc pc, Cta*& cta, const char* what) {
+  const SharedPlace at = shared_place(address, pc, what);
+  cta = at.cta;
+  return cta->barrier(at.offset, pc, cta != self().cta);
+}
+
+void complete_if_due(Barrier& barrier, Pc pc) {
+  if (barrier.pending != 0 || barrier.tx != 0) return;
+  if (barrier.bytes_in_flight != 0) {
+    report({.kind = Class::kTransactionCount,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "a phase completes while " + count_of(barrier.bytes_in_flight, "byte") +
+                    " of its copies are still in flight: expect_tx was too small"});
+  }
+  ++barrier.phase;
+  barrier.pending = barrier.expected;
+  if (checking()) {
+    barrier.completed.join(barrier.arriving);
+    barrier.arriving = {};
+  }
+}
+
+// The phase that a wait for `parity` means, given the last one that the thread waited for: the next
+// with that parity; a barrier's first wait with parity 1 means the phase before the first.
+int64_t phase_meant(int64_t last, uint32_t parity) {
+  const auto last_parity = static_cast<uint32_t>(last & 1);
+  return last_parity == parity ? last : last + 1;
+}
+
+// Whether `parity` has completed, as the hardware would say.
+bool completed(const Barrier& barrier, uint32_t parity) {
+  return (barrier.phase & 1) != (parity & 1);
+}
+
+void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc) {
+  if (!checking()) return;
+  Thread& thread = self();
+  if (thread.cta != &cta) return;
+  if (barrier.observed.empty()) barrier.observed.assign(cta.threads.size(), -2);
+  int64_t& last = barrier.observed[thread.index];
+  const int64_t meant = last == -2 ? (parity == 1 ? -1 : 0) : phase_meant(last, parity);
+  const auto current = static_cast<int64_t>(barrier.phase);
+  if (meant < current - 1) {
+    report({.kind = Class::kPhase,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "a wait for phase " + std::to_string(meant) + " finds the barrier in phase " +
+                    std::to_string(current) + ": the waiter was lapped"});
+  } else if (meant > current - 1) {
+    report({.kind = Class::kPhase,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "a wait for phase " + std::to_string(meant) +
+                    " returns although the barrier is in phase " + std::to_string(current) +
+                    ": the parity is the previous phase's"});
+  }
+  last = std::max(last, meant);
+}
+
+}  // namespace
+
+Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
+  const char* problem = nullptr;
+  Barrier* found = nullptr;
+  if (offset % 8 != 0 || offset + 8 > shared_bytes) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .shared_offset = offset,
+          .text = "an mbarrier lies on 8 bytes inside shared memory"});
+  }
+  const uint16_t index = barrier_index[offset / 8];
+  if (index != 0) found = &barriers[index - 1];
+  if (found == nullptr || !found->live) {
+    problem = "the mbarrier is not initialized";
+  } else if (checking()) {
+    const Knowledge& knows = self().knows;
+    if (!knows.seen.covers(found->owner, found->owner_epoch)) {
+      problem = "the mbarrier's initialization is not visible to this thread: no barrier between";
+    } else if (remote && !found->fenced) {
+      problem =
+          "an mbarrier is reached from another CTA without fence.mbarrier_init after its "
+          "initialization";
+    }
+  }
+  if (problem == nullptr) return *found;
+  Finding finding{.kind = Class::kBarrierState, .pc = pc, .shared_offset = offset, .text = problem};
+  if (found == nullptr || !found->live) fail(std::move(finding));
+  finding.other_pc = found->init_pc;
+  report(std::move(finding));
+  return *found;
+}
+
+void barrier_arrive(Cta& cta, Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc) {
+  (void)cta;
+  if (count > barrier.pending) {
+    fail({.kind = Class::kArrivalCount,
+          .pc = pc,
+          .other_pc = barrier.init_pc,
+          .shared_offset = barrier.offset,
+          .text = "more arrivals than the phase expects: " + count_of(count, "arrival") + ", " +
+                  std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) +
+                  " pending"});
+  }
+  barrier.pending -= count;
+  if (from != nullptr && checking()) barrier.arriving.join(*from);
+  complete_if_due(barrier, pc);
+}
+
+void barrier_expect_tx(Cta& cta, Barrier& barrier, uint32_t bytes, Pc pc) {
+  (void)cta;
+  barrier.tx += bytes;
+  if (barrier.tx > int64_t{kMaxCount}) {
+    fail({.kind = Class::kTransactionCount,
+          .pc = pc,
+          .other_pc = barrier.init_pc,
+          .shared_offset = barrier.offset,
+          .text = "the transaction count exceeds 2^20 - 1 bytes"});
+  }
+}
+
+void barrier_complete_tx(Cta& cta, Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc) {
+  (void)cta;
+  barrier.tx -= bytes;
+  if (from != nullptr && checking()) barrier.arriving.join(*from);
+  if (barrier.tx < -int64_t{kMaxCount}) {
+    report({.kind = Class::kTransactionCount,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "more bytes complete than any expect_tx announced"});
+  }
+  complete_if_due(barrier, pc);
+}
+
+void mbarrier_init(void* bar, uint32_t count) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace at = shared_place(bar, pc, "mbarrier.init");
+  Cta& cta = *at.cta;
+  if (at.offset % 8 != 0 || at.offset + 8 > cta.shared_bytes || count == 0 || count > kMaxCount) {
+    fail({.kind = Class::kBarrierState,
+          .pc = pc,
+          .shared_offset = at.offset,
+          .text = "mbarrier.init needs 8 aligned bytes and a count of 1 … 2^20 - 1; the count is " +
+                  std::to_string(count)});
+  }
+  uint16_t& index = cta.barrier_index[at.offset / 8];
+  if (index == 0) {
+    cta.barriers.emplace_back();
+    index = static_cast<uint16_t>(cta.barriers.size());
+  }
+  Barrier& barrier = cta.barriers[index - 1];
+  if (barrier.live) {
+    report({.kind = Class::kBarrierState,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = at.offset,
+            .text = "mbarrier.init of a live mbarrier: mbarrier.inval has to come first"});
+  }
+  const Thread& thread = self();
+  Barrier fresh;
+  fresh.offset = at.offset;
+  fresh.live = true;
+  fresh.expected = count;
+  fresh.pending = count;
+  fresh.owner = thread.component;
+  fresh.owner_epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
+  fresh.init_pc = pc;
+  barrier = std::move(fresh);
+}
+
+void mbarrier_inval(void* bar) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.inval");
+  if (barrier.bytes_in_flight != 0 || barrier.tx != 0) {
+    report({.kind = Class::kBarrierState,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "mbarrier.inval while copies towards it are in flight"});
+  }
+  if (!observed(self(), barrier.commit)) {
+    report({.kind = Class::kBarrierState,
+            .pc = pc,
+            .other_pc = barrier.commit_pc,
+            .shared_offset = barrier.offset,
+            .text = "mbarrier.inval although a tcgen05.commit's arrival was not waited for"});
+  }
+  barrier.live = false;
+}
+
+void check_barriers_at_exit(Cta& cta) {
+  if (!checking()) return;
+  for (const Barrier& barrier : cta.barriers) {
+    if (!barrier.live) continue;
+    const auto known = [&barrier](const Cta& each) {
+      return std::any_of(
+          each.threads.begin(), each.threads.end(),
+          [&barrier](const Thread& thread) { return observed(thread, barrier.commit); });
+    };
+    if (std::any_of(cta.cluster->ctas.begin(), cta.cluster->ctas.end(), known)) continue;
+    report({.kind = Class::kExit,
+            .pc = barrier.commit_pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "a CTA exits although nobody has waited for a tcgen05.commit's arrival"});
+  }
+}
+
+void mbarrier_arrive(void* bar, uint32_t count, bool release) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.arrive");
+  barrier_arrive(*cta, barrier, count, release ? &self().knows : nullptr, pc);
+  if (release && checking()) ++self().knows.seen.at[self().component];
+}
+
+void mbarrier_arrive_remote(uint32_t bar, uint32_t count, bool release) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.arrive");
+  barrier_arrive(*cta, barrier, count, release ? &self().knows : nullptr, pc);
+  if (release && checking()) ++self().knows.seen.at[self().component];
+}
+
+void mbarrier_arrive_drop(void* bar, bool release) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.arrive_drop");
+  if (barrier.expected <= 1) {
+    fail({.kind = Class::kArrivalCount,
+          .pc = pc,
+          .other_pc = barrier.init_pc,
+          .shared_offset = barrier.offset,
+          .text = "mbarrier.arrive_drop would leave no arrival to expect"});
+  }
+  --barrier.expected;
+  barrier_arrive(*cta, barrier, 1, release ? &self().knows : nullptr, pc);
+  if (release && checking()) ++self().knows.seen.at[self().component];
+}
+
+namespace {
+
+void arrive_expect_tx(Cta& cta, Barrier& barrier, uint32_t bytes, bool release, Pc pc) {
+  barrier_expect_tx(cta, barrier, bytes, pc);
+  barrier_arrive(cta, barrier, 1, release ? &self().knows : nullptr, pc);
+  if (release && checking()) ++self().knows.seen.at[self().component];
+}
+
+}  // namespace
+
+void mbarrier_arrive_expect_tx(void* bar, uint32_t bytes, bool release) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.arrive.expect_tx");
+  arrive_expect_tx(*cta, barrier, bytes, release, pc);
+}
+
+void mbarrier_arrive_expect_tx_remote(uint32_t bar, uint32_t bytes, bool release) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.arrive.expect_tx");
+  arrive_expect_tx(*cta, barrier, bytes, release, pc);
+}
+
+void mbarrier_expect_tx(void* bar, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.expect_tx");
+  barrier_expect_tx(*cta, barrier, bytes, pc);
+}
+
+void mbarrier_expect_tx_remote(uint32_t bar, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.expect_tx");
+  barrier_expect_tx(*cta, barrier, bytes, pc);
+}
+
+void mbarrier_complete_tx(void* bar, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.complete_tx");
+  barrier_complete_tx(*cta, barrier, bytes, nullptr, pc);
+}
+
+void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.complete_tx");
+  barrier_complete_tx(*cta, barrier, bytes, nullptr, pc);
+}
+
+bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
+  const Pc pc = KB_EMU_PC;
+  Thread& thread = self();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.test_wait");
+  if (!completed(barrier, parity)) {
+    // A loop of the kernel's own needs the others to run.
+    suspend({.kind = Wait::Kind::kYield, .pc = pc});
+    if (++thread.polls > kMaxPolls) {
+      fail({.kind = Class::kHang,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "a loop polls an mbarrier that does not complete"});
+    }
+  }
+  if (!completed(barrier, parity)) return false;
+  thread.polls = 0;
+  note_observed(*cta, barrier, parity, pc);
+  if (acquire) acquire_from(barrier.completed);
+  return true;
+}
+
+void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Cta* cta = nullptr;
+  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.try_wait");
+  wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
+             [&barrier, parity] { return completed(barrier, parity); });
+  note_observed(*cta, barrier, parity, pc);
+  if (acquire) acquire_from(barrier.completed);
+}
+
+void fence_mbarrier_init() {
+  const Thread& thread = self();
+  for (Barrier& barrier : thread.cta->barriers) {
+    if (barrier.live && barrier.owner == thread.component) barrier.fenced = true;
+  }
+}
+
+void red_add_u32(uint32_t* dst, uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  global_access(dst, sizeof *dst, true, pc, "red.add");
+  __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
+}
+
+void global_wait_at_least(const uint32_t* word, uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  global_access(word, sizeof *word, false, pc, "a load of global memory");
+  self().cta->cluster->launch->meets = true;
+  wait_until(Wait::Kind::kGlobal, pc, 0, value,
+             [word, value] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value; });
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,132 @@
+// Cluster Launch Control, PTX ISA 9.1, 9.7.13: the answer's 16 bytes are the emulator's own.
+#include <cstring>
+
+#include "api_tensor.hpp"
+#include "core.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kAnswerBytes = 16;
+constexpr uint32_t kMagic = 0x43414e43;
+
+struct Answer {
+  uint32_t magic = kMagic;
+  uint32_t canceled = 0;
+  uint32_t x = 0;
+  uint16_t y = 0;
+  uint16_t z = 0;
+};
+static_assert(sizeof(Answer) == kAnswerBytes);
+
+// Index of a cluster's first CTA; clusters extend along x.
+Answer answer_of(const Launch& launch, int64_t cluster) {
+  if (cluster < 0) return {};
+  const auto linear = static_cast<uint64_t>(cluster) * launch.cluster;
+  const uint64_t row = linear / launch.grid.x;
+  return {.canceled = 1,
+          .x = static_cast<uint32_t>(linear % launch.grid.x),
+          .y = static_cast<uint16_t>(row % launch.grid.y),
+          .z = static_cast<uint16_t>(row / launch.grid.y)};
+}
+
+// The answer, which the running thread reads as ordinary shared memory.
+Answer read_answer(const ClcResponse* response, Pc pc, const char* what) {
+  const SharedPlace place = shared_place(response, pc, what);
+  shared_read(*place.cta, place.offset, kAnswerBytes, generic_actor(pc, what));
+  Answer answer;
+  std::memcpy(&answer, place.cta->shared + place.offset, kAnswerBytes);
+  if (answer.magic != kMagic) {
+    fail({.kind = Class::kEarlyRead,
+          .pc = pc,
+          .shared_offset = place.offset,
+          .text = std::string(what) + " reads bytes that no request has answered"});
+  }
+  return answer;
+}
+
+}  // namespace
+
+void try_cancel(ClcResponse* response, void* bar, bool multicast) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "clusterlaunchcontrol.try_cancel";
+  interleave();
+  Thread& thread = self();
+  const SharedPlace place = shared_place(response, pc, kWhat);
+  const SharedPlace bar_place = shared_place(bar, pc, kWhat);
+  if (place.cta != thread.cta || bar_place.cta != thread.cta || place.offset % 16 != 0) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .shared_offset = place.offset,
+          .text = std::string(kWhat) +
+                  " answers to 16 aligned bytes and an mbarrier of the CTA's own shared memory"});
+  }
+  if (thread.cta->tensor.launch_declined != nullptr) {
+    report({.kind = Class::kOrder,
+            .pc = pc,
+            .other_pc = thread.cta->tensor.launch_declined,
+            .shared_offset = place.offset,
+            .text = std::string(kWhat) +
+                    " after the CTA has read an answer that gave it nothing: undefined"});
+  }
+  struct Target {
+    Cta* cta;
+    Barrier* barrier;
+  };
+  std::vector<Target> targets;
+  AsyncActor actor;
+  actor.actor.pc = pc;
+  actor.actor.what = kWhat;
+  if (checking()) actor = copy_actor(pc, kWhat);
+  for (Cta& cta : thread.cta->cluster->ctas) {
+    if (!multicast && &cta != thread.cta) continue;
+    if (cta.exited()) {
+      fail({.kind = Class::kExit,
+            .pc = pc,
+            .text = std::string(kWhat) + " answers to CTA " + std::to_string(cta.rank) +
+                    " of the cluster, which has exited"});
+    }
+    shared_write(cta, place.offset, kAnswerBytes, actor.get());
+    if (checking()) std::memset(cta.shared + place.offset, 0xff, kAnswerBytes);
+    Barrier& barrier = cta.barrier(bar_place.offset, pc, &cta != thread.cta);
+    barrier.bytes_in_flight += kAnswerBytes;
+    ++cta.tensor.launch_requests;
+    targets.push_back({&cta, &barrier});
+  }
+  Launch& launch = *thread.cta->cluster->launch;
+  const Answer answer = answer_of(launch, launch.cancel_next_cluster());
+  submit(
+      [answer, offset = place.offset, targets = std::move(targets), actor = std::move(actor), pc] {
+        for (const Target& target : targets) {
+          --target.cta->tensor.launch_requests;
+          target.barrier->bytes_in_flight -= kAnswerBytes;
+          std::memcpy(target.cta->shared + offset, &answer, kAnswerBytes);
+          barrier_complete_tx(*target.cta, *target.barrier, kAnswerBytes, &actor.knows, pc);
+        }
+      });
+}
+
+bool query_is_canceled(const ClcResponse* response) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const Answer answer = read_answer(response, pc, "clusterlaunchcontrol.query_cancel.is_canceled");
+  if (answer.canceled == 0) self().cta->tensor.launch_declined = pc;
+  return answer.canceled != 0;
+}
+
+CtaIndex query_first_ctaid(const ClcResponse* response) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "clusterlaunchcontrol.query_cancel.get_first_ctaid";
+  interleave();
+  const Answer answer = read_answer(response, pc, kWhat);
+  if (answer.canceled == 0) {
+    report({.kind = Class::kOrder,
+            .pc = pc,
+            .text = std::string(kWhat) + " of an answer that gives nothing: undefined"});
+    return {~0u, ~0u, ~0u};
+  }
+  return {answer.x, answer.y, answer.z};
+}
+
+}  // namespace kb::emu

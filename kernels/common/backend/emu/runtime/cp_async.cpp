@@ -1,0 +1,183 @@
+// cp.async, PTX ISA 9.1, 9.7.9: copies by each thread through the generic proxy.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "api_tma.hpp"
+#include "core.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+const char* const kWhat = "cp.async";
+
+// Copies that complete together as far as anyone can observe: one actor, which knows at each copy
+// what its thread knew then.
+struct Part {
+  AsyncActor actor;
+  uint32_t pending = 0;
+  bool sealed = false;  // an arrival waits for what it holds: later copies belong to the next part
+  std::vector<std::function<void()>> after;
+};
+
+// The copies between two commits.
+struct CopyGroup {
+  std::vector<std::shared_ptr<Part>> parts;
+  Knowledge finished;  // of the parts dropped
+  bool complete() const {
+    return std::all_of(parts.begin(), parts.end(),
+                       [](const auto& part) { return part->pending == 0; });
+  }
+  void drop_finished() {
+    std::erase_if(parts, [this](const auto& part) {
+      if (part->pending > 0) return false;
+      finished.join(part->actor.knows);
+      return true;
+    });
+  }
+};
+
+}  // namespace
+
+struct ThreadCopies {
+  CopyGroup open;
+  std::vector<CopyGroup> groups;  // oldest first
+  Knowledge waited;               // of groups waited for
+};
+
+namespace {
+
+ThreadCopies& own_copies() {
+  std::shared_ptr<ThreadCopies>& copies = self().tma.copies;
+  if (!copies) copies = std::make_shared<ThreadCopies>();
+  return *copies;
+}
+
+std::shared_ptr<Part> open_part(Pc pc) {
+  CopyGroup& group = own_copies().open;
+  if (!group.parts.empty() && !group.parts.back()->sealed) {
+    group.parts.back()->actor.knows.join(self().knows);
+  } else {
+    group.drop_finished();
+    const auto part = std::make_shared<Part>();
+    part->actor = copy_actor(pc, kWhat);
+    part->actor.actor.async = false;
+    part->actor.actor.tensor = true;
+    group.parts.push_back(part);
+  }
+  group.parts.back()->actor.actor.pc = pc;
+  return group.parts.back();
+}
+
+}  // namespace
+
+void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace to = shared_place(dst, pc, kWhat);
+  if (to.cta != self().cta) {
+    fail({.kind = Class::kOutOfBounds,
+          .pc = pc,
+          .text = "cp.async takes an address in the executing CTA's shared memory"});
+  }
+  if (to.offset % bytes != 0 || reinterpret_cast<uintptr_t>(src) % bytes != 0) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .shared_offset = to.offset,
+          .text = "cp.async of " + std::to_string(bytes) +
+                  " bytes needs both addresses aligned to that"});
+  }
+  if (source_bytes > bytes) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = "cp.async of " + std::to_string(bytes) + " bytes with a source size of " +
+                  std::to_string(source_bytes)});
+  }
+  if (source_bytes > 0) global_access(src, source_bytes, false, pc, kWhat);
+  const auto move = [to, src, bytes, source_bytes] {
+    std::byte* destination = to.cta->shared + to.offset;
+    if (source_bytes > 0) std::memcpy(destination, src, source_bytes);
+    std::memset(destination + source_bytes, 0, bytes - source_bytes);
+  };
+  if (!checking()) {
+    shared_write(*to.cta, to.offset, bytes, generic_actor(pc, kWhat));
+    move();
+    return;
+  }
+  const std::shared_ptr<Part> part = open_part(pc);
+  shared_write(*to.cta, to.offset, bytes, part->actor.get());
+  std::memset(to.cta->shared + to.offset, 0xff, bytes);
+  ++part->pending;
+  submit([move, part] {
+    move();
+    if (--part->pending > 0) return;
+    const auto after = std::move(part->after);
+    part->after.clear();
+    for (const auto& each : after) each();
+  });
+}
+
+void async_copy_commit_group() {
+  interleave();
+  if (!checking()) return;
+  ThreadCopies& copies = own_copies();
+  copies.groups.push_back(std::move(copies.open));
+  copies.open = {};
+}
+
+void async_copy_wait_group(uint32_t pending) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  if (!checking()) return;
+  ThreadCopies& copies = own_copies();
+  const size_t count = copies.groups.size();
+  const auto first = copies.groups.begin();
+  const auto end = first + static_cast<ptrdiff_t>(count > pending ? count - pending : 0);
+  wait_until(Wait::Kind::kCopies, pc, 0, pending, [first, end] {
+    return std::all_of(first, end, [](const CopyGroup& group) { return group.complete(); });
+  });
+  for (auto group = first; group != end; ++group) {
+    group->drop_finished();
+    copies.waited.join(group->finished);
+  }
+  copies.groups.erase(first, end);
+  acquire_from(copies.waited);
+}
+
+void async_copy_arrive_noinc(void* bar) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace at = shared_place(bar, pc, "cp.async.mbarrier.arrive");
+  Barrier& barrier = at.cta->barrier(at.offset, pc, at.cta != self().cta);
+  if (!checking()) {
+    barrier_arrive(*at.cta, barrier, 1, nullptr, pc);
+    return;
+  }
+  // The arrival stands for all of the thread's copies so far, committed or not.
+  struct Arrival {
+    uint32_t parts = 1;
+    Knowledge knows;
+  };
+  const auto arrival = std::make_shared<Arrival>();
+  const auto finish = [arrival, at, &barrier, pc] {
+    if (--arrival->parts == 0) barrier_arrive(*at.cta, barrier, 1, &arrival->knows, pc);
+  };
+  const auto stand_for = [&](CopyGroup& group) {
+    arrival->knows.join(group.finished);
+    for (const auto& part : group.parts) {
+      arrival->knows.join(part->actor.knows);
+      part->sealed = true;
+      if (part->pending == 0) continue;
+      ++arrival->parts;
+      part->after.push_back(finish);
+    }
+  };
+  ThreadCopies& copies = own_copies();
+  arrival->knows.join(copies.waited);
+  for (CopyGroup& group : copies.groups) stand_for(group);
+  stand_for(copies.open);
+  finish();
+}
+
+}  // namespace kb::emu

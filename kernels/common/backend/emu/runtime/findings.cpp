@@ -1,0 +1,412 @@
+// What went wrong, collected over launches and handed to the reader as JSON.
+#include "findings.hpp"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <ucontext.h>
+
+#include <atomic>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr const char* kNames[] = {
+    "hang",
+    "race",
+    "early-read",
+    "overwrite",
+    "proxy-fence",
+    "tensor-map-proxy",
+    "arrival-count",
+    "transaction-count",
+    "phase",
+    "barrier-state",
+    "named-barrier",
+    "divergence",
+    "tmem-allocation",
+    "tmem-bounds",
+    "descriptor",
+    "alignment",
+    "out-of-bounds",
+    "exit",
+    "crash",
+    "order",
+};
+
+struct Found {
+  Finding finding;
+  uint64_t count = 1;
+  CtaIndex cta = {};
+  uint32_t rank = 0;
+  int32_t thread = -1;
+  const char* shared_type = nullptr;
+};
+
+// Lanes of one warp that wait for the same thing.
+struct WaitRecord {
+  CtaIndex cta;
+  uint32_t rank;
+  uint32_t warp;
+  uint32_t lanes;
+  Wait wait;
+  bool has_barrier;
+  uint64_t phase;
+  uint32_t pending;
+  uint32_t expected;
+  int64_t tx;
+  Pc init_pc;
+  const char* shared_type;
+};
+
+std::mutex guard;
+std::vector<Found> all;
+std::map<std::tuple<Class, Pc, Pc>, size_t> known;
+std::vector<WaitRecord> waits;
+std::atomic<bool> fatal{false};
+std::string first_fatal;
+uint64_t dropped = 0;
+uint64_t total = 0;
+
+void record(Finding&& finding, bool ends_launch) {
+  const std::lock_guard lock(guard);
+  const auto key = std::make_tuple(finding.kind, finding.pc, finding.other_pc);
+  const std::string text = finding.text;
+  const Class kind = finding.kind;
+  ++total;
+  if (const auto found = known.find(key); found != known.end()) {
+    ++all[found->second].count;
+  } else if (all.size() >= options().max_findings) {
+    ++dropped;
+  } else {
+    Found entry;
+    entry.finding = std::move(finding);
+    const Thread* thread = current_thread;
+    if (const Cta* cta = thread != nullptr ? thread->cta : current_task_cta) {
+      entry.cta = cta->index;
+      entry.rank = cta->rank;
+      entry.shared_type = cta->shared_type;
+    }
+    if (thread != nullptr) entry.thread = static_cast<int32_t>(thread->index);
+    known.emplace(key, all.size());
+    all.push_back(std::move(entry));
+  }
+  if (ends_launch && !fatal.exchange(true)) {
+    first_fatal = std::string(kNames[static_cast<size_t>(kind)]) + ": " + text;
+  }
+}
+
+// ---- JSON ------------------------------------------------------------------------------------
+
+void put_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += ' ';
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void put_pc(std::string& out, Pc pc) {
+  Dl_info info;
+  // A return address belongs to the instruction before it.
+  const auto* at = static_cast<const char*>(pc) - 1;
+  if (pc == nullptr || dladdr(at, &info) == 0 || info.dli_fname == nullptr) {
+    out += "null";
+    return;
+  }
+  out += "{\"module\":";
+  put_string(out, info.dli_fname);
+  out += ",\"offset\":" + std::to_string(at - static_cast<const char*>(info.dli_fbase)) + "}";
+}
+
+void put_cta(std::string& out, const CtaIndex& cta) {
+  out += '[';
+  out += std::to_string(cta.x);
+  out += ',';
+  out += std::to_string(cta.y);
+  out += ',';
+  out += std::to_string(cta.z);
+  out += ']';
+}
+
+void put_finding(std::string& out, const Found& found) {
+  const Finding& finding = found.finding;
+  out += "{\"class\":";
+  put_string(out, kNames[static_cast<size_t>(finding.kind)]);
+  out += ",\"text\":";
+  put_string(out, finding.text);
+  out += ",\"pc\":";
+  put_pc(out, finding.pc);
+  out += ",\"other_pc\":";
+  put_pc(out, finding.other_pc);
+  out += ",\"count\":" + std::to_string(found.count) + ",\"cta\":";
+  put_cta(out, found.cta);
+  out += ",\"rank\":" + std::to_string(found.rank) + ",\"thread\":" + std::to_string(found.thread) +
+         ",\"shared_offset\":" + std::to_string(finding.shared_offset) +
+         ",\"tmem_column\":" + std::to_string(finding.tmem_column) +
+         ",\"other_thread\":" + std::to_string(finding.other_thread) + ",\"shared_type\":";
+  put_string(out, found.shared_type ? found.shared_type : "");
+  out += "}";
+}
+
+const char* wait_name(Wait::Kind kind) {
+  switch (kind) {
+    case Wait::Kind::kMbarrier:
+      return "mbarrier";
+    case Wait::Kind::kNamedBarrier:
+      return "named-barrier";
+    case Wait::Kind::kWarp:
+      return "warp";
+    case Wait::Kind::kCluster:
+      return "cluster";
+    case Wait::Kind::kBulkGroup:
+      return "bulk-group";
+    case Wait::Kind::kTmemAlloc:
+      return "tmem-alloc";
+    case Wait::Kind::kTmemLoad:
+      return "tmem-load";
+    case Wait::Kind::kGlobal:
+      return "global";
+    case Wait::Kind::kCopies:
+      return "cp.async";
+    case Wait::Kind::kWgmma:
+      return "wgmma";
+    default:
+      return "none";
+  }
+}
+
+void put_wait(std::string& out, const WaitRecord& record) {
+  out += "{\"cta\":";
+  put_cta(out, record.cta);
+  out += ",\"rank\":" + std::to_string(record.rank) + ",\"warp\":" + std::to_string(record.warp) +
+         ",\"lanes\":" + std::to_string(record.lanes) + ",\"kind\":";
+  put_string(out, wait_name(record.wait.kind));
+  out += ",\"pc\":";
+  put_pc(out, record.wait.pc);
+  out += ",\"object\":" + std::to_string(record.wait.object) +
+         ",\"parity\":" + std::to_string(record.wait.value);
+  if (record.has_barrier) {
+    out += ",\"phase\":" + std::to_string(record.phase) + ",\"tx\":" + std::to_string(record.tx) +
+           ",\"init_pc\":";
+    put_pc(out, record.init_pc);
+  }
+  if (record.expected != 0) {
+    out += ",\"pending\":" + std::to_string(record.pending) +
+           ",\"expected\":" + std::to_string(record.expected);
+  }
+  out += ",\"shared_type\":";
+  put_string(out, record.shared_type ? record.shared_type : "");
+  out += "}";
+}
+
+std::string report_text;
+std::string launch_text;
+
+}  // namespace
+
+void report(Finding finding) {
+  record(std::move(finding), false);
+}
+
+void end_launch(Finding finding) {
+  record(std::move(finding), true);
+}
+
+void fail(Finding finding) {
+  end_launch(std::move(finding));
+  // A thread is left where it is and never runs again: nothing may be thrown through a hook, which
+  // the compiler takes for a function that does not throw.
+  if (current_runner->on_fiber()) current_runner->yield_to_scheduler();
+  throw Abandon{};
+}
+
+bool abandoned() {
+  return fatal.load(std::memory_order_relaxed);
+}
+
+uint64_t findings_count() {
+  const std::lock_guard lock(guard);
+  return total;
+}
+
+void begin_launch_findings() {
+  fatal.store(false);
+  first_fatal.clear();
+}
+
+std::string launch_error() {
+  const std::lock_guard lock(guard);
+  return fatal.load() ? first_fatal : std::string();
+}
+
+void report_hang(std::deque<Cluster>& clusters) {
+  uint32_t threads = 0;
+  {
+    const std::lock_guard lock(guard);
+    if (fatal.load()) return;
+    for (Cluster& cluster : clusters) {
+      for (Cta& cta : cluster.ctas) {
+        for (Warp& warp : cta.warps) {
+          uint32_t done = 0;
+          for (uint32_t lane = 0; lane < warp.count; ++lane) {
+            const Thread& thread = warp.threads[lane];
+            if (thread.exited || done >> lane & 1) continue;
+            WaitRecord entry{.cta = cta.index,
+                             .rank = cta.rank,
+                             .warp = warp.index,
+                             .lanes = 0,
+                             .wait = thread.wait,
+                             .has_barrier = false,
+                             .phase = 0,
+                             .pending = 0,
+                             .expected = 0,
+                             .tx = 0,
+                             .init_pc = nullptr,
+                             .shared_type = cta.shared_type};
+            for (uint32_t other = lane; other < warp.count; ++other) {
+              const Thread& same = warp.threads[other];
+              if (same.exited || same.wait.pc != thread.wait.pc ||
+                  same.wait.object != thread.wait.object || same.wait.value != thread.wait.value) {
+                continue;
+              }
+              entry.lanes |= 1u << other;
+              ++threads;
+            }
+            done |= entry.lanes;
+            if (thread.wait.kind == Wait::Kind::kMbarrier) {
+              const uint16_t index = cta.barrier_index[thread.wait.object / 8];
+              const Barrier& barrier = cta.barriers[index - 1];
+              entry.has_barrier = true;
+              entry.phase = barrier.phase;
+              entry.pending = barrier.pending;
+              entry.expected = barrier.expected;
+              entry.tx = barrier.tx;
+              entry.init_pc = barrier.init_pc;
+            }
+            if (thread.wait.kind == Wait::Kind::kNamedBarrier) {
+              const NamedBarrier& barrier = cta.named[thread.wait.object];
+              entry.expected = barrier.expected;
+              entry.pending = barrier.expected - barrier.arrived;
+            }
+            if (waits.size() < 512) waits.push_back(entry);
+          }
+        }
+      }
+    }
+  }
+  record({.kind = Class::kHang,
+          .text = "nothing can run and nothing is pending: " + std::to_string(threads) +
+                  " threads wait"},
+         true);
+}
+
+// ---- faults of the kernel's code ---------------------------------------------------------------
+
+thread_local Fault last_fault;
+
+namespace {
+
+constexpr int kCaught[] = {SIGSEGV, SIGBUS, SIGFPE};
+struct sigaction previous_action[std::size(kCaught)];
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  Runner* runner = current_runner;
+  if (runner == nullptr || current_thread == nullptr) {
+    // Not the kernel's: whoever was there before.
+    for (size_t i = 0; i < std::size(kCaught); ++i) {
+      if (kCaught[i] == signal) sigaction(signal, &previous_action[i], nullptr);
+    }
+    return;
+  }
+  last_fault.signal = signal;
+  last_fault.address = info->si_addr;
+#if defined(__x86_64__)
+  last_fault.pc =
+      reinterpret_cast<Pc>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP] + 1);
+#elif defined(__aarch64__)
+  last_fault.pc = reinterpret_cast<Pc>(static_cast<ucontext_t*>(context)->uc_mcontext.pc + 1);
+#else
+  (void)context;
+#endif
+  runner->faulted();
+}
+
+}  // namespace
+
+void install_fault_handler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < std::size(kCaught); ++i) {
+      sigaction(kCaught[i], &action, &previous_action[i]);
+    }
+  });
+}
+
+void report_fault(const Runner& runner) {
+  const void* at = last_fault.address;
+  Finding finding{.kind = Class::kCrash, .pc = last_fault.pc, .text = {}};
+  if (last_fault.signal == SIGFPE) {
+    finding.text = "an integer division by zero";
+  } else if (device_block(at)) {
+    finding.kind = Class::kOutOfBounds;
+    finding.text = "an access beyond the end of device memory";
+  } else if (runner.stacks().in_guard(at)) {
+    finding.text = "stack overflow: the kernel recurses without end, or its locals are too large";
+  } else if (runner.owns_shared_guard(at)) {
+    finding.kind = Class::kOutOfBounds;
+    finding.text = "an access beyond the end of shared memory";
+  } else {
+    finding.text = "an access to memory that does not exist";
+  }
+  record(std::move(finding), true);
+}
+
+void clear_findings() {
+  const std::lock_guard lock(guard);
+  all.clear();
+  known.clear();
+  waits.clear();
+  dropped = 0;
+  fatal.store(false);
+  first_fatal.clear();
+}
+
+const char* findings_json(uint64_t launches, uint64_t switch_count, double seconds) {
+  const std::lock_guard lock(guard);
+  report_text = "{\"findings\":[";
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i > 0) report_text += ",";
+    put_finding(report_text, all[i]);
+  }
+  report_text += "],\"waits\":[";
+  for (size_t i = 0; i < waits.size(); ++i) {
+    if (i > 0) report_text += ",";
+    put_wait(report_text, waits[i]);
+  }
+  report_text += "],\"dropped\":" + std::to_string(dropped) +
+                 ",\"launches\":" + std::to_string(launches) +
+                 ",\"switches\":" + std::to_string(switch_count) +
+                 ",\"seconds\":" + std::to_string(seconds) + "}";
+  return report_text.c_str();
+}
+
+}  // namespace kb::emu

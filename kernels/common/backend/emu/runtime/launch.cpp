@@ -1,0 +1,259 @@
+// Launches, the host side of the emulator, and its C interface.
+#include "launch.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "api_core.hpp"
+#include "findings.hpp"
+#include "rt.cuh"
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+Options current_options;
+
+// What the OS threads of a launch share, beside the Launch that kernels' primitives see.
+struct Progress {
+  uint32_t clusters = 0;
+  uint32_t slots = 0;                // clusters that start at once
+  std::vector<uint32_t> order;       // of their ids; empty: ascending
+  std::atomic<uint32_t> started{0};  // of the first `slots`
+  std::atomic<uint32_t> next{0};     // of the rest: started later, or canceled
+  std::atomic<uint32_t> running{0};  // OS threads with a cluster
+  std::atomic<uint32_t> asking{0};   // cancellation requests
+};
+Progress progress;
+
+std::atomic<uint64_t> switch_count{0};
+uint64_t launches = 0;
+double seconds = 0;
+
+std::mutex spare_guard;
+std::vector<std::unique_ptr<Resources>> spare;
+
+std::unique_ptr<Resources> resources_for(uint32_t threads, uint32_t ctas) {
+  {
+    const std::lock_guard lock(spare_guard);
+    for (auto& each : spare) {
+      if (each != nullptr && each->threads >= threads && each->ctas >= ctas) {
+        std::unique_ptr<Resources> found = std::move(each);
+        std::erase(spare, nullptr);
+        return found;
+      }
+    }
+  }
+  return std::make_unique<Resources>(threads, ctas);
+}
+
+void give_back(std::unique_ptr<Resources> resources) {
+  const std::lock_guard lock(spare_guard);
+  if (spare.size() < 8) spare.push_back(std::move(resources));
+}
+
+int64_t next_cluster() {
+  if (progress.started.load() < progress.slots) {
+    const uint32_t number = progress.started.fetch_add(1);
+    if (number < progress.slots) return progress.order.empty() ? number : progress.order[number];
+  }
+  const uint32_t id = progress.next.fetch_add(1);
+  return id < progress.clusters ? int64_t{id} : -1;
+}
+
+// Signals of a fiber must not be delivered on the fiber's own, perhaps exhausted, stack.
+class SignalStack {
+ public:
+  SignalStack() : memory_(64 * 1024) {
+    stack_t stack = {};
+    stack.ss_sp = memory_.data();
+    stack.ss_size = memory_.size();
+    sigaltstack(&stack, &previous_);
+  }
+  ~SignalStack() { sigaltstack(&previous_, nullptr); }
+
+ private:
+  std::vector<char> memory_;
+  stack_t previous_ = {};
+};
+
+void run_clusters(Launch& launch) {
+  const SignalStack signal_stack;
+  const uint32_t resident = launch.cooperative ? progress.clusters : 1;
+  Runner runner(
+      launch, resources_for(launch.threads * launch.cluster * resident, launch.cluster * resident),
+      resident);
+  ++progress.running;
+  if (launch.cooperative) {
+    std::vector<uint32_t> ids(resident);
+    for (uint32_t i = 0; i < resident; ++i) ids[i] = i;
+    runner.run(ids);
+  } else {
+    while (!abandoned()) {
+      const int64_t id = next_cluster();
+      if (id < 0) break;
+      runner.run({static_cast<uint32_t>(id)});
+    }
+  }
+  --progress.running;
+  switch_count += runner.switches();
+  give_back(runner.take_resources());
+}
+
+}  // namespace
+
+const Options& options() {
+  return current_options;
+}
+bool checking() {
+  return current_options.check != 0;
+}
+bool broken(Fact fact) {
+  return current_options.broken_fact == static_cast<uint32_t>(fact);
+}
+
+bool others_run(const Launch&) {
+  return progress.running.load() > 1;
+}
+
+int64_t Launch::cancel_next_cluster() {
+  const uint32_t rest = progress.clusters - std::min(progress.clusters, progress.slots);
+  // Running clusters take about equal shares, as they would on hardware; what is declined starts
+  // later as a cluster of its own.
+  const uint32_t asked = progress.asking.fetch_add(1);
+  if (checking()) {
+    if (self().cta->cluster->random(16) == 0) return -1;
+  } else if (progress.slots > 0 && asked >= rest) {
+    return -1;
+  }
+  const uint32_t id = progress.next.fetch_add(1);
+  return id < progress.clusters ? int64_t{id} : -1;
+}
+
+void launch(const rt::LaunchConfig& config, std::function<void()> body) {
+  if (config.threads == 0 || config.threads > 1024 || config.grid.x == 0 || config.grid.y == 0 ||
+      config.grid.z == 0 || config.cluster == 0 || config.grid.x % config.cluster != 0) {
+    throw rt::Error("launch: invalid configuration: grid " + std::to_string(config.grid.x) + "x" +
+                    std::to_string(config.grid.y) + "x" + std::to_string(config.grid.z) +
+                    ", threads " + std::to_string(config.threads) + ", cluster " +
+                    std::to_string(config.cluster));
+  }
+  if (config.shared_bytes > kMaxSharedBytes) {
+    throw rt::Error("launch: " + std::to_string(config.shared_bytes) +
+                    " bytes of shared memory; an SM has " + std::to_string(kMaxSharedBytes));
+  }
+  if (config.cluster > 16) throw rt::Error("launch: a cluster has at most 16 CTAs");
+  install_fault_handler();
+  begin_launch_findings();
+  Launch current;
+  current.grid = config.grid;
+  current.threads = config.threads;
+  current.cluster = config.cluster;
+  current.shared_bytes = config.shared_bytes;
+  current.cooperative = config.cooperative;
+  current.meets = config.cooperative;
+  current.number = launches++;
+  static uint64_t serial = 0;
+  current.serial = ++serial;
+  current.body = std::move(body);
+  progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
+  progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
+  progress.started = 0;
+  progress.order.clear();
+  if (checking()) {
+    // Which of the resident CTAs comes first is nobody's promise.
+    progress.order.resize(progress.slots);
+    std::iota(progress.order.begin(), progress.order.end(), 0u);
+    uint64_t state = current_options.seed ^ current.number;
+    for (uint32_t i = progress.slots; i > 1; --i) {
+      std::swap(progress.order[i - 1], progress.order[split_mix(state) % i]);
+    }
+  }
+  progress.next = progress.slots;
+  progress.asking = 0;
+  if (config.cooperative && progress.clusters > progress.slots) {
+    throw rt::Error("launch: a cooperative grid of " + std::to_string(progress.clusters) +
+                    " clusters does not fit on " + std::to_string(current_options.sms) + " SMs");
+  }
+  const auto began = std::chrono::steady_clock::now();
+  uint32_t workers = current_options.os_threads;
+  if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+  workers = config.cooperative ? 1 : std::min(workers, progress.clusters);
+  std::vector<std::thread> others;
+  for (uint32_t i = 1; i < workers; ++i) others.emplace_back([&current] { run_clusters(current); });
+  run_clusters(current);
+  for (std::thread& other : others) other.join();
+  seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const std::string error = launch_error();
+  if (!error.empty()) throw rt::Error(error);
+}
+
+int sm_count() {
+  return static_cast<int>(current_options.sms);
+}
+
+int ctas_per_sm(uint32_t threads, uint32_t shared_bytes) {
+  const uint32_t by_threads = 2048 / std::max(threads, 1u);
+  const uint32_t by_shared = 233472 / (shared_bytes + 1024);
+  return static_cast<int>(std::min({by_threads, by_shared, 32u}));
+}
+
+void* device_malloc(size_t bytes) {
+  void* pointer = allocate_device(bytes);
+  if (pointer == nullptr) throw rt::Error("device_malloc: out of memory");
+  // Fresh memory holds anything; this pattern is NaN in every float format.
+  std::memset(pointer, 0xff, bytes);
+  return pointer;
+}
+
+void device_free(void* pointer) {
+  if (pointer != nullptr) free_device(pointer);
+}
+
+void* pinned_malloc(size_t bytes) {
+  void* pointer = std::aligned_alloc(256, (std::max<size_t>(bytes, 1) + 255) / 256 * 256);
+  if (pointer == nullptr) throw rt::Error("pinned_malloc: out of memory");
+  std::memset(pointer, 0xff, bytes);
+  return pointer;
+}
+
+void pinned_free(void* pointer) {
+  std::free(pointer);
+}
+
+void unregister_foreign_regions();
+
+}  // namespace kb::emu
+
+// What the loader calls; see kernelbench/emulator.py.
+#define KB_EMU_EXPORT extern "C" __attribute__((visibility("default")))
+
+KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
+  kb::emu::current_options = *options;
+  kb::emu::clear_findings();
+  kb::emu::launches = 0;
+  kb::emu::switch_count = 0;
+  kb::emu::seconds = 0;
+}
+
+KB_EMU_EXPORT void kb_emu_register(const void* pointer, uint64_t bytes, const char* name,
+                                   int writable) {
+  kb::emu::register_region(pointer, bytes, name, writable != 0);
+}
+
+KB_EMU_EXPORT void kb_emu_unregister_all() {
+  kb::emu::unregister_foreign_regions();
+}
+
+KB_EMU_EXPORT const char* kb_emu_report() {
+  return kb::emu::findings_json(kb::emu::launches, kb::emu::switch_count, kb::emu::seconds);
+}

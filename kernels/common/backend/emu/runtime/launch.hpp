@@ -1,0 +1,13 @@
+// Between launch.cpp and runner.cpp.
+#pragma once
+
+#include "core.hpp"
+
+namespace kb::emu {
+
+// Whether clusters of other OS threads still make progress that this one can wait for.
+bool others_run(const Launch& launch);
+// Drops the records of accesses of a cluster that starts.
+void forget_accesses(Cluster& cluster);
+
+}  // namespace kb::emu

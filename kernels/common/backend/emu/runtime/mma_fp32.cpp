@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <cstring>
+
+#include "facts.hpp"
+#include "mma.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// A block of kRows x (kVectors vectors) of D stays in registers.
+#if defined(__AVX512F__)
+inline constexpr uint32_t kLanes = 16;
+inline constexpr uint32_t kRows = 8;
+inline constexpr uint32_t kVectors = 2;
+#elif defined(__AVX__)
+inline constexpr uint32_t kLanes = 8;
+inline constexpr uint32_t kRows = 4;
+inline constexpr uint32_t kVectors = 2;
+#else
+inline constexpr uint32_t kLanes = 4;
+inline constexpr uint32_t kRows = 4;
+inline constexpr uint32_t kVectors = 4;
+#endif
+inline constexpr uint32_t kPanel = kLanes * kVectors;
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));
+using Bytes = uint8_t __attribute__((vector_size(kLanes)));
+
+// The value of e2m1 codes: with the exponent's two bits nonzero it is a float whose exponent and
+// first mantissa bit are the code's; 0 and 1 are 0 and 0.5.
+template <bool kSevenIsFive>
+Vector e2m1_values(Words codes) {
+  const Words magnitude = codes & 7;
+  const Words normal = (magnitude << 22) + (126u << 23);
+  const Words small = (0 - magnitude) & (126u << 23);
+  const auto is_small = __builtin_bit_cast(Words, magnitude < 2);
+  Words bits = (is_small & small) | (~is_small & normal);
+  if (kSevenIsFive) bits -= __builtin_bit_cast(Words, magnitude == 7) & (1u << 21);
+  return __builtin_bit_cast(Vector, bits | (codes & 8) << 28);
+}
+
+Words load_codes(const uint8_t* bytes) {
+  Bytes loaded;
+  std::memcpy(&loaded, bytes, sizeof loaded);
+  return __builtin_convertvector(loaded, Words);
+}
+
+struct ScaleTable {
+  float value[256];
+  explicit constexpr ScaleTable() : value() {
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const uint32_t exponent = byte >> 3 & 15;
+      const uint32_t mantissa = byte & 7;
+      float scale = static_cast<float>(exponent == 0 ? mantissa : mantissa + 8) / 512;
+      for (uint32_t i = 1; i < exponent; ++i) scale *= 2;
+      value[byte] = (byte & 0x7f) == 0x7f ? __builtin_nanf("") : scale;
+    }
+  }
+};
+constexpr ScaleTable kScales;
+
+float scale_value(uint8_t byte, bool negate, bool doubled) {
+  const float scale = kScales.value[byte] * (doubled ? 2 : 1);
+  return negate ? -scale : scale;
+}
+
+struct alignas(64) Decoded {
+  float a[kTmemLanes][2][kMmaRowBytes];  // even k, odd k
+  float panel[kMmaK][kPanel];
+};
+
+// `values` and `scales` hold one vector after another.
+Vector scaled(Vector values, const float* scales) {
+  Vector factor;
+  std::memcpy(&factor, scales, sizeof factor);
+  return values * factor;
+}
+
+void store(float* to, Vector values) {
+  std::memcpy(to, &values, sizeof values);
+}
+
+template <bool kSevenIsFive>
+void decode_a(const MmaTile& tile, bool doubled, Decoded& out) {
+  for (uint32_t m = 0; m < kTmemLanes; ++m) {
+    float scales[kMmaRowBytes];
+    for (uint32_t block = 0; block < kMmaBlocks; ++block) {
+      const float scale = scale_value(tile.scales_a[m][block], tile.negate_a, doubled);
+      std::fill_n(scales + block * 8, 8, scale);
+    }
+    for (uint32_t i = 0; i < kMmaRowBytes; i += kLanes) {
+      const Words codes = load_codes(tile.a[m] + i);
+      store(out.a[m][0] + i, scaled(e2m1_values<kSevenIsFive>(codes), scales + i));
+      store(out.a[m][1] + i, scaled(e2m1_values<kSevenIsFive>(codes >> 4), scales + i));
+    }
+  }
+}
+
+// Columns [first, first + count) of B with k as the row; columns past `count` are zero.
+template <bool kSevenIsFive>
+void decode_panel(const MmaTile& tile, bool doubled, uint32_t first, uint32_t count, Decoded& out) {
+  uint8_t bytes[kMmaRowBytes][kPanel] = {};
+  float scales[kMmaBlocks][kPanel] = {};
+  for (uint32_t n = 0; n < count; ++n) {
+    for (uint32_t i = 0; i < kMmaRowBytes; ++i) bytes[i][n] = tile.b[first + n][i];
+    for (uint32_t block = 0; block < kMmaBlocks; ++block) {
+      scales[block][n] = scale_value(tile.scales_b[first + n][block], tile.negate_b, doubled);
+    }
+  }
+  for (uint32_t i = 0; i < kMmaRowBytes; ++i) {
+    for (uint32_t n = 0; n < kPanel; n += kLanes) {
+      const Words codes = load_codes(bytes[i] + n);
+      const float* scale = scales[i / 8] + n;
+      store(out.panel[2 * i] + n, scaled(e2m1_values<kSevenIsFive>(codes), scale));
+      store(out.panel[2 * i + 1] + n, scaled(e2m1_values<kSevenIsFive>(codes >> 4), scale));
+    }
+  }
+}
+
+// kRows rows of D from `d` on times one panel; `count` columns are stored.
+void multiply(const float (*a)[2][kMmaRowBytes], const float (*panel)[kPanel], uint32_t count,
+              bool accumulate, uint32_t* d) {
+  Vector sum[kRows][kVectors];
+  for (uint32_t m = 0; m < kRows; ++m) {
+    float old[kPanel] = {};
+    if (accumulate) {
+      if (count == kPanel) {
+        std::memcpy(old, d + m * kTmemColumns, sizeof old);
+      } else {
+        std::memcpy(old, d + m * kTmemColumns, count * sizeof(float));
+      }
+    }
+    std::memcpy(sum[m], old, sizeof old);
+  }
+#pragma GCC unroll 2
+  for (uint32_t k = 0; k < kMmaK; ++k) {
+    Vector b[kVectors];
+    std::memcpy(b, panel[k], sizeof b);
+#pragma GCC unroll 8
+    for (uint32_t m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+      for (uint32_t v = 0; v < kVectors; ++v) sum[m][v] += a[m][k % 2][k / 2] * b[v];
+    }
+  }
+  for (uint32_t m = 0; m < kRows; ++m) {
+    if (count == kPanel) {
+      std::memcpy(d + m * kTmemColumns, sum[m], kPanel * sizeof(float));
+    } else {
+      std::memcpy(d + m * kTmemColumns, sum[m], count * sizeof(float));
+    }
+  }
+}
+
+template <bool kSevenIsFive>
+void run(const MmaTile& tile, uint32_t* d) {
+  thread_local Decoded decoded;
+  const bool doubled = broken(Fact::kScaleBias);
+  decode_a<kSevenIsFive>(tile, doubled, decoded);
+  for (uint32_t first = 0; first < tile.columns; first += kPanel) {
+    const uint32_t left = tile.columns - first;
+    const uint32_t count = left < kPanel ? left : kPanel;
+    decode_panel<kSevenIsFive>(tile, doubled, first, count, decoded);
+    for (uint32_t m = 0; m < kTmemLanes; m += kRows) {
+      multiply(decoded.a + m, decoded.panel, count, tile.accumulate, d + m * kTmemColumns + first);
+    }
+  }
+}
+
+}  // namespace
+
+void mma_fp32(const MmaTile& tile, uint32_t* d) {
+  if (broken(Fact::kCode7Is5)) {
+    run<true>(tile, d);
+  } else {
+    run<false>(tile, d);
+  }
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,22 @@
+#include "one_lane.hpp"
+
+namespace kb::emu {
+
+void check_one_lane(uint64_t operands, Pc pc, const char* what) {
+  Thread& thread = self();
+  std::vector<IssuePlace>& places = thread.warp->tensor.places;
+  for (const IssuePlace& place : places) {
+    if (place.pc == pc && place.lane == thread.lane) return;
+  }
+  for (const IssuePlace& place : places) {
+    if (place.pc != pc || place.operands != operands) continue;
+    fail({.kind = Class::kDivergence,
+          .pc = pc,
+          .text = std::string(what) + " is executed by lane " + std::to_string(place.lane) +
+                  " and by lane " + std::to_string(thread.lane) +
+                  ", once each: one elected thread issues it"});
+  }
+  places.push_back({pc, thread.lane, operands});
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,138 @@
+#include "operand_tile.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kChunk = 16;
+
+uint32_t bits(uint64_t descriptor, uint32_t low, uint32_t count) {
+  return static_cast<uint32_t>(descriptor >> low & ((uint64_t{1} << count) - 1));
+}
+
+}  // namespace
+
+OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* operand)
+    : start_(bits(descriptor, 0, 14) * kChunk),
+      leading_(bits(descriptor, 16, 14) * kChunk),
+      stride_(bits(descriptor, 32, 14) * kChunk),
+      width_(0) {
+  std::string problem;
+  const uint32_t swizzle = bits(descriptor, 61, 3);
+  const auto constant = static_cast<uint32_t>(user);
+  if (swizzle == 2) width_ = 128;
+  if (swizzle == 4) width_ = 64;
+  if (swizzle == 6) width_ = 32;
+  const uint32_t pattern = 8 * width_;
+  if (bits(descriptor, 14, 2) != 0 || bits(descriptor, 30, 2) != 0 ||
+      bits(descriptor, 53, 8) != 0) {
+    problem = "reserved bits are set";
+  } else if (bits(descriptor, 46, 3) != constant) {
+    problem = "bits 48:46 are " + std::to_string(bits(descriptor, 46, 3)) + ", not " +
+              std::to_string(constant);
+  } else if (bits(descriptor, 49, 3) != 0 || bits(descriptor, 52, 1) != 0) {
+    problem = "the base offset and the mode of the leading offset are zero here";
+  } else if (swizzle % 2 != 0) {
+    problem = "swizzle code " + std::to_string(swizzle) + " is not 0, 2, 4 or 6";
+  } else if (width_ != 0 && start_ % pattern >= width_) {
+    problem = "a tile with the " + std::to_string(width_) + "-byte swizzle starts " +
+              std::to_string(start_ % pattern) + " bytes behind a multiple of " +
+              std::to_string(pattern);
+  } else if (width_ != 0 && start_ % width_ + kRowBytes > width_) {
+    problem = "32 bytes from byte " + std::to_string(start_ % width_) + " on leave the row of " +
+              std::to_string(width_);
+  } else if (width_ != 0 && stride_ % pattern != 0) {
+    problem = "the stride offset, " + std::to_string(stride_) + ", is not a multiple of " +
+              std::to_string(pattern);
+  }
+  if (!problem.empty()) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string("descriptor of ") + operand + ": " + problem});
+  }
+  if (broken(Fact::kStrideHalved)) stride_ /= 2;
+  if (broken(Fact::kOffsetsExchanged)) std::swap(stride_, leading_);
+}
+
+OperandTile OperandTile::scales(uint64_t descriptor, Pc pc, const char* operand) {
+  OperandTile tile(descriptor, User::kTcgen05, pc, operand);
+  if (tile.width_ != 0) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string("descriptor of ") + operand + ": rows of 16 bytes have no swizzle"});
+  }
+  tile.chunks_ = 1;
+  return tile;
+}
+
+uint32_t OperandTile::chunk(uint32_t row, uint32_t index) const {
+  const uint32_t group = start_ + row / 8 * stride_ - kSharedBase;
+  if (width_ == 0) return group + row % 8 * kChunk + index * leading_;
+  // The pattern counts from absolute addresses; kSharedBase is a multiple of it.
+  const uint32_t origin = broken(Fact::kSwizzleRelative) ? start_ - kSharedBase : 0;
+  const uint32_t linear = group + row % 8 * width_ + index * kChunk - origin;
+  return origin + (linear ^ ((linear >> 7 & (width_ / 16 - 1)) << 4));
+}
+
+void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& actor,
+                        StaleCells& stale) const {
+  const uint32_t row_bytes = width_ == 0 ? kChunk : width_;
+  const uint32_t base = width_ == 0 ? start_ : start_ / row_bytes * row_bytes;
+  if (base < kSharedBase) {
+    fail({.kind = Class::kOutOfBounds,
+          .pc = actor.pc,
+          .text = std::string(actor.what) + " reads address " + std::to_string(base) +
+                  ", before the CTA's shared memory"});
+  }
+  if (!checking()) {
+    const uint32_t columns = width_ == 0 ? (chunks_ - 1) * leading_ : 0;
+    shared_read(cta, base - kSharedBase + first / 8 * stride_,
+                (end - first - 8) / 8 * stride_ + 8 * row_bytes + columns, actor);
+    return;
+  }
+  const auto read = [&](uint32_t offset, uint32_t bytes) {
+    const StaleCells found = shared_read(cta, offset, bytes, actor);
+    stale.insert(stale.end(), found.begin(), found.end());
+  };
+  // Neighbours are read at once: the two halves of a row, or eight rows of 16 bytes.
+  uint32_t run = 0;
+  uint32_t behind = 0;
+  const auto add = [&](uint32_t offset) {
+    if (offset != behind) {
+      if (behind > run) read(run, behind - run);
+      run = offset;
+    }
+    behind = offset + kChunk;
+  };
+  if (width_ == 0) {
+    for (uint32_t index = 0; index < chunks_; ++index) {
+      for (uint32_t row = first; row < end; ++row) add(chunk(row, index));
+    }
+  } else {
+    for (uint32_t row = first; row < end; ++row) {
+      const uint32_t low = chunk(row, 0);
+      const uint32_t high = chunk(row, 1);
+      add(std::min(low, high));
+      add(std::max(low, high));
+    }
+  }
+  if (behind > run) read(run, behind - run);
+}
+
+void OperandTile::read(const Cta& cta, uint32_t rows, const StaleCells& stale, uint8_t* out) const {
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t index = 0; index < chunks_; ++index, out += kChunk) {
+      const uint32_t offset = chunk(row, index);
+      if (stale.empty()) {
+        std::memcpy(out, cta.shared + offset, kChunk);
+      } else {
+        shared_async_bytes(cta, offset, kChunk, stale, out);
+      }
+    }
+  }
+}
+
+}  // namespace kb::emu

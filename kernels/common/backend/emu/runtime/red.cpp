@@ -1,0 +1,45 @@
+// red to global memory, PTX ISA 9.1, 9.7.13. Other OS threads add to the same words.
+#include <atomic>
+#include <cmath>
+
+#include "api_tensor.hpp"
+#include "core.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// As the L2's adders do it (an H200 says so): subnormal operands and sums become zeros of their
+// sign, NaN the canonical one.
+float flushed(float value) {
+  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+}
+
+float sum(float left, float right) {
+  const float exact = flushed(left) + flushed(right);
+  return std::isnan(exact) ? __builtin_bit_cast(float, 0x7fffffffu) : flushed(exact);
+}
+
+}  // namespace
+
+void red_add_f32(float* dst, const float* value, uint32_t count) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "red.add";
+  interleave();
+  const size_t bytes = count * sizeof(float);
+  if (reinterpret_cast<uintptr_t>(dst) % bytes != 0) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .text = std::string(kWhat) + " of " + std::to_string(count) +
+                  " floats needs a destination on " + std::to_string(bytes) + " bytes"});
+  }
+  global_access(dst, bytes, true, pc, kWhat);
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::atomic_ref<float> word(dst[i]);
+    float old = word.load(std::memory_order_relaxed);
+    while (!word.compare_exchange_weak(old, sum(old, value[i]), std::memory_order_relaxed)) {
+    }
+  }
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,133 @@
+// Runs clusters: fibers, the pending asynchronous operations, the schedule's choices.
+#pragma once
+
+#include <csetjmp>
+#include <memory>
+#include <vector>
+
+#include "core.hpp"
+#include "fiber.hpp"
+
+namespace kb::emu {
+
+// Thrown by a task or a check at exit after a finding that ends the launch.
+struct Abandon {};
+
+// What one set of resident clusters needs of the operating system; reused from launch to launch.
+struct Resources {
+  Resources(uint32_t threads, uint32_t ctas);
+  ~Resources();
+  Resources(const Resources&) = delete;
+  Resources& operator=(const Resources&) = delete;
+  uint32_t threads;
+  uint32_t ctas;
+  Stacks stacks;
+  std::byte* shared = nullptr;
+  size_t shared_mapping = 0;
+};
+
+// The clusters that one OS thread interleaves: one, or the whole grid of a cooperative launch.
+class Runner {
+ public:
+  Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters);
+  // Runs the clusters with these ids to their end, or until the launch is abandoned.
+  void run(const std::vector<uint32_t>& ids);
+  std::unique_ptr<Resources> take_resources() { return std::move(resources_); }
+
+  void submit(Task task, bool outlives);
+  void submit_in_order(Warp& warp, Pipe pipe, Task task);
+  bool pipe_idle(const Warp& warp, Pipe pipe) const;
+  void yield_to_scheduler();
+  bool on_fiber() const { return on_fiber_; }
+  // From the signal handler: the fault is described and the launch ends.
+  [[noreturn]] void faulted();
+  const Stacks& stacks() const { return resources_->stacks; }
+  bool owns_shared_guard(const void* address) const;
+  uint64_t switches() const { return switches_; }
+  void thread_main();
+
+ private:
+  struct Pending {
+    Cta* cta;
+    bool outlives;
+    Task task;
+  };
+  struct InOrder {
+    Warp* warp;
+    Pipe pipe;
+    std::deque<Task> tasks;
+  };
+  template <typename Body>
+  void outside_threads(const Cta& cta, const Body& body);
+  void start(Cluster& cluster, uint32_t id, size_t slot);
+  void finish(Cta& cta);
+  bool runnable(Thread& thread);
+  void resume(Thread& thread);
+  bool run_warp(Warp& warp, uint32_t first_lane);
+  bool pass_plain();
+  bool pass_checked();
+  bool run_a_task();
+  uint32_t tasks_available() const;
+  bool wait_for_other_clusters();
+  uint32_t random(uint32_t bound);
+
+  Launch& launch_;
+  std::unique_ptr<Resources> resources_;
+  std::deque<Cluster> clusters_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp*> warps_;
+  uint32_t live_ = 0;
+  std::vector<Pending> unordered_;
+  std::deque<InOrder> in_order_;
+  uint32_t in_order_pending_ = 0;
+  enum class Style { kMixed, kLate, kEager } style_ = Style::kMixed;
+  uint64_t random_state_ = 0;
+  void* scheduler_ = nullptr;
+  uint64_t switches_ = 0;
+  bool on_fiber_ = false;
+  // This OS thread's current_thread: looking it up costs a call in a shared library.
+  Thread** current_ = nullptr;
+  sigjmp_buf recovery_;
+};
+
+extern thread_local Thread* current_thread;
+extern thread_local Runner* current_runner;
+// The CTA whose task runs while no thread does.
+extern thread_local const Cta* current_task_cta;
+
+// Whether the launch in progress has met a finding that ends it.
+bool abandoned();
+// Records a finding that ends the launch, without leaving the caller.
+void end_launch(Finding finding);
+uint64_t split_mix(uint64_t& state);
+
+// findings.cpp
+void begin_launch_findings();
+// One line if the launch must end with an error, else empty.
+std::string launch_error();
+// Describes every thread that waits, as a finding that ends the launch.
+void report_hang(std::deque<Cluster>& clusters);
+// What a signal handler may leave behind for faulted().
+struct Fault {
+  int signal = 0;
+  const void* address = nullptr;
+  Pc pc = nullptr;
+};
+extern thread_local Fault last_fault;
+void install_fault_handler();
+
+// barriers.cpp
+void check_barriers_at_exit(Cta& cta);
+// How many findings there are, repeats included.
+uint64_t findings_count();
+
+// memory.cpp
+void register_region(const void* pointer, size_t bytes, const char* name, bool writable);
+void unregister_region(const void* pointer);
+// Device memory from pages of its own, with one behind it that faults.
+void* allocate_device(size_t bytes);
+void free_device(void* pointer);
+// Whether an address lies in such pages, guard included.
+bool device_block(const void* address);
+
+}  // namespace kb::emu

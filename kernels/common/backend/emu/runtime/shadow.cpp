@@ -1,0 +1,377 @@
+// Vector clocks and the shadow of memory: an access is in order with an earlier one if the later
+// actor's knowledge covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009).
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "launch.hpp"
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// An access, or several by one actor in one epoch from one place.
+struct Record {
+  uint32_t component;
+  uint32_t epoch;
+  Pc pc;
+  const char* what;
+  int32_t thread;
+  bool async;
+  bool tensor;
+};
+
+// A cell with this bit in its reader has several that are not ordered with each other.
+constexpr uint32_t kSetBit = 0x80000000u;
+
+struct Accesses {
+  std::vector<Record> records{1};  // index 0: nobody
+  std::vector<std::vector<uint32_t>> sets;
+};
+
+// By cluster: clusters of one OS thread are few (one, or a cooperative grid).
+thread_local std::unordered_map<const Cluster*, Accesses> all_accesses;
+
+Accesses& accesses(const Cta& cta) {
+  thread_local const Cluster* last = nullptr;
+  thread_local Accesses* found = nullptr;
+  if (last != cta.cluster || found == nullptr) {
+    found = &all_accesses[cta.cluster];
+    last = cta.cluster;
+  }
+  return *found;
+}
+
+uint32_t record_of(Accesses& log, const Actor& actor) {
+  // A loop's accesses alternate between few places: the latest records are searched.
+  const auto count = static_cast<uint32_t>(log.records.size());
+  const uint32_t oldest = count > 8 ? count - 8 : 1;
+  for (uint32_t i = count; i-- > oldest;) {
+    const Record& record = log.records[i];
+    if (record.component == actor.component && record.epoch == actor.epoch &&
+        record.pc == actor.pc) {
+      return i;
+    }
+  }
+  log.records.push_back({actor.component, actor.epoch, actor.pc, actor.what, actor.thread,
+                         actor.async, actor.tensor});
+  return count;
+}
+
+bool ordered(const Record& earlier, const Actor& later) {
+  return later.knows->seen.covers(earlier.component, earlier.epoch);
+}
+
+const char* place(Shadow::Space space) {
+  return space == Shadow::Space::kShared ? "shared memory" : "tensor memory";
+}
+
+}  // namespace
+
+void Clock::join(const Clock& other) {
+  if (at.size() < other.at.size()) at.resize(other.at.size());
+  const size_t count = other.at.size();
+  for (size_t i = 0; i < count; ++i) at[i] = std::max(at[i], other.at[i]);
+}
+
+void forget_accesses(Cluster& cluster) {
+  if (checking()) all_accesses[&cluster] = {};
+}
+
+Shadow::Shadow(Cta& cta, Space space, uint32_t cells)
+    : cta_(cta), space_(space), writer_(cells), reader_(cells) {}
+
+void Shadow::reset() {
+  std::fill(writer_.begin(), writer_.end(), 0);
+  std::fill(reader_.begin(), reader_.end(), 0);
+}
+
+void Shadow::check_writer(uint32_t cell, uint32_t earlier_index, const Actor& actor, bool reading) {
+  const Record& earlier = accesses(cta_).records[earlier_index];
+  if (ordered(earlier, actor)) {
+    if (actor.async && !earlier.async && space_ == Space::kShared &&
+        !actor.knows->published.covers(earlier.component, earlier.epoch)) {
+      report({.kind = Class::kProxyFence,
+              .pc = actor.pc,
+              .other_pc = earlier.pc,
+              .shared_offset = cell * 4,
+              .other_thread = earlier.thread,
+              .text = std::string(actor.what) + (reading ? " reads" : " overwrites") +
+                      " shared memory that was written by ordinary stores without "
+                      "fence.proxy.async between"});
+    }
+    return;
+  }
+  Class kind = Class::kRace;
+  std::string text = std::string(actor.what) + (reading ? " reads " : " writes ") + place(space_);
+  if (reading && (earlier.async || earlier.tensor)) {
+    kind = Class::kEarlyRead;
+    text += std::string(" that ") + earlier.what + " writes, before its completion was observed";
+  } else if (!reading && (earlier.async || earlier.tensor)) {
+    kind = Class::kOverwrite;
+    text += std::string(" that ") + earlier.what + " writes, whose completion was not observed";
+  } else {
+    text += std::string(" that ") + earlier.what + " by another thread writes, without order";
+  }
+  report({.kind = kind,
+          .pc = actor.pc,
+          .other_pc = earlier.pc,
+          .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
+          .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
+          .other_thread = earlier.thread,
+          .text = std::move(text)});
+}
+
+void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
+  Accesses& log = accesses(cta_);
+  const auto check = [&](uint32_t index) {
+    const Record& earlier = log.records[index];
+    if (ordered(earlier, actor)) return true;
+    const bool asynchronous = earlier.async || earlier.tensor || actor.async || actor.tensor;
+    report({.kind = asynchronous ? Class::kOverwrite : Class::kRace,
+            .pc = actor.pc,
+            .other_pc = earlier.pc,
+            .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
+            .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
+            .other_thread = earlier.thread,
+            .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
+                    " may still read"});
+    return false;
+  };
+  if ((reader & kSetBit) == 0) {
+    check(reader);
+    return;
+  }
+  for (uint32_t index : log.sets[reader & ~kSetBit]) {
+    if (!check(index)) return;
+  }
+}
+
+uint32_t Shadow::add_reader(uint32_t previous, uint32_t record, const Actor& actor) {
+  Accesses& log = accesses(cta_);
+  if (previous == 0 || previous == record) return record;
+  if ((previous & kSetBit) == 0) {
+    if (ordered(log.records[previous], actor)) return record;
+    log.sets.push_back({previous, record});
+    return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
+  }
+  // A copy: other cells may share the previous set. Readers before this one need no check later.
+  std::vector<uint32_t> readers;
+  for (uint32_t index : log.sets[previous & ~kSetBit]) {
+    if (index == record) return previous;
+    if (!ordered(log.records[index], actor)) readers.push_back(index);
+  }
+  if (readers.empty()) return record;
+  readers.push_back(record);
+  log.sets.push_back(std::move(readers));
+  return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
+}
+
+void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
+  const uint32_t record = record_of(accesses(cta_), actor);
+  uint32_t checked = 0;
+  uint32_t previous = 0;
+  uint32_t replacement = record;
+  for (uint32_t cell = first; cell < first + count; ++cell) {
+    const uint32_t writer = writer_[cell];
+    if (writer != 0 && writer != checked) {
+      check_writer(cell, writer, actor, true);
+      checked = writer;
+    }
+    const uint32_t reader = reader_[cell];
+    if (reader != previous) {
+      previous = reader;
+      replacement = add_reader(reader, record, actor);
+    }
+    reader_[cell] = previous == 0 ? record : replacement;
+  }
+}
+
+void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
+  const uint32_t record = record_of(accesses(cta_), actor);
+  uint32_t checked_writer = 0;
+  uint32_t checked_reader = 0;
+  for (uint32_t cell = first; cell < first + count; ++cell) {
+    const uint32_t writer = writer_[cell];
+    if (writer != 0 && writer != checked_writer) {
+      check_writer(cell, writer, actor, false);
+      checked_writer = writer;
+    }
+    const uint32_t reader = reader_[cell];
+    if (reader != 0 && reader != checked_reader) {
+      check_readers(cell, reader, actor);
+      checked_reader = reader;
+    }
+    writer_[cell] = record;
+    reader_[cell] = 0;
+  }
+}
+
+bool Shadow::published(uint32_t cell, const Actor& actor) const {
+  const uint32_t writer = writer_[cell];
+  if (writer == 0) return true;
+  const Record& record = accesses(cta_).records[writer];
+  return record.async || actor.knows->published.covers(record.component, record.epoch);
+}
+
+Actor generic_actor(Pc pc, const char* what) {
+  Thread& thread = self();
+  Actor actor;
+  actor.knows = &thread.knows;
+  actor.component = thread.component;
+  actor.epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
+  actor.thread = static_cast<int32_t>(thread.index);
+  actor.cta_rank = thread.cta->rank;
+  actor.pc = pc;
+  actor.what = what;
+  return actor;
+}
+
+namespace {
+
+AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tensor, Pc pc,
+                       const char* what) {
+  Thread& thread = self();
+  AsyncActor result;
+  result.actor.component = component;
+  result.actor.epoch = epoch;
+  result.actor.async = async;
+  result.actor.tensor = tensor;
+  result.actor.thread = static_cast<int32_t>(thread.index);
+  result.actor.cta_rank = thread.cta->rank;
+  result.actor.pc = pc;
+  result.actor.what = what;
+  if (checking()) {
+    result.knows = thread.knows;
+    result.knows.seen.at[component] = epoch;
+    // What the issuer does from now on is not ordered before the operation.
+    ++thread.knows.seen.at[thread.component];
+  }
+  return result;
+}
+
+}  // namespace
+
+AsyncActor copy_actor(Pc pc, const char* what) {
+  Cluster& cluster = *self().cta->cluster;
+  const uint32_t number = cluster.next_copy++;
+  const uint32_t component = cluster.components - kCopySlots + number % kCopySlots;
+  return async_actor(component, number / kCopySlots + 1, true, false, pc, what);
+}
+
+AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
+  Thread& thread = self();
+  Warp& warp = *thread.warp;
+  Cluster& cluster = *thread.cta->cluster;
+  const auto warps = static_cast<uint32_t>(thread.cta->warps.size());
+  const auto threads = static_cast<uint32_t>(thread.cta->threads.size());
+  const uint32_t component = static_cast<uint32_t>(cluster.ctas.size()) * threads +
+                             2 * (thread.cta->rank * warps + warp.index) +
+                             static_cast<uint32_t>(pipe);
+  const bool reads_shared = pipe == Pipe::kTensor;
+  return async_actor(component, ++warp.pipe_epoch[static_cast<uint32_t>(pipe)], reads_shared, true,
+                     pc, what);
+}
+
+void release_to(Knowledge& object) {
+  if (!checking()) return;
+  Thread& thread = self();
+  object.join(thread.knows);
+  ++thread.knows.seen.at[thread.component];
+}
+
+void acquire_from(const Knowledge& object) {
+  if (checking()) self().knows.join(object);
+}
+
+namespace {
+
+void check_bounds(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor, bool writing) {
+  if (offset + uint64_t{bytes} <= cta.shared_bytes) return;
+  fail({.kind = Class::kOutOfBounds,
+        .pc = actor.pc,
+        .shared_offset = offset,
+        .text = std::string(actor.what) + (writing ? " writes " : " reads ") +
+                std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                " of shared memory, which has " + std::to_string(cta.shared_bytes)});
+}
+
+// Looks at the barriers or at the bytes, whichever are fewer: copies are large, stores small.
+const Barrier* live_barrier_in(const Cta& cta, uint32_t offset, uint32_t bytes) {
+  if (cta.barriers.size() < bytes / 8) {
+    for (const Barrier& barrier : cta.barriers) {
+      if (barrier.live && barrier.offset < offset + bytes && offset < barrier.offset + 8) {
+        return &barrier;
+      }
+    }
+    return nullptr;
+  }
+  for (uint32_t at = offset / 8; at <= (offset + bytes - 1) / 8; ++at) {
+    const uint16_t index = cta.barrier_index[at];
+    if (index != 0 && cta.barriers[index - 1].live) return &cta.barriers[index - 1];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
+  check_bounds(cta, offset, bytes, actor, false);
+  StaleCells stale;
+  if (!checking() || bytes == 0) return stale;
+  const uint32_t first = offset / 4;
+  const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
+  if (actor.async) {
+    for (uint32_t cell = first; cell < first + count; ++cell) {
+      if (!cta.async_differs[cell]) continue;
+      if (cta.shared_shadow->published(cell, actor)) {
+        cta.async_differs[cell] = 0;
+      } else {
+        stale.push_back(cell);
+      }
+    }
+  }
+  cta.shared_shadow->read(first, count, actor);
+  return stale;
+}
+
+void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
+  check_bounds(cta, offset, bytes, actor, true);
+  if (bytes == 0) return;
+  // A barrier's bytes are not data.
+  if (const Barrier* barrier = live_barrier_in(cta, offset, bytes)) {
+    report({.kind = Class::kBarrierState,
+            .pc = actor.pc,
+            .other_pc = barrier->init_pc,
+            .shared_offset = barrier->offset,
+            .text = std::string(actor.what) + " overwrites a live mbarrier"});
+  }
+  if (!checking()) return;
+  const uint32_t first = offset / 4;
+  const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
+  cta.shared_shadow->write(first, count, actor);
+  if (actor.async) {
+    std::fill_n(cta.async_differs.begin() + first, count, uint8_t{0});
+    return;
+  }
+  // The async proxy keeps what was there, until a fence publishes this write.
+  for (uint32_t cell = first; cell < first + count; ++cell) {
+    if (cta.async_differs[cell]) continue;
+    cta.async_differs[cell] = 1;
+    std::memcpy(&cta.async_view[cell * 4], cta.shared + cell * 4, 4);
+  }
+}
+
+void shared_async_bytes(const Cta& cta, uint32_t offset, uint32_t bytes, const StaleCells& stale,
+                        void* out) {
+  std::memcpy(out, cta.shared + offset, bytes);
+  for (uint32_t cell : stale) {
+    for (uint32_t byte = cell * 4; byte < cell * 4 + 4; ++byte) {
+      if (byte < offset || byte >= offset + bytes) continue;
+      static_cast<std::byte*>(out)[byte - offset] = cta.async_view[byte];
+    }
+  }
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,178 @@
+// tcgen05.cp and tcgen05.commit, PTX ISA 9.1, 9.7.16.
+#include "tcgen05.hpp"
+
+#include <cstring>
+
+#include "api_tensor.hpp"
+#include "operand_tile.hpp"
+
+namespace kb::emu {
+
+void check_alive(const Cta& cta, Pc pc, const char* what) {
+  if (!cta.exited()) return;
+  fail({.kind = Class::kExit,
+        .pc = pc,
+        .text = std::string(what) + " acts in CTA " + std::to_string(cta.rank) +
+                " of the cluster, which has exited"});
+}
+
+AsyncActor tensor_actor(Pc pc, const char* what) {
+  if (checking()) {
+    AsyncActor actor = pipe_actor(Pipe::kTensor, pc, what);
+    order_by_fences(actor);
+    return actor;
+  }
+  AsyncActor actor;
+  actor.actor.pc = pc;
+  actor.actor.what = what;
+  return actor;
+}
+
+// ---- cp --------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr uint32_t kScaleRows = 32;  // of one copy, 16 bytes each
+constexpr uint32_t kCopyColumns = 4;
+
+struct ScaleCopy {
+  struct Place {
+    Cta* to;
+    Cta* from;
+    StaleCells stale;
+  };
+  OperandTile source;
+  uint32_t column;
+  uint32_t count = 0;
+  Place places[2] = {};
+
+  void execute() const {
+    for (uint32_t i = 0; i < count; ++i) {
+      uint8_t rows[kScaleRows][16];
+      source.read(*places[i].from, kScaleRows, places[i].stale, rows[0]);
+      TmemCells& cells = *places[i].to->tensor.cells;
+      const bool times_four = broken(Fact::kCopyRowsTimesFour);
+      for (uint32_t row = 0; row < kScaleRows; ++row) {
+        for (uint32_t replica = 0; replica < 4; ++replica) {
+          const uint32_t lane = times_four ? 4 * row + replica : row + 32 * replica;
+          std::memcpy(&cells.at[lane][column], rows[row], sizeof rows[row]);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "tcgen05.cp";
+  interleave();
+  Thread& thread = self();
+  Cta& cta = *thread.cta;
+  check_one_lane(mix(tmem, source), pc, kWhat);
+  Cta* peer = tensor_group(group, pc, kWhat);
+  thread.warp->tensor.issuers |= 1u << thread.lane;
+  const TmemAddress address(tmem);
+  if (address.lane != 0 || address.column % kCopyColumns != 0) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .tmem_column = address.column,
+          .text = std::string(kWhat) + " to lane " + std::to_string(address.lane) + ", column " +
+                  std::to_string(address.column) + ": the lane is 0, the column a multiple of 4"});
+  }
+  ScaleCopy copy{.source = OperandTile::scales(source, pc, "tcgen05.cp's source"),
+                 .column = address.column};
+  Cta& leader = peer != nullptr && cta.rank % 2 != 0 ? *peer : cta;
+  copy.places[copy.count++] = {&cta, broken(Fact::kPairCopyFromLeader) ? &leader : &cta, {}};
+  if (peer != nullptr && !broken(Fact::kPairCopyIssuerOnly)) {
+    copy.places[copy.count++] = {peer, broken(Fact::kPairCopyFromLeader) ? &leader : peer, {}};
+  }
+  AsyncActor actor = tensor_actor(pc, kWhat);
+  for (uint32_t i = 0; i < copy.count; ++i) {
+    ScaleCopy::Place& place = copy.places[i];
+    check_alive(*place.to, pc, kWhat);
+    tmem_columns(*place.to, address.column, kCopyColumns, pc, kWhat);
+    copy.source.check(*place.from, 0, kScaleRows, actor.get(), place.stale);
+    if (checking()) {
+      place.to->tmem_shadow->write(tmem_cell(address.column, 0), kCopyColumns * kTmemSlabs,
+                                   actor.get());
+    }
+  }
+  start(std::move(copy));
+}
+
+// ---- commit ----------------------------------------------------------------------------------
+
+void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "tcgen05.commit";
+  interleave();
+  Thread& thread = self();
+  const SharedPlace place = shared_place(bar, pc, kWhat);
+  check_one_lane(mix(shared_address(place), mask), pc, kWhat);
+  tensor_group(group, pc, kWhat);
+  if ((thread.warp->tensor.issuers >> thread.lane & 1) == 0) {
+    report({.kind = Class::kOrder,
+            .pc = pc,
+            .shared_offset = place.offset,
+            .text = "tcgen05.commit by a thread that has issued no mma or cp: it tracks the "
+                    "executing thread's operations only"});
+  }
+  Cluster& cluster = *thread.cta->cluster;
+  struct Arrival {
+    Cta* cta;
+    Barrier* barrier;
+    Knowledge knows;
+
+    void execute(Pc pc) const {
+      if (cta->exited() || !barrier->live) {
+        report({.kind = cta->exited() ? Class::kExit : Class::kBarrierState,
+                .pc = pc,
+                .shared_offset = barrier->offset,
+                .text = std::string("tcgen05.commit arrives on an mbarrier ") +
+                        (cta->exited() ? "of a CTA that has exited"
+                                       : "that was invalidated meanwhile")});
+        return;
+      }
+      barrier_arrive(*cta, *barrier, 1, &knows, pc);
+    }
+  };
+  struct Commit {
+    std::vector<Arrival> arrivals;
+    Pc pc;
+    // What it tracks completes in order; arrivals on different barriers are in none.
+    void execute() const {
+      for (const Arrival& each : arrivals) submit([each, pc = pc] { each.execute(pc); });
+    }
+  };
+  Commit commit{.arrivals = {}, .pc = pc};
+  if (!multicast) mask = 1u << place.cta->rank;
+  if (mask == 0 || mask >> cluster.ctas.size() != 0) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .shared_offset = place.offset,
+          .text = "tcgen05.commit to mask " + std::to_string(mask) + " in a cluster of " +
+                  std::to_string(cluster.ctas.size()) +
+                  (cluster.ctas.size() == 1 ? " CTA" : " CTAs")});
+  }
+  AsyncActor tracked;
+  if (checking()) tracked = pipe_actor(Pipe::kTensor, pc, kWhat);
+  for (uint32_t rank = 0; rank < cluster.ctas.size(); ++rank) {
+    if ((mask >> rank & 1) == 0) continue;
+    Cta& cta = cluster.cta(rank);
+    check_alive(cta, pc, kWhat);
+    Barrier& barrier = cta.barrier(place.offset, pc, &cta != thread.cta);
+    Arrival arrival{&cta, &barrier, tracked.knows};
+    if (checking()) {
+      const AsyncActor own = copy_actor(pc, kWhat);
+      arrival.knows.join(own.knows);
+      barrier.commit = {own.actor.component, own.actor.epoch};
+      barrier.commit_pc = pc;
+    }
+    commit.arrivals.push_back(std::move(arrival));
+  }
+  start(std::move(commit));
+}
+
+}  // namespace kb::emu

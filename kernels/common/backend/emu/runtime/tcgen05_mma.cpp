@@ -1,0 +1,252 @@
+// tcgen05.mma.kind::mxf4nvf4, PTX ISA 9.1, 9.7.16.10: operands, checks, execution.
+#include <cstring>
+
+#include "api_tensor.hpp"
+#include "operand_tile.hpp"
+#include "tcgen05.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+uint32_t field(uint32_t word, uint32_t low, uint32_t count) {
+  return word >> low & ((1u << count) - 1);
+}
+
+// What the instruction descriptor says.
+struct Instruction {
+  uint32_t rows;
+  uint32_t columns;
+  bool negate_a;
+  bool negate_b;
+  bool ue8m0;
+};
+
+Instruction take_apart(uint32_t word, uint32_t group, Pc pc) {
+  const Instruction instruction{.rows = field(word, 27, 2) * 128,
+                                .columns = field(word, 17, 6) * 8,
+                                .negate_a = field(word, 13, 1) != 0,
+                                .negate_b = field(word, 14, 1) != 0,
+                                .ue8m0 = field(word, 23, 1) != 0};
+  std::string problem;
+  if (field(word, 0, 2) != 0 || field(word, 3, 1) != 0 || field(word, 6, 1) != 0 ||
+      field(word, 12, 1) != 0 || field(word, 24, 3) != 0) {
+    problem = "reserved bits are set";
+  } else if (field(word, 2, 1) != 0) {
+    problem = "the sparse form is not of this kind";
+  } else if (field(word, 4, 2) != 0 || field(word, 29, 2) != 0) {
+    problem = "the scale factor ids are 0 with four scales a row";
+  } else if (field(word, 7, 3) != 1 || field(word, 10, 2) != 1) {
+    problem = "A and B are of type 1 (e2m1), not " + std::to_string(field(word, 7, 3)) + " and " +
+              std::to_string(field(word, 10, 2));
+  } else if (field(word, 15, 2) != 0) {
+    problem = "operands of 4 bits are not transposed";
+  } else if (field(word, 31, 1) != 0) {
+    problem = "K = 96 is not of sm_100a";
+  } else if (instruction.rows != 128 && (group == 1 || instruction.rows != 256)) {
+    problem = "M = " + std::to_string(instruction.rows) +
+              " is not of cta_group::" + std::to_string(group);
+  } else if (instruction.columns == 0 || instruction.columns > kMmaMaxColumns ||
+             instruction.columns % (8 * group) != 0) {
+    problem = "N = " + std::to_string(instruction.columns) + " is not a multiple of " +
+              std::to_string(8 * group) + " up to 256";
+  } else if (group == 2 && instruction.rows == 128) {
+    problem =
+        "M = 128 of cta_group::2: where its scale factors lie is not documented, so the "
+        "emulator does not have it";
+  }
+  if (!problem.empty()) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = "instruction descriptor of tcgen05.mma: " + problem});
+  }
+  return instruction;
+}
+
+// A scale matrix in tensor memory: row x in column x / 32 of lane x % 32, repeated every 32 lanes.
+struct ScaleColumns {
+  uint32_t column;
+  bool b;  // of B
+};
+
+void read_scales(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows,
+                 uint8_t (*out)[kMmaBlocks]) {
+  const bool exchanged = broken(Fact::kScaleRolesExchanged);
+  const bool reversed = broken(scales.b ? Fact::kScaleBBytesReversed : Fact::kScaleABytesReversed);
+  const uint32_t step = scales.b && broken(Fact::kScaleBColumnStep) ? 2 : 1;
+  const uint32_t base =
+      scales.b && broken(Fact::kScaleBOffsetIgnored) ? scales.column / 4 * 4 : scales.column;
+  for (uint32_t row = 0; row < rows; ++row) {
+    uint32_t lane = row % 32;
+    uint32_t column = row / 32;
+    if (exchanged) {
+      lane = row % 128 / 4;
+      column = row / 128 * 4 + row % 4;
+    }
+    uint32_t word = cells.at[lane][(base + column * step) % kTmemColumns];
+    if (reversed) word = __builtin_bswap32(word);
+    std::memcpy(out[row], &word, sizeof word);
+  }
+}
+
+// All four copies of each scale have to be equal: which one a part of the hardware reads is not
+// documented.
+void check_replicas(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows, Pc pc) {
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t column = scales.column + row / 32;
+    const uint32_t first = cells.at[row % 32][column];
+    for (uint32_t lane = row % 32 + 32; lane < kTmemLanes; lane += 32) {
+      if (cells.at[lane][column] == first) continue;
+      report({.kind = Class::kDescriptor,
+              .pc = pc,
+              .tmem_column = column,
+              .text = std::string("scale factors of ") + (scales.b ? "B" : "A") +
+                      " differ between lanes " + std::to_string(row % 32) + " and " +
+                      std::to_string(lane) + ": all four copies have to be there"});
+      return;
+    }
+  }
+}
+
+struct Multiply {
+  Instruction instruction;
+  OperandTile a;
+  OperandTile b;
+  ScaleColumns scales_a;
+  ScaleColumns scales_b;
+  uint32_t column;
+  bool accumulate;
+  Pc pc;
+  Cta* ctas[2] = {};  // the even one first
+  uint32_t count = 0;
+  StaleCells stale_a[2] = {};
+  StaleCells stale_b[2] = {};
+
+  uint32_t rows_of_b() const { return instruction.columns / count; }
+
+  void execute() const {
+    thread_local MmaTile tile;
+    tile.columns = instruction.columns;
+    tile.accumulate = accumulate || broken(Fact::kAccumulateIgnored);
+    tile.negate_a = instruction.negate_a;
+    tile.negate_b = instruction.negate_b;
+    tile.ue8m0 = instruction.ue8m0;
+    read_b(tile);
+    for (uint32_t i = 0; i < count; ++i) {
+      TmemCells& cells = *ctas[i]->tensor.cells;
+      if (checking()) {
+        check_replicas(cells, scales_a, kTmemLanes, pc);
+        check_replicas(cells, scales_b, instruction.columns, pc);
+      }
+      a.read(*ctas[i], kTmemLanes, stale_a[i], tile.a[0]);
+      const bool exchanged = broken(Fact::kScalesExchanged);
+      const ScaleColumns of_a{exchanged ? scales_b.column : scales_a.column, false};
+      const ScaleColumns of_b{exchanged ? scales_a.column : scales_b.column, true};
+      read_scales(cells, of_a, kTmemLanes, tile.scales_a);
+      read_scales(cells, of_b, instruction.columns, tile.scales_b);
+      // Powers of two from 2^-127 to 2^127 leave fp32; the model adds them as integers.
+      if (options().mma_rounding != 0 || tile.ue8m0) {
+        mma_modelled(tile, &cells.at[0][column]);
+      } else {
+        mma_fp32(tile, &cells.at[0][column]);
+      }
+    }
+  }
+
+  // Each CTA of a pair holds half of B's rows, the even one the first half.
+  void read_b(MmaTile& tile) const {
+    const uint32_t rows = rows_of_b();
+    for (uint32_t i = 0; i < count; ++i) b.read(*ctas[i], rows, stale_b[i], tile.b[i * rows]);
+    if (count == 1 || !broken(Fact::kPairBInterleaved)) return;
+    uint8_t halves[kMmaMaxColumns][kMmaRowBytes];
+    std::memcpy(halves, tile.b, sizeof halves);
+    for (uint32_t n = 0; n < instruction.columns; ++n) {
+      std::memcpy(tile.b[n], halves[n / 2 + n % 2 * rows], kMmaRowBytes);
+    }
+  }
+};
+
+// Where the operation's columns may be, and that its parts do not overlap.
+void check_columns(const Multiply& multiply, Cta& cta, const TmemAddress& d,
+                   const TmemAddress& scales_a, const TmemAddress& scales_b) {
+  const Pc pc = multiply.pc;
+  const uint32_t columns = multiply.instruction.columns;
+  const uint32_t scale_columns = (columns + 31) / 32;
+  struct Part {
+    const char* what;
+    const TmemAddress& address;
+    uint32_t count;
+  };
+  const Part parts[] = {{"tcgen05.mma's accumulator", d, columns},
+                        {"tcgen05.mma, as scale factors of A,", scales_a, 4},
+                        {"tcgen05.mma, as scale factors of B,", scales_b, scale_columns}};
+  for (const Part& part : parts) {
+    if (part.address.lane != 0) {
+      fail({.kind = Class::kTmemBounds,
+            .pc = pc,
+            .tmem_column = part.address.column,
+            .text = std::string(part.what) + " starts at lane " +
+                    std::to_string(part.address.lane) + ": the lane is 0"});
+    }
+    tmem_columns(cta, part.address.column, part.count, pc, part.what);
+    if (&part == &parts[0]) continue;
+    if (part.address.column < d.column + columns && d.column < part.address.column + part.count) {
+      fail({.kind = Class::kTmemBounds,
+            .pc = pc,
+            .tmem_column = part.address.column,
+            .text = std::string(part.what) + " uses columns of its accumulator"});
+    }
+  }
+}
+
+}  // namespace
+
+void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
+                             uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
+                             bool accumulate) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "tcgen05.mma";
+  interleave();
+  Thread& thread = self();
+  Cta& cta = *thread.cta;
+  check_one_lane(mix(mix(mix(mix(d, a), b), scales_a), uint64_t{scales_b} << 1 | accumulate), pc,
+                 kWhat);
+  Cta* peer = tensor_group(group, pc, kWhat);
+  thread.warp->tensor.issuers |= 1u << thread.lane;
+  const TmemAddress at_d(d);
+  const TmemAddress at_a(scales_a);
+  const TmemAddress at_b(scales_b);
+  Multiply multiply{.instruction = take_apart(instruction, group, pc),
+                    .a = OperandTile(a, OperandTile::User::kTcgen05, pc, "A"),
+                    .b = OperandTile(b, OperandTile::User::kTcgen05, pc, "B"),
+                    .scales_a = {at_a.column, false},
+                    .scales_b = {at_b.column, true},
+                    .column = at_d.column,
+                    .accumulate = accumulate,
+                    .pc = pc};
+  if (peer == nullptr) {
+    multiply.ctas[multiply.count++] = &cta;
+  } else {
+    multiply.ctas[cta.rank % 2] = &cta;
+    multiply.ctas[peer->rank % 2] = peer;
+    multiply.count = 2;
+  }
+  AsyncActor actor = tensor_actor(pc, kWhat);
+  const uint32_t columns = multiply.instruction.columns;
+  for (uint32_t i = 0; i < multiply.count; ++i) {
+    Cta& each = *multiply.ctas[i];
+    check_alive(each, pc, kWhat);
+    check_columns(multiply, each, at_d, at_a, at_b);
+    multiply.a.check(each, 0, kTmemLanes, actor.get(), multiply.stale_a[i]);
+    multiply.b.check(each, 0, multiply.rows_of_b(), actor.get(), multiply.stale_b[i]);
+    if (checking()) {
+      Shadow& shadow = *each.tmem_shadow;
+      shadow.read(tmem_cell(at_a.column, 0), 4 * kTmemSlabs, actor.get());
+      shadow.read(tmem_cell(at_b.column, 0), (columns + 31) / 32 * kTmemSlabs, actor.get());
+      shadow.write(tmem_cell(at_d.column, 0), columns * kTmemSlabs, actor.get());
+    }
+  }
+  start(std::move(multiply));
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,54 @@
+// Per-CTA and per-warp state of tensor memory, tcgen05, wgmma and launch control; owned by
+// tmem.cpp, tcgen05.cpp, wgmma.cpp and clc.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace kb::emu {
+
+// 128 lanes of 512 columns and what a thread's tcgen05.fence ordered (tmem.hpp), a warp's loads and
+// stores in flight (tmem_access.cpp), and the matrix operations of four warps (wgmma.cpp).
+struct Knowledge;
+struct TmemCells;
+struct TmemTraffic;
+struct LaneFences;
+struct Warpgroup;
+
+struct TmemAllocation {
+  uint32_t base = 0;
+  uint32_t columns = 0;
+  const void* pc = nullptr;
+};
+
+// One place in the code that issues a tcgen05 operation, and by whom it was first executed.
+struct IssuePlace {
+  const void* pc = nullptr;
+  uint32_t lane = 0;
+  uint64_t operands = 0;
+};
+
+struct WarpTensor {
+  std::vector<IssuePlace> places;
+  uint32_t issuers = 0;  // lanes that have issued mma or cp
+  std::shared_ptr<TmemTraffic> traffic;
+  std::shared_ptr<LaneFences> fences;    // an array: one per lane
+  std::shared_ptr<Warpgroup> warpgroup;  // of the first of four warps
+};
+
+struct CtaTensor {
+  std::shared_ptr<TmemCells> cells;
+  std::vector<TmemAllocation> allocations;
+  std::vector<uint32_t> bases;         // of every allocation so far
+  uint32_t least_columns = 512;        // an allocation may not exceed an earlier one
+  const void* relinquished = nullptr;  // where
+  uint32_t group = 0;                  // cta_group of the kernel; 0: no operation yet
+  uint64_t allocs = 0;                 // entered, for the pair's rendezvous
+  uint64_t deallocs = 0;
+  std::shared_ptr<Knowledge> freed;       // what the deallocations so far release
+  const void* launch_declined = nullptr;  // where a failed answer of launch control was read
+  uint32_t launch_requests = 0;           // in flight towards this CTA
+};
+
+}  // namespace kb::emu

@@ -1,0 +1,218 @@
+// Tensor maps: their rules, encoding on the host, and tensormap.replace (PTX ISA 9.1, 9.7.9).
+#include <algorithm>
+#include <cstring>
+
+#include "rt.cuh"
+#include "tma_box.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2};
+
+bool floating(uint32_t element) {
+  return element >= static_cast<uint32_t>(TensorMapElement::kF16);
+}
+
+bool in_shared_memory(const void* pointer) {
+  const Cluster& cluster = *self().cta->cluster;
+  const auto* byte = static_cast<const std::byte*>(pointer);
+  return byte >= cluster.shared_base &&
+         byte < cluster.shared_base + cluster.ctas.size() * kSharedStride;
+}
+
+MapImage decode(const TensorMap& map) {
+  MapImage image;
+  std::memcpy(&image, &map, sizeof image);
+  return image;
+}
+
+}  // namespace
+
+uint32_t element_bytes(const MapImage& map) {
+  return kElementBytes[map.element];
+}
+
+std::string broken_rule(const MapImage& map) {
+  const auto each = [](const char* name, uint32_t dim, uint64_t value, const char* rule) {
+    return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +
+           ", and must be " + rule;
+  };
+  if (map.rank < 1 || map.rank > 5) {
+    return "tensorRank is " + std::to_string(map.rank) + ", and must be 1 … 5";
+  }
+  if (map.element >= std::size(kElementBytes)) return "the element type is unknown";
+  if (map.swizzle > static_cast<uint32_t>(TensorMapSwizzle::k128B)) {
+    return "the swizzle mode is unknown";
+  }
+  if (map.interleave != static_cast<uint32_t>(TensorMapInterleave::kNone)) {
+    return "interleaved layouts are not emulated";
+  }
+  if (map.fill == static_cast<uint32_t>(TensorMapFill::kNan) && !floating(map.element)) {
+    return "NaN can fill floating-point elements only";
+  }
+  if (map.address % 16 != 0) return "globalAddress must be a multiple of 16 bytes";
+  for (uint32_t d = 0; d < map.rank; ++d) {
+    if (map.dims[d] < 1 || map.dims[d] > uint64_t{1} << 32) {
+      return each("globalDim", d, map.dims[d], "1 … 2^32");
+    }
+    if (map.box[d] < 1 || map.box[d] > 256) return each("boxDim", d, map.box[d], "1 … 256");
+    if (map.element_strides[d] < 1 || map.element_strides[d] > 8) {
+      return each("elementStrides", d, map.element_strides[d], "1 … 8");
+    }
+    if (d == 0) continue;
+    const uint64_t stride = map.strides[d - 1];
+    if (stride % 16 != 0 || stride >= uint64_t{1} << 40) {
+      return each("globalStrides", d - 1, stride, "a multiple of 16 bytes below 2^40");
+    }
+  }
+  const uint32_t inner = map.box[0] * element_bytes(map);
+  if (inner % 16 != 0) {
+    return "boxDim[0] is " + std::to_string(inner) + " bytes, and must be a multiple of 16";
+  }
+  if (map.swizzle != 0 && inner > (16u << map.swizzle)) {
+    return "boxDim[0] is " + std::to_string(inner) + " bytes, and the swizzle takes at most " +
+           std::to_string(16u << map.swizzle);
+  }
+  return {};
+}
+
+TensorMap encode_tensor_map(const rt::TensorMapTile& tile) {
+  MapImage image = {};
+  image.magic = kMapMagic;
+  image.address = reinterpret_cast<uint64_t>(tile.address);
+  image.rank = static_cast<uint8_t>(std::min(tile.rank, 255u));
+  image.element = static_cast<uint8_t>(tile.element);
+  image.swizzle = static_cast<uint8_t>(tile.swizzle);
+  for (uint32_t d = 0; d < std::min(tile.rank, 5u); ++d) {
+    image.dims[d] = tile.dims[d];
+    image.box[d] = static_cast<uint16_t>(std::min(tile.box[d], 65535u));
+    image.element_strides[d] = 1;
+    if (d > 0) image.strides[d - 1] = tile.strides[d - 1];
+  }
+  const std::string rule = broken_rule(image);
+  if (!rule.empty()) throw rt::Error("cuTensorMapEncodeTiled: " + rule);
+  TensorMap map;
+  std::memcpy(&map, &image, sizeof map);
+  return map;
+}
+
+MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* what) {
+  if (in_shared_memory(map)) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string(what) +
+                  " takes its tensor map from global, constant or parameter memory, not from "
+                  "shared memory"});
+  }
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .text = std::string(what) + " needs a tensor map that is 64-byte aligned"});
+  }
+  const MapImage image = decode(checking() ? proxy_view(map, pc, what) : *map);
+  std::string rule = image.magic == kMapMagic ? broken_rule(image) : "it was never encoded";
+  if (rule.empty() && image.rank != rank) {
+    rule = "it has " + std::to_string(image.rank) + " dimensions, the instruction " +
+           std::to_string(rank);
+  }
+  if (!rule.empty()) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string(what) + " with a tensor map that the hardware refuses: " + rule});
+  }
+  return image;
+}
+
+void prefetch_tensor_map(const TensorMap* map) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "prefetch.tensormap";
+  interleave();
+  if (decode(*map).magic != kMapMagic) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string(what) + " of a tensor map that was never encoded"});
+  }
+  // What is prefetched is what the proxy has.
+  if (checking()) proxy_view(map, pc, what);
+}
+
+void check_map_alignment(const void* map, Pc pc, const char* what) {
+  if (reinterpret_cast<uintptr_t>(map) % 128 == 0) return;
+  fail({.kind = Class::kAlignment,
+        .pc = pc,
+        .text = std::string(what) + " needs a tensor map that is 128-byte aligned"});
+}
+
+namespace {
+
+// Replaces one field; the rule that the value breaks, or empty.
+std::string replace(MapImage& image, MapField field, uint32_t index, uint64_t value) {
+  const auto between = [&](uint64_t low, uint64_t high) {
+    return value >= low && value <= high
+               ? std::string()
+               : "the value is " + std::to_string(value) + ", and must be " + std::to_string(low) +
+                     " … " + std::to_string(high);
+  };
+  switch (field) {
+    case MapField::kGlobalAddress:
+      image.address = value;
+      return value % 16 == 0 ? "" : "the address must be a multiple of 16 bytes";
+    case MapField::kRank:
+      image.rank = static_cast<uint8_t>(value + 1);
+      return between(0, 4);
+    case MapField::kBoxDim:
+      image.box[index] = static_cast<uint16_t>(value);
+      return between(1, 256);
+    case MapField::kGlobalDim:
+      image.dims[index] = value;
+      return between(1, 0xffffffffu);
+    case MapField::kGlobalStride:
+      image.strides[index] = value;
+      if (value % 16 != 0) return "the stride must be a multiple of 16 bytes";
+      return between(0, (uint64_t{1} << 40) - 1);
+    case MapField::kElementStride:
+      image.element_strides[index] = static_cast<uint8_t>(value);
+      return between(1, 8);
+    case MapField::kElement:
+      image.element = static_cast<uint8_t>(value);
+      return {};
+    case MapField::kInterleave:
+      image.interleave = static_cast<uint8_t>(value);
+      return {};
+    case MapField::kSwizzle:
+      image.swizzle = static_cast<uint8_t>(value);
+      return {};
+    case MapField::kFill:
+      image.fill = static_cast<uint8_t>(value);
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t index,
+                       uint64_t value) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "tensormap.replace";
+  interleave();
+  check_map_alignment(map, pc, what);
+  if (in_global) {
+    global_access(map, sizeof *map, true, pc, what);
+  } else {
+    const SharedPlace place = shared_place(map, pc, what);
+    shared_write(*place.cta, place.offset, sizeof *map, generic_actor(pc, what));
+  }
+  MapImage image = decode(*map);
+  std::string rule = image.magic == kMapMagic ? "" : "the map was never encoded";
+  if (rule.empty()) rule = replace(image, field, index, value);
+  if (!rule.empty()) {
+    fail({.kind = Class::kDescriptor, .pc = pc, .text = std::string(what) + ": " + rule});
+  }
+  if (checking() && in_global) map_replaced(map, pc);
+  std::memcpy(map, &image, sizeof image);
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,244 @@
+// What the tensormap proxy sees of maps that change (PTX ISA 9.1, 9.7.13).
+//
+// The proxy may keep what it has read of a map. A change is therefore a new version, which a thread
+// sees only after it was released towards the proxy and that thread has acquired it. A copy that
+// has not gets what its CTA's proxy last saw, and a finding. Copies capture their map at the issue:
+// that a change comes too early is found by the clocks, in every schedule.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "tma_box.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// The last change of a map in this launch.
+struct Change {
+  uint64_t version = 0;
+  uint32_t cluster = 0;  // id of the one that changed it
+  Pc pc = nullptr;
+  bool by_fields = false;       // tensormap.replace on the map itself, not yet released
+  std::vector<Event> releases;  // any of which an acquiring thread of the cluster must know
+};
+
+// Clusters of all OS threads share the maps in global memory.
+std::mutex changes_mutex;
+std::unordered_map<const TensorMap*, Change> changes;
+std::atomic<bool> any_change = false;
+std::atomic<uint64_t> changes_launch = ~uint64_t{0};
+uint64_t next_version = 0;
+
+Event now(const Thread& thread) {
+  return {thread.component, thread.knows.seen.at[thread.component]};
+}
+
+bool knows(const Thread& thread, const Event& event) {
+  return thread.knows.seen.covers(event.component, event.epoch);
+}
+
+uint64_t acquired_version(const Thread& thread, const TensorMap* map) {
+  for (const AcquiredMap& acquired : thread.tma.acquired) {
+    if (acquired.map == map) return acquired.version;
+  }
+  return 0;
+}
+
+bool knows_read(const Thread& thread, const MapReader& reader) {
+  return knows(thread, reader.copy) ||
+         (reader.waited != 0 && knows(thread, {reader.thread, reader.waited}));
+}
+
+// A map that `count` threads change together, while a copy may still read it: what one of them
+// knows is enough.
+void check_readers(const TensorMap* map, const Thread* changing, uint32_t count, Pc pc,
+                   const char* what) {
+  const auto known = [&](const MapReader& reader) {
+    return std::any_of(changing, changing + count,
+                       [&](const Thread& thread) { return knows_read(thread, reader); });
+  };
+  for (Cta& cta : self().cta->cluster->ctas) {
+    const auto found = cta.tma.readers.find(map);
+    if (found == cta.tma.readers.end()) continue;
+    for (const MapReader& reader : found->second) {
+      if (known(reader)) continue;
+      report({.kind = Class::kOverwrite,
+              .pc = pc,
+              .other_pc = reader.pc,
+              .text = std::string(what) +
+                      " changes a tensor map that an earlier copy may not have read yet: wait for "
+                      "the copy, or commit a group and wait for it with .read"});
+    }
+    found->second.clear();
+  }
+}
+
+// Records a change by the running thread or warp.
+void record_change(const TensorMap* map, bool by_fields, std::vector<Event> releases, Pc pc) {
+  const std::lock_guard lock(changes_mutex);
+  Change& change = changes[map];
+  change.version = ++next_version;
+  change.cluster = self().cta->cluster->id;
+  change.pc = pc;
+  change.by_fields = by_fields;
+  change.releases = std::move(releases);
+  any_change.store(true, std::memory_order_release);
+}
+
+Change last_change(const TensorMap* map) {
+  if (!any_change.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(changes_mutex);
+  const auto found = changes.find(map);
+  return found == changes.end() ? Change{} : found->second;
+}
+
+}  // namespace
+
+TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
+  const TensorMap content = *map;
+  Thread& thread = self();
+  auto& views = thread.cta->tma.views;
+  const auto [view, first_use] = views.try_emplace(map, content);
+  const Change change = last_change(map);
+  const bool stale = std::memcmp(&view->second, &content, sizeof content) != 0;
+  if (change.version == 0) {
+    if (!stale) return content;
+    report({.kind = Class::kTensorMapProxy,
+            .pc = pc,
+            .text = std::string(what) +
+                    " with a tensor map that ordinary stores have changed since its last use, "
+                    "without fence.proxy.tensormap::generic"});
+    return view->second;
+  }
+  if (acquired_version(thread, map) == change.version) {
+    view->second = content;
+    return content;
+  }
+  report({.kind = Class::kTensorMapProxy,
+          .pc = pc,
+          .other_pc = change.pc,
+          .text = std::string(what) + " with a changed tensor map that " +
+                  (change.by_fields
+                       ? "was not released by fence.proxy.tensormap::generic.release"
+                       : "its thread has not acquired by fence.proxy.tensormap::generic.acquire "
+                         "after the change")});
+  return view->second;
+}
+
+void map_read_by(const TensorMap* map, Event copy, Pc pc) {
+  Thread& thread = self();
+  std::vector<MapReader>& readers = thread.cta->tma.readers[map];
+  // Whoever knows of the new copy knows what its issuer knew.
+  std::erase_if(readers, [&](const MapReader& reader) { return knows_read(thread, reader); });
+  readers.push_back({copy, thread.component, thread.tma.commits, 0, pc});
+}
+
+void map_reads_waited(uint32_t pending) {
+  Thread& thread = self();
+  for (auto& [map, readers] : thread.cta->tma.readers) {
+    for (MapReader& reader : readers) {
+      if (reader.thread != thread.component || reader.waited != 0) continue;
+      if (reader.commits + pending < thread.tma.commits) reader.waited = now(thread).epoch;
+    }
+  }
+}
+
+void start_maps(uint64_t launch) {
+  if (changes_launch.load(std::memory_order_acquire) == launch) return;
+  const std::lock_guard lock(changes_mutex);
+  if (changes_launch.load(std::memory_order_relaxed) == launch) return;
+  changes.clear();
+  any_change.store(false, std::memory_order_relaxed);
+  changes_launch.store(launch, std::memory_order_release);
+}
+
+void map_replaced(const TensorMap* map, Pc pc) {
+  check_readers(map, &self(), 1, pc, "tensormap.replace");
+  record_change(map, true, {}, pc);
+  std::vector<const TensorMap*>& unreleased = self().tma.unreleased;
+  if (std::find(unreleased.begin(), unreleased.end(), map) == unreleased.end()) {
+    unreleased.push_back(map);
+  }
+}
+
+void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "tensormap.cp_fenceproxy";
+  interleave();
+  check_map_alignment(global_map, pc, what);
+  check_map_alignment(shared_map, pc, what);
+  const SharedPlace source = shared_place(shared_map, pc, what);
+  global_access(global_map, sizeof *global_map, true, pc, what);
+  Thread& thread = self();
+  // Each lane copies its share, so that a lane that has not synchronized with the writer is seen.
+  const uint32_t share = sizeof *shared_map / kWarpSize;
+  shared_read(*source.cta, source.offset + thread.lane * share, share, generic_actor(pc, what));
+  const Warp& warp = *thread.warp;
+  const uint32_t members = warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
+  const auto value = reinterpret_cast<uint64_t>(global_map);
+  collective(what, members, value, pc, [&](Collective& all) {
+    for (uint32_t lane = 0; lane < warp.count; ++lane) {
+      if (all.value[lane] == value) continue;
+      fail({.kind = Class::kDivergence,
+            .pc = pc,
+            .text = std::string(what) + " with different maps in the lanes of a warp"});
+    }
+    if (checking()) {
+      check_readers(global_map, warp.threads, warp.count, pc, what);
+      std::vector<Event> releases;
+      for (uint32_t lane = 0; lane < warp.count; ++lane) {
+        releases.push_back(now(warp.threads[lane]));
+      }
+      record_change(global_map, false, std::move(releases), pc);
+    }
+    std::memcpy(global_map, source.cta->shared + source.offset, sizeof *global_map);
+  });
+}
+
+void fence_proxy_tensormap_release() {
+  interleave();
+  if (!checking()) return;
+  Thread& thread = self();
+  const std::lock_guard lock(changes_mutex);
+  for (const TensorMap* map : thread.tma.unreleased) {
+    Change& change = changes[map];
+    change.by_fields = false;
+    change.releases.push_back(now(thread));
+  }
+  thread.tma.unreleased.clear();
+}
+
+void fence_proxy_tensormap_acquire(const TensorMap* map) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  check_map_alignment(map, pc, "fence.proxy.tensormap::generic.acquire");
+  if (!checking()) return;
+  Thread& thread = self();
+  const std::lock_guard lock(changes_mutex);
+  const auto found = changes.find(map);
+  if (found == changes.end()) {
+    if (written_in_launch(map, sizeof *map)) {
+      report({.kind = Class::kTensorMapProxy,
+              .pc = pc,
+              .text = "fence.proxy.tensormap acquires a map that ordinary stores have changed "
+                      "without a release towards the tensormap proxy"});
+      return;
+    }
+    thread.cta->tma.views.insert_or_assign(map, *map);
+    return;
+  }
+  const Change& change = found->second;
+  if (change.by_fields) return;
+  // Clocks are a cluster's own; towards other clusters the order in time has to do.
+  const bool ordered = change.cluster != thread.cta->cluster->id ||
+                       std::any_of(change.releases.begin(), change.releases.end(),
+                                   [&](const Event& release) { return knows(thread, release); });
+  if (!ordered) return;
+  std::erase_if(thread.tma.acquired, [&](const AcquiredMap& old) { return old.map == map; });
+  thread.tma.acquired.push_back({map, change.version});
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,254 @@
+// Bulk and tensor copies into shared memory, PTX ISA 9.1, 9.7.9. When checking, a copy is an actor
+// of its own: its accesses are checked at the issue, and its bytes move when the schedule says.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "tma_issue.hpp"
+
+namespace kb::emu {
+
+Actor issuer(Pc pc, const char* what) {
+  Actor actor;
+  actor.pc = pc;
+  actor.what = what;
+  actor.async = true;
+  return actor;
+}
+
+void check_aligned(uint64_t value, uint32_t alignment, Pc pc, const char* what, const char* which) {
+  if (value % alignment == 0) return;
+  fail({.kind = Class::kAlignment,
+        .pc = pc,
+        .text = std::string(what) + " needs " + which + " that is a multiple of " +
+                std::to_string(alignment) + " bytes"});
+}
+
+void check_bulk(uint32_t shared_offset, const void* global, uint32_t bytes, Pc pc,
+                const char* what) {
+  check_aligned(shared_offset, kBulkAlignment, pc, what, "an address in shared memory");
+  check_aligned(reinterpret_cast<uint64_t>(global), kBulkAlignment, pc, what,
+                "an address in global memory");
+  check_aligned(bytes, kBulkAlignment, pc, what, "a size");
+}
+
+void check_own(const SharedPlace& place, Pc pc, const char* what) {
+  if (place.cta == self().cta) return;
+  fail({.kind = Class::kOutOfBounds,
+        .pc = pc,
+        .shared_offset = place.offset,
+        .text = std::string(what) + " takes an address in the executing CTA's shared memory"});
+}
+
+// What the hardware refuses by a trap, and memory that is nobody's.
+void check_box(const Box& box, bool writing, Pc pc, const char* what) {
+  const int64_t x_bytes = box.at[0] * static_cast<int64_t>(element_bytes(box.map));
+  if (x_bytes % kBulkAlignment != 0) {
+    fail({.kind = Class::kAlignment,
+          .pc = pc,
+          .text = std::string(what) + " at x = " + std::to_string(box.at[0]) +
+                  ": a box starts at a multiple of 16 bytes of the contiguous dimension"});
+  }
+  for (uint32_t d = 0; writing && d < box.map.rank; ++d) {
+    if (box.at[d] >= 0) continue;
+    fail({.kind = Class::kOutOfBounds,
+          .pc = pc,
+          .text = std::string(what) + " starts at the negative coordinate " +
+                  std::to_string(box.at[d]) + "; only loads may"});
+  }
+  if (box.first == box.end) return;
+  const uint64_t end = box.end + (writing ? box.stored_end() - box.inside_end : 0);
+  global_access(reinterpret_cast<const void*>(box.first), end - box.first, writing, pc, what);
+}
+
+namespace {
+
+// Where a copy ends, and the barrier that it completes on.
+struct Landing {
+  Cta* cta;
+  uint32_t bytes;
+  Cta* bar_cta;
+  uint32_t bar_offset;
+};
+
+// Starts a copy into shared memory. each_part(each) calls each(offset, bytes) for what it occupies,
+// move() writes the bytes there. Returns the copy's event when checking.
+template <typename Parts, typename Move>
+Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
+                 const Parts& each_part, const Move& move) {
+  const bool remote = to.cta != self().cta || to.bar_cta != self().cta;
+  Barrier& barrier = to.bar_cta->barrier(to.bar_offset, pc, remote);
+  if (!checking()) {
+    const Actor writer = issuer(pc, what);
+    each_part(
+        [&](uint32_t offset, uint32_t bytes) { shared_write(*to.cta, offset, bytes, writer); });
+    move();
+    barrier_complete_tx(*to.bar_cta, barrier, to.bytes, nullptr, pc);
+    return {};
+  }
+  const auto copy = std::make_shared<AsyncActor>(std::move(*actor));
+  const Event event = {copy->actor.component, copy->actor.epoch};
+  each_part([&](uint32_t offset, uint32_t bytes) {
+    shared_write(*to.cta, offset, bytes, copy->get());
+    // Who reads too early finds neither the old nor the new bytes.
+    std::memset(to.cta->shared + offset, 0xff, bytes);
+  });
+  std::vector<Incoming>& incoming = to.cta->tma.incoming;
+  const Clock& seen = self().knows.seen;
+  std::erase_if(incoming, [&](const Incoming& old) {
+    return seen.covers(old.copy.component, old.copy.epoch);
+  });
+  incoming.push_back({event, pc});
+  barrier.bytes_in_flight += to.bytes;
+  submit([to, copy, move, pc, &barrier] {
+    move();
+    barrier.bytes_in_flight -= to.bytes;
+    barrier_complete_tx(*to.bar_cta, barrier, to.bytes, &copy->knows, pc);
+  });
+  return event;
+}
+
+// Calls each(cta) for the CTAs that a load goes to.
+template <typename Each>
+void each_destination(int32_t mask, Pc pc, const char* what, const Each& each) {
+  Cta& own = *self().cta;
+  if (mask == kNoMask) {
+    each(own);
+    return;
+  }
+  Cluster& cluster = *own.cluster;
+  if (mask == 0 || (static_cast<uint32_t>(mask) >> cluster.ctas.size()) != 0) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string(what) + " with a multicast mask of " + std::to_string(mask) +
+                  " in a cluster of " + std::to_string(cluster.ctas.size())});
+  }
+  for (Cta& cta : cluster.ctas) {
+    if ((mask >> cta.rank & 1) == 0) continue;
+    if (cta.exited()) {
+      fail({.kind = Class::kExit,
+            .pc = pc,
+            .text = std::string(what) + " to a CTA that has exited"});
+    }
+    each(cta);
+  }
+}
+
+void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& start, int32_t mask,
+              const SharedPlace& bar, Pc pc) {
+  const char* what = "TMA load";
+  check_own(dst, pc, what);
+  check_aligned(dst.offset, kBoxAlignment, pc, what, "an address in shared memory");
+  const Box box(map_for_copy(map, start.rank, pc, what), start);
+  check_box(box, false, pc, what);
+  each_destination(mask, pc, what, [&](Cta& cta) {
+    Cta* bar_cta = mask == kNoMask ? bar.cta : &cta;
+    AsyncActor actor = copy_actor(pc, what);
+    const Event copy = start_copy(
+        {&cta, box.bytes, bar_cta, bar.offset}, &actor, pc, what,
+        [&](const auto& each) { box.each_part(dst.offset, each); },
+        [box, &cta, offset = dst.offset] { box.load(cta.shared, offset); });
+    if (checking()) map_read_by(map, copy, pc);
+  });
+}
+
+}  // namespace
+
+void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t mask) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "bulk load";
+  interleave();
+  const SharedPlace to = shared_place(dst, pc, what);
+  const SharedPlace bar_at = shared_place(bar, pc, what);
+  check_own(to, pc, what);
+  check_own(bar_at, pc, what);
+  check_bulk(to.offset, src, bytes, pc, what);
+  global_access(src, bytes, false, pc, what);
+  each_destination(mask, pc, what, [&](Cta& cta) {
+    AsyncActor actor = copy_actor(pc, what);
+    start_copy(
+        {&cta, bytes, &cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),
+        [&cta, offset = to.offset, src, bytes] { std::memcpy(cta.shared + offset, src, bytes); });
+  });
+}
+
+void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "bulk copy between CTAs";
+  interleave();
+  const SharedPlace to = shared_place(dst, pc, what);
+  const SharedPlace bar_at = shared_place(bar, pc, what);
+  const SharedPlace from = shared_place(src, pc, what);
+  check_own(from, pc, what);
+  check_aligned(to.offset, kBulkAlignment, pc, what, "a destination");
+  check_aligned(from.offset, kBulkAlignment, pc, what, "a source");
+  check_aligned(bytes, kBulkAlignment, pc, what, "a size");
+  if (bar_at.cta != to.cta) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .shared_offset = bar_at.offset,
+          .text = std::string(what) + ": the mbarrier lies in another CTA than the destination"});
+  }
+  AsyncActor actor = copy_actor(pc, what);
+  StaleCells stale =
+      shared_read(*from.cta, from.offset, bytes, checking() ? actor.get() : issuer(pc, what));
+  start_copy({to.cta, bytes, bar_at.cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),
+             [to, from, bytes, stale = std::move(stale)] {
+               if (stale.empty()) {
+                 std::memmove(to.cta->shared + to.offset, from.cta->shared + from.offset, bytes);
+                 return;
+               }
+               std::vector<std::byte> image(bytes);
+               shared_async_bytes(*from.cta, from.offset, bytes, stale, image.data());
+               std::memcpy(to.cta->shared + to.offset, image.data(), bytes);
+             });
+}
+
+void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace bar_at = shared_place(bar, pc, "TMA load");
+  check_own(bar_at, pc, "TMA load");
+  load_box(shared_place(dst, pc, "TMA load"), map, start, mask, bar_at, pc);
+}
+
+void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace bar_at = shared_place(bar, pc, "TMA load");
+  if (bar_at.cta->rank / 2 != self().cta->rank / 2) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .shared_offset = bar_at.offset,
+          .text = "TMA load with cta_group::2 completes on an mbarrier outside its CTA pair"});
+  }
+  load_box(shared_place(dst, pc, "TMA load"), map, start, kNoMask, bar_at, pc);
+}
+
+void bulk_prefetch(const void* src, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "bulk prefetch";
+  interleave();
+  check_bulk(0, src, bytes, pc, what);
+  global_access(src, bytes, false, pc, what);
+}
+
+void box_prefetch(const TensorMap* map, BoxStart start) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "TMA prefetch";
+  interleave();
+  const Box box(map_for_copy(map, start.rank, pc, what), start);
+  check_box(box, false, pc, what);
+}
+
+void check_policy(uint64_t policy) {
+  const Pc pc = KB_EMU_PC;
+  // What createpolicy returns for a whole fraction: normal, evict-first, evict-last.
+  constexpr uint64_t kKnown[] = {0x1000000000000000u, 0x12f0000000000000u, 0x14f0000000000000u};
+  if (std::find(std::begin(kKnown), std::end(kKnown), policy) != std::end(kKnown)) return;
+  report({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = "a cache policy that no createpolicy has made"});
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,156 @@
+// Moving boxes between tensors and shared memory.
+#include "tma_box.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kMaxRowBytes = 256 * 8;
+
+// Coordinates of dimension `dim` that the box visits and that are inside the tensor: their number,
+// and the first.
+struct Inside {
+  uint64_t count = 0;
+  int64_t first = 0;
+};
+
+Inside inside(const Box& box, uint32_t dim) {
+  const int64_t step = dim == 0 ? 1 : box.map.element_strides[dim];
+  const auto extent = static_cast<int64_t>(box.map.dims[dim]);
+  const int64_t start = box.at[dim];
+  const int64_t skipped = start < 0 ? (-start + step - 1) / step : 0;
+  const int64_t first = start + skipped * step;
+  if (skipped >= box.count[dim] || first >= extent) return {};
+  const int64_t fitting = (extent - first + step - 1) / step;
+  return {static_cast<uint64_t>(std::min<int64_t>(box.count[dim] - skipped, fitting)), first};
+}
+
+}  // namespace
+
+Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
+  const uint32_t element = element_bytes(map);
+  rows = 1;
+  for (uint32_t d = 0; d < 5; ++d) {
+    const bool used = d < map.rank;
+    at[d] = used ? start.at[d] : 0;
+    const uint32_t step = d == 0 ? 1 : map.element_strides[d];
+    count[d] = used ? (map.box[d] + step - 1) / step : 1;
+    if (d > 0) rows *= count[d];
+  }
+  row_bytes = count[0] * element;
+  pitch = map.swizzle == 0 ? row_bytes : 16u << map.swizzle;
+  bytes = rows * row_bytes;
+  footprint = rows * pitch;
+
+  first = end = 0;
+  const Inside x = inside(*this, 0);
+  inside_first = x.count == 0 ? 0 : static_cast<uint32_t>(x.first - at[0]) * element;
+  inside_end = inside_first + static_cast<uint32_t>(x.count) * element;
+  if (x.count == 0) return;
+  uint64_t low = map.address + static_cast<uint64_t>(x.first) * element;
+  uint64_t high = low + x.count * element;
+  for (uint32_t d = 1; d < map.rank; ++d) {
+    const Inside part = inside(*this, d);
+    if (part.count == 0) return;
+    const uint64_t stride = map.strides[d - 1];
+    low += static_cast<uint64_t>(part.first) * stride;
+    high +=
+        (static_cast<uint64_t>(part.first) + (part.count - 1) * map.element_strides[d]) * stride;
+  }
+  first = low;
+  end = high;
+}
+
+template <typename Row>
+void Box::each_row(const Row& row) const {
+  uint32_t index[5] = {};
+  const uint32_t rank = map.rank;
+  for (uint32_t position = 0; position < footprint; position += pitch) {
+    uint64_t address = map.address;
+    bool inside = inside_first != inside_end;
+    for (uint32_t d = 1; d < rank; ++d) {
+      const int64_t coordinate = at[d] + int64_t{index[d]} * map.element_strides[d];
+      inside &= static_cast<uint64_t>(coordinate) < map.dims[d];
+      address += static_cast<uint64_t>(coordinate) * map.strides[d - 1];
+    }
+    row(address, position, inside);
+    for (uint32_t d = 1; d < rank && ++index[d] == count[d]; ++d) index[d] = 0;
+  }
+}
+
+Swizzle Box::swizzle(uint32_t offset) const {
+  Swizzle swizzle;
+  if (broken(Fact::kNoSwizzle)) return swizzle;
+  swizzle.mask = (1u << map.swizzle) - 1;
+  if (broken(Fact::kSwizzleRowBit)) swizzle.shift = 8;
+  if (broken(Fact::kSwizzleRelative)) swizzle.origin = offset;
+  return swizzle;
+}
+
+void Box::fill(std::byte* out, uint32_t size) const {
+  if (static_cast<TensorMapFill>(map.fill) == TensorMapFill::kZero) {
+    std::memset(out, 0, size);
+    return;
+  }
+  // The pattern is the same for every floating-point type.
+  constexpr std::byte kNan[] = {std::byte{0xf7}, std::byte{0x7f}};
+  for (uint32_t i = 0; i < size; ++i) out[i] = kNan[i % 2];
+}
+
+void Box::load(std::byte* shared, uint32_t offset) const {
+  // The window starts at kSharedBase, a multiple of every swizzle's pattern: offsets have the
+  // address bits that the swizzle looks at.
+  static_assert(kSharedBase % 1024 == 0);
+  const Swizzle place = swizzle(offset);
+  const bool whole_rows = inside_first == 0 && inside_end == row_bytes;
+  const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));
+  alignas(kPiece) std::byte patched[kMaxRowBytes];
+  each_row([&](uint64_t address, uint32_t position, bool inside) {
+    const std::byte* source = patched;
+    if (inside && whole_rows) {
+      source = reinterpret_cast<const std::byte*>(address + static_cast<uint64_t>(x_bytes));
+    } else {
+      fill(patched, row_bytes);
+      if (inside) {
+        const uint64_t from = address + static_cast<uint64_t>(x_bytes) + inside_first;
+        std::memcpy(patched + inside_first, reinterpret_cast<const void*>(from),
+                    inside_end - inside_first);
+      }
+    }
+    const uint32_t to = offset + position;
+    if (place.mask == 0) {
+      std::memcpy(shared + to, source, row_bytes);
+      return;
+    }
+    const uint32_t key = place.key(to);
+    for (uint32_t piece = 0; piece < row_bytes; piece += kPiece) {
+      std::memcpy(shared + ((to + piece) ^ key), source + piece, kPiece);
+    }
+  });
+}
+
+void Box::store(const std::byte* image, uint32_t offset, Pc pc) const {
+  const Swizzle place = swizzle(offset);
+  const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));
+  alignas(kPiece) std::byte straight[kMaxRowBytes];
+  each_row([&](uint64_t address, uint32_t position, bool inside) {
+    if (!inside) return;
+    const std::byte* row = image + position;
+    if (place.mask != 0) {
+      const uint32_t from = offset + position;
+      const uint32_t key = place.key(from);
+      for (uint32_t piece = 0; piece < row_bytes; piece += kPiece) {
+        std::memcpy(straight + piece, image + (((from + piece) ^ key) - offset), kPiece);
+      }
+      row = straight;
+    }
+    const uint64_t to = address + static_cast<uint64_t>(x_bytes) + inside_first;
+    std::memcpy(reinterpret_cast<void*>(to), row + inside_first, stored_end() - inside_first);
+    global_written(reinterpret_cast<void*>(to), stored_end() - inside_first, pc, "TMA store");
+  });
+}
+
+}  // namespace kb::emu

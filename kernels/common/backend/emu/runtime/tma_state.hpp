@@ -1,0 +1,65 @@
+// Per-thread and per-CTA state of TMA, tensor maps and cp.async; owned by tma.cpp, tensormap.cpp
+// and cp_async.cpp. Empty when not checking: then copies complete where they are issued.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "ptx/types.cuh"
+
+namespace kb::emu {
+
+// An event: epoch of a component of the cluster's clocks.
+struct Event {
+  uint32_t component = 0;
+  uint32_t epoch = 0;
+};
+
+struct BulkStore;     // in flight (tma.cpp)
+struct ThreadCopies;  // a thread's cp.async (cp_async.cpp)
+
+// What one cp.async.bulk.commit_group has gathered.
+struct BulkGroup {
+  std::vector<std::shared_ptr<BulkStore>> stores;
+  bool waited = false;  // its reads, by the thread
+};
+
+// The version of a changed map that a thread has acquired.
+struct AcquiredMap {
+  const TensorMap* map;
+  uint64_t version;
+};
+
+struct ThreadTma {
+  std::vector<std::shared_ptr<BulkStore>> open;  // since the last commit
+  std::vector<BulkGroup> groups;                 // oldest first
+  uint64_t commits = 0;
+  std::vector<AcquiredMap> acquired;
+  std::vector<const TensorMap*> unreleased;  // global maps that it replaced fields of
+  std::shared_ptr<ThreadCopies> copies;      // null before the first
+};
+
+// A copy that reads a tensor map, until its end is known to all that matter.
+struct MapReader {
+  Event copy;
+  uint32_t thread = 0;   // component of the issuer
+  uint64_t commits = 0;  // of the issuer, when it issued the copy
+  uint32_t waited = 0;   // epoch of the issuer when its wait_group had covered the copy; 0: not yet
+  const void* pc = nullptr;
+};
+
+// A copy into this CTA's shared memory.
+struct Incoming {
+  Event copy;
+  const void* pc = nullptr;
+};
+
+struct CtaTma {
+  std::unordered_map<const TensorMap*, TensorMap> views;  // what the tensormap proxy saw last
+  std::unordered_map<const TensorMap*, std::vector<MapReader>> readers;
+  std::vector<Incoming> incoming;
+};
+
+}  // namespace kb::emu

@@ -1,0 +1,177 @@
+// Bulk and tensor copies out of shared memory, and bulk groups, PTX ISA 9.1, 9.7.9.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "one_lane.hpp"
+#include "tma_issue.hpp"
+
+namespace kb::emu {
+
+// A bulk store in flight: the source is read, then the destination is written.
+struct BulkStore {
+  AsyncActor actor;
+  std::vector<std::byte> bytes;
+  bool read = false;
+  bool written = false;
+};
+
+namespace {
+
+// Starts a copy out of shared memory. each_part(each) calls each(offset, bytes) for what it reads
+// of the `bytes` from `from` on, write(image) writes what was there.
+template <typename Parts, typename Write>
+Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* what,
+                  const Parts& each_part, const Write& write) {
+  if (!checking()) {
+    const Actor reader = issuer(pc, what);
+    each_part([&](uint32_t at, uint32_t size) { shared_read(*from.cta, at, size, reader); });
+    write(from.cta->shared + from.offset);
+    return {};
+  }
+  const auto store = std::make_shared<BulkStore>(BulkStore{copy_actor(pc, what), {}});
+  StaleCells stale;
+  each_part([&](uint32_t at, uint32_t size) {
+    const StaleCells more = shared_read(*from.cta, at, size, store->actor.get());
+    stale.insert(stale.end(), more.begin(), more.end());
+  });
+  const auto read = [from, bytes, store, stale = std::move(stale)] {
+    if (store->read) return;
+    store->bytes.resize(bytes);
+    shared_async_bytes(*from.cta, from.offset, bytes, stale, store->bytes.data());
+    store->read = true;
+  };
+  // After its group was waited for with .read the store may outlive the CTA; else check_tma_at_exit
+  // says so.
+  submit(read, true);
+  submit(
+      [read, store, write] {
+        read();
+        write(store->bytes.data());
+        store->written = true;
+      },
+      true);
+  self().tma.open.push_back(store);
+  return {store->actor.actor.component, store->actor.actor.epoch};
+}
+
+bool done(const BulkGroup& group, bool BulkStore::* stage) {
+  return std::all_of(group.stores.begin(), group.stores.end(),
+                     [stage](const auto& store) { return (*store).*stage; });
+}
+
+// Drops groups at the front that nobody has to wait for any more.
+void drop_finished(std::vector<BulkGroup>& groups) {
+  const auto needed = std::find_if(groups.begin(), groups.end(), [](const BulkGroup& group) {
+    return !group.stores.empty() && !(group.waited && done(group, &BulkStore::written));
+  });
+  groups.erase(groups.begin(), needed);
+}
+
+}  // namespace
+
+void bulk_store(void* dst, const void* src, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "bulk store";
+  interleave();
+  const SharedPlace from = shared_place(src, pc, what);
+  if (checking()) check_one_lane(mix(reinterpret_cast<uint64_t>(dst), from.offset), pc, what);
+  check_own(from, pc, what);
+  check_bulk(from.offset, dst, bytes, pc, what);
+  global_access(dst, bytes, true, pc, what);
+  start_store(from, bytes, pc, what, whole(from.offset, bytes),
+              [dst, bytes, pc, what](const std::byte* image) {
+                std::memcpy(dst, image, bytes);
+                global_written(dst, bytes, pc, what);
+              });
+}
+
+void box_store(const TensorMap* map, BoxStart start, const void* src) {
+  const Pc pc = KB_EMU_PC;
+  const char* what = "TMA store";
+  interleave();
+  const SharedPlace from = shared_place(src, pc, what);
+  if (checking()) {
+    uint64_t operands = mix(reinterpret_cast<uint64_t>(map), from.offset);
+    for (const int32_t at : start.at) operands = mix(operands, static_cast<uint32_t>(at));
+    check_one_lane(operands, pc, what);
+  }
+  check_own(from, pc, what);
+  check_aligned(from.offset, kBoxAlignment, pc, what, "an address in shared memory");
+  const Box box(map_for_copy(map, start.rank, pc, what), start);
+  check_box(box, true, pc, what);
+  const Event copy = start_store(
+      from, box.footprint, pc, what, [&](const auto& each) { box.each_part(from.offset, each); },
+      [box, offset = from.offset, pc](const std::byte* image) { box.store(image, offset, pc); });
+  if (checking()) map_read_by(map, copy, pc);
+}
+
+void bulk_commit_group() {
+  interleave();
+  if (!checking()) return;
+  ThreadTma& tma = self().tma;
+  drop_finished(tma.groups);
+  tma.groups.push_back({std::move(tma.open)});
+  tma.open.clear();
+  ++tma.commits;
+}
+
+void bulk_wait_group(uint32_t pending, bool read) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  if (!checking()) return;
+  std::vector<BulkGroup>& groups = self().tma.groups;
+  const size_t required = groups.size() > pending ? groups.size() - pending : 0;
+  const auto stage = read ? &BulkStore::read : &BulkStore::written;
+  wait_until(Wait::Kind::kBulkGroup, pc, 0, pending, [&groups, required, stage] {
+    return std::all_of(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(required),
+                       [stage](const BulkGroup& group) { return done(group, stage); });
+  });
+  for (size_t i = 0; i < required; ++i) {
+    BulkGroup& group = groups[i];
+    if (group.waited) continue;
+    for (const auto& store : group.stores) acquire_from(store->actor.knows);
+    group.waited = true;
+  }
+  drop_finished(groups);
+  map_reads_waited(pending);
+}
+
+void start_tma(Cta& cta) {
+  cta.tma = {};
+  start_maps(cta.cluster->launch->serial);
+}
+
+void check_tma_at_exit(Cta& cta) {
+  if (!checking()) return;
+  const auto pc_of = [](const auto& store) { return store->actor.actor.pc; };
+  for (const Thread& thread : cta.threads) {
+    if (!thread.tma.open.empty()) {
+      report({.kind = Class::kExit,
+              .pc = pc_of(thread.tma.open.front()),
+              .text = "a CTA exits after a bulk store that was never committed to a group and "
+                      "waited for"});
+    }
+    for (const BulkGroup& group : thread.tma.groups) {
+      if (group.waited || group.stores.empty()) continue;
+      report({.kind = Class::kExit,
+              .pc = pc_of(group.stores.front()),
+              .text = "a CTA exits after a bulk store without waiting until its source was read"});
+    }
+  }
+  for (const Incoming& incoming : cta.tma.incoming) {
+    const auto observed = [&](const Thread& thread) {
+      return thread.knows.seen.covers(incoming.copy.component, incoming.copy.epoch);
+    };
+    bool known = false;
+    for (const Cta& each : cta.cluster->ctas) {
+      known = known || std::any_of(each.threads.begin(), each.threads.end(), observed);
+    }
+    if (known) continue;
+    report({.kind = Class::kExit,
+            .pc = incoming.pc,
+            .text = "a CTA exits although nobody has waited for a copy into its shared memory"});
+  }
+}
+
+}  // namespace kb::emu

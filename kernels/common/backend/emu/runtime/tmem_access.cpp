@@ -1,0 +1,230 @@
+// tcgen05.ld and tcgen05.st, PTX ISA 9.1, 9.7.16.8.
+#include <algorithm>
+#include <cstring>
+
+#include "api_tensor.hpp"
+#include "tmem.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// A load whose registers the warp may not use yet.
+struct Load {
+  uint32_t* out[kWarpSize];
+  uint32_t count;
+  std::vector<uint32_t> values;  // [lane][register], once it has been executed
+};
+
+constexpr uint32_t kPoison = 0xffffffff;
+
+}  // namespace
+
+struct TmemTraffic {
+  std::vector<std::shared_ptr<Load>> loads;
+  uint32_t stores = 0;  // in flight
+  Knowledge loaded;     // of every load and store so far
+  Knowledge stored;
+  uint32_t address[kWarpSize] = {};  // that each lane passes to the operation in progress
+};
+
+namespace {
+
+// Where a thread's register lies, relative to the address. Broken facts exchange the roles of bits.
+struct Cell {
+  uint32_t lane;
+  uint32_t column;
+};
+
+Cell cell_of(TmemShape shape, uint32_t thread, uint32_t reg) {
+  switch (shape) {
+    case TmemShape::k32x32b:
+      if (broken(Fact::kLoad32x32LaneOrder)) return {thread % 16 * 2 + thread / 16, reg};
+      return {thread, reg};
+    case TmemShape::k16x64b:
+      return {thread / 4 + 8 * (thread % 2), thread / 2 % 2 + 2 * reg};
+    case TmemShape::k16x256b:
+      break;
+  }
+  const bool exchanged = broken(Fact::kLoad16x256Exchanged);
+  const uint32_t low = exchanged ? reg / 2 % 2 : reg % 2;
+  const uint32_t high = exchanged ? reg % 2 : reg / 2 % 2;
+  return {thread / 4 + 8 * high, 2 * (thread % 4) + low + 8 * (reg / 4)};
+}
+
+struct Extent {
+  uint32_t lanes;
+  uint32_t columns;
+};
+
+Extent extent_of(TmemShape shape, uint32_t registers) {
+  if (shape == TmemShape::k32x32b) return {32, registers};
+  return {16, registers * 2};
+}
+
+const std::shared_ptr<TmemTraffic>& traffic_of(Warp& warp) {
+  if (!warp.tensor.traffic) warp.tensor.traffic = std::make_shared<TmemTraffic>();
+  return warp.tensor.traffic;
+}
+
+struct Target {
+  TmemCells* cells;
+  uint32_t lane;
+  uint32_t column;
+};
+
+// Whether the warp's lanes agree on an address that this warp may access. For the last lane.
+Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t registers, Pc pc,
+                    const char* what) {
+  const Thread& thread = self();
+  const TmemAddress address(traffic.address[0]);
+  for (uint32_t lane = 1; lane < kWarpSize; ++lane) {
+    if (traffic.address[lane] == traffic.address[0]) continue;
+    fail({.kind = Class::kDivergence,
+          .pc = pc,
+          .tmem_column = address.column,
+          .text = std::string(what) + ": lane " + std::to_string(lane) +
+                  " passes another address than lane 0"});
+  }
+  const auto [lanes, columns] = extent_of(shape, registers);
+  // The odd CTA of a pair may count its lanes from 128.
+  const uint32_t first = address.lane & (kTmemLanes - 1);
+  const uint32_t slab = thread.warp->index % 4 * 32;
+  const bool whole = first == slab || (lanes == 16 && first == slab + 16);
+  if (!whole || address.lane >= 2 * kTmemLanes) {
+    fail({.kind = Class::kTmemBounds,
+          .pc = pc,
+          .tmem_column = address.column,
+          .text = std::string(what) + " by warp " + std::to_string(thread.warp->index) +
+                  " starts at lane " + std::to_string(address.lane) + ": this warp reaches lanes " +
+                  std::to_string(slab) + " … " + std::to_string(slab + 31) + " only"});
+  }
+  TmemCells& cells = tmem_columns(*thread.cta, address.column, columns, pc, what);
+  return {&cells, first, address.column};
+}
+
+template <typename Access>
+void each_column(const Target& target, Extent extent, Access access) {
+  for (uint32_t column = 0; column < extent.columns; ++column) {
+    access(tmem_cell(target.column + column, target.lane), extent.lanes / 16);
+  }
+}
+
+void read_cells(TmemShape shape, const Target& target, uint32_t lane, uint32_t count,
+                uint32_t* out) {
+  for (uint32_t reg = 0; reg < count; ++reg) {
+    const Cell cell = cell_of(shape, lane, reg);
+    out[reg] = target.cells->at[target.lane + cell.lane][target.column + cell.column];
+  }
+}
+
+// Once every lane is inside: checks the load and starts it.
+void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, uint32_t count,
+                Pc pc) {
+  const Target target = check_access(traffic, shape, count, pc, "tcgen05.ld");
+  const auto out_of = [&all](uint32_t lane) {
+    return reinterpret_cast<uint32_t*>(static_cast<uintptr_t>(all.value[lane]));
+  };
+  if (!checking()) {
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      read_cells(shape, target, lane, count, out_of(lane));
+    }
+    return;
+  }
+  AsyncActor actor = pipe_actor(Pipe::kTmemLoad, pc, "tcgen05.ld");
+  order_by_fences(actor);
+  Shadow& shadow = *self().cta->tmem_shadow;
+  each_column(target, extent_of(shape, count),
+              [&](uint32_t cell, uint32_t cells) { shadow.read(cell, cells, actor.get()); });
+  traffic.loaded.join(actor.knows);
+  auto load = std::make_shared<Load>();
+  load->count = count;
+  load->values.resize(size_t{count} * kWarpSize);
+  for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+    load->out[lane] = out_of(lane);
+    std::fill_n(load->out[lane], count, kPoison);
+  }
+  traffic.loads.push_back(load);
+  submit_in_order(Pipe::kTmemLoad, [load = std::move(load), shape, target] {
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      read_cells(shape, target, lane, load->count, &load->values[size_t{lane} * load->count]);
+    }
+  });
+}
+
+}  // namespace
+
+void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Thread& thread = self();
+  TmemTraffic& traffic = *traffic_of(*thread.warp);
+  traffic.address[thread.lane] = tmem;
+  collective("tcgen05.ld", ~0u, reinterpret_cast<uintptr_t>(out), pc,
+             [&](Collective& all) { start_load(traffic, all, shape, count, pc); });
+}
+
+void tcgen05_wait_ld() {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  warp_collective("tcgen05.wait::ld", pc, [] {});
+  if (!checking()) return;
+  Warp& warp = *self().warp;
+  TmemTraffic& traffic = *traffic_of(warp);
+  wait_until(Wait::Kind::kTmemLoad, pc, 0, 0, [&warp] { return pipe_idle(warp, Pipe::kTmemLoad); });
+  // The first lane here delivers to all: the others still sleep inside their wait.
+  for (const std::shared_ptr<Load>& load : traffic.loads) {
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      std::copy_n(&load->values[size_t{lane} * load->count], load->count, load->out[lane]);
+    }
+  }
+  traffic.loads.clear();
+  lane_fences(self()).done.join(traffic.loaded);
+}
+
+void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Thread& thread = self();
+  const std::shared_ptr<TmemTraffic> traffic = traffic_of(*thread.warp);
+  traffic->address[thread.lane] = tmem;
+  collective("tcgen05.st", ~0u, reinterpret_cast<uintptr_t>(in), pc, [&](Collective& all) {
+    const Target target = check_access(*traffic, TmemShape::k32x32b, count, pc, "tcgen05.st");
+    std::vector<uint32_t> values(size_t{count} * kWarpSize);
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      const auto* from = reinterpret_cast<const uint32_t*>(static_cast<uintptr_t>(all.value[lane]));
+      std::copy_n(from, count, &values[size_t{lane} * count]);
+    }
+    // Unlike loads, stores of one warp are in no order: each is a copy of its own.
+    AsyncActor actor = copy_actor(pc, "tcgen05.st");
+    order_by_fences(actor);
+    if (checking()) {
+      Shadow& shadow = *thread.cta->tmem_shadow;
+      each_column(target, extent_of(TmemShape::k32x32b, count),
+                  [&](uint32_t cell, uint32_t cells) { shadow.write(cell, cells, actor.get()); });
+      traffic->stored.join(actor.knows);
+    }
+    ++traffic->stores;
+    submit([traffic, target, count, values = std::move(values)] {
+      for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+        for (uint32_t reg = 0; reg < count; ++reg) {
+          target.cells->at[target.lane + lane][target.column + reg] =
+              values[size_t{lane} * count + reg];
+        }
+      }
+      --traffic->stores;
+    });
+  });
+}
+
+void tcgen05_wait_st() {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  warp_collective("tcgen05.wait::st", pc, [] {});
+  if (!checking()) return;
+  TmemTraffic& traffic = *traffic_of(*self().warp);
+  wait_until(Wait::Kind::kTmemLoad, pc, 0, 0, [&traffic] { return traffic.stores == 0; });
+  lane_fences(self()).done.join(traffic.stored);
+}
+
+}  // namespace kb::emu

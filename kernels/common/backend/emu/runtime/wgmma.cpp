@@ -1,0 +1,342 @@
+// wgmma, PTX ISA 9.1, 9.7.15: four warps issue each operation together; operations execute in
+// order, and hold the registers of their accumulators until a wait_group.
+#include <algorithm>
+#include <cstring>
+
+#include "api_tensor.hpp"
+#include "operand_tile.hpp"
+#include "runner.hpp"
+#include "wgmma_math.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kWarps = 4;
+constexpr uint32_t kThreads = kWarps * kWarpSize;
+constexpr uint32_t kFragments = 4;  // registers of A
+constexpr uint32_t kAllWarps = (1u << kWarps) - 1;
+constexpr uint32_t kWarpRows = kWgmmaRows / kWarps;
+
+// The registers of a warpgroup that the hardware has, as a matrix of 64 rows.
+struct Accumulators {
+  float* registers[kThreads] = {};  // null: not taken, or given back
+  uint32_t count = 0;               // per thread
+  std::vector<float> matrix;
+  uint64_t uses[kWarps] = {};  // operations up to the last one of each warp that uses it
+  uint32_t columns() const { return 2 * count; }
+};
+
+// Row and column of a thread's accumulator register.
+struct Element {
+  uint32_t row;
+  uint32_t column;
+};
+constexpr Element element_of(uint32_t thread, uint32_t reg) {
+  const uint32_t lane = thread % kWarpSize;
+  return {thread / kWarpSize * kWarpRows + lane / 4 + 8 * (reg / 2 % 2),
+          8 * (reg / 4) + 2 * (lane % 4) + reg % 2};
+}
+
+struct Operation {
+  WgmmaKind kind;
+  uint32_t count;
+  bool accumulate;
+  bool a_in_registers;
+  uint64_t a_bits;
+  uint64_t b_bits;
+  Pc pc;
+  std::shared_ptr<Accumulators> d;
+  uint32_t arrived = 0;  // warps
+  uint32_t fragments[kThreads][kFragments] = {};
+  StaleCells stale_a;
+  StaleCells stale_b;
+};
+
+struct Group {
+  uint64_t end;     // operations up to its last one
+  Knowledge knows;  // after that
+};
+
+struct WarpState {
+  uint64_t issued = 0;  // operations
+  bool fenced = false;
+  Knowledge knows;  // of its operations
+  std::deque<Group> groups;
+};
+
+}  // namespace
+
+struct Warpgroup {
+  Cta* cta = nullptr;
+  WarpState warps[kWarps];
+  std::deque<Operation> operations;  // not executed
+  uint64_t executed = 0;
+  std::vector<std::shared_ptr<Accumulators>> accumulators;
+  // What each lane passes to the operation in progress in its warp.
+  float* d[kThreads] = {};
+  const uint32_t* a[kThreads] = {};
+
+  void execute(uint64_t end) {
+    while (executed < end) {
+      run(operations.front());
+      operations.pop_front();
+      ++executed;
+    }
+  }
+
+ private:
+  void run(const Operation& operation) const;
+};
+
+namespace {
+
+// A's rows from the threads' registers: of 8 or 16 bits, low ones first.
+void gather_fragments(const Operation& operation, WgmmaTile& tile) {
+  const uint32_t bytes = operation.kind == WgmmaKind::kE4m3 ? 1 : 2;
+  const uint32_t per_register = 4 / bytes;
+  for (uint32_t thread = 0; thread < kThreads; ++thread) {
+    const uint32_t lane = thread % kWarpSize;
+    for (uint32_t i = 0; i < kFragments * per_register; ++i) {
+      const uint32_t row = thread / kWarpSize * kWarpRows + lane / 4 + 8 * (i / per_register % 2);
+      const uint32_t k = per_register * (lane % 4) + i % per_register +
+                         4 * per_register * (i / (2 * per_register));
+      const uint32_t value =
+          operation.fragments[thread][i / per_register] >> 8 * bytes * (i % per_register);
+      std::memcpy(&tile.a[row][k * bytes], &value, bytes);
+    }
+  }
+}
+
+Warpgroup& warpgroup_of(const Thread& thread, Pc pc, const char* what) {
+  Cta& cta = *thread.cta;
+  const uint32_t first = thread.warp->index / kWarps * kWarps;
+  if (first + kWarps > cta.warps.size() || cta.warps[first + kWarps - 1].count != kWarpSize) {
+    fail({.kind = Class::kDivergence,
+          .pc = pc,
+          .text = std::string(what) + " is executed by a warpgroup: warp " +
+                  std::to_string(thread.warp->index) + " is not in one of four whole warps"});
+  }
+  std::shared_ptr<Warpgroup>& group = cta.warps[first].tensor.warpgroup;
+  if (!group) {
+    group = std::make_shared<Warpgroup>();
+    group->cta = &cta;
+  }
+  return *group;
+}
+
+[[noreturn]] void disagree(const Operation& operation, Pc pc) {
+  fail({.kind = Class::kDivergence,
+        .pc = pc,
+        .other_pc = operation.pc,
+        .text = "warps of one warpgroup execute wgmma.mma_async with different operands"});
+}
+
+// The accumulators that a warp's operation uses: those that an earlier operation of the warpgroup
+// took and no wait has given back, or new ones.
+std::shared_ptr<Accumulators> accumulators_of(Warpgroup& group, uint32_t first, uint32_t count) {
+  for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
+    if (each->registers[first] == group.d[first]) return each;
+  }
+  auto fresh = std::make_shared<Accumulators>();
+  fresh->count = count;
+  fresh->matrix.resize(size_t{kWgmmaRows} * fresh->columns());
+  group.accumulators.push_back(fresh);
+  return fresh;
+}
+
+// Takes the registers of the warp whose first thread is `first`.
+void take_registers(const Warpgroup& group, Accumulators& d, uint32_t first) {
+  for (uint32_t thread = first; thread < first + kWarpSize; ++thread) {
+    d.registers[thread] = group.d[thread];
+    for (uint32_t reg = 0; reg < d.count; ++reg) {
+      const Element at = element_of(thread, reg);
+      d.matrix[at.row * d.columns() + at.column] = group.d[thread][reg];
+    }
+    if (checking()) std::memset(group.d[thread], 0xff, d.count * sizeof(float));
+  }
+}
+
+void give_back(Accumulators& d, uint32_t first) {
+  for (uint32_t thread = first; thread < first + kWarpSize; ++thread) {
+    for (uint32_t reg = 0; reg < d.count; ++reg) {
+      const Element at = element_of(thread, reg);
+      d.registers[thread][reg] = d.matrix[at.row * d.columns() + at.column];
+    }
+    d.registers[thread] = nullptr;
+  }
+}
+
+OperandTile tile_a(const Operation& operation) {
+  return OperandTile(operation.a_bits, OperandTile::User::kWgmma, operation.pc, "A");
+}
+OperandTile tile_b(const Operation& operation) {
+  return OperandTile(operation.b_bits, OperandTile::User::kWgmma, operation.pc, "B");
+}
+
+// Each warp reads its rows of A and all of B.
+void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc) {
+  constexpr const char* kWhat = "wgmma.mma_async";
+  AsyncActor actor;
+  actor.actor.pc = pc;
+  actor.actor.what = kWhat;
+  if (checking()) actor = pipe_actor(Pipe::kTensor, pc, kWhat);
+  if (!operation.a_in_registers) {
+    tile_a(operation).check(*group.cta, warp * kWarpRows, (warp + 1) * kWarpRows, actor.get(),
+                            operation.stale_a);
+  }
+  tile_b(operation).check(*group.cta, 0, 2 * operation.count, actor.get(), operation.stale_b);
+  if (checking()) group.warps[warp].knows.join(actor.knows);
+}
+
+// One warp has arrived at its next operation.
+void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
+  WarpState& state = group.warps[warp];
+  const uint32_t first = warp * kWarpSize;
+  const uint64_t index = state.issued++ - group.executed;
+  if (!state.fenced) {
+    state.fenced = true;
+    report({.kind = Class::kOrder,
+            .pc = mine.pc,
+            .text = "a warp's first wgmma.mma_async comes without wgmma.fence before it"});
+  }
+  if (index == group.operations.size()) {
+    group.operations.push_back(mine);
+    group.operations.back().d = accumulators_of(group, first, mine.count);
+  }
+  Operation& operation = group.operations[index];
+  Accumulators& d = *operation.d;
+  if (operation.kind != mine.kind || operation.count != mine.count ||
+      operation.accumulate != mine.accumulate || operation.a_bits != mine.a_bits ||
+      operation.b_bits != mine.b_bits || operation.a_in_registers != mine.a_in_registers ||
+      d.count != mine.count) {
+    disagree(operation, mine.pc);
+  }
+  if (d.registers[first] == nullptr) {
+    take_registers(group, d, first);
+  } else if (!std::equal(&group.d[first], &group.d[first + kWarpSize], &d.registers[first])) {
+    disagree(operation, mine.pc);
+  }
+  if (mine.a_in_registers) {
+    for (uint32_t thread = first; thread < first + kWarpSize; ++thread) {
+      std::copy_n(group.a[thread], kFragments, operation.fragments[thread]);
+    }
+  }
+  check_operands(group, warp, operation, mine.pc);
+  operation.arrived |= 1u << warp;
+  d.uses[warp] = state.issued;
+  if (operation.arrived != kAllWarps) return;
+  if (!checking()) {
+    group.execute(state.issued);
+    return;
+  }
+  // Operations become complete in order: all are in the first warp's pipe.
+  Warp& pipe = group.cta->warps[self().warp->index / kWarps * kWarps];
+  current_runner->submit_in_order(
+      pipe, Pipe::kTensor,
+      [kept = pipe.tensor.warpgroup, end = state.issued] { kept->execute(end); });
+}
+
+}  // namespace
+
+void Warpgroup::run(const Operation& operation) const {
+  thread_local WgmmaTile tile;
+  tile.columns = 2 * operation.count;
+  tile.accumulate = operation.accumulate;
+  if (operation.a_in_registers) {
+    gather_fragments(operation, tile);
+  } else {
+    tile_a(operation).read(*cta, kWgmmaRows, operation.stale_a, tile.a[0]);
+  }
+  tile_b(operation).read(*cta, tile.columns, operation.stale_b, tile.b[0]);
+  float* d = operation.d->matrix.data();
+  if (operation.kind == WgmmaKind::kE4m3) {
+    wgmma_e4m3(tile, d);
+  } else if (options().mma_rounding != 0) {
+    wgmma_f16_modelled(tile, d);
+  } else {
+    wgmma_f16(tile, d);
+  }
+}
+
+void wgmma_fence() {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "wgmma.fence";
+  interleave();
+  const Thread& thread = self();
+  Warpgroup& group = warpgroup_of(thread, pc, kWhat);
+  warp_collective(kWhat, pc, [] {});
+  group.warps[thread.warp->index % kWarps].fenced = true;
+}
+
+void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
+                     uint64_t b_tile, bool accumulate) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "wgmma.mma_async";
+  interleave();
+  const Thread& thread = self();
+  Warpgroup& group = warpgroup_of(thread, pc, kWhat);
+  const uint32_t warp = thread.warp->index % kWarps;
+  const uint32_t in_group = warp * kWarpSize + thread.lane;
+  group.d[in_group] = d;
+  group.a[in_group] = a;
+  const uint64_t operands = (a_tile * 0x9e3779b97f4a7c15u ^ b_tile) * 2 + accumulate;
+  collective(kWhat, ~0u, operands, pc, [&](Collective& all) {
+    const Operation mine{.kind = kind,
+                         .count = count,
+                         .accumulate = accumulate,
+                         .a_in_registers = a != nullptr,
+                         .a_bits = a_tile,
+                         .b_bits = b_tile,
+                         .pc = pc,
+                         .d = nullptr,
+                         .stale_a = {},
+                         .stale_b = {}};
+    for (uint32_t lane = 1; lane < kWarpSize; ++lane) {
+      if (all.value[lane] != all.value[0]) disagree(mine, pc);
+    }
+    issue(group, warp, mine);
+  });
+}
+
+void wgmma_commit_group() {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "wgmma.commit_group";
+  interleave();
+  const Thread& thread = self();
+  Warpgroup& group = warpgroup_of(thread, pc, kWhat);
+  WarpState& state = group.warps[thread.warp->index % kWarps];
+  warp_collective(kWhat, pc, [&state] { state.groups.push_back({state.issued, state.knows}); });
+}
+
+void wgmma_wait_group(uint32_t pending) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "wgmma.wait_group";
+  interleave();
+  const Thread& thread = self();
+  Warpgroup& group = warpgroup_of(thread, pc, kWhat);
+  const uint32_t warp = thread.warp->index % kWarps;
+  std::deque<Group>& groups = group.warps[warp].groups;
+  warp_collective(kWhat, pc, [] {});
+  if (groups.size() <= pending) return;
+  const size_t newest = groups.size() - 1 - pending;
+  const uint64_t end = groups[newest].end;
+  wait_until(Wait::Kind::kWgmma, pc, warp, pending,
+             [&group, end] { return group.executed >= end; });
+  acquire_from(groups[newest].knows);
+  // The last lane tidies up: the others have what they need.
+  warp_collective(kWhat, pc, [&] {
+    for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
+      const uint32_t first = warp * kWarpSize;
+      if (each->uses[warp] <= end && each->registers[first] != nullptr) give_back(*each, first);
+    }
+    std::erase_if(group.accumulators, [](const std::shared_ptr<Accumulators>& each) {
+      return each.use_count() == 1 &&
+             std::all_of(std::begin(each->registers), std::end(each->registers),
+                         [](const float* registers) { return registers == nullptr; });
+    });
+    groups.erase(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(newest) + 1);
+  });
+}
+
+}  // namespace kb::emu

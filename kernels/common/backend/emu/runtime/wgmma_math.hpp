@@ -1,0 +1,30 @@
+// Arithmetic of wgmma.mma_async on Hopper: 64 rows, 32 bytes of K. No addresses, no checks.
+#pragma once
+
+#include <cstdint>
+
+namespace kb::emu {
+
+inline constexpr uint32_t kWgmmaRows = 64;
+inline constexpr uint32_t kWgmmaRowBytes = 32;
+inline constexpr uint32_t kWgmmaMaxColumns = 256;
+
+struct WgmmaTile {
+  uint32_t columns;
+  bool accumulate;
+  uint8_t a[kWgmmaRows][kWgmmaRowBytes];
+  uint8_t b[kWgmmaMaxColumns][kWgmmaRowBytes];
+};
+
+// d[m * columns + n] (+)= the tile's product. The hardware aligns the exact products and the old
+// value to the largest exponent among them, cuts them to `fraction` fractional bits there, adds,
+// and cuts the sum.
+
+// e4m3, k = 32: 13 fractional bits, and 13 bits of mantissa in the result.
+void wgmma_e4m3(const WgmmaTile& tile, float* d);
+// f16, k = 16, added in fp32 in order of k: exact where the sums are.
+void wgmma_f16(const WgmmaTile& tile, float* d);
+// f16, k = 16, as the hardware: 25 fractional bits, the result cut to fp32.
+void wgmma_f16_modelled(const WgmmaTile& tile, float* d);
+
+}  // namespace kb::emu
