@@ -1,0 +1,69 @@
+// Host path: per call, maps and tables are built, memory for them allocated, filled and freed.
+#include <algorithm>
+#include <vector>
+
+#include "call_memory.cuh"
+#include "checks.cuh"
+#include "kernel.cuh"
+#include "tensor_map.cuh"
+
+namespace kb::step {
+namespace {
+
+void run(const GroupGemmCall& call) {
+  check_call(call, kTileK, NkLimit::kOneForAll);
+  const auto count = static_cast<size_t>(call.group_count);
+  std::vector<TensorMap> map_a(count);
+  std::vector<TensorMap> map_b(count);
+  std::vector<uint32_t> tile_ends(count);
+  const auto n = static_cast<uint32_t>(call.n[0]);
+  const auto k = static_cast<uint32_t>(call.k[0]);
+  uint32_t tiles = 0;
+  for (size_t g = 0; g < count; ++g) {
+    const auto m = static_cast<uint32_t>(call.m[g]);
+    map_a[g] = encode_operand_map(reinterpret_cast<const void*>(call.a[g]), m, k, kTileM);
+    map_b[g] = encode_operand_map(reinterpret_cast<const void*>(call.b[g]), n, k, kTileN);
+    tiles += count_tiles(m, n, kTileM, kTileN);
+    tile_ends[g] = tiles;
+  }
+
+  CallMemory memory;
+  const Groups groups{.map_a = memory.copy(map_a),
+                      .map_b = memory.copy(map_b),
+                      .c = memory.copy(call.c, count),
+                      .sfa = memory.copy(call.sfa, count),
+                      .sfb = memory.copy(call.sfb, count),
+                      .m = memory.copy(call.m, count),
+                      .tile_ends = memory.copy(tile_ends),
+                      .count = static_cast<uint32_t>(count),
+                      .n = n,
+                      .k = k};
+  const auto sms = static_cast<uint32_t>(rt::sm_count());
+  rt::launch(group_gemm,
+             {.grid = {std::min(tiles, sms), 1, 1},
+              .threads = kThreads,
+              .shared_bytes = sizeof(SharedStorage),
+              .stream = {call.stream}},
+             groups);
+  memory.free();
+}
+
+}  // namespace
+}  // namespace kb::step
+
+KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
+  return kb::guarded(message, size, [&] { kb::step::run(*call); });
+}
+
+KB_EXPORT void kb_describe(kb::Description* out) {
+  using namespace kb::step;
+  *out = {.tile_m = kTileM,
+          .tile_n = kTileN,
+          .tile_k = kTileK,
+          .stages = kStages,
+          .accumulators = 1,
+          .threads = kThreads,
+          .cluster = 1,
+          .shared_bytes = sizeof(SharedStorage),
+          .tmem_columns = kTmemColumns};
+}
