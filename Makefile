@@ -10,7 +10,7 @@ CXX_SOURCES := $(shell find kernelbench kernels moe tests \
 	-o -name '*.inl' \) 2>/dev/null)
 PROSE := $(wildcard *.md) kernelbench kernels moe tests tools Makefile .ci .github
 
-.PHONY: run test check format tables test-gpu clean distclean help setup setup-dev
+.PHONY: run test check format lock test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v00 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
@@ -18,22 +18,29 @@ run: setup  ## set up what is missing, then check and time STEP=v00 on SHAPE=A
 test: check  ## all checks, then every test that needs no GPU
 	$(BIN)/python -m pytest -m "not gpu" -q
 
-check: setup-dev  ## lint, formats, types, spelling, generated tables
+check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(if $(CXX_SOURCES),$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/python -m kernelbench.lineage_table --check
+	$(BIN)/python -m kernelbench.code_lock --check
 
 test-gpu: setup-dev  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu -q
+
+mutations: setup-dev  ## mutate every step at every site and rewrite tests/mutations/table.md (an hour)
+	$(BIN)/python tests/mutations/mutate.py
 
 format: setup-dev  ## reformat sources and bring generated tables up to date
 	$(BIN)/ruff check --fix --select I
 	$(BIN)/ruff format
 	$(if $(CXX_SOURCES),$(BIN)/clang-format -i $(CXX_SOURCES))
 	$(BIN)/python -m kernelbench.lineage_table
+
+lock: setup-dev  ## record what every step's kernels compile to (needs nvcc)
+	$(BIN)/python -m kernelbench.code_lock --update
 
 setup:
 	@$(PYTHON) tools/bootstrap.py

@@ -18,21 +18,29 @@ def load(spec: str) -> Callable[[Any], Any]:
             ``custom_kernel(data)``.
 
     Returns:
-        The step's ``custom_kernel``; its docstring gives shapes and dtypes of ``data``. What a
-        problem's ``make_inputs`` returns has fitting ``data``, see ``kernelbench.problems``.
+        The step's ``custom_kernel``; what a problem's ``make_inputs`` returns has fitting ``data``,
+        see ``kernelbench.problems``. A compiled step is built for the best executor of this
+        machine: it takes CUDA tensors on a GPU, CPU tensors on the emulator.
 
     Raises:
         KernelbenchError: If there is no such step, it is planned, or it cannot be loaded.
     """
+    from kernelbench import compiled, target
     from kernelbench.context import Context
     from kernelbench.errors import UsageError
-    from kernelbench.lineage import require_runnable
+    from kernelbench.lineage import load_problem, require_runnable
     from kernelbench.loader import LoadError, load_callable
 
-    steps = Context.find().lineages.select([spec])
+    context = Context.find()
+    steps = context.lineages.select([spec])
     if len(steps) != 1:
         raise UsageError(f"{spec!r} is {len(steps)} steps", "load one at a time")
+    step = steps[0]
+    entry = require_runnable(step)
+    if step.kind == "cuda":
+        problem = load_problem(context.lineage_for(step))
+        return compiled.load(step, problem, target.resolve(step))
     try:
-        return load_callable(require_runnable(steps[0]))
+        return load_callable(entry)
     except LoadError as error:
-        raise UsageError(f"{steps[0].name}: {error}") from error
+        raise UsageError(f"{step.name}: {error}") from error

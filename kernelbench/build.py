@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import functools
 import hashlib
 import json
 import os
@@ -18,113 +17,43 @@ import platform
 import re
 import shutil
 import subprocess
-import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kernelbench.errors import EnvironmentProblem
+from kernelbench.toolchain import (
+    Compiler,
+    cpu_count,
+    cuda_arch_flags,
+    host_compiler,
+    host_compilers,
+    nvcc,
+)
+
+__all__ = [
+    "CACHE_VARIABLE",
+    "CompileFailure",
+    "Compiler",
+    "artefact_sha",
+    "build_log",
+    "cache_dir",
+    "compile_shared",
+    "cuda_arch_flags",
+    "host_compiler",
+    "host_compilers",
+    "nvcc",
+]
 
 CACHE_VARIABLE = "KERNELBENCH_CACHE"
 _HEADERS = (".h", ".hpp", ".cuh", ".inl")
-_LAYOUT = "1"
-_LIBRARY, _META = "lib.so", "meta.json"
+_LAYOUT = "2"
+LIBRARY_FILE, META_FILE, _LOG = "lib.so", "meta.json", "log"
 _BUILD_TIMEOUT_S = 900.0
-_STALE_TEMPORARY_S = 3600.0
 _ERROR_LINE = re.compile(r"\b(error|fatal|undefined reference)\b|not found", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """A compiler: ``kind`` is ``nvcc``, ``g++`` or ``clang++``."""
-
-    kind: str
-    path: Path
-    version: str
-
-
-@dataclass(frozen=True)
-class CacheEntry:
-    """One finished artefact in the cache.
-
-    Attributes:
-        used: When it was last asked for, in seconds since the epoch.
-        sha256: Hash of the library itself.
-        seconds: How long it took to build.
-    """
-
-    key: str
-    name: str
-    compiler: str
-    path: Path
-    bytes: int
-    created: str
-    used: float
-    sha256: str
-    seconds: float
-
-
-@functools.cache
-def nvcc() -> Compiler | None:
-    """The CUDA compiler: on ``PATH``, in ``CUDA_HOME``, in the usual place, or from PyPI."""
-    for path in _nvcc_candidates():
-        version = _version(path, r"release [\d.]+, V([\d.]+)")
-        if version:
-            return Compiler("nvcc", path, version)
-    return None
-
-
-def _nvcc_candidates() -> Iterator[Path]:
-    found = shutil.which("nvcc")
-    if found:
-        yield Path(found)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            yield Path(os.environ[variable]) / "bin" / "nvcc"
-    yield Path("/usr/local/cuda/bin/nvcc")
-    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        # nvidia-cuda-nvcc installs below nvidia/cu13, its CUDA 12 forerunner below cuda_nvcc.
-        yield from sorted(Path(folder).glob("nvidia/*/bin/nvcc"), reverse=True)
-
-
-@functools.cache
-def host_compiler() -> Compiler | None:
-    """The C++ compiler: ``$CXX``, else g++, else clang++."""
-    for compiler in host_compilers():
-        return compiler
-    return None
-
-
-def host_compilers() -> list[Compiler]:
-    """Every C++ compiler found, the preferred one first."""
-    found = []
-    for name in dict.fromkeys(filter(None, (os.environ.get("CXX"), "g++", "clang++"))):
-        path = shutil.which(name)
-        version = _version(Path(path), r"(\d+\.\d+[\w.]*)") if path else None
-        if path and version:
-            kind = "clang++" if "clang" in Path(name).name else "g++"
-            found.append(Compiler(kind, Path(path), version))
-    return found
-
-
-def _version(path: Path, pattern: str) -> str | None:
-    try:
-        run = subprocess.run(
-            [str(path), "--version"], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(pattern, run.stdout) if run.returncode == 0 else None
-    return match[1] if match else None
-
-
-def cuda_arch_flags(capability: tuple[int, int]) -> list[str]:
-    """nvcc flags for exactly one GPU: arch-specific code ("a") from compute capability 9.0 on."""
-    number = f"{capability[0]}{capability[1]}" + ("a" if capability[0] >= 9 else "")
-    return ["-gencode", f"arch=compute_{number},code=sm_{number}"]
 
 
 def cache_dir() -> Path:
@@ -141,6 +70,25 @@ def cache_dir() -> Path:
         return Path(tempfile.gettempdir()) / "kernelbench-cache"
 
 
+class CompileFailure(EnvironmentProblem):
+    """Sources that the compiler refuses: the fault of one step, not of the machine."""
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What an artefact is made of; the arguments of :func:`compile_shared`."""
+
+    name: str
+    compiler: Compiler
+    sources: Sequence[Path]
+    flags: Sequence[str]
+    include_dirs: Sequence[Path]
+    link_flags: Sequence[str] | None = None
+    facts: Sequence[str] = ()
+    outside: Sequence[Path] = ()
+    names: Mapping[Path, str] = field(default_factory=dict)
+
+
 def compile_shared(
     name: str,
     sources: Sequence[Path],
@@ -148,19 +96,31 @@ def compile_shared(
     *,
     include_dirs: Sequence[Path] = (),
     compiler: Compiler | None = None,
+    link_flags: Sequence[str] | None = None,
+    facts: Sequence[str] = (),
+    outside: Sequence[Path] = (),
+    names: Mapping[Path, str] | None = None,
 ) -> Path:
     """A shared library made of ``sources``, from the cache or built now.
 
     Args:
         name: What it is, for the cache listing and messages.
-        sources: ``.cu`` or ``.cpp`` files, compiled in one command.
+        sources: ``.cu`` or ``.cpp`` files.
         flags: Compiler flags, the GPU's arch among them (:func:`cuda_arch_flags`).
         include_dirs: Passed with ``-I``; every header below them is part of the key.
         compiler: :func:`nvcc` by default.
+        link_flags: None to compile and link all sources in one command; else each source is
+            compiled alone, on all cores, and linked with these flags. What else the compiler
+            leaves (``.gcno``) stays beside the library.
+        facts: What else decides the code and is part of the key only, e.g. the CPU.
+        outside: Folders below ``include_dirs`` that the sources do not include from.
+        names: What debug information calls a folder, for artefacts that do not depend on where
+            the checkout is.
 
     Raises:
-        EnvironmentProblem: If there is no compiler, the sources do not compile (first error and
-            the log's path), or the cache folder cannot be written or is full.
+        CompileFailure: If the sources do not compile (first error and the log's path).
+        EnvironmentProblem: If there is no compiler, or the cache folder cannot be written or is
+            full.
     """
     compiler = compiler or nvcc()
     if compiler is None:
@@ -168,65 +128,78 @@ def compile_shared(
             f"cannot build {name}: no nvcc on PATH, in CUDA_HOME or in the Python environment",
             "install the CUDA toolkit, or `pip install nvidia-cuda-nvcc`",
         )
-    key = _key(compiler, sources, flags, include_dirs)
+    recipe = _Recipe(
+        name, compiler, sources, flags, include_dirs, link_flags, facts, outside, names or {}
+    )
+    key = _key(recipe)
     root = cache_dir()
     entry = root / "builds" / key
     if _valid(entry):
         _touch(entry)
-        return entry / _LIBRARY
-    with _writing(root):
+        return entry / LIBRARY_FILE
+    with writing(root):
         (root / "locks").mkdir(parents=True, exist_ok=True)
         (root / "builds").mkdir(exist_ok=True)
         with _lock(root / "locks" / f"{key}.lock", name):
             if not _valid(entry):
-                _build(name, key, root, compiler, sources, flags, include_dirs)
-    return entry / _LIBRARY
+                _build(recipe, key, root)
+    return entry / LIBRARY_FILE
 
 
 def artefact_sha(library: Path) -> str:
     """SHA-256 of a library that :func:`compile_shared` returned."""
-    return str(json.loads((library.parent / _META).read_text())["sha256"])
+    return str(json.loads((library.parent / META_FILE).read_text())["sha256"])
 
 
-def _key(
-    compiler: Compiler,
-    sources: Sequence[Path],
-    flags: Sequence[str],
-    include_dirs: Sequence[Path],
-) -> str:
+def build_log(library: Path) -> str:
+    """What the compiler said when it made a library that :func:`compile_shared` returned.
+
+    Of sources that were compiled one by one it has the linker's part only.
+    """
+    return (library.parent / _LOG).read_text()
+
+
+def _key(recipe: _Recipe) -> str:
+    compiler = recipe.compiler
     host = host_compiler() if compiler.kind == "nvcc" else None
     digest = hashlib.sha256()
-    facts = [_LAYOUT, platform.machine(), compiler.kind, compiler.version, *flags]
+    facts = [_LAYOUT, platform.machine(), compiler.kind, compiler.version, *recipe.flags]
     facts += [host.kind, host.version] if host else []
+    facts += recipe.facts
+    facts += ["link", *recipe.link_flags] if recipe.link_flags is not None else []
+    facts += [f"{i} is {name}" for i, name in enumerate(recipe.names.values())]
     for fact in facts:
         digest.update(b"%d %s\n" % (len(fact.encode()), fact.encode()))
-    for label, path in _inputs(sources, include_dirs):
+    for label, path in _inputs(recipe):
         content = path.read_bytes()
         digest.update(b"%d %s %d\n" % (len(label.encode()), label.encode(), len(content)))
         digest.update(content)
     return digest.hexdigest()
 
 
-def _inputs(sources: Sequence[Path], include_dirs: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+def _inputs(recipe: _Recipe) -> Iterator[tuple[str, Path]]:
     """Every file that makes the artefact, under a name that does not depend on the checkout."""
-    for source in sources:
+    for source in recipe.sources:
         if not source.is_file():
             raise EnvironmentProblem(f"cannot build: source {source} is missing")
         yield source.name, source
-    folders = [*dict.fromkeys(source.parent for source in sources)]
-    for i, folder in enumerate([*folders, *include_dirs]):
+    folders = [*dict.fromkeys(source.parent for source in recipe.sources)]
+    for i, folder in enumerate([*folders, *recipe.include_dirs]):
         # Beside a source only its own folder is searched by #include "..."; -I folders are deep.
         files = folder.rglob("*") if i >= len(folders) else folder.glob("*")
+        outside = [other for other in recipe.outside if other != folder]
         for path in sorted(files):
-            if path.suffix in _HEADERS and path.is_file():
+            if path.suffix not in _HEADERS or any(path.is_relative_to(other) for other in outside):
+                continue
+            if path.is_file():
                 yield f"{i}:{path.relative_to(folder).as_posix()}", path
 
 
 def _valid(entry: Path) -> bool:
     """Whether the entry is whole: a library cut short by a full disk must not be loaded."""
     try:
-        meta = json.loads((entry / _META).read_text())
-        return bool(meta["sha256"] == _sha256(entry / _LIBRARY))
+        meta = json.loads((entry / META_FILE).read_text())
+        return bool(meta["sha256"] == _sha256(entry / LIBRARY_FILE))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -238,7 +211,7 @@ def _sha256(path: Path) -> str:
 
 def _touch(entry: Path) -> None:
     with contextlib.suppress(OSError):
-        os.utime(entry / _META)
+        os.utime(entry / META_FILE)
 
 
 @contextlib.contextmanager
@@ -256,7 +229,7 @@ def _lock(path: Path, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _writing(root: Path) -> Iterator[None]:
+def writing(root: Path) -> Iterator[None]:
     """Turn failures to write below the cache folder into one line."""
     try:
         yield
@@ -276,37 +249,40 @@ def _disk_full(root: Path) -> EnvironmentProblem:
     )
 
 
-def _build(
-    name: str,
-    key: str,
-    root: Path,
-    compiler: Compiler,
-    sources: Sequence[Path],
-    flags: Sequence[str],
-    include_dirs: Sequence[Path],
-) -> None:
+def _build(recipe: _Recipe, key: str, root: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
     try:
-        library = temporary / _LIBRARY
-        shared = ["-shared", "-Xcompiler", "-fPIC"] if compiler.kind == "nvcc" else _HOST_SHARED
-        command = [str(compiler.path), *shared, *flags]
-        command += [part for folder in include_dirs for part in ("-I", str(folder))]
-        command += ["-o", str(library), *map(str, sources)]
+        library = temporary / LIBRARY_FILE
         start = time.monotonic()
+        objects = _compile(recipe, key, root, temporary)
+        command = [str(recipe.compiler.path), *_position_independent(recipe, "-shared")]
+        if recipe.link_flags is None:
+            command += [*recipe.flags, *_where(recipe), *map(str, recipe.sources)]
+        else:
+            # Libraries after the objects that need them.
+            command += [*map(str, objects), *recipe.link_flags]
+        command += ["-o", str(library)]
         status, log = _run(command, temporary)
         if status != 0 or not library.is_file():
-            raise _failure(name, key, root, compiler, command, status, log)
+            raise _failure(recipe, key, root, command, status, log)
+        (temporary / _LOG).write_text(log)
+        for file in objects:
+            file.unlink()
+        if _key(recipe) != key:
+            raise EnvironmentProblem(
+                f"the sources of {recipe.name} changed while they were compiled", "run it again"
+            )
         meta = {
-            "name": name,
-            "compiler": f"{compiler.kind} {compiler.version}",
-            "flags": list(flags),
-            "sources": [source.name for source in sources],
+            "name": recipe.name,
+            "compiler": f"{recipe.compiler.kind} {recipe.compiler.version}",
+            "flags": list(recipe.flags),
+            "sources": [source.name for source in recipe.sources],
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - start, 3),
             "sha256": _sha256(library),
         }
-        (temporary / _META).write_text(json.dumps(meta, indent=1) + "\n")
-        for file in (library, temporary / _META):
+        (temporary / META_FILE).write_text(json.dumps(meta, indent=1) + "\n")
+        for file in (library, temporary / META_FILE):
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
         temporary.chmod(0o755)
@@ -318,7 +294,39 @@ def _build(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-_HOST_SHARED = ["-shared", "-fPIC"]
+def _compile(recipe: _Recipe, key: str, root: Path, folder: Path) -> list[Path]:
+    """Every source as an object file, compiled at the same time on as many cores as there are."""
+    if recipe.link_flags is None:
+        return []
+    objects = [folder / f"{i}-{source.stem}.o" for i, source in enumerate(recipe.sources)]
+    head = [str(recipe.compiler.path), *_position_independent(recipe, "-c"), *recipe.flags]
+    head += _where(recipe)
+    commands = [
+        [*head, "-o", str(made), str(source)]
+        for source, made in zip(recipe.sources, objects, strict=True)
+    ]
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        jobs = [pool.submit(_run, command, folder) for command in commands]
+        try:
+            for command, made, job in zip(commands, objects, jobs, strict=True):
+                status, log = job.result()
+                if status != 0 or not made.is_file():
+                    raise _failure(recipe, key, root, command, status, log)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return objects
+
+
+def _position_independent(recipe: _Recipe, what: str) -> list[str]:
+    return [what, *(["-Xcompiler", "-fPIC"] if recipe.compiler.kind == "nvcc" else ["-fPIC"])]
+
+
+def _where(recipe: _Recipe) -> list[str]:
+    """Where headers are, and what debug information calls the folders."""
+    maps = [f"-ffile-prefix-map={folder}={name}" for folder, name in recipe.names.items()]
+    if recipe.compiler.kind == "nvcc":
+        maps = [part for option in maps for part in ("-Xcompiler", option)]
+    return [*maps, *(part for folder in recipe.include_dirs for part in ("-I", str(folder)))]
 
 
 def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
@@ -342,13 +350,7 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def _failure(
-    name: str,
-    key: str,
-    root: Path,
-    compiler: Compiler,
-    command: Sequence[str],
-    status: int,
-    log: str,
+    recipe: _Recipe, key: str, root: Path, command: Sequence[str], status: int, log: str
 ) -> EnvironmentProblem:
     if "No space left on device" in log:
         return _disk_full(root)
@@ -358,75 +360,8 @@ def _failure(
     lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
     first = next((line for line in lines if _ERROR_LINE.search(line)), "")
     first = first or (lines[-1] if lines else f"it ended with status {status}")
-    return EnvironmentProblem(
-        f"{compiler.kind} {compiler.version} cannot build {name}: {first}", f"the log is {path}"
+    compiler = recipe.compiler
+    return CompileFailure(
+        f"{compiler.kind} {compiler.version} cannot build {recipe.name}: {first}",
+        f"the log is {path}",
     )
-
-
-def cache_entries() -> list[CacheEntry]:
-    """What the cache holds, last used first; entries that cannot be read are left out."""
-    entries = []
-    for meta_file in (cache_dir() / "builds").glob(f"*/{_META}"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            entries.append(_entry(meta_file, json.loads(meta_file.read_text())))
-    return sorted(entries, key=lambda entry: -entry.used)
-
-
-def _entry(meta_file: Path, meta: Mapping[str, Any]) -> CacheEntry:
-    folder = meta_file.parent
-    return CacheEntry(
-        key=folder.name,
-        name=str(meta["name"]),
-        compiler=str(meta["compiler"]),
-        path=folder / _LIBRARY,
-        bytes=_size([folder]),
-        created=str(meta["created"]),
-        used=meta_file.stat().st_mtime,
-        sha256=str(meta["sha256"]),
-        seconds=float(meta["seconds"]),
-    )
-
-
-def _size(folders: Iterable[Path]) -> int:
-    total = 0
-    for folder in folders:
-        for path in folder.rglob("*"):
-            with contextlib.suppress(OSError):
-                total += path.lstat().st_size if not path.is_dir() else 0
-    return total
-
-
-def clear_cache(older_than_days: float | None = None) -> tuple[int, int]:
-    """Remove artefacts; a running process keeps the libraries that it has loaded.
-
-    Args:
-        older_than_days: Only those not used for so many days; all, logs included, if None.
-
-    Returns:
-        How many artefacts and how many bytes went.
-
-    Raises:
-        EnvironmentProblem: If the folder cannot be changed.
-    """
-    root = cache_dir()
-    now = time.time()
-    doomed: list[Path] = []
-    for folder in (root / "builds").glob("*"):
-        with contextlib.suppress(OSError):
-            meta = folder / _META
-            used = (meta if meta.is_file() else folder).stat().st_mtime
-            if older_than_days is None or now - used > older_than_days * 86400:
-                doomed.append(folder)
-    leavings = [
-        folder
-        for folder in root.glob("tmp-*")
-        # A younger one may be a build in progress.
-        if now - folder.stat().st_mtime > _STALE_TEMPORARY_S
-    ]
-    if older_than_days is None and (root / "logs").is_dir():
-        leavings.append(root / "logs")
-    freed = _size([*doomed, *leavings])
-    with _writing(root):
-        for folder in [*doomed, *leavings]:
-            shutil.rmtree(folder)
-    return len(doomed), freed

@@ -27,6 +27,8 @@ from typing import Any
 import torch
 
 from kernelbench.arena import bits
+from kernelbench.emulator_report import Report
+from kernelbench.errors import KernelFault
 from kernelbench.loader import describe_exception
 from kernelbench.problem import Comparison, Inputs, Kernel, Problem, refill
 from kernelbench.records import Status
@@ -46,6 +48,8 @@ class CheckResult:
     max_abs_err: float | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    #: What the emulator found, if it found something.
+    report: Report | None = None
 
 
 class _Failed(Exception):
@@ -147,6 +151,10 @@ class Checker:
         except NotImplementedError as error:
             text = " ".join(str(error).split()) or "NotImplementedError"
             raise _Failed(CheckResult("skipped", reason=text)) from error
+        except KernelFault as fault:
+            status: Status = "hang" if fault.hang else "fault"
+            failed = CheckResult(status, reason=f"{what}: {fault}", report=fault.report)
+            raise _Failed(failed) from fault
         except torch.OutOfMemoryError as error:
             reason = f"{what}: out of memory ({' '.join(str(error).split())[:160]})"
             raise _Failed(CheckResult("fault", reason=reason)) from error

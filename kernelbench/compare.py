@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelbench import calibration, roofline, schema
+from kernelbench import calibration, compiled, roofline, schema
 from kernelbench.errors import EnvironmentProblem, IncorrectError
 from kernelbench.jobs import Arm, CompareJob, Timing
-from kernelbench.lineage import Lineage, Step, source_sha
+from kernelbench.lineage import Lineage, Step, load_problem, source_sha
 from kernelbench.problem import Work
 from kernelbench.records import Environment
 from kernelbench.seeds import derive
@@ -111,6 +111,10 @@ class Comparer:
             ArmFailure: If an arm is wrong, hangs, faults, or is faster than its device allows.
         """
         shape = collected.shape
+        problem = load_problem(self.lineage)
+        for step in (self.base, self.cand):
+            # Here, and not in the worker: what this machine lacks is no fault of the step.
+            compiled.prepare(step, problem, self.target)
         for session in range(sessions):
             self._session(collected, session, sessions, check=session == 0)
         if self.environment is not None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kernelbench import build, clocks, target
+from kernelbench import build, cache_listing, clocks, coverage, emulator, target
 from kernelbench.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.lineage import Step, load_lineages
 from kernelbench.project import Project, find_project
@@ -150,11 +150,22 @@ def _compiler_rows() -> Iterator[Row]:
     for kind in ("g++", "clang++"):
         if kind in found:
             compiler = found[kind]
-            yield Row(kind, "ok", f"{compiler.version}, {home_relative(compiler.path)}")
+            detail = f"{compiler.version}, {home_relative(compiler.path)}"
+            if emulator.supports(compiler):
+                yield Row(kind, "ok", detail)
+            else:
+                yield Row(kind, "warn", f"{detail}: no C++20", "the emulator needs a newer one")
         elif found:
             yield Row(kind, "missing", "not on PATH", f"not needed: {next(iter(found))} is enough")
         else:
             yield Row(kind, "missing", "not on PATH", "install g++ (Debian, Ubuntu: apt-get)")
+    if "g++" in found:
+        gcov = coverage.tool_for(found["g++"])
+        if gcov is not None:
+            yield Row("gcov", "ok", home_relative(Path(gcov)))
+        else:
+            action = "only `check` uses it, for branches that no schedule took"
+            yield Row("gcov", "missing", "neither beside g++ nor on PATH", action)
 
 
 def _probes_row() -> Row:
@@ -273,7 +284,7 @@ def _project() -> tuple[Project | None, tuple[Step, ...], list[Row]]:
 def _cache_row() -> Row:
     folder = build.cache_dir()
     row = folder_row("cache", folder, f"point {build.CACHE_VARIABLE} at another folder")
-    entries = build.cache_entries()
+    entries = cache_listing.cache_entries()
     size = sum(entry.bytes for entry in entries) / 1e6
     return replace(row, detail=f"{row.detail}; {len(entries)} artefact(s), {size:.1f} MB")
 

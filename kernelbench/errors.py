@@ -10,6 +10,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelbench.emulator_report import Report
 
 
 class ExitCode(IntEnum):
@@ -95,3 +99,18 @@ class IncorrectError(KernelbenchError):
     """A step computed wrong values, hung or faulted where a right result was required."""
 
     exit_code = ExitCode.INCORRECT
+
+
+class KernelFault(Exception):
+    """A compiled step's kernel or host path failed while it ran.
+
+    Args:
+        message: What happened, in one line.
+        hang: Whether it would have gone on for ever.
+        report: All that the emulator found.
+    """
+
+    def __init__(self, message: str, *, hang: bool = False, report: Report | None = None) -> None:
+        super().__init__(message)
+        self.hang = hang
+        self.report = report

@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from kernelbench import measure_ceilings, schema, target
+from kernelbench import compiled, measure_ceilings, schedules, schema, target
 from kernelbench.check import Checker, CheckResult
 from kernelbench.clocks import ClockSampler
+from kernelbench.errors import KernelbenchError
 from kernelbench.gpu_timing import GpuTimer
-from kernelbench.jobs import Arm, CeilingsJob, CompareJob, Job, RunJob, Timing
+from kernelbench.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
 from kernelbench.lineage import load_problem
 from kernelbench.loader import LoadError, describe_exception, load_callable
 from kernelbench.planting import SpinPlanter
@@ -49,6 +50,9 @@ def execute(job: Job, report: Reporter) -> None:
         report.phase("ceilings", 600)
         report("ceilings", ceilings=schema.dump(measure_ceilings.measure(job.device_index)))
         return
+    if isinstance(job, CheckJob):
+        schedules.execute(job, report)
+        return
     report.phase("environment", 120)
     if job.target.gpu is not None:
         torch.cuda.set_device(job.target.device)
@@ -62,7 +66,7 @@ def execute(job: Job, report: Reporter) -> None:
 
 def _run(job: RunJob, report: Reporter) -> None:
     problem = load_problem(job.lineage)
-    kernel = _load(job.arm, job.call_limit_s, report)
+    kernel = _load(job, job.arm, problem, report)
     for shape in job.shapes:
         report("shape", shape=shape.name)
         if isinstance(kernel, str):
@@ -72,6 +76,8 @@ def _run(job: RunJob, report: Reporter) -> None:
         right = True
         for input_class in job.classes:
             result = _checker(job, job.arm, kernel, problem, shape, report).check(input_class)
+            if isinstance(kernel, compiled.EmulatedKernel) and input_class == job.classes[0]:
+                result = kernel.with_note(result)
             _report_check(report, shape, input_class, result)
             right = right and result.status == "pass"
             _release(job.target)
@@ -83,15 +89,18 @@ def _run(job: RunJob, report: Reporter) -> None:
             _release(job.target)
 
 
-def _load(arm: Arm, limit_s: float, report: Reporter) -> Kernel | str:
+def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
     """The arm's callable, or why there is none."""
     entry = arm.step.entry
     if entry is None:
         return f"{arm.step.name} has no entry file"
-    report.phase("load", limit_s)
     try:
+        if arm.step.kind == "cuda":
+            report.phase("build and load", max(job.call_limit_s, compiled.BUILD_LIMIT_S))
+            return compiled.load(arm.step, problem, job.target)
+        report.phase("load", job.call_limit_s)
         return load_callable(entry)
-    except LoadError as error:
+    except (LoadError, KernelbenchError) as error:
         return str(error)
 
 
@@ -268,7 +277,7 @@ def _compare(job: CompareJob, report: Reporter) -> None:
     rng.shuffle(order)
     loaded: dict[int, Kernel] = {}
     for index, name, arm in order:
-        kernel = _load(arm, job.call_limit_s, report)
+        kernel = _load(job, arm, problem, report)
         if isinstance(kernel, str):
             report("unchecked", arm=name, status="fault", reason=kernel)
             return

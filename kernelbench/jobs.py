@@ -97,10 +97,37 @@ class CompareJob:
 
 
 @dataclass(frozen=True)
+class CheckJob:
+    """Run one compiled step on the emulator's checker under many schedules.
+
+    Attributes:
+        target: The emulator, whose number of SMs each launch chooses from ``sms``.
+        classes: Input classes, each with all schedules.
+        schedules: How many for each shape, class and number of SMs.
+        max_findings: How many different findings a launch keeps.
+        counters: Folder for the counts of branches; empty for none.
+        os_threads: OS threads of the emulation; 0 for one per core.
+    """
+
+    step: Step
+    lineage: Lineage
+    shapes: tuple[Any, ...]
+    classes: tuple[str, ...]
+    target: Target
+    sms: tuple[int, ...]
+    schedules: int
+    seed: int
+    call_limit_s: float
+    max_findings: int
+    counters: str
+    os_threads: int
+
+
+@dataclass(frozen=True)
 class CeilingsJob:
     """Measure a GPU's ceilings for the roofline."""
 
     device_index: int
 
 
-Job = RunJob | CompareJob | CeilingsJob
+Job = RunJob | CompareJob | CheckJob | CeilingsJob

@@ -248,7 +248,8 @@ def source_sha(step: Step) -> str:
     """SHA-256 (hex) of what makes the step's code: its sources, by name and bytes, and its config.
 
     Prose (README, title, hypothesis, figures) does not count. A compiled step's sources include the
-    building blocks that its lineage shares (``common/``): a change there can change any step.
+    building blocks that its lineage and all lineages share (``common/``): a change there can change
+    any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
     """
     digest = hashlib.sha256()
     if step.submission and step.entry is not None:
@@ -256,7 +257,13 @@ def source_sha(step: Step) -> str:
     else:
         files = _code_in(step.path)
         if step.kind == "cuda":
-            files += _code_in(step.path.parent / "common")
+            for common in building_blocks(step.path.parent):
+                stand_ins = [common / "backend" / name for name in ("emu", "soft")]
+                files += [
+                    file
+                    for file in _code_in(common)
+                    if not any(file.is_relative_to(folder) for folder in stand_ins)
+                ]
     for file in files:
         name = os.path.relpath(file, step.path).replace(os.sep, "/").encode()
         content = file.read_bytes()
@@ -264,6 +271,12 @@ def source_sha(step: Step) -> str:
         digest.update(b"%d %d\n" % (len(name), len(content)) + name + content)
     digest.update(json.dumps(step.config, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def building_blocks(lineage: Path) -> list[Path]:
+    """The folders ``common`` of a lineage and of ``kernels`` beside it, those that are there."""
+    folders = (lineage / "common", lineage.parent / "kernels" / "common")
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
 def _code_in(folder: Path) -> list[Path]:

@@ -9,9 +9,11 @@ from typing import cast
 
 from kernelbench.errors import UsageError
 from kernelbench.lineage_model import (
+    ALLOWED,
     METRICS,
     STATUSES,
     UNITS,
+    Allowance,
     Kind,
     Lineage,
     Repair,
@@ -90,6 +92,7 @@ def read_step(folder: Path, lineage: Lineage | None) -> Step:
         config=table.settings("config"),
         limits=table.settings("limits"),
         repaired=tuple(_read_repair(item) for item in table.tables("repaired")),
+        allowances=tuple(_read_allowance(item) for item in table.tables("allowance")),
         reported=_read_reported(table.table("reported"), lineage.source if lineage else ""),
     )
     table.done()
@@ -100,6 +103,12 @@ def _read_repair(table: TomlTable) -> Repair:
     repair = Repair(name=table.string("name"), reason=table.string("reason"))
     table.done()
     return repair
+
+
+def _read_allowance(table: TomlTable) -> Allowance:
+    allowance = Allowance(table.string("what", choices=ALLOWED), table.string("reason"))
+    table.done()
+    return allowance
 
 
 def _read_reported(table: TomlTable | None, source: str) -> Reported | None:

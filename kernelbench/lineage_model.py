@@ -14,6 +14,7 @@ Kind = Literal["cuda", "torch"]
 STATUSES: tuple[Status, ...] = ("planned", "works", "failed", "fixed")
 METRICS = ("call", "device", "end-to-end")
 UNITS = ("us", "TFLOPS")
+ALLOWED = ("spill", "warning")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,18 @@ class Repair:
     """A fault of the source's step that ours does not repeat."""
 
     name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What the compilers may say of a step without a test failing.
+
+    Attributes:
+        what: ``spill`` or ``warning``.
+    """
+
+    what: str
     reason: str
 
 
@@ -79,6 +92,7 @@ class Step:
     config: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
     repaired: tuple[Repair, ...] = ()
+    allowances: tuple[Allowance, ...] = ()
     reported: Reported | None = None
     submission: bool = False
 

@@ -19,6 +19,7 @@ from kernelbench.results_table import (
     RESULTS_MARKERS,
     calibration_table,
     committed_rows,
+    committed_runs,
     measured_table,
 )
 
@@ -117,13 +118,21 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
     Raises:
         UsageError: If a README has an unpaired marker; names the file.
     """
+    # Here, because `kernelbench list` uses this module and must not wait for YAML.
+    from kernelbench.context import Context
+    from kernelbench.shape_table import SHAPES_MARKERS, newest_rows, table_of
+
     rows = committed_rows(project)
+    checked = newest_rows(committed_runs(project))
     readme = project.root / "README.md"
     yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
     for lineage in lineages.lineages:
         steps = lineages.steps_of(lineage.name)
-        table = lineage_table(lineage, steps)
-        yield from _updated(lineage.path / "README.md", (LINEAGE_MARKERS, table))
+        readme = lineage.path / "README.md"
+        parts = [(LINEAGE_MARKERS, lineage_table(lineage, steps))]
+        if _has(readme, SHAPES_MARKERS):
+            parts.append((SHAPES_MARKERS, table_of(Context(project), lineage, checked)))
+        yield from _updated(readme, *parts)
         for step in steps:
             readme = step.path / "README.md"
             reported = reported_table(step, lineages.parent_of(step))
@@ -161,6 +170,10 @@ def _updated(file: Path, *parts: tuple[tuple[str, str], str]) -> Iterator[tuple[
         raise UsageError(f"{file}: {error.message}") from error
     if any(marker in text for markers, _ in parts for marker in markers):
         yield file, text, new
+
+
+def _has(file: Path, markers: tuple[str, str]) -> bool:
+    return file.is_file() and markers[0] in file.read_text(encoding="utf-8")
 
 
 def _captions(steps: Sequence[Step]) -> list[str]:

@@ -8,9 +8,12 @@ from dataclasses import replace
 
 from kernelbench import clocks, target
 from kernelbench.context import Context
+from kernelbench.emulation import DEFAULT_EMULATION, Emulation
 from kernelbench.errors import PlannedStepError, UsageError
 from kernelbench.lineage import Step, load_problem
+from kernelbench.problem import Problem
 from kernelbench.runner import StepRun
+from kernelbench.target import Target
 
 
 def plan(
@@ -22,6 +25,7 @@ def plan(
     device: int,
     *,
     warn: Callable[[str], None],
+    emulation: Emulation = DEFAULT_EMULATION,
 ) -> list[StepRun]:
     """What to run: steps with their problems, shapes, classes and targets.
 
@@ -49,7 +53,58 @@ def plan(
             f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
             "name the steps of one problem, or drop --shape and --inputs",
         )
-    return [_plan_step(context, step, shapes, executor, inputs, device) for step in runnable]
+    targets = [target.resolve(step, executor, device, emulation) for step in runnable]
+    return [
+        _plan_step(context, step, shapes, inputs, where)
+        for step, where in zip(runnable, targets, strict=True)
+    ]
+
+
+def plan_check(
+    context: Context,
+    steps: Sequence[str],
+    shapes: Sequence[str],
+    inputs: Sequence[str],
+    emulation: Emulation,
+    *,
+    warn: Callable[[str], None],
+) -> list[StepRun]:
+    """What ``kernelbench check`` runs: compiled steps on the emulator.
+
+    Small shapes of the problem's choice if none is named, its first input class if none is.
+    Planned and Python steps of a range or lineage are left out and ``warn`` told.
+
+    Raises:
+        KernelbenchError: For whatever in the request does not exist or cannot be checked.
+    """
+    chosen = context.lineages.select(steps)
+    written = [step for step in chosen if step.kind == "cuda" and step.status != "planned"]
+    if not written and any(step.kind == "cuda" for step in chosen):
+        raise PlannedStepError(
+            f"{', '.join(step.name for step in chosen)}: no kernel yet",
+            "`kernelbench list` shows the steps that run",
+        )
+    if not written:
+        raise UsageError(
+            f"{', '.join(step.name for step in chosen)}: Python, which the emulator does not run",
+            "`kernelbench run` checks the results of Python steps",
+        )
+    left_out = [step.name for step in chosen if step not in written]
+    if left_out:
+        warn("planned or Python, left out: " + ", ".join(left_out))
+    found = []
+    for step in written:
+        problem = load_problem(context.lineage_for(step))
+        where = target.resolve(step, "emulator", 0, emulation)
+        wanted = shapes or _check_shapes(context, problem)
+        classes = inputs or problem.input_classes[:1]
+        found.append(_plan_step(context, step, wanted, classes, where))
+    return found
+
+
+def _check_shapes(context: Context, problem: Problem) -> Sequence[str]:
+    known = context.shapes.names_of(problem.name)
+    return [name for name in getattr(problem, "check_shapes", ()) if name in known] or ["all"]
 
 
 def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
@@ -68,9 +123,8 @@ def _plan_step(
     context: Context,
     step: Step,
     shapes: Sequence[str],
-    executor: str,
     inputs: Sequence[str],
-    device: int,
+    where: Target,
 ) -> StepRun:
     lineage = context.lineage_for(step)
     problem = load_problem(lineage)
@@ -86,6 +140,6 @@ def _plan_step(
         problem,
         chosen,
         context.classes_for(problem, inputs),
-        target.resolve(step, executor, device),
+        where,
         skip,
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
     from kernelbench.arena import OutputArena
+    from kernelbench.compiled import Entry
+    from kernelbench.lineage_model import Step
 
 
 #: A step's callable on its problem's data.
@@ -144,3 +146,25 @@ class Problem(Protocol):
 
     def work(self, shape: Any, inputs: Inputs | None = None) -> Work:
         """FLOPs and bytes of one call; exact for the drawn ``inputs`` where they matter."""
+
+
+class CompiledProblem(Problem, Protocol):
+    """A problem that compiled steps solve, too."""
+
+    #: Small shapes that ``kernelbench check`` runs if none is named; steps leave out what they
+    #: cannot take.
+    check_shapes: tuple[str, ...]
+
+    def prepare(self, step: Step) -> None:
+        """Build what :meth:`bind` needs beside the step's library where calls are timed.
+
+        Raises:
+            EnvironmentProblem: If something to build it with is missing.
+        """
+
+    def bind(self, entry: Entry, step: Step, device: str) -> Kernel:
+        """A compiled step's callable on the problem's data.
+
+        It calls ``entry.call`` with the problem's call structure. On the emulator it first says
+        which memory the kernel may touch (``entry.emulation.register``) and afterwards clears that.
+        """

@@ -14,6 +14,7 @@ from kernelbench.calibration_record import CalibrationRecord
 from kernelbench.export.tables import fraction_cell, time_cell
 from kernelbench.lineage import Step
 from kernelbench.project import Project
+from kernelbench.records import RunRecord
 from kernelbench.store import Saved
 
 RESULTS_MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
@@ -25,15 +26,18 @@ def committed_rows(project: Project) -> list[Saved]:
 
     Outside a git checkout (a source archive) every saved run counts.
     """
-    tracked = _tracked(project)
-    runs, _ = store.load_runs(project.results)
     return [
         row
-        for row in store.latest(runs)
-        if row.run.environment.kind == "cuda"
-        and (row.result.device_us or row.result.call_us)
-        and (tracked is None or f"{row.run.id}.json" in tracked)
+        for row in store.latest(committed_runs(project))
+        if row.run.environment.kind == "cuda" and (row.result.device_us or row.result.call_us)
     ]
+
+
+def committed_runs(project: Project) -> list[RunRecord]:
+    """The saved runs under version control, oldest first."""
+    tracked = _tracked(project)
+    runs, _ = store.load_runs(project.results)
+    return [run for run in runs if tracked is None or f"{run.id}.json" in tracked]
 
 
 def _tracked(project: Project) -> set[str] | None:

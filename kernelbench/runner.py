@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernelbench import roofline, schema
+from kernelbench import compiled, roofline, schema
+from kernelbench.build import CompileFailure
+from kernelbench.emulator_report import Report
 from kernelbench.errors import EnvironmentProblem
 from kernelbench.jobs import Arm, RunJob, Timing
 from kernelbench.lineage import Lineage, Step, source_sha
@@ -59,6 +61,7 @@ class Runner:
     Attributes:
         environment: The machine, as the first worker found it; None before.
         samples: Raw samples, one entry per step, shape and metric.
+        reports: What the emulator found: step, shape, input class, report.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class Runner:
         self._on_progress = on_progress or (lambda _text: None)
         self.environment: Environment | None = None
         self.samples: list[dict[str, Any]] = []
+        self.reports: list[tuple[str, str, str, Report]] = []
+        self._binary_sha: str | None = None
 
     def run(self, run: StepRun) -> Iterator[Result]:
         """Yield the rows of one step, shape by shape, as soon as each shape is finished.
@@ -88,6 +93,16 @@ class Runner:
             if shape.name in run.skip:
                 yield from self._skipped(run, shape, run.skip[shape.name])
         left = [shape for shape in run.shapes if shape.name not in run.skip]
+        self._binary_sha = None
+        if left:
+            self._on_progress(f"{run.step.name}: building for {run.target.executor}")
+            try:
+                self._binary_sha = compiled.prepare(run.step, run.problem, run.target)
+            except CompileFailure as error:
+                for shape in left:
+                    failure = {"status": "fault", "reason": str(error)}
+                    yield from self._finish(run, shape, _Rows(), failure)
+                return
         while left:
             done = 0
             rows = _Rows()
@@ -135,7 +150,7 @@ class Runner:
             run.classes,
             run.target,
             self._seed,
-            self._timing,
+            self._timing if run.target.timed else None,
             self._call_limit_s,
             own_stream=True,
         )
@@ -150,6 +165,9 @@ class Runner:
                 self.environment = schema.load(Environment, message["environment"])
         elif kind == "check":
             rows.checks[message["inputs"]] = message
+            if message.get("report") is not None:
+                report = schema.load(Report, message["report"])
+                self.reports.append((run.step.name, shape.name, message["inputs"], report))
         elif kind == "work":
             rows.work = schema.load(Work, message["work"])
         elif kind == "block":
@@ -183,6 +201,7 @@ class Runner:
             device_us=None,
             reason="",
             source_sha=source_sha(run.step),
+            binary_sha=self._binary_sha,
         )
 
     def _skipped(self, run: StepRun, shape: Any, reason: str) -> Iterator[Result]:

@@ -27,7 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from kernelbench import clocks
+from kernelbench.emulation import DEFAULT_EMULATION, Emulation
 from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.toolchain import cpu_count
 
 if TYPE_CHECKING:
     from kernelbench.records import Environment
@@ -38,10 +40,11 @@ EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 
 #: Compute capability that runs each arch natively; arch-specific ("a") code runs on no other.
 ARCH_CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0)}
+#: What gpu-soft builds sm_100a steps for.
+SOFT_ARCH = "sm_90a"
 _ARCH_GPUS = {"sm_90a": "a Hopper GPU (H100, H200, H800)", "sm_100a": "a Blackwell GPU (B200)"}
-#: The module that loads a compiled step's library, and the one that emulates it.
-_LOADER_MODULE = "kernelbench.compiled"
-_EMULATOR_MODULE = "kernelbench.emulator"
+#: Executors whose times stand for the device that they ran on; no other is ever timed.
+TIMED_EXECUTORS: tuple[Executor, ...] = ("gpu", "torch")
 
 Verdict = tuple[Executor, bool, str]
 
@@ -91,11 +94,22 @@ class GpuInfo:
 
 @dataclass(frozen=True)
 class Target:
-    """An executor and where it runs: ``device`` is ``cuda:N`` or ``cpu``."""
+    """An executor and where it runs.
+
+    Attributes:
+        device: ``cuda:N`` or ``cpu``.
+        emulation: What is emulated; None for every executor but the emulator.
+    """
 
     executor: Executor
     device: str
     gpu: GpuInfo | None
+    emulation: Emulation | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether times taken here stand for the device."""
+        return self.executor in TIMED_EXECUTORS
 
 
 @dataclass(frozen=True)
@@ -259,8 +273,6 @@ def _buildable(step: StepLike, backend: str, where: str) -> tuple[bool, str]:
     """Whether the parts that build a compiled step for a GPU are there."""
     from kernelbench import build
 
-    if not _has_module(_LOADER_MODULE):
-        return False, "this version of kernelbench has no loader for compiled steps"
     if not _has_backend(step, backend):
         return False, f"there is no common/backend/{backend} to build {step.name} with"
     if build.nvcc() is None:
@@ -269,22 +281,15 @@ def _buildable(step: StepLike, backend: str, where: str) -> tuple[bool, str]:
 
 
 def _compiled_emulated(step: StepLike) -> tuple[bool, str]:
-    from kernelbench import build
+    from kernelbench import emulator
 
-    if not _has_module(_EMULATOR_MODULE):
-        return False, "this version of kernelbench has no emulator"
     if not _has_backend(step, "emu"):
         return False, f"there is no common/backend/emu to build {step.name} with"
-    if build.host_compiler() is None:
-        return False, "no g++ or clang++ to build it with"
-    return True, "emulated on the CPU"
-
-
-def _has_module(name: str) -> bool:
     try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+        emulator.compiler()
+    except EnvironmentProblem as error:
+        return False, error.message
+    return True, "emulated on the CPU"
 
 
 def _has_backend(step: StepLike, backend: str) -> bool:
@@ -310,12 +315,18 @@ def _why_none(step: StepLike, verdicts: Iterable[Verdict]) -> str:
     return "; ".join(f"{e}: {reason}" for e, _, reason in verdicts if e in meant)
 
 
-def resolve(step: StepLike, requested: str = "auto", device: int = 0) -> Target:
+def resolve(
+    step: StepLike,
+    requested: str = "auto",
+    device: int = 0,
+    emulation: Emulation = DEFAULT_EMULATION,
+) -> Target:
     """The target on which ``step`` runs.
 
     Args:
         requested: An executor, or ``auto`` for the best that this machine has.
         device: CUDA ordinal for the GPU executors.
+        emulation: What to emulate, if it runs on the emulator.
 
     Raises:
         PlannedStepError: If the step has no kernel yet.
@@ -339,7 +350,7 @@ def resolve(step: StepLike, requested: str = "auto", device: int = 0) -> Target:
                 f"this machine cannot run {step.name}: {_why_none(step, verdicts)}",
                 "`kernelbench doctor` shows what is missing",
             )
-        return _target(working[0], device)
+        return _target(working[0], device, emulation)
     reason = next(why for executor, _, why in verdicts if executor == requested)
     if requested not in working:
         others = ", ".join(f"--executor {executor}" for executor in working)
@@ -347,13 +358,13 @@ def resolve(step: StepLike, requested: str = "auto", device: int = 0) -> Target:
             f"executor {requested!r} cannot run {step.name}: {reason}",
             f"what works here: {others}" if others else "`kernelbench doctor` shows more",
         )
-    return _target(requested, device)
+    return _target(requested, device, emulation)
 
 
-def _target(executor: Executor, device: int) -> Target:
+def _target(executor: Executor, device: int, emulation: Emulation) -> Target:
     if executor in ("gpu", "gpu-soft"):
         return Target(executor, f"cuda:{device}", gpus()[device])
-    return Target(executor, "cpu", None)
+    return Target(executor, "cpu", None, emulation if executor == "emulator" else None)
 
 
 def environment(target: Target) -> Environment:
@@ -397,11 +408,6 @@ def environment(target: Target) -> Environment:
         gpu_processes=others or 0,
         mig=target.gpu.mig,
     )
-
-
-def cpu_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_name() -> str:

@@ -20,8 +20,6 @@ from kernelbench.stats import ALPHA, MARGIN
 from kernelbench.worker import Launcher
 
 _DEFAULT_SESSIONS = 3
-#: Executors whose times stand for the device that they ran on.
-_TIMED_EXECUTORS = ("gpu", "torch")
 
 
 @click.command(
@@ -201,7 +199,7 @@ def _skipped(shape: str, *plans: StepRun) -> bool:
 def _cannot_time(first: StepRun, second: StepRun, metric: str) -> str:
     """Why the deciding metric cannot be measured for both arms here; empty if it can."""
     for step_plan in (first, second):
-        if step_plan.target.executor not in _TIMED_EXECUTORS:
+        if not step_plan.target.timed:
             return (
                 f"{step_plan.step.name} runs on the {step_plan.target.executor} here, "
                 "whose times stand for no device"

@@ -11,7 +11,7 @@ from kernelbench.cli.options import json_option, require_writable, write_json_ou
 from kernelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelbench import build
+    from kernelbench import cache_listing
 
 CACHE_SCHEMA = "kernelbench.cache/1"
 
@@ -34,10 +34,10 @@ def command(context: click.Context, json_path: str | None) -> None:
         if json_path is not None:
             raise UsageError("--json shows the cache; `cache clear` has no JSON", "leave it out")
         return
-    from kernelbench import build
+    from kernelbench import build, cache_listing
 
     require_writable(json_path)
-    entries = build.cache_entries()
+    entries = cache_listing.cache_entries()
     if json_path is not None:
         record = {
             "schema": CACHE_SCHEMA,
@@ -61,7 +61,7 @@ def command(context: click.Context, json_path: str | None) -> None:
         _render(entries)
 
 
-def _render(entries: list[build.CacheEntry]) -> None:
+def _render(entries: list[cache_listing.CacheEntry]) -> None:
     from kernelbench import build
     from kernelbench.console import make_table, out
 
@@ -89,11 +89,11 @@ def _render(entries: list[build.CacheEntry]) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(everything: bool, older_than: float | None, yes: bool) -> None:
     """Remove artefacts; the next use builds them anew."""
-    from kernelbench import build
+    from kernelbench import build, cache_listing
 
     if everything and older_than is not None:
         raise UsageError("--all and --older-than exclude each other", "give one of them")
-    entries = build.cache_entries()
+    entries = cache_listing.cache_entries()
     what = "all artefacts" if older_than is None else f"artefacts unused for {older_than:g} days"
     if not yes:
         if not sys.stdin.isatty():
@@ -102,5 +102,5 @@ def clear(everything: bool, older_than: float | None, yes: bool) -> None:
         if not click.confirm(question):
             click.echo("nothing removed")
             return
-    count, freed = build.clear_cache(older_than)
+    count, freed = cache_listing.clear_cache(older_than)
     click.echo(f"removed {count} artefact(s), {freed / 1e6:.1f} MB")

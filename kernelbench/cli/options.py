@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kernelbench import seeds
+from kernelbench.emulation import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 from kernelbench.errors import UsageError
 from kernelbench.jobs import Timing
 
@@ -83,16 +84,24 @@ def step_argument(name: str) -> Callable[[F], F]:
 
 
 def shape_option(function: F) -> F:
-    """``--shape``, repeatable."""
+    """``--shape``, repeatable; the benchmark shapes if it is not given."""
+    return _shapes("'all' is the benchmark shapes (the default), 'every' the whole file.")(function)
+
+
+def check_shape_option(function: F) -> F:
+    """``--shape``, repeatable; a few small shapes if it is not given."""
+    return _shapes("Default: a few small ones of the problem's choice.")(function)
+
+
+def _shapes(default: str) -> Callable[[F], F]:
     return click.option(
         "--shape",
         "shapes",
         multiple=True,
         metavar="NAME",
         shell_complete=_complete_shapes,
-        help="Shape by name or ad hoc (m=40,76:n=512:k=768); repeatable. "
-        "'all' is the benchmark shapes (the default), 'every' the whole file.",
-    )(function)
+        help=f"Shape by name or ad hoc (m=40,76:n=512:k=768); repeatable. {default}",
+    )
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,33 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = option(decorated)
     return decorated
+
+
+def rounding_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--mma-rounding``"""
+    return click.option(
+        "--mma-rounding",
+        type=click.Choice(ROUNDINGS),
+        default=DEFAULT_EMULATION.mma_rounding,
+        show_default=True,
+        help="How the emulator rounds the sums of an MMA.",
+    )(function)
+
+
+def emulation_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what can be chosen of the emulated GPU and pass it on as one argument, ``emulation``."""
+
+    @functools.wraps(function)
+    def command(*args: Any, sms: int, mma_rounding: Rounding, **rest: Any) -> Any:
+        return function(*args, emulation=Emulation(sms, mma_rounding), **rest)
+
+    return click.option(
+        "--sms",
+        type=click.IntRange(1, MAX_SMS),
+        default=DEFAULT_EMULATION.sms,
+        show_default=True,
+        help="Streaming multiprocessors of the emulated GPU.",
+    )(rounding_option(command))
 
 
 def results_option(function: F) -> F:

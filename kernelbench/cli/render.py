@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from kernelbench import console, target
+from kernelbench import console, emulator_report, target
+from kernelbench.emulator_report import Report
 from kernelbench.jobs import Timing
 from kernelbench.records import Result, TimeStats
 from kernelbench.runner import StepRun
@@ -49,7 +50,11 @@ class RunView:
             label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
             device = where.gpu.name if where.gpu else target.cpu_name()
             parts = [f"executor {where.executor}", device]
-            if timing is None:
+            if where.emulation is not None:
+                parts.append(f"{where.emulation.sms} SMs emulated")
+                if where.emulation.mma_rounding != "fp32":
+                    parts.append(f"MMA rounding {where.emulation.mma_rounding}")
+            if timing is None or not where.timed:
                 parts.append("not timed")
             elif where.gpu is not None:
                 parts += [f"{timing.l2} L2", f"{timing.reps} reps"]
@@ -119,6 +124,14 @@ class RunView:
     def saved(self, path: str) -> None:
         """Say where the record is."""
         self._to.print(console.Text(f"  saved {path}", style="dim"), soft_wrap=True)
+
+
+def reports(found: Sequence[tuple[str, str, str, Report]]) -> None:
+    """What the emulator found, in full, on stderr."""
+    for step, shape, input_class, report in found:
+        console.err.print(console.Text(f"{step} {shape} {input_class}:", style="bold"))
+        for line in emulator_report.lines(report):
+            console.err.print(console.Text("  " + line), soft_wrap=True)
 
 
 def _worst(rows: Sequence[Result]) -> str:

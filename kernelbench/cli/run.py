@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
-from kernelbench import console, records, store, target
+from kernelbench import console, records, schema, store, target
 from kernelbench.cli import options, render
 from kernelbench.context import Context, parse_results
+from kernelbench.emulation import Emulation
 from kernelbench.errors import ExitCode, KernelbenchError
 from kernelbench.jobs import Timing
 from kernelbench.planning import plan
@@ -49,6 +50,7 @@ from kernelbench.worker import Launcher
     show_default=True,
     help="Call time of single calls, or of 15 calls in one event pair.",
 )
+@options.emulation_options
 @click.option("--check-only", is_flag=True, help="Check correctness, do not time.")
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
 @options.json_option
@@ -62,6 +64,7 @@ def command(
     check_only: bool,
     no_save: bool,
     json_path: str | None,
+    emulation: Emulation,
     measuring: options.Measuring,
 ) -> int:
     """Check each STEP for correctness, then time it.
@@ -71,11 +74,22 @@ def command(
     """
     options.require_writable(json_path)
     context = Context.find()
-    plans = plan(context, steps, shapes, executor, inputs, measuring.device, warn=console.warn)
+    plans = plan(
+        context,
+        steps,
+        shapes,
+        executor,
+        inputs,
+        measuring.device,
+        warn=console.warn,
+        emulation=emulation,
+    )
     seed = measuring.seed
     timing = None
     if not check_only:
         timing = measuring.timing("call", "device", call=call)
+    if not any(step_plan.target.timed for step_plan in plans):
+        timing = None
     view = render.RunView(console.err if json_path == "-" else console.out)
     view.head(plans, seed, timing)
     rows: list[Result] = []
@@ -107,8 +121,10 @@ def command(
         protocol=_protocol(plans, seed, timing, runner),
         results=tuple(rows),
         complete=failure is None,
+        extra=_emulated(plans),
     )
     view.rows(rows)
+    render.reports(runner.reports)
     try:
         if not no_save:
             folder = parse_results(measuring.results, context.project)
@@ -138,6 +154,14 @@ def _protocol(
         flush_bytes=2 * l2 if cold else 0,
         time_budget_s=None if on_gpu or timing is None else timing.budget_s,
     )
+
+
+def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
+    """What was emulated, for the record."""
+    for step_plan in plans:
+        if step_plan.target.emulation is not None:
+            return {"emulation": schema.dump(step_plan.target.emulation)}
+    return {}
 
 
 def _exit_code(rows: Sequence[Result]) -> int:

@@ -19,6 +19,10 @@ from kernelbench.shapes import ShapeFieldError, check_fields, positive_ints
 if TYPE_CHECKING:
     import torch
 
+    from kernelbench.compiled import Entry
+    from kernelbench.lineage_model import Step
+    from kernelbench.problem import Kernel
+
 _MAX_GROUPS = 64
 _LISTED = 4
 
@@ -74,6 +78,7 @@ class GroupGemm:
     name = "group_gemm"
     input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
+    check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "t3")
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> GroupGemmShape:
         """A shape from ``m``, ``n`` and ``k``, each an integer or a list with one entry per group.
@@ -182,6 +187,19 @@ class GroupGemm:
             read += (-(-m // 128) + -(-n // 128)) * 128 * k // 16
             written += 2 * m * n
         return Work(float(flops), float(read), float(written), "fp4")
+
+    def prepare(self, step: Step) -> None:
+        """The extension for steps that pass tuples of tensors."""
+        if step.config.get("marshal") == "tuples":
+            from kernelbench.problems import group_gemm_tuples
+
+            group_gemm_tuples.library()
+
+    def bind(self, entry: Entry, step: Step, device: str) -> Kernel:
+        """See :mod:`kernelbench.problems.group_gemm_abi`."""
+        from kernelbench.problems.group_gemm_abi import bind
+
+        return bind(entry, step, device)
 
     def _known(self, input_class: str) -> None:
         if input_class not in self.input_classes:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kernelbench import build
+from kernelbench import build, cache_listing
 from kernelbench.cli import invoke as run
 from kernelbench.errors import ExitCode
 
@@ -32,7 +32,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def names():
-    return [entry.name for entry in build.cache_entries()]
+    return [entry.name for entry in cache_listing.cache_entries()]
 
 
 def test_show(cache, capsys):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build
+from kernelbench import build, cache_listing
 from kernelbench.errors import EnvironmentProblem
 
 pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
@@ -102,7 +102,7 @@ def test_everything_that_makes_the_code_is_in_the_key(cache, source, tmp_path):
     compiler = make(source, compiler=newer)
     found = [first, flags, header, code, with_include, changed_include, compiler]
     assert len(set(found)) == len(found)
-    assert len(build.cache_entries()) == len(found)
+    assert len(cache_listing.cache_entries()) == len(found)
 
 
 def test_another_checkout_of_the_same_sources_shares_the_artefact(cache, source, tmp_path):
@@ -201,14 +201,14 @@ def test_entries_and_clearing(cache, source):
     old, new = make(source, extra=1), make(source, extra=2)
     long_ago = time.time() - 40 * 86400
     os.utime(old.parent / "meta.json", (long_ago, long_ago))
-    entries = build.cache_entries()
+    entries = cache_listing.cache_entries()
     assert [entry.path for entry in entries] == [new, old]
     assert all(entry.bytes > entry.path.stat().st_size for entry in entries)
-    count, freed = build.clear_cache(older_than_days=30)
+    count, freed = cache_listing.clear_cache(older_than_days=30)
     assert (count, freed) == (1, entries[1].bytes)
-    assert [entry.path for entry in build.cache_entries()] == [new]
-    assert build.clear_cache()[0] == 1
-    assert build.cache_entries() == []
+    assert [entry.path for entry in cache_listing.cache_entries()] == [new]
+    assert cache_listing.clear_cache()[0] == 1
+    assert cache_listing.cache_entries() == []
     assert answer(make(source)) == 42
 
 
@@ -217,7 +217,7 @@ def test_use_keeps_an_artefact_young(cache, source):
     long_ago = time.time() - 40 * 86400
     os.utime(library.parent / "meta.json", (long_ago, long_ago))
     make(source)
-    assert build.clear_cache(older_than_days=30) == (0, 0)
+    assert cache_listing.clear_cache(older_than_days=30) == (0, 0)
 
 
 def test_cache_folder(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernelbench import build, target
+from kernelbench.emulation import DEFAULT_EMULATION
 from kernelbench.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
 from kernelbench.lineage_model import Step
 
@@ -133,25 +134,24 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
     """Each part that is missing is named; with all parts there, the verdict turns."""
     machine(monkeypatch, [B200])
     step = compiled(tmp_path / "kernels" / "v10")
-    monkeypatch.setattr(target, "_LOADER_MODULE", "kernelbench.no_such_module")
-    monkeypatch.setattr(target, "_EMULATOR_MODULE", "kernelbench.no_such_module")
-    assert "no loader" in verdicts(step)["gpu"][1]
-    assert "no emulator" in verdicts(step)["emulator"][1]
-    monkeypatch.setattr(target, "_LOADER_MODULE", "kernelbench.loader")
-    monkeypatch.setattr(target, "_EMULATOR_MODULE", "kernelbench.loader")
     assert "common/backend/sm100a" in verdicts(step)["gpu"][1]
     assert "common/backend/emu" in verdicts(step)["emulator"][1]
     for backend in ("sm100a", "soft", "emu"):
         (tmp_path / "kernels" / "common" / "backend" / backend).mkdir(parents=True)
     here = build.Compiler("nvcc", Path("nvcc"), "13.0")
+    found: list[build.Compiler] = []
     monkeypatch.setattr(build, "nvcc", lambda: None)
-    monkeypatch.setattr(build, "host_compiler", lambda: None)
+    monkeypatch.setattr(build, "host_compilers", lambda: found)
     assert "no nvcc" in verdicts(step)["gpu"][1]
     assert "no g++" in verdicts(step)["emulator"][1]
+    found.append(build.Compiler("g++", Path("g++"), "9.4.0"))
+    assert "needs C++20" in verdicts(step)["emulator"][1]
+    found.append(build.Compiler("clang++", Path("clang++"), "17.0.6"))
     monkeypatch.setattr(build, "nvcc", lambda: here)
-    monkeypatch.setattr(build, "host_compiler", lambda: here)
     assert target.resolve(step).executor == "gpu"
-    assert target.resolve(step, "emulator") == target.Target("emulator", "cpu", None)
+    assert target.resolve(step, "emulator") == target.Target(
+        "emulator", "cpu", None, DEFAULT_EMULATION
+    )
     machine(monkeypatch, [H200])
     assert "this is NVIDIA H200" in verdicts(step)["gpu"][1]
     assert target.resolve(step) == target.Target("gpu-soft", "cuda:0", H200)
@@ -160,8 +160,7 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
 
 
 def test_a_lineage_beside_kernels_shares_its_backends(monkeypatch, tmp_path):
-    monkeypatch.setattr(target, "_EMULATOR_MODULE", "kernelbench.loader")
-    monkeypatch.setattr(build, "host_compiler", lambda: build.Compiler("g++", Path("g++"), "12"))
+    monkeypatch.setattr(build, "host_compilers", lambda: [build.Compiler("g++", Path("g++"), "12")])
     (tmp_path / "kernels" / "common" / "backend" / "emu").mkdir(parents=True)
     step = compiled(tmp_path / "moe" / "m00", arch="sm_90a")
     assert verdicts(step)["emulator"][0] is True

@@ -1,0 +1,123 @@
+"""How the results of ``kernelbench check`` look on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelbench import console, emulator_report, target
+from kernelbench.checking import FAILED, Request, Row, Seen, StepCheck
+from kernelbench.emulator_report import Report
+from kernelbench.runner import StepRun
+
+_STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
+_SHOWN_BRANCHES = 40
+
+
+class View:
+    """Renders a check to one console."""
+
+    def __init__(self, to: console.Console) -> None:
+        self._to = to
+
+    def head(self, runs: Sequence[StepRun], request: Request) -> None:
+        """Say what is about to run."""
+        names = [run.step.name for run in runs]
+        label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+        sms = ", ".join(map(str, request.sms))
+        parts = [
+            "executor emulator, checking", target.cpu_name(), f"SMs {sms}",
+            f"{request.schedules} schedules each", ", ".join(runs[0].classes),
+            f"seed {request.seed}",
+        ]  # fmt: skip
+        self._print(label, " · ".join(parts))
+
+    def results(self, steps: Sequence[StepCheck], max_findings: int) -> None:
+        """The table, then findings and branches step by step, then the conclusion."""
+        rows = [row for step in steps for row in step.rows]
+        if not rows:
+            return
+        table = console.make_table(
+            [
+                ("step", "left"),
+                ("shape", "left"),
+                ("", "left"),
+                ("schedules", "right"),
+                ("findings", "right"),
+                ("seconds", "right"),
+            ]
+        )
+        for row in rows:
+            style = _STYLES.get(row.status, console.STYLES.get(row.status, ""))
+            count = str(row.schedules)
+            table.add_row(
+                console.escape(row.step),
+                row.shape,
+                console.Text(row.status, style=style),
+                count if row.schedules == row.asked else f"{count} of {row.asked}",
+                str(len(row.seen)),
+                f"{row.seconds:.1f}",
+            )
+        self._to.print(table)
+        for step in steps:
+            for row in step.rows:
+                self._row(row, max_findings)
+        for step in steps:
+            # A shape that ended early has left most branches alone.
+            if not any(row.status in FAILED for row in step.rows):
+                self._branches(step)
+        bad = sum(row.status in FAILED for row in rows)
+        done = sum(row.status == "clean" for row in rows)
+        verdict = f"{done} clean, {bad} with findings" if bad else f"{done} clean"
+        self._to.print(f"→ {verdict} of {len(rows)}")
+
+    def _print(self, head: str, text: str) -> None:
+        self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._to.print(console.Text(text, style=style), soft_wrap=True)
+
+    def _row(self, row: Row, max_findings: int) -> None:
+        fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
+        if row.reason and not fatal:
+            self._line(f"{row.step} {row.shape}: {row.status}: {row.reason}", "bold")
+        for seen in row.seen[:max_findings]:
+            self._seen(row, seen)
+        if len(row.seen) > max_findings:
+            self._line(f"  … and {len(row.seen) - max_findings} more", "dim")
+
+    def _seen(self, row: Row, seen: Seen) -> None:
+        self._line(f"{row.step} {row.shape}:", "bold")
+        for line in emulator_report.lines(Report((seen.finding,), seen.waits)):
+            self._line("  " + line)
+        again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
+        self._line(
+            f"    seen     {seen.inputs}, {seen.sms} SM{'s' if seen.sms > 1 else ''}, "
+            f"schedule {seen.index + 1}{again}",
+        )
+
+    def _branches(self, step: StepCheck) -> None:
+        if step.coverage is None:
+            if step.note:
+                self._line(f"{step.step}: branches taken are unknown: {step.note}", "dim")
+            return
+        found = step.coverage
+        self._line(
+            f"{step.step}: {found.taken} of {found.sides} sides of branches taken"
+            + (":" if found.missed else ""),
+            "bold",
+        )
+        if not found.missed:
+            return
+        table = console.make_table(
+            [("  not taken", "left"), ("sides", "right"), ("reached", "right"), ("", "left")]
+        )
+        for line in found.missed[:_SHOWN_BRANCHES]:
+            table.add_row(
+                f"  {console.escape(line.file)}:{line.line}",
+                f"{line.sides - line.taken} of {line.sides}",
+                f"{line.executions}×",
+                console.Text(line.text[:70]),
+            )
+        self._to.print(table)
+        if len(found.missed) > _SHOWN_BRANCHES:
+            self._line(f"  … and {len(found.missed) - _SHOWN_BRANCHES} more lines", "dim")

@@ -1,0 +1,144 @@
+"""``kernelbench inspect``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kernelbench.cli import options
+
+if TYPE_CHECKING:
+    from kernelbench.inspection import Build, Code, Inspection
+
+_CONSTANTS = (
+    ("tile", ("tile_m", "tile_n", "tile_k")),
+    ("stages", ("stages",)),
+    ("accumulators", ("accumulators",)),
+    ("cluster", ("cluster",)),
+    ("TMEM columns", ("tmem_columns",)),
+)
+
+
+@click.command(
+    "inspect",
+    epilog="\b\nExamples:\n"
+    "  kernelbench inspect v07\n"
+    "  kernelbench inspect v01..v07 --arch sm_100a --json -\n"
+    "  kernelbench inspect v07 --arch sm_100a --sass | less",
+)
+@options.steps_argument
+@click.option(
+    "--arch",
+    type=click.Choice(["sm_100a", "sm_90a", "all"]),
+    default="all",
+    show_default=True,
+    help="What to build for; of an sm_100a step, sm_90a is what gpu-soft runs.",
+)
+@click.option("--sass", is_flag=True, help="Also print the machine code, disassembled.")
+@click.option("--ptx", is_flag=True, help="Also print the PTX.")
+@options.json_option
+def command(
+    steps: tuple[str, ...], arch: str, sass: bool, ptx: bool, json_path: str | None
+) -> None:
+    """Print what each compiled STEP takes: registers, spills, memory, CTAs per SM.
+
+    It asks the compilers and the step's own constants, no GPU. CTAs per SM are those that can run
+    at once; one that waits for tensor memory does not.
+    """
+    from kernelbench import build, console, inspection
+    from kernelbench.context import Context
+    from kernelbench.errors import EnvironmentProblem, UsageError
+
+    options.require_writable(json_path)
+    chosen, left_out = inspection.select(Context.find().lineages.select(steps))
+    for line in left_out:
+        console.warn(f"left out: {line}")
+    fitting = [step for step in chosen if inspection.flavours(step, arch)]
+    if not fitting:
+        names = ", ".join(step.name for step in chosen)
+        raise UsageError(f"{names}: not built for {arch}", "leave out --arch")
+    found = []
+    with console.Status() as status:
+        status("building " + ", ".join(step.name for step in fitting))
+        for inspected in inspection.inspect_all(fitting, arch, sass=sass, ptx=ptx):
+            found.append(inspected)
+            status(f"built {len(found)} of {len(fitting)}")
+    nvcc = build.nvcc()
+    if json_path is not None:
+        version = nvcc.version if nvcc else None
+        record = inspection.InspectRecord(inspection.SCHEMA, version, tuple(found))
+        options.write_json_output(json_path, record)
+    if json_path != "-":
+        for inspected in found:
+            _render(inspected, f"nvcc {nvcc.version}" if nvcc else "no nvcc: constants only")
+    missing = [*dict.fromkeys(line for inspected in found for line in inspected.missing)]
+    if nvcc is None:
+        missing.append(
+            "no nvcc on PATH, in CUDA_HOME or in the Python environment: constants only; install "
+            "the CUDA toolkit, or `pip install nvidia-cuda-nvcc`"
+        )
+    for line in missing[:-1]:
+        console.warn(line)
+    if missing:
+        raise EnvironmentProblem(missing[-1])
+
+
+def _render(found: Inspection, compiler: str) -> None:
+    from kernelbench.console import Text, make_table, out
+
+    out.print(Text.assemble((found.step, "bold"), f"  {found.title} · {compiler}"), soft_wrap=True)
+    columns = [(build, code) for build in found.builds for code in build.code]
+    heads = [(build.label, "left") for build, _ in columns] or [("", "left")]
+    table = make_table([("", "left"), *heads])
+    for label, cells in _code_rows(columns) if columns else ():
+        table.add_row(label, *cells)
+    for label, names in _CONSTANTS:
+        table.add_row(label, *[_constant(found, names)] * len(heads))
+    out.print(table)
+    for build in found.builds:
+        for name in build.spilling:
+            out.print(Text(f"  {build.label}: {name}, which is called, spills"), soft_wrap=True)
+        for line in build.warnings:
+            out.print(Text(f"  {build.label}: {line}"), soft_wrap=True)
+    for allowance in found.allowances:
+        out.print(Text(f"  {allowance.what} allowed: {allowance.reason}"), soft_wrap=True)
+    for build in found.builds:
+        for kind, text in (("PTX", build.ptx), ("SASS", build.sass)):
+            if text is not None:
+                click.echo(f"\n{found.step} {build.label} {kind}:\n{text.strip()}")
+    out.print()
+
+
+def _constant(found: Inspection, names: tuple[str, ...]) -> str:
+    if found.constants is None:
+        return "?"
+    values = [found.constants[name] for name in names]
+    return "×".join(map(str, values)) if any(values) else "–"
+
+
+def _code_rows(columns: list[tuple[Build, Code]]) -> list[tuple[str, list[str]]]:
+    codes = [code for _, code in columns]
+    spills = [f"{code.spill_store_bytes} B, {code.spill_load_bytes} B" for code in codes]
+    return [
+        ("kernel", [code.kernel for code in codes]),
+        ("CTAs per SM", [_ctas(code) for code in codes]),
+        ("threads", [_known(code.threads) for code in codes]),
+        ("registers", [str(code.registers) for code in codes]),
+        ("spill stores, loads", spills),
+        ("stack frame", [f"{code.stack_bytes} B" for code in codes]),
+        ("static shared memory", [f"{code.static_shared_bytes} B" for code in codes]),
+        ("dynamic shared memory", [_known(code.dynamic_shared_bytes, " B") for code in codes]),
+        ("named barriers", [str(code.barriers) for code in codes]),
+        ("machine code", [f"{code.code_bytes} B" for code in codes]),
+    ]
+
+
+def _ctas(code: Code) -> str:
+    if code.ctas_per_sm is None:
+        return "?"
+    return f"{code.ctas_per_sm}, by {' and '.join(code.limited_by)}"
+
+
+def _known(value: int | None, unit: str = "") -> str:
+    return "?" if value is None else f"{value}{unit}"

@@ -1,0 +1,274 @@
+"""Compiled steps (``launch.cu``): built for an executor, loaded with ctypes, called through C.
+
+A step's library has two entry points, ``kb_run`` and ``kb_describe``; what a call consists of is
+the problem's to say (:meth:`~kernelbench.problem.Problem.bind`). No torch headers and no libtorch
+are involved, so a step builds in seconds and one library serves every torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kernelbench import build, emulator, emulator_report
+from kernelbench.emulation import DEFAULT_EMULATION, Emulation
+from kernelbench.errors import EnvironmentProblem, KernelFault, UsageError
+from kernelbench.lineage import building_blocks
+from kernelbench.lineage_model import Step
+from kernelbench.symbols import Symbols
+from kernelbench.target import ARCH_CAPABILITY, SOFT_ARCH, Target
+
+if TYPE_CHECKING:
+    from kernelbench.check import CheckResult
+    from kernelbench.problem import CompiledProblem, Kernel, Problem
+
+_INVALID_CALL, _FAILED = 1, 2
+_MESSAGE_BYTES = 1024
+_GPU_FLAGS = (
+    "-std=c++20", "-O3", "-lineinfo", "--cudart", "static", "-Xcompiler", "-fvisibility=hidden",
+)  # fmt: skip
+
+_CONSTANTS = (
+    "tile_m", "tile_n", "tile_k", "stages", "accumulators", "threads", "cluster", "shared_bytes",
+    "tmem_columns",
+)  # fmt: skip
+
+#: How long building one step may take: both of the emulator's parts, say.
+BUILD_LIMIT_S = 1800.0
+
+
+class Description(ctypes.Structure):
+    """``kb::Description``: a step's constants, 0 where there is no such thing."""
+
+    _fields_ = tuple((name, ctypes.c_int32) for name in _CONSTANTS)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The entry points of a loaded step, as a problem binds them.
+
+    Attributes:
+        path: The library's file.
+        emulation: The emulator that the step runs in; None on a GPU.
+        timed: Whether calls are timed, so that what they cost on the host matters.
+    """
+
+    library: ctypes.CDLL
+    path: Path
+    emulation: emulator.Runtime | None = None
+    timed: bool = False
+
+    def call(self, call: ctypes.Structure) -> None:
+        """Run one call.
+
+        Raises:
+            NotImplementedError: If the call breaks a limit of the step.
+            KernelFault: If the kernel or its host path failed.
+        """
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        status = self.library.kb_run(ctypes.byref(call), message, _MESSAGE_BYTES)
+        if status:
+            self.check(status, message.value.decode(errors="replace"))
+
+    def check(self, status: int, message: str) -> None:
+        """Raise what a status of ``kb_run`` means; see :meth:`call`."""
+        if status == 0:
+            return
+        text = " ".join(message.split())
+        if status == _INVALID_CALL:
+            raise NotImplementedError(text or "the step does not take this call")
+        raise KernelFault(text or f"kb_run failed with status {status}")
+
+    def address_of(self, function: str) -> int:
+        """Where a function of the library is, for callers in C."""
+        return ctypes.cast(getattr(self.library, function), ctypes.c_void_p).value or 0
+
+    def describe(self) -> dict[str, int]:
+        """The step's constants."""
+        description = Description()
+        self.library.kb_describe(ctypes.byref(description))
+        return {name: int(getattr(description, name)) for name in _CONSTANTS}
+
+
+def common_folder(step: Step) -> Path:
+    """The building blocks that a step is made of, with the backends.
+
+    Raises:
+        UsageError: If neither the step's lineage nor ``kernels`` beside it has any.
+    """
+    lineage = step.path.parent
+    for folder in building_blocks(lineage):
+        if (folder / "backend").is_dir():
+            return folder
+    raise UsageError(f"{step.name}: no folder common/backend beside it or in {lineage.parent}")
+
+
+def prepare(step: Step, problem: Problem, target: Target, *, check: bool = False) -> str | None:
+    """Build everything that :func:`load` needs, so that it finds it in the cache.
+
+    Returns:
+        Hash of the step's library; None for a Python step.
+
+    Raises:
+        CompileFailure: If the step does not compile.
+        EnvironmentProblem: If something to build it with is missing.
+    """
+    if step.kind != "cuda":
+        return None
+    if target.executor == "emulator":
+        emulator.runtime_library(common_folder(step))
+    if target.timed and hasattr(problem, "prepare"):
+        cast("CompiledProblem", problem).prepare(step)
+    return build.artefact_sha(library(step, target, check=check))
+
+
+def library(step: Step, target: Target, *, check: bool = False) -> Path:
+    """The step's library for an executor, from the cache or built now."""
+    if step.entry is None or not step.entry.is_file():
+        raise UsageError(f"{step.name}: {step.entry} is missing")
+    if target.executor == "emulator":
+        common = common_folder(step)
+        return emulator.step_library(
+            step.name,
+            step.entry,
+            common,
+            check=check,
+            count=check,
+            include_dirs=_own_folders(step, common),
+        )
+    return gpu_artefact(step, soft=target.executor == "gpu-soft")
+
+
+def gpu_artefact(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = "") -> Path:
+    """What nvcc makes of a step: its library or, with ``-cubin`` or ``-ptx``, its device code.
+
+    Args:
+        soft: Whether for gpu-soft; else for the step's own arch.
+        flags: Beside those that every build has.
+        what: What it is if not the library, for messages.
+    """
+    if step.entry is None or not step.entry.is_file():
+        raise UsageError(f"{step.name}: {step.entry} is missing")
+    common = common_folder(step)
+    backend = common / "backend" / ("soft" if soft else step.arch.replace("_", ""))
+    capability = ARCH_CAPABILITY[SOFT_ARCH if soft else step.arch]
+    described = ", ".join(filter(None, ("soft" if soft else step.arch, what)))
+    return build.compile_shared(
+        f"{step.name} ({described})",
+        [step.entry],
+        [*_GPU_FLAGS, *build.cuda_arch_flags(capability), *flags],
+        include_dirs=(*_own_folders(step, common), common, backend),
+        outside=(common / "backend" / "emu",),
+    )
+
+
+def _own_folders(step: Step, common: Path) -> tuple[Path, ...]:
+    """The building blocks of the step's lineage, where it has some of its own."""
+    own = step.path.parent / "common"
+    return (own,) if own.is_dir() and own != common else ()
+
+
+class EmulatedKernel:
+    """A compiled step's callable on the emulator: a finding is a fault of the call."""
+
+    def __init__(
+        self, kernel: Kernel, runtime: emulator.Runtime, symbols: Symbols, emulation: Emulation
+    ) -> None:
+        self._kernel = kernel
+        self._runtime = runtime
+        self._symbols = symbols
+        self._emulation = emulation
+        self._seconds: list[float] = []
+
+    def __call__(self, data: Any) -> Any:
+        """Call the step.
+
+        Raises:
+            KernelFault: If the emulator found something, with its report.
+        """
+        self._runtime.configure(self._emulation)
+        fault: KernelFault | None = None
+        result = None
+        try:
+            result = self._kernel(data)
+        except KernelFault as error:
+            fault = error
+        report = emulator_report.read(self._runtime.report(), self._symbols)
+        if report.findings:
+            hang = report.findings[0].kind == "hang"
+            text = report.headline().removeprefix("hang: ")
+            raise KernelFault(text, hang=hang, report=report) from fault
+        if fault is not None:
+            raise fault
+        self._seconds.append(report.seconds)
+        return result
+
+    def with_note(self, result: CheckResult) -> CheckResult:
+        """The result with how long a call took to emulate: no time of any kernel."""
+        if not self._seconds:
+            return result
+        note = f"emulated in {max(self._seconds):.2g} s a call"
+        self._seconds.clear()
+        return replace(result, notes=(*result.notes, note))
+
+
+def load(step: Step, problem: Problem, target: Target) -> Kernel:
+    """The step's callable on its problem's data.
+
+    Raises:
+        KernelbenchError: If it cannot be built or loaded, or the problem has no compiled steps.
+    """
+    entry = load_entry(step, target)
+    kernel = bind(problem, entry, step, target)
+    if entry.emulation is None:
+        return kernel
+    return EmulatedKernel(
+        kernel, entry.emulation, symbols_of(step), target.emulation or DEFAULT_EMULATION
+    )
+
+
+def bind(problem: Problem, entry: Entry, step: Step, target: Target) -> Kernel:
+    """A loaded step's callable, as its problem puts it together.
+
+    Raises:
+        UsageError: If the problem has no compiled steps.
+    """
+    if not hasattr(problem, "bind"):
+        raise UsageError(f"problem {problem.name} has no binding for compiled steps (bind)")
+    return cast("CompiledProblem", problem).bind(entry, step, target.device)
+
+
+def load_entry(step: Step, target: Target, *, check: bool = False) -> Entry:
+    """Build and load a step."""
+    path = library(step, target, check=check)
+    runtime = None
+    if target.executor == "emulator":
+        runtime = emulator.runtime(common_folder(step))
+    try:
+        found = ctypes.CDLL(str(path))
+        found.kb_run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        found.kb_run.restype = ctypes.c_int
+        found.kb_describe.argtypes = [ctypes.c_void_p]
+        found.kb_describe.restype = None
+    except (OSError, AttributeError) as error:
+        text = " ".join(str(error).split())
+        raise EnvironmentProblem(f"{step.name}: its library cannot be loaded: {text}") from error
+    return Entry(found, path, runtime, target.timed)
+
+
+def symbols_of(step: Step) -> Symbols:
+    """What resolves the emulator's reports about a step."""
+    return Symbols(symbol_folders(step))
+
+
+def symbol_folders(step: Step) -> dict[str, Path]:
+    """What debug information calls a step's folders, and where they are."""
+    common = common_folder(step)
+    folders = {emulator.STEP_NAME: step.path, emulator.COMMON_NAME: common}
+    own = step.path.parent / "common"
+    if own.is_dir() and own != common:
+        folders[emulator.LINEAGE_NAME] = own
+    return folders

@@ -1,0 +1,102 @@
+"""The compilers of this machine: nvcc for GPUs, g++ or clang++ for the emulator."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler: ``kind`` is ``nvcc``, ``g++`` or ``clang++``."""
+
+    kind: str
+    path: Path
+    version: str
+
+
+@functools.cache
+def nvcc() -> Compiler | None:
+    """The CUDA compiler: on ``PATH``, in ``CUDA_HOME``, in the usual place, or from PyPI."""
+    for path in _nvcc_candidates():
+        version = _version(path, r"release [\d.]+, V([\d.]+)")
+        if version:
+            return Compiler("nvcc", path, version)
+    return None
+
+
+def _nvcc_candidates() -> Iterator[Path]:
+    found = shutil.which("nvcc")
+    if found:
+        yield Path(found)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable]) / "bin" / "nvcc"
+    yield Path("/usr/local/cuda/bin/nvcc")
+    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        # nvidia-cuda-nvcc installs below nvidia/cu13, its CUDA 12 forerunner below cuda_nvcc.
+        yield from sorted(Path(folder).glob("nvidia/*/bin/nvcc"), reverse=True)
+
+
+def host_compiler() -> Compiler | None:
+    """The C++ compiler: ``$CXX``, else g++, else clang++."""
+    return next(iter(host_compilers()), None)
+
+
+def host_compilers() -> list[Compiler]:
+    """Every C++ compiler found, the preferred one first."""
+    return [*_host_compilers(os.environ.get("CXX"), os.environ.get("PATH"))]
+
+
+@functools.cache
+def _host_compilers(named: str | None, search_path: str | None) -> tuple[Compiler, ...]:
+    found = []
+    for name in dict.fromkeys(filter(None, (named, "g++", "clang++"))):
+        path = shutil.which(name, path=search_path)
+        version = _version(Path(path), r"(\d+\.\d+[\w.]*)") if path else None
+        if path and version:
+            kind = "clang++" if "clang" in Path(name).name else "g++"
+            found.append(Compiler(kind, Path(path), version))
+    return tuple(found)
+
+
+def _version(path: Path, pattern: str) -> str | None:
+    try:
+        run = subprocess.run(
+            [str(path), "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(pattern, run.stdout) if run.returncode == 0 else None
+    return match[1] if match else None
+
+
+def cuda_arch_flags(capability: tuple[int, int]) -> list[str]:
+    """nvcc flags for exactly one GPU: arch-specific code ("a") from compute capability 9.0 on."""
+    number = f"{capability[0]}{capability[1]}" + ("a" if capability[0] >= 9 else "")
+    return ["-gencode", f"arch=compute_{number},code=sm_{number}"]
+
+
+def cpu_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_facts() -> list[str]:
+    """What ``-march=native`` depends on: the CPU's features, in no particular order."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    if found is None:
+        return [platform.machine(), platform.processor()]
+    return [platform.machine(), *sorted(found[1].split())]

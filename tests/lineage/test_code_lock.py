@@ -1,0 +1,236 @@
+"""The code lock: this checkout's is current, and it tells an edited step from one that was moved.
+
+Also: no step spills or warns without an allowance in its ``step.toml``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from kernelbench import build, code_lock, cubin, inspection
+from kernelbench.code_lock import Entry, Key, LockedKernel, Move
+from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
+from kernelbench.lineage import load_lineages
+from kernelbench.project import Project, project_at
+
+needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
+
+PROJECT = project_at(ROOT)
+WRITTEN = {step.name: step for step in code_lock.locked_steps(load_lineages(PROJECT).steps)}
+FLAVOURS = [
+    (name, soft) for name, step in WRITTEN.items() for soft in inspection.flavours(step, "all")
+]
+
+
+def test_the_first_steps_are_covered() -> None:
+    assert {"v01", "v02", "v03", "v04", "v05", "v06", "v07"} <= set(WRITTEN)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("name", "soft"), FLAVOURS)
+def test_no_spill_and_no_warning(name: str, soft: bool) -> None:
+    step = WRITTEN[name]
+    code = cubin.compile_cubin(step, soft=soft)
+    assert code.kernels
+    assert cubin.complaints(code, step.allowances) == []
+
+
+def test_this_checkout_is_as_locked() -> None:
+    moves, why_not = code_lock.check(PROJECT)
+    if why_not:
+        pytest.skip(f"the code lock cannot be compared: {why_not}")
+    assert [str(move) for move in moves] == [], "if that is meant, run `make lock`"
+
+
+STEP = """\
+name = "{name}"
+title = "{name}"
+technique = "none"
+hypothesis = "none"
+arch = "sm_100a"
+status = "works"
+"""
+KERNEL = """\
+#include "shared.cuh"
+extern "C" __global__ void kernel(float* p) { p[threadIdx.x] = mechanism(p[0]) + 1; }
+"""
+SHARED = "__device__ inline float mechanism(float x) { return x * 2; }\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Two steps over one building block, locked."""
+    monkeypatch.setenv(build.CACHE_VARIABLE, str(tmp_path / "cache"))
+    root = tmp_path / "project"
+    (root / "tiny" / "common" / "backend" / "sm100a").mkdir(parents=True)
+    (root / "results").mkdir()
+    (root / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["tiny"]\n')
+    (root / "tiny" / "lineage.toml").write_text(
+        'name = "tiny"\ntitle = "t"\nproblem = "kernelbench.problems.group_gemm:PROBLEM"\n'
+    )
+    (root / "tiny" / "common" / "shared.cuh").write_text(SHARED)
+    for name in ("one", "two"):
+        (root / "tiny" / name).mkdir()
+        (root / "tiny" / name / "step.toml").write_text(STEP.format(name=name))
+        (root / "tiny" / name / "launch.cu").write_text(KERNEL)
+    found = project_at(root)
+    if build.nvcc() is not None:
+        code_lock.update(found)
+    return found
+
+
+def edit(project: Project, file: str, old: str, new: str) -> None:
+    path = project.root / "tiny" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def moved(project: Project) -> dict[str, Move]:
+    moves, why_not = code_lock.check(project)
+    assert why_not == ""
+    return {move.key.step: move for move in moves}
+
+
+@needs_nvcc
+class TestCheck:
+    def test_current(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert moved(project) == {}
+        monkeypatch.setenv("KERNELBENCH_ROOT", str(project.root))
+        assert code_lock.main(["--check"]) == 0
+
+    def test_comments_move_nothing(self, project: Project) -> None:
+        edit(project, "common/shared.cuh", "__device__", "// Why.\n\n__device__")
+        edit(project, "one/launch.cu", "extern", "/* what */\nextern")
+        assert moved(project) == {}
+
+    def test_a_building_block_moves_every_step(
+        self,
+        project: Project,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        edit(project, "common/shared.cuh", "x * 2", "x * 3")
+        moves = moved(project)
+        assert set(moves) == {"one", "two"}
+        assert not any(move.own for move in moves.values())
+        assert str(moves["one"]).startswith("one (sm_100a): changed through common/")
+        assert "kernel (" in str(moves["one"])
+        monkeypatch.setenv("KERNELBENCH_ROOT", str(project.root))
+        assert code_lock.main([]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split(" (")[0] for line in lines[:2]] == [
+            "results/code.lock: one",
+            "results/code.lock: two",
+        ]
+        assert "make lock" in lines[2]
+
+    def test_an_edited_step_is_told_from_a_moved_one(self, project: Project) -> None:
+        edit(project, "one/launch.cu", "+ 1", "+ 7")
+        assert {name: move.own for name, move in moved(project).items()} == {"one": True}
+        edit(project, "common/shared.cuh", "x * 2", "x * 3")
+        assert {name: move.own for name, move in moved(project).items()} == {
+            "one": True,
+            "two": False,
+        }
+
+    def test_update_records_and_says_what_moved(self, project: Project) -> None:
+        edit(project, "two/launch.cu", "kernel(", "other(")
+        (move,) = code_lock.update(project)
+        assert "kernel is gone; other is new" in str(move)
+        assert moved(project) == {}
+
+    def test_steps_that_come_and_go(self, project: Project) -> None:
+        (project.root / "tiny" / "two").rename(project.root / "tiny" / "three")
+        edit(project, "three/step.toml", "two", "three")
+        moves = moved(project)
+        assert "is not recorded" in str(moves["three"])
+        assert "no such compiled step" in str(moves["two"])
+        code_lock.update(project)
+        assert {key.step for key in code_lock.read(project.results / "code.lock")} == {
+            "one",
+            "three",
+        }
+
+    def test_no_lock_at_all(self, project: Project) -> None:
+        (project.results / "code.lock").unlink()
+        assert set(moved(project)) == {"one", "two"}
+
+    def test_another_nvcc_is_not_compared_and_its_entries_stay(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = build.nvcc()
+        assert real is not None
+        before = code_lock.read(project.results / "code.lock")
+        other = build.Compiler("nvcc", real.path, "99.1")
+        monkeypatch.setattr(build, "nvcc", lambda: other)
+        moves, why_not = code_lock.check(project)
+        assert moves == []
+        assert why_not == f"it is of nvcc {real.version}, here is 99.1"
+        code_lock.update(project)
+        after = code_lock.read(project.results / "code.lock")
+        assert before.items() <= after.items()
+        assert {key.nvcc for key in after} == {real.version, "99.1"}
+
+    def test_a_step_that_does_not_compile_leaves_the_lock(self, project: Project) -> None:
+        before = (project.results / "code.lock").read_bytes()
+        edit(project, "one/launch.cu", "+ 1", "+ nonsense")
+        for command in (code_lock.check, code_lock.update):
+            with pytest.raises(build.CompileFailure, match="nonsense"):
+                command(project)
+        assert (project.results / "code.lock").read_bytes() == before
+
+    def test_it_does_not_depend_on_where_the_checkout_is(
+        self, project: Project, tmp_path: Path
+    ) -> None:
+        shutil.copytree(project.root, tmp_path / "else" / "where")
+        assert moved(project_at(tmp_path / "else" / "where")) == {}
+
+
+def test_without_nvcc(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "nvcc", lambda: None)
+    assert code_lock.check(project) == ([], "there is no nvcc here")
+    with pytest.raises(EnvironmentProblem, match="the code lock needs nvcc"):
+        code_lock.update(project)
+
+
+class TestFile:
+    LOCK_PATH = "code.lock"
+
+    def test_it_is_read_as_written_and_sorted(self, tmp_path: Path) -> None:
+        kernels = {"b<1>": LockedKernel("0" * 64, 40, 1280), "a": LockedKernel("f" * 64, 0, 0)}
+        lock = {
+            Key("v02", "sm_100a", "13.0.88"): Entry("2" * 64, {}),
+            Key("v01", "sm_90a", "13.0.88"): Entry("1" * 64, kernels),
+            Key("v01", "sm_90a", "12.9.86"): Entry("3" * 64, kernels),
+        }
+        path = tmp_path / self.LOCK_PATH
+        path.write_text(code_lock.text_of(lock))
+        assert code_lock.read(path) == lock
+        heads = [line for line in path.read_text().splitlines() if line.startswith("[")]
+        assert heads == [
+            '[v01.sm_90a."12.9.86"]', '[v01.sm_90a."13.0.88"]', '[v02.sm_100a."13.0.88"]',
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("text", "what"),
+        [
+            ("[v01", "not a code lock"),
+            ("v01 = 3", "v01: expected an object"),
+            ('[v01.sm_90a."1"]\nsources = "x"', "missing field 'kernels'"),
+            ('[v01.sm_90a."1"]\nsources = "x"\nkernels.k = {sha256 = 3}', "sha256: expected str"),
+        ],
+    )
+    def test_malformed(self, tmp_path: Path, text: str, what: str) -> None:
+        path = tmp_path / self.LOCK_PATH
+        path.write_text(text)
+        with pytest.raises(RecordError, match=what):
+            code_lock.read(path)
+
+    def test_arguments(self) -> None:
+        with pytest.raises(UsageError, match="usage"):
+            code_lock.main(["--force"])

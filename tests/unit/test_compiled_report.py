@@ -1,0 +1,135 @@
+"""The emulator's report in words: what is counted, named and grouped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelbench import emulator_report, schema
+from kernelbench.emulator_report import Report, lines, read
+from kernelbench.symbols import Place, Symbols
+
+FINDINGS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/findings.cpp"
+
+
+class Fixed(Symbols):
+    """Symbols of a library that does not exist: places by offset, names by offset in storage."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def place(self, pc: Any) -> Place | None:
+        if pc is None:
+            return None
+        role = {1: "load_warp", 2: "mma_warp"}.get(pc["offset"], "")
+        return Place(Path("k"), "v07/kernel.cuh", 100 + pc["offset"], role, role)
+
+    def shared_name(self, pc: Any, type_name: str | None, offset: int) -> str:
+        return f"full[{offset // 8}]" if pc and 0 <= offset < 64 else ""
+
+
+def pc(offset: int) -> dict[str, Any]:
+    return {"module": "lib.so", "offset": offset}
+
+
+def finding(**changes: Any) -> dict[str, Any]:
+    return {
+        "class": "race", "text": "a store and a load", "pc": pc(1), "other_pc": pc(2), "count": 3,
+        "cta": [4, 0, 0], "rank": 0, "thread": 128, "shared_offset": 16, "tmem_column": -1,
+        "other_thread": 5, "shared_type": "S",
+    } | changes  # fmt: skip
+
+
+def wait(warp: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "cta": [0, 0, 0], "rank": 0, "warp": warp, "lanes": 0xFFFFFFFF, "kind": "mbarrier",
+        "pc": pc(1), "object": 16, "parity": 1, "phase": 3, "pending": 1, "expected": 2, "tx": 0,
+        "shared_type": "S",
+    } | changes  # fmt: skip
+
+
+def report_of(*findings: Any, waits: Any = ()) -> Report:
+    raw = {"findings": findings, "waits": waits, "launches": 1, "switches": 9, "seconds": 0.5}
+    return read(json.loads(json.dumps(raw)), Fixed())
+
+
+def test_a_finding_has_both_sides_and_its_object() -> None:
+    report = report_of(finding())
+    assert list(lines(report)) == [
+        "race ×3: a store and a load",
+        "  meaning  " + emulator_report.CLASSES["race"],
+        "  object   full[2]",
+        "  here     load_warp at v07/kernel.cuh:101 (CTA 4, thread 128)",
+        "  against  mma_warp at v07/kernel.cuh:102 (thread 5)",
+    ]
+    assert report.headline() == "race: a store and a load (load_warp, v07/kernel.cuh:101)"
+
+
+def test_a_finding_without_places_is_said_all_the_same() -> None:
+    report = report_of(finding(pc=None, other_pc=None, shared_offset=-1, tmem_column=12, count=1))
+    text = "\n".join(lines(report))
+    assert "race: a store" in text
+    assert "TMEM column 12" in text
+    assert "here" not in text
+    assert report.headline() == "race: a store and a load"
+    assert Report().headline() == ""
+
+
+def test_warps_that_wait_for_the_same_are_one_line() -> None:
+    waits = [wait(0), wait(1), wait(2), wait(5), wait(3, pc=pc(2), object=24)]
+    report = report_of(finding(**{"class": "hang", "pc": None, "other_pc": None}), waits=waits)
+    assert [w.warps for w in report.waits] == [(0, 1, 2, 5), (3,)]
+    text = "\n".join(lines(report))
+    assert "load_warp (warps 0–2, 5) waits for full[2]: phase parity 1; 3 phases completed" in text
+    assert "1 of 2 arrivals pending; 1 more arrival would end it  [v07/kernel.cuh:101]" in text
+    assert report.headline() == (
+        "hang: load_warp waits for full[2] for ever: 1 more arrival missing (v07/kernel.cuh:101)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pending", "tx", "needs"),
+    [
+        (0, 2048, "2048 more bytes"),
+        (2, 1, "2 more arrivals and 1 more byte"),
+        (0, -512, "an expect_tx of 512 bytes that came without one"),
+        (0, 0, ""),
+    ],
+)
+def test_what_would_end_a_wait(pending: int, tx: int, needs: str) -> None:
+    (found,) = report_of(waits=[wait(0, pending=pending, tx=tx)]).waits
+    assert found.needs == needs
+
+
+def test_other_waits_and_many_ctas() -> None:
+    waits = [wait(0, kind="named-barrier", object=3, cta=[i, 0, 0], lanes=1) for i in range(6)]
+    waits += [wait(1, kind="warp", cta=[0, 0, 0])]
+    text = "\n".join(lines(report_of(waits=waits)))
+    assert "(warp 0, 1 lane) waits for named barrier 3" in text
+    assert "waits for the other lanes of its warp" in text
+    assert text.count("CTA ") == 4
+    assert "… and 2 more CTAs" in text
+
+
+def test_findings_are_limited() -> None:
+    report = report_of(finding(), finding(pc=pc(3)), finding(pc=pc(4)))
+    text = "\n".join(lines(report, 1))
+    assert text.count("race ×3") == 1
+    assert "… and 2 more findings" in text
+
+
+def test_a_report_survives_the_way_from_the_worker() -> None:
+    report = report_of(finding(), waits=[wait(0)])
+    text = json.dumps(dataclasses.asdict(report))
+    assert schema.load(Report, json.loads(text)) == report
+
+
+def test_every_class_of_the_runtime_is_explained() -> None:
+    names = re.search(r"kNames\[\] = \{(.*?)\};", FINDINGS.read_text(), re.S)
+    assert names is not None
+    assert set(re.findall(r'"([a-z-]+)"', names[1])) == set(emulator_report.CLASSES)
