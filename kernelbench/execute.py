@@ -51,6 +51,8 @@ def execute(job: Job, report: Reporter) -> None:
         report("ceilings", ceilings=schema.dump(measure_ceilings.measure(job.device_index)))
         return
     if isinstance(job, CheckJob):
+        # Shapes run side by side; threads of each that wait for one another would cost more.
+        torch.set_num_threads(max(1, job.os_threads))
         schedules.execute(job, report)
         return
     report.phase("environment", 120)

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated_kernels import emulated, emulated_files, emulator_runtime
 
 from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
+
+__all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"

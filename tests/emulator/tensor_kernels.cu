@@ -38,6 +38,7 @@ enum Fault : int {
   kSecondRound,       // no fault: the operations again, when all have loaded
   kLoadAtOnce,        // no fault: each warp also loads behind its own stores, without fences
   kNoFenceBefore,     // in the second round, without tcgen05.fence::before_thread_sync
+  kStoreTooEarly,     // columns of an operation are stored to before its commit was observed
   kNoFenceAfter,      // without tcgen05.fence::after_thread_sync before the loads
 };
 
@@ -56,9 +57,10 @@ struct Program {
   const uint32_t* fill;  // [128][columns], or null
   uint32_t* out;         // [loads][128 threads][registers]
   uint32_t operation_count;
-  uint32_t commits;      // among them
-  uint32_t columns;      // allocated
-  uint32_t load_column;  // of the first load
+  uint32_t commits;       // among them
+  uint32_t columns;       // allocated
+  uint32_t load_column;   // of the first load
+  uint32_t store_column;  // of the store that is too early
   uint32_t loads;
   int32_t shape;
   int32_t fault;
@@ -185,6 +187,12 @@ KB_GLOBAL void interpret(Program program) {
     ptx::tcgen05_commit(kGroup, &storage.done[0]);
   }
   if (fault == kOverwriteTile && ptx::thread_index() == 0) storage.image[0] = 0;
+  if (fault == kStoreTooEarly && warp == 1) {
+    const uint32_t values[1] = {};
+    ptx::tcgen05_st_32x32b(tmem + (32 << 16) + program.store_column, values);
+    ptx::tcgen05_wait_st();
+    ptx::tcgen05_fence_before_thread_sync();
+  }
   if (fault != kNoCommitWait) {
     for (uint32_t commit = 0; commit < program.commits; ++commit) {
       mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &storage.done[commit], 0);

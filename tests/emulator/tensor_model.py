@@ -22,7 +22,7 @@ FAULTS = (
     "overwrite sums", "every lane", "other commits", "leak", "early dealloc", "wrong dealloc",
     "wrong slab", "unequal address", "unequal scales", "alloc grows", "alloc relinquished",
     "alloc not power", "alloc blocked", "mixed groups", "pair one allocates", "second round",
-    "load at once", "no fence before", "no fence after",
+    "load at once", "no fence before", "store too early", "no fence after",
 )  # fmt: skip
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
@@ -201,6 +201,7 @@ class ProgramArguments(ctypes.Structure):
         ("commits", ctypes.c_uint32),
         ("columns", ctypes.c_uint32),
         ("load_column", ctypes.c_uint32),
+        ("store_column", ctypes.c_uint32),
         ("loads", ctypes.c_uint32),
         ("shape", ctypes.c_int32),
         ("fault", ctypes.c_int32),
@@ -224,6 +225,7 @@ class Program:
     fill: Words | None = None
     columns: int = 512
     load_column: int = 0
+    store_column: int = 0
     loads: int = 1
     shape: int = 0
 
@@ -257,6 +259,7 @@ class Program:
             sum(fields["kind"] == COMMIT for fields in self.operations),
             self.columns,
             self.load_column,
+            self.store_column,
             self.loads,
             self.shape,
             FAULTS.index(fault),

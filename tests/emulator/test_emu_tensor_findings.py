@@ -64,6 +64,51 @@ def test_a_fault_is_found_on_every_schedule(emulated: Emulated, fault: str, kind
         assert kind in kinds(of), seed
 
 
+@pytest.mark.parametrize("column", [SFA, SFA + 3, SFB + 1, 0, 63])
+def test_columns_of_an_operation_are_its_own(emulated: Emulated, column: int) -> None:
+    # Its scale factors and its accumulator, to the last column.
+    for seed in range(6):
+        of = emulated(FILE, check=True, seed=seed)
+        program = simple(Operands(64))
+        program.store_column = column
+        program.load_column = 384  # nobody's
+        program.run(of, "store too early")
+        assert "overwrite" in kinds(of), seed
+        free = emulated(FILE, check=True, seed=seed)
+        program.store_column = 64
+        program.run(free, "store too early")
+        assert free.findings() == []
+
+
+@pytest.mark.parametrize("column", [SFA, SFA + 3, SFB, SFB + 1])
+def test_scale_factors_that_no_copy_brought_are_read(emulated: Emulated, column: int) -> None:
+    program = Program(load_column=384, store_column=column)
+    program.fill = np.full((1, LANES, COLUMNS), 0x38383838, np.uint32)
+    program.multiply(
+        a=Tile(A).descriptor(),
+        b=Tile(B).descriptor(),
+        instruction=instruction(64),
+        scales_a=SFA,
+        scales_b=SFB,
+    )
+    program.commit()
+    for seed in range(6):
+        of = emulated(FILE, check=True, seed=seed)
+        program.run(of, "store too early")  # before or behind the mma: nothing orders them
+        assert kinds(of) & {"overwrite", "early-read"}, seed
+
+
+@pytest.mark.parametrize("column", [-15, 0, 15])
+def test_every_column_of_a_result_is_waited_for(emulated: Emulated, column: int) -> None:
+    for seed in range(6):
+        of = emulated(FILE, check=True, seed=seed)
+        program = simple(Operands(16), d=32)
+        program.load_column = 32 + column
+        program.loads = 1
+        program.run(of, "no commit wait")
+        assert "early-read" in kinds(of), seed
+
+
 def test_a_right_kernel_has_no_finding_on_any_schedule(emulated: Emulated) -> None:
     operands = Operands(16)
     program = simple(operands)

@@ -1,4 +1,4 @@
-// Operations that one elected thread issues, and that 32 lanes would issue 32 times.
+// Operations that one elected thread starts: without an election 32 lanes start 32 of them.
 #pragma once
 
 #include "core.hpp"

@@ -1,4 +1,7 @@
-"""What tests of the emulator share: kernels of this folder, built for it and loaded."""
+"""What tests of the emulator share: kernels of ``tests/emulator``, built for it and loaded.
+
+Not a conftest.py in that folder: there can be one module of that name, and tests import the other.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from kernelbench import build, emulator, symbols
 from kernelbench.emulation import DEFAULT_EMULATION
 from kernelbench.errors import EnvironmentProblem
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "emulator"
 COMMON = HERE.parents[1] / "kernels" / "common"
 
 
@@ -30,7 +33,7 @@ def _place(array: Any) -> tuple[int, int]:
 
 
 class Emulated:
-    """One file of this folder, built for the emulator and loaded.
+    """One file of ``tests/emulator``, built for the emulator and loaded.
 
     Attributes:
         lib: The library, for ctypes.
@@ -76,36 +79,36 @@ class Emulated:
 
 
 @pytest.fixture(scope="session")
-def _runtime() -> emulator.Runtime:
+def emulator_runtime() -> emulator.Runtime:
     if build.host_compiler() is None:
         pytest.skip("no C++ compiler")
     return emulator.runtime(COMMON)
 
 
 @pytest.fixture(scope="session")
-def _loaded() -> dict[tuple[str, bool], Emulated]:
+def emulated_files() -> dict[tuple[str, bool], Emulated]:
     return {}
 
 
 @pytest.fixture
 def emulated(
-    _runtime: emulator.Runtime, _loaded: dict[tuple[str, bool], Emulated]
+    emulator_runtime: emulator.Runtime, emulated_files: dict[tuple[str, bool], Emulated]
 ) -> Iterator[Callable[..., Emulated]]:
-    """``emulated("file.cu", check=False, **options)``: a file of this folder, built and configured.
+    """``emulated("file.cu", check=False, **options)``: a file of ``tests/emulator``, built and set.
 
     Libraries are built once (cached on disk) and loaded once a session; options and findings are
     set anew by every call.
     """
 
     def get(name: str, *, check: bool = False, **options: Any) -> Emulated:
-        if (name, check) not in _loaded:
+        if (name, check) not in emulated_files:
             try:
-                _loaded[name, check] = Emulated(_runtime, HERE / name, check)
+                emulated_files[name, check] = Emulated(emulator_runtime, HERE / name, check)
             except EnvironmentProblem as error:
                 pytest.fail(str(error), pytrace=False)
-        found = _loaded[name, check]
+        found = emulated_files[name, check]
         found.configure(**options)
         return found
 
     yield get
-    _runtime.unregister_all()
+    emulator_runtime.unregister_all()
