@@ -274,6 +274,7 @@ class ScheduleChecker:
     @staticmethod
     def _add(progress: _Progress, message: dict[str, Any]) -> None:
         report = schema.load(Report, message["report"])
+        counted = set()
         for finding in report.findings:
             known = progress.seen.get(finding.identity)
             if known is None:
@@ -283,7 +284,9 @@ class ScheduleChecker:
                 )
             else:
                 total = replace(known.finding, count=known.finding.count + finding.count)
-                seen = replace(known, finding=total, schedules=known.schedules + 1)
+                again = finding.identity not in counted
+                seen = replace(known, finding=total, schedules=known.schedules + again)
+            counted.add(finding.identity)
             progress.seen[finding.identity] = seen
 
     def _row(

@@ -90,8 +90,8 @@ class Finding:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Equal for the same fault found again."""
-        return (self.kind, str(self.access), str(self.other), self.object)
+        """Equal for the same fault found again, also elsewhere in the same buffer."""
+        return (self.kind, str(self.access), str(self.other), self.object.partition(" + ")[0])
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,9 @@ class Waiting:
         what: ``full[2]``, ``named barrier 1``, …
         state: How far the object is, e.g. ``phase parity 1, 3 phases completed``.
         needs: What would end the wait; empty if that is not a matter of counting.
+        victim: How likely others' waits are the cause of this one, for which one to name first: 0
+            where bytes do not match, 1 where some arrived, 2 where none did, 3 where the missing
+            ones wait themselves.
     """
 
     access: Access
@@ -112,6 +115,7 @@ class Waiting:
     what: str
     state: str
     needs: str
+    victim: int = 3
 
 
 @dataclass(frozen=True)
@@ -136,11 +140,11 @@ class Report:
         first = self.findings[0]
         text = first.text.rstrip(".")
         place = first.access.where
-        stuck = [wait for wait in self.waits if wait.needs] or self.waits
-        if first.kind == "hang" and stuck:
-            text = f"{stuck[0].access.role or 'a warp'} waits for {stuck[0].what} for ever"
-            text += f": {stuck[0].needs} missing" if stuck[0].needs else ""
-            place = stuck[0].access.where
+        if first.kind == "hang" and self.waits:
+            stuck = min(self.waits, key=lambda wait: (wait.victim, not wait.needs))
+            text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
+            text += f": {stuck.needs} missing" if stuck.needs else ""
+            place = stuck.access.where
         elif first.access.role:
             place = f"{first.access.role}, {place}"
         return f"{first.kind}: {text}" + (f" ({place})" if place else "")
@@ -188,7 +192,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     place = symbols.place(wait.get("pc"))
     kind = str(wait["kind"])
     pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
-    what, state, needs = _WAITS.get(kind, kind), "", ""
+    what, state, needs, victim = _WAITS.get(kind, kind), "", "", 3
     if kind == "mbarrier":
         offset = int(wait["object"])
         name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
@@ -201,6 +205,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         if tx:
             state += f", {tx} bytes outstanding" if tx > 0 else f", {-tx} bytes too many"
         needs = _needs(pending, tx)
+        victim = 0 if tx else 1 if pending < expected else 2
     elif kind == "named-barrier":
         what = f"named barrier {wait['object']}"
         if expected:
@@ -215,6 +220,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         what,
         state,
         needs,
+        victim,
     )
 
 

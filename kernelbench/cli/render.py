@@ -70,48 +70,49 @@ class RunView:
         """The table, then every reason and note, then the conclusion."""
         if not rows:
             return
+        groups = [
+            (key, list(group)) for key, group in groupby(rows, key=lambda r: (r.step, r.shape))
+        ]
+        timed = any(group[0].device_us or group[0].call_us for _, group in groups)
+        times = (("device", "right"), ("call", "right"), ("SOL", "right"), ("of SOL", "right"))
         table = console.make_table(
             [
                 ("step", "left"),
                 ("shape", "left"),
                 ("correct", "left"),
                 ("max err", "right"),
-                ("device", "right"),
-                ("call", "right"),
-                ("SOL", "right"),
-                ("of SOL", "right"),
+                *(times if timed else ()),
                 ("", "left"),
             ]
         )
-        remarks: list[tuple[str, str]] = []
-        groups = [
-            (key, list(group)) for key, group in groupby(rows, key=lambda r: (r.step, r.shape))
-        ]
+        remarks: list[tuple[str, str, str]] = []
         counts: dict[str, int] = {}
         for (step, shape), group in groups:
             status = _worst(group)
             counts[status] = counts.get(status, 0) + 1
-            timed = group[0]
             errors = [row.max_abs_err for row in group if row.max_abs_err is not None]
-            best = timed.device_us or timed.call_us
+            skipped = all(row.status == "skipped" for row in group)
             table.add_row(
                 console.escape(step),
                 shape,
-                " ".join(_class_mark(row) for row in group),
+                "–" if skipped else " ".join(_class_mark(row) for row in group),
                 f"{max(errors):.2g}" if errors else "–",
-                time_text(timed.device_us),
-                time_text(timed.call_us),
-                "–" if timed.sol_us is None else microseconds(timed.sol_us),
-                f"{100 * timed.sol_us / best.median:.0f}%" if timed.sol_us and best else "–",
+                *(_times(group[0]) if timed else ()),
                 console.styled(status if status != "pass" else "PASS"),
             )
+            shared = len({(row.status, row.reason) for row in group}) == 1
             for row in group:
                 if row.reason:
-                    remarks.append((f"{step} {shape} {row.inputs}", f"{row.status}: {row.reason}"))
-                remarks += [(f"{step} {shape}", note) for note in row.notes]
+                    where = shape if shared else f"{shape} {row.inputs}"
+                    remarks.append((step, where, f"{row.status}: {row.reason}"))
+                remarks += [(step, shape, note) for note in row.notes]
         self._to.print(table)
-        for where, text in dict.fromkeys(remarks):
-            self._to.print(console.Text.assemble((f"  {where}: ", "bold"), text), soft_wrap=True)
+        told: dict[tuple[str, str], list[str]] = {}
+        for step, where, text in dict.fromkeys(remarks):
+            told.setdefault((step, text), []).append(where)
+        for (step, text), places in told.items():
+            head = f"  {step} {', '.join(places)}: "
+            self._to.print(console.Text.assemble((head, "bold"), text), soft_wrap=True)
         legend = "= every bit of the rounded reference · ≈ within the derived bound"
         self._to.print(console.Text(f"  {legend}", style="dim"))
         total = sum(counts.values())
@@ -124,6 +125,16 @@ class RunView:
     def saved(self, path: str) -> None:
         """Say where the record is."""
         self._to.print(console.Text(f"  saved {path}", style="dim"), soft_wrap=True)
+
+
+def _times(row: Result) -> tuple[str, str, str, str]:
+    best = row.device_us or row.call_us
+    return (
+        time_text(row.device_us),
+        time_text(row.call_us),
+        "–" if row.sol_us is None else microseconds(row.sol_us),
+        f"{100 * row.sol_us / best.median:.0f}%" if row.sol_us and best else "–",
+    )
 
 
 def reports(found: Sequence[tuple[str, str, str, Report]]) -> None:
