@@ -141,7 +141,15 @@ class Report:
         text = first.text.rstrip(".")
         place = first.access.where
         if first.kind == "hang" and self.waits:
-            stuck = min(self.waits, key=lambda wait: (wait.victim, not wait.needs))
+            # Among equals the one with few threads: many wait for a result, one for a stage.
+            stuck = min(
+                self.waits,
+                key=lambda wait: (
+                    wait.victim,
+                    not wait.needs,
+                    wait.lanes.bit_count() * len(wait.warps),
+                ),
+            )
             text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
             text += f": {stuck.needs} missing" if stuck.needs else ""
             place = stuck.access.where

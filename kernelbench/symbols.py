@@ -118,7 +118,8 @@ class Symbols:
         layout = dwarf.layout_of(str(pc["module"]), (match[1] if match else type_name).strip())
         if layout is None or offset >= layout.size:
             return ""
-        return layout.name_at(offset)
+        # The member of an opaque type says nothing.
+        return re.sub(r"\.opaque(\[\d+\])?", "", layout.name_at(offset))
 
 
 def plain_name(function: str) -> str:

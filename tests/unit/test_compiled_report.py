@@ -87,9 +87,23 @@ def test_warps_that_wait_for_the_same_are_one_line() -> None:
     text = "\n".join(lines(report))
     assert "load_warp (warps 0–2, 5) waits for full[2]: phase parity 1; 3 phases completed" in text
     assert "1 of 2 arrivals pending; 1 more arrival would end it  [v07/kernel.cuh:101]" in text
+    # The one warp, not the four that may wait for its result.
     assert report.headline() == (
-        "hang: load_warp waits for full[2] for ever: 1 more arrival missing (v07/kernel.cuh:101)"
+        "hang: mma_warp waits for full[3] for ever: 1 more arrival missing (v07/kernel.cuh:102)"
     )
+
+
+def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
+    hang = finding(**{"class": "hang", "pc": None, "other_pc": None})
+    barrier = wait(0, kind="named-barrier", object=1, pending=32, expected=192)
+    stage = wait(1, pc=pc(2), object=24, pending=1, expected=1)
+    bytes_short = wait(2, pc=pc(2), object=16, tx=512)
+    for waits, named in (
+        ([barrier, stage], "full[3]"),
+        ([barrier, stage, bytes_short], "full[2]"),
+        ([barrier], "named barrier 1"),
+    ):
+        assert f" waits for {named} for ever" in report_of(hang, waits=waits).headline()
 
 
 @pytest.mark.parametrize(

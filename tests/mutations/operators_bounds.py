@@ -1,0 +1,102 @@
+"""Operators on bounds of loops and predicates, and on the search for work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cpp_source import Comparison, Edit, Source, Span
+from mutant import WRONG, Expectation, Site, expect, operator
+from objects import BARRIERS, GLOBAL, STAGES, TMEM, UNORDERED
+
+
+def _step_of(source: Source, comparison: Comparison) -> str:
+    """By how much the compared variable grows from one test to the next."""
+    if comparison.loop is not None:
+        step = source[comparison.loop.step]
+        return "1" if step.startswith("++") else step.split("+=")[1].strip()
+    # A predicate: as far as one step of the innermost loop that its variable depends on.
+    name = source[comparison.left]
+    inside = source.function_span(comparison.left.start)
+    body = source.code[inside.start : comparison.left.start]
+    definition = re.search(rf"\b{name} = ([^;]+);", body)
+    for loop in reversed(source.loops_around(comparison.left.start)):
+        variable = re.search(r"\w+$", source[loop.step].split("+=")[0].strip())
+        if variable and definition and re.search(rf"\b{variable[0]}\b", definition[1]):
+            return source[loop.step].split("+=")[1].strip()
+    return "1"
+
+
+def _over(source: Source, comparison: Comparison) -> Expectation:
+    """One round too many."""
+    where = source.function_at(comparison.left.start)
+    left, right = source[comparison.left], source[comparison.right]
+    if right == "kStages":
+        if where in ("init_barriers", "invalidate_barriers"):
+            return expect("barrier-state", BARRIERS)
+        return expect("hang phase", "empty")
+    if left == "k":
+        if where == "load_warp":
+            # The stage is loaded, and nobody empties it; or the scales end before.
+            return expect("hang out-of-bounds", "empty", "SFA", "SFB")
+        return expect("hang", "full")
+    if "kMmaK" in right:
+        return expect(f"{WRONG} descriptor tmem-bounds {UNORDERED}", TMEM, STAGES)
+    if left == "column":
+        objects = (*TMEM, "C", "c", "full")
+        return expect(f"{WRONG} tmem-bounds out-of-bounds {UNORDERED}", objects)
+    if right == "kChunkN":
+        return expect(f"{WRONG} out-of-bounds crash {UNORDERED}", "C", "c")
+    if left == "index":
+        return expect("out-of-bounds crash descriptor", GLOBAL, roles="find_work group_gemm")
+    return expect(f"{WRONG} out-of-bounds {UNORDERED}", "C")
+
+
+def _under(source: Source, comparison: Comparison) -> Expectation:
+    """One round too few."""
+    where = source.function_at(comparison.left.start)
+    left, right = source[comparison.left], source[comparison.right]
+    if right == "kStages":
+        if where in ("init_barriers", "invalidate_barriers"):
+            return expect("barrier-state", BARRIERS)
+        return expect("exit barrier-state race", "empty")
+    if left == "k":
+        return expect("hang", "full" if where == "load_warp" else "empty")
+    return expect(WRONG)
+
+
+@operator("bound-over", "one round or element too many (< becomes <=)")
+def bound_over(source: Source) -> Iterator[Site]:
+    for each in source.comparisons():
+        edit = Edit(each.operator, "<=")
+        yield Site(each.operator.start, (edit,), _over(source, each))
+
+
+@operator("bound-under", "one round or element too few")
+def bound_under(source: Source) -> Iterator[Site]:
+    for each in source.comparisons():
+        step = _step_of(source, each)
+        edit = Edit(each.left, f"{source[each.left]} + {step}")
+        yield Site(each.operator.start, (edit,), _under(source, each))
+
+
+# Where a wrong place shows: at the operands' loads or the result's stores.
+_WRONG_PLACE = expect(f"{WRONG} out-of-bounds", GLOBAL, roles="load_warp epilogue_warps")
+
+
+@operator("tiles-rounded-down", "a last, partial column of tiles is not counted")
+def tiles_rounded_down(source: Source) -> Iterator[Site]:
+    for call in source.calls("ceil_div"):
+        value, divisor = (source[argument] for argument in call.arguments)
+        yield Site(
+            call.span.start,
+            (Edit(call.span, f"({value} / {divisor})"),),
+            _WRONG_PLACE,
+        )
+
+
+@operator("tile-order", "rows and columns of tiles are exchanged")
+def tile_order(source: Source) -> Iterator[Site]:
+    for match in source.find(r"\bfound\.index ([/%]) row_tiles"):
+        edit = Edit(Span(match.start(1), match.end(1)), "%" if match[1] == "/" else "/")
+        yield Site(match.start(1), (edit,), _WRONG_PLACE)

@@ -1,0 +1,71 @@
+"""The record of the last campaign: of these sources, good enough, and rendered as the table says;
+and a few mutants, drawn by a seed, found here and now."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mutate
+import pytest
+import report
+from mutant import mutants
+
+from kernelbench import build
+
+HERE = Path(__file__).parent
+KERNELS = HERE.parents[1] / "kernels"
+AGAIN = "run `make mutations`"
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    return report.load((HERE / "table.json").read_text(encoding="utf-8"))
+
+
+def test_it_is_of_these_steps_and_operators(record: dict[str, Any]) -> None:
+    now = {name: mutate.code_hash(KERNELS / name) for name in mutate.STEPS}
+    assert record["sources"] == now, AGAIN
+    sites = [mutant.id for name in mutate.STEPS for mutant in mutants(KERNELS / name)]
+    assert sorted(row["id"] for row in record["rows"]) == sorted(sites), AGAIN
+
+
+def test_the_table_is_the_records(record: dict[str, Any]) -> None:
+    assert (HERE / "table.md").read_text(encoding="utf-8") == report.render(record), AGAIN
+
+
+def test_enough_is_found_and_named(record: dict[str, Any]) -> None:
+    real = report.judged(record["rows"])
+    assert report.share(real, "found") >= report.FOUND
+    assert report.share(real, "object_right") >= report.DIAGNOSED
+    assert all(row["run_s"] <= mutate.LIMIT_S for row in real if row["found"])
+
+
+def test_no_equivalent_is_found(record: dict[str, Any]) -> None:
+    assert [row["id"] for row in record["rows"] if row["equivalent"] and row["found"]] == []
+
+
+def test_nothing_ends_the_checker_itself(record: dict[str, Any]) -> None:
+    # A watchdog or a signal is no diagnosis.
+    assert [row["id"] for row in record["rows"] if row["status"] in ("stuck", "died")] == []
+
+
+@pytest.mark.slow
+def test_a_sample_is_found(tmp_path: Path) -> None:
+    if build.host_compiler() is None:
+        pytest.skip("no C++ compiler")
+    arguments = ["--steps", "v01,v07", "--sample", "10", "--seed", "5", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "mutate.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = report.load((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"]
+    assert len(rows) == 10
+    assert [row["id"] for row in rows if not row["found"]] == []
+    assert report.share(rows, "object_right") >= report.DIAGNOSED
