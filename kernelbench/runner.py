@@ -226,7 +226,8 @@ class Runner:
             if check is None:
                 if failure is not None:
                     yield replace(base, status=failure["status"], reason=failure["reason"])
-                    failure = {"status": "skipped", "reason": f"not run: {failure['reason']}"}
+                    cause = failure["reason"].removeprefix("not run: ")
+                    failure = {"status": "skipped", "reason": f"not run: {cause}"}
                 else:
                     yield replace(base, reason="not run")
                 continue
