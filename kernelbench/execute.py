@@ -89,6 +89,8 @@ def _run(job: RunJob, report: Reporter) -> None:
             per_block = 20 if job.target.gpu is not None else 1
             series.measure([kernel], single_arm(job.timing.reps, per_block))
             _release(job.target)
+            if _generator_lost(job.target):
+                return
 
 
 def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
@@ -129,6 +131,20 @@ def _checker(
 
 def _report_check(report: Reporter, shape: Any, input_class: str, result: CheckResult) -> None:
     report("check", shape=shape.name, inputs=input_class, **dataclasses.asdict(result))
+
+
+def _generator_lost(where: target.Target) -> bool:
+    """Whether a graph capture that failed has left torch's generator behind, as if capturing.
+
+    The next shape needs random bits: the runner sees that shapes are left, and starts a worker.
+    """
+    if where.gpu is None:
+        return False
+    try:
+        torch.empty(1, device=where.device).uniform_()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _release(where: target.Target) -> None:

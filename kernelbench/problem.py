@@ -154,6 +154,8 @@ class CompiledProblem(Problem, Protocol):
     #: Small shapes that ``kernelbench check`` runs if none is named; steps leave out what they
     #: cannot take.
     check_shapes: tuple[str, ...]
+    #: Whether a right step gives the same bits on every schedule of its threads.
+    repeatable: bool
 
     def prepare(self, step: Step) -> None:
         """Build what :meth:`bind` needs beside the step's library where calls are timed.

@@ -124,7 +124,10 @@ class Runner:
             if ending is None or ending.kind == "done":
                 if current is not None:
                     yield from self._finish(run, current, rows)
-                return
+                left = left[done:]
+                if current is None:
+                    return
+                continue
             failure = {
                 "status": "hang" if ending.kind == "hang" else "fault",
                 "reason": ending.reason,

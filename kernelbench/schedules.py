@@ -10,7 +10,7 @@ import ctypes
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kernelbench import compiled, coverage, emulator_report, schema
 from kernelbench.arena import bits
@@ -20,7 +20,7 @@ from kernelbench.errors import KernelbenchError, KernelFault
 from kernelbench.jobs import CheckJob
 from kernelbench.lineage import load_problem
 from kernelbench.loader import describe_exception
-from kernelbench.problem import Inputs, Kernel, Problem
+from kernelbench.problem import CompiledProblem, Inputs, Kernel
 from kernelbench.reporter import Reporter
 from kernelbench.seeds import derive
 
@@ -29,7 +29,7 @@ _COUNTERS_INTERVAL_S = 2.0
 
 def execute(job: CheckJob, report: Reporter) -> None:
     """Run every shape, class, number of SMs and schedule of a job."""
-    problem = load_problem(job.lineage)
+    problem = cast(CompiledProblem, load_problem(job.lineage))
     if job.counters:
         coverage.collect_into(Path(job.counters))
     report.phase("build and load", compiled.BUILD_LIMIT_S)
@@ -68,7 +68,7 @@ class _Case:
     def __init__(
         self,
         job: CheckJob,
-        problem: Problem,
+        problem: CompiledProblem,
         entry: compiled.Entry,
         kernel: Kernel,
         shape: Any,
@@ -165,6 +165,6 @@ class _Case:
         verdict = self._problem.compare(outputs, self._reference, self._shape, self._class)
         if not verdict.ok:
             return f"wrong: {verdict.reason}"
-        if first is None:
+        if first is None or not self._problem.repeatable:
             return ""
         return f"wrong: {differing} elements differ in their bits from those of the first schedule"

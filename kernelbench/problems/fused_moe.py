@@ -24,6 +24,10 @@ from kernelbench.shapes import ShapeFieldError, check_fields, positive_int
 if TYPE_CHECKING:
     import torch
 
+    from kernelbench.compiled import Entry
+    from kernelbench.lineage_model import Step
+    from kernelbench.problem import Kernel
+
 _BLOCK = 128
 ROUTINGS = ("uniform", "skewed", "one")
 INTERMEDIATES = ("float32", "bfloat16")
@@ -94,6 +98,9 @@ class FusedMoe:
     name = "fused_moe"
     input_classes: tuple[str, ...] = ("random", "skewed", "structured")
     benchmark_shapes: tuple[str, ...] = ("qwen35",)
+    check_shapes: tuple[str, ...] = ("qwen35-m1",)
+    #: Atomic adds come in any order: the last bits of a sum may differ between calls.
+    repeatable: bool = False
 
     def __init__(self, intermediate: str = "float32") -> None:
         if intermediate not in INTERMEDIATES:
@@ -214,6 +221,15 @@ class FusedMoe:
         read = active * per_expert + 2 * shape.m * shape.k + 4 * shape.m * shape.e
         flops = 2.0 * shape.m * shape.topk * shape.n * shape.k
         return Work(flops, read, 4.0 * shape.m * shape.n, "fp8", (note,))
+
+    def prepare(self, step: Step) -> None:
+        """Nothing: calls go through ctypes."""
+
+    def bind(self, entry: Entry, step: Step, device: str) -> Kernel:
+        """See :mod:`kernelbench.problems.fused_moe_abi`."""
+        from kernelbench.problems.fused_moe_abi import bind
+
+        return bind(entry, device)
 
     def _known(self, input_class: str) -> None:
         if input_class not in self.input_classes:

@@ -79,6 +79,7 @@ class GroupGemm:
     input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
     check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "t3")
+    repeatable: bool = True
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> GroupGemmShape:
         """A shape from ``m``, ``n`` and ``k``, each an integer or a list with one entry per group.

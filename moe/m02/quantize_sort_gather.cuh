@@ -1,0 +1,120 @@
+// Quantize, sort and gather: each block of 128 of a token to e4m3 with its scale, and a copy of the
+// quantized row to the place of each of its routes among the rows sorted by expert. One CTA for
+// each token; in between, the row is in shared memory.
+//
+// A route's place is the start of its expert plus the number of earlier tokens' routes to it, so
+// that the order of the rows is always the same. Each warp counts for every fourth of the token's
+// experts.
+#pragma once
+
+#include <cmath>
+
+#include "fp8_block.cuh"
+#include "fused_moe.cuh"
+#include "ptx/cvt.cuh"
+#include "ptx/warp.cuh"
+
+namespace kb::step::quantize_sort_gather {
+
+inline constexpr uint32_t kThreads = kFp8Block;
+inline constexpr uint32_t kWarps = kThreads / 32;
+inline constexpr uint32_t kPartBlocks = 32;  // of a row that are in shared memory at a time
+
+struct SharedStorage {
+  uint32_t codes[kPartBlocks * kFp8Block / 4];  // four e4m3 each
+  float scales[kPartBlocks];
+  float amax[kWarps];
+  uint32_t rows[kMaxTopk];
+};
+
+struct Arguments {
+  const bf16* hidden;       // [m, k]
+  const uint32_t* ids;      // [m, topk]
+  const uint32_t* offsets;  // [experts + 1]
+  uint32_t* routes;         // [m * topk]: the route of each sorted row
+  e4m3* sorted_codes;       // [m * topk, k]
+  float* sorted_scales;     // [m * topk, k / 128]
+  uint32_t topk;
+  uint32_t k;
+};
+
+KB_DEVICE float largest_of_warp(float value) {
+#pragma unroll
+  for (uint32_t mask = 16; mask != 0; mask /= 2) {
+    value = std::fmax(value, ptx::shfl_sync_bfly(value, mask));
+  }
+  return value;
+}
+
+// The codes of four neighbouring lanes, in each of them; the first one's is the low byte.
+KB_DEVICE uint32_t word_of_codes(e4m3 code) {
+  uint32_t word = uint32_t{code.bits} << 8 * (ptx::lane_index() % 4);
+  word |= ptx::shfl_sync_bfly(word, 1);
+  return word | ptx::shfl_sync_bfly(word, 2);
+}
+
+// `blocks` blocks of a token, from `hidden` on, to shared memory.
+KB_DEVICE void quantize_part(SharedStorage& shared, const bf16* hidden, uint32_t blocks) {
+  for (uint32_t block = 0; block < blocks; ++block) {
+    const uint32_t index = block * kFp8Block + ptx::thread_index();
+    const float value = float_of(hidden[index]);
+    const float amax = largest_of_warp(std::fabs(value));
+    if (ptx::lane_index() == 0) shared.amax[ptx::warp_index()] = amax;
+    ptx::bar_sync();
+    float block_amax = shared.amax[0];
+    for (uint32_t warp = 1; warp < kWarps; ++warp) {
+      block_amax = std::fmax(block_amax, shared.amax[warp]);
+    }
+    const float scale = fp8_scale(block_amax);
+    const uint32_t word = word_of_codes(ptx::cvt_rn_satfinite_e4m3x2_f32(value / scale, 0).lo);
+    if (ptx::lane_index() % 4 == 0) shared.codes[index / 4] = word;
+    if (ptx::thread_index() == 0) shared.scales[block] = scale;
+    ptx::bar_sync();  // read by all, before the next block writes
+  }
+}
+
+// The converged warp: how many of the first `count` ids are `expert`.
+KB_DEVICE uint32_t count_equal(const uint32_t* ids, uint32_t count, uint32_t expert) {
+  uint32_t equal = 0;
+  for (uint32_t i = ptx::lane_index(); i < count; i += 32) equal += ids[i] == expert;
+  return ptx::redux_sync_add(equal);
+}
+
+// Where each of the token's routes goes, to shared memory and to `routes`.
+KB_DEVICE void place_routes(SharedStorage& shared, const Arguments& args, uint32_t token) {
+  const uint32_t first_route = token * args.topk;
+  for (uint32_t s = ptx::warp_index(); s < args.topk; s += kWarps) {
+    const uint32_t expert = args.ids[first_route + s];
+    const uint32_t row = args.offsets[expert] + count_equal(args.ids, first_route, expert);
+    if (ptx::lane_index() == 0) {
+      shared.rows[s] = row;
+      args.routes[row] = first_route + s;
+    }
+  }
+}
+
+KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) prepare_rows(KB_GRID_CONSTANT(Arguments) args) {
+  SharedStorage& shared = shared_storage<SharedStorage>();
+  const uint32_t token = ptx::cta_index().x;
+  const uint32_t blocks = args.k / kFp8Block;
+  const bf16* hidden = args.hidden + uint64_t{token} * args.k;
+  place_routes(shared, args, token);
+  for (uint32_t first = 0; first < blocks; first += kPartBlocks) {
+    const uint32_t count = blocks - first < kPartBlocks ? blocks - first : kPartBlocks;
+    quantize_part(shared, hidden + first * kFp8Block, count);
+    for (uint32_t s = 0; s < args.topk; ++s) {
+      const uint64_t row = shared.rows[s];
+      e4m3* codes = args.sorted_codes + row * args.k + first * kFp8Block;
+      float* scales = args.sorted_scales + row * blocks + first;
+      for (uint32_t i = ptx::thread_index(); i < count * kFp8Block; i += kThreads) {
+        codes[i].bits = static_cast<uint8_t>(shared.codes[i / 4] >> 8 * (i % 4));
+      }
+      for (uint32_t i = ptx::thread_index(); i < count; i += kThreads) {
+        scales[i] = shared.scales[i];
+      }
+    }
+    ptx::bar_sync();  // read by all, before the next part is written
+  }
+}
+
+}  // namespace kb::step::quantize_sort_gather

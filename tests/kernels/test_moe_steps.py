@@ -1,0 +1,246 @@
+"""MoE steps compile without a warning or a spill, and compute the problem on the emulator for the
+shapes and routings at its edges."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelbench import build, compiled
+from kernelbench.emulation import DEFAULT_EMULATION
+from kernelbench.lineage import Lineages, load_lineages
+from kernelbench.problem import Inputs
+from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
+from kernelbench.project import find_project
+from kernelbench.target import Target
+
+ROOT = Path(__file__).resolve().parents[2]
+MOE = ROOT / "moe"
+COMMON = ROOT / "kernels" / "common"
+STEPS = sorted(file.parent.name for file in MOE.glob("m0*/launch.cu"))
+# Kernels of a step, each in a file of its name: a fusion shows as a file that is gone.
+KERNELS = {
+    "m00": {"route", "count", "layout", "quantize", "sort_gather", "gemm", "scatter"},
+    "m01": {"route", "count", "layout", "quantize", "sort_gather", "gemm"},
+    "m02": {"route", "count", "layout", "quantize_sort_gather", "gemm"},
+}
+
+needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+every_step = pytest.mark.parametrize("step", STEPS)
+
+Kernel = Callable[[MoeData], torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def compile_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[str]]]:
+    """What nvcc says of every step, two at a time; a test waits for its own."""
+    folder = tmp_path_factory.mktemp("moe-steps")
+    compiler = build.nvcc()
+    assert compiler is not None
+    command = [str(compiler.path), "-std=c++20", "-gencode=arch=compute_90a,code=sm_90a"]
+    command += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xptxas", "-warn-spills"]
+    command += ["-Xcompiler", "-Wall,-Wextra", "-I", str(MOE / "common"), "-I", str(COMMON)]
+    command += ["-I", str(COMMON / "backend" / "sm90a"), "-c"]
+
+    def run(step: str) -> str:
+        done = subprocess.run(
+            [*command, "-o", str(folder / f"{step}.o"), str(MOE / step / "launch.cu")],
+            capture_output=True,
+            text=True,
+        )
+        log = done.stdout + done.stderr
+        return log if done.returncode == 0 else f"nvcc failed, warning or error\n{log}"
+
+    with ThreadPoolExecutor(2) as pool:
+        jobs = {step: pool.submit(run, step) for step in STEPS}
+        yield jobs
+        for job in jobs.values():
+            job.cancel()
+
+
+@pytest.fixture(scope="module")
+def lineages() -> Lineages:
+    return load_lineages(find_project(ROOT))
+
+
+@pytest.fixture(scope="module")
+def kernels(lineages: Lineages) -> Callable[[str], Kernel]:
+    """A step's callable on the emulator; a finding fails the call."""
+    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
+    loaded: dict[str, Kernel] = {}
+
+    def get(step: str) -> Kernel:
+        if step not in loaded:
+            loaded[step] = compiled.load(lineages.get(step), PROBLEM, target)
+        return loaded[step]
+
+    return get
+
+
+def test_the_first_steps_are_written() -> None:
+    assert "m00" in STEPS and set(STEPS) <= set(KERNELS)
+
+
+@needs_nvcc
+@every_step
+def test_compiles_without_warning_or_spill(compile_logs: dict[str, Future[str]], step: str) -> None:
+    log = compile_logs[step].result()
+    assert "warning" not in log.lower(), log
+    assert len(re.findall(r"Compiling entry function '\w+' for 'sm_90a'", log)) == len(
+        KERNELS[step]
+    )
+    spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    assert spills and set(spills) == {("0", "0")}, log
+
+
+@every_step
+def test_one_file_for_each_kernel(step: str) -> None:
+    files = {file.stem: file.read_text() for file in (MOE / step).glob("*.cuh")}
+    assert set(files) == KERNELS[step]
+    for name, text in files.items():
+        assert text.count("KB_GLOBAL") == 1, name
+        assert f"namespace kb::step::{name} {{" in text
+    launch = (MOE / step / "launch.cu").read_text()
+    for name in files:
+        assert f'#include "{name}.cuh"' in launch
+        assert len(re.findall(rf"rt::launch\(\s*{name}::", launch)) == 1, name
+
+
+@every_step
+def test_a_step_is_ordinary_code(step: str) -> None:
+    for file in [*(MOE / step).glob("*.cu*"), *(MOE / "common").glob("*.cuh")]:
+        text = file.read_text()
+        assert len(text.splitlines()) <= 400, file.name
+        assert not re.search(r"\basm\b|<<<|__\w+__\b|#if|cuda", text.replace("__builtin", "")), file
+        assert not re.search(r"\bm0\d\b", text), f"{file.name}: the folder is the version"
+        assert not re.search(r'#include "\.\./', text), f"{file.name} includes another step's file"
+
+
+@needs_compiler
+@every_step
+def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
+    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
+    said = compiled.load_entry(lineages.get(step), target).describe()
+    config: dict[str, Any] = tomllib.loads((MOE / step / "step.toml").read_text())["config"]
+    assert [said["tile_m"], said["tile_n"], said["tile_k"]] == config["tile"]
+    assert said["threads"] == 128
+    assert 64 * 128 + 128 * 128 <= said["shared_bytes"] <= 232448
+    launch = (MOE / step / "launch.cu").read_text()
+    assert launch.count("rt::memset_async(") == config["memsets"]
+
+
+def expect_right(kernel: Kernel, inputs: Inputs, shape: MoeShape, input_class: str) -> None:
+    inputs.data.output.fill_(float("nan"))
+    output = kernel(inputs.data)
+    reference = PROBLEM.reference(inputs, shape, input_class)
+    result = PROBLEM.compare([output], reference, shape, input_class)
+    assert result.ok, result.reason
+
+
+@needs_compiler
+@every_step
+@pytest.mark.parametrize(
+    "shape",
+    [
+        MoeShape("smallest", 1, 128, 128, 1, 1),
+        MoeShape("one token", 1, 256, 384, 20, 8),
+        MoeShape("every expert", 5, 128, 256, 8, 8),
+        MoeShape("not normalized, capped", 19, 256, 256, 33, 3, renormalize=False, softcap=2.5),
+        MoeShape("three tiles of an expert", 130, 128, 256, 9, 2, routing="one"),
+        MoeShape("a full tile of an expert", 64, 128, 128, 3, 1, routing="one"),
+        MoeShape("most experts", 7, 128, 128, 512, 8, softcap=30.0),
+        MoeShape("wide", 3, 1152, 128, 2, 2),
+        MoeShape("long", 3, 128, 4352, 2, 2),
+    ],
+    ids=lambda shape: shape.name.replace(" ", "-"),
+)
+@pytest.mark.parametrize("input_class", PROBLEM.input_classes)
+def test_right_at_the_edges(
+    kernels: Callable[[str], Kernel], step: str, shape: MoeShape, input_class: str
+) -> None:
+    inputs = PROBLEM.make_inputs(shape, input_class, 11, "cpu")
+    expect_right(kernels(step), inputs, shape, input_class)
+
+
+@needs_compiler
+@every_step
+def test_calls_of_different_shapes_follow_each_other(
+    kernels: Callable[[str], Kernel], step: str
+) -> None:
+    for m, n, e in ((33, 256, 12), (2, 128, 3), (40, 128, 30), (33, 256, 12)):
+        shape = MoeShape("x", m, n, 256, e, 2)
+        inputs = PROBLEM.make_inputs(shape, "structured", m, "cpu")
+        expect_right(kernels(step), inputs, shape, "structured")
+
+
+@needs_compiler
+@every_step
+def test_ties_go_to_the_lower_expert(kernels: Callable[[str], Kernel], step: str) -> None:
+    shape = MoeShape("ties", 6, 128, 128, 70, 4)
+    inputs = PROBLEM.make_inputs(shape, "random", 3, "cpu")
+    gating = inputs.data.gating
+    gating[0] = 0.0
+    gating[1] = -0.0
+    gating[1, 1::2] = 0.0  # both zeros are one value
+    gating[2] = -1e30
+    gating[3, 32:] = gating[3, :38].clone()
+    gating[4] = -200.0  # the probabilities of all but one are zero in float32
+    gating[4, 69] = 0.0
+    gating[5] = torch.arange(70.0).flip(0) // 2
+    expect_right(kernels(step), inputs, shape, "random")
+
+
+@needs_compiler
+@every_step
+@pytest.mark.parametrize("bits", [0x7FC00000, -1, 0x7F800000], ids=["nan", "-nan", "inf"])
+@pytest.mark.parametrize("columns", [slice(3, 4), slice(None)], ids=["one", "all"])
+def test_logits_that_are_not_finite_spoil_only_their_token(
+    kernels: Callable[[str], Kernel], step: str, bits: int, columns: slice
+) -> None:
+    shape = MoeShape("x", 4, 128, 128, 6, 2)
+    inputs = PROBLEM.make_inputs(shape, "random", 5, "cpu")
+    kernel = kernels(step)
+    right = kernel(inputs.data).clone()
+    inputs.data.gating.view(torch.int32)[1, columns] = bits
+    output = kernel(inputs.data)
+    assert bool(torch.isnan(output[1]).all())
+    others = [0, 2, 3]
+    assert torch.allclose(output[others], right[others], rtol=1e-5, atol=1e-6)
+
+
+@needs_compiler
+@every_step
+def test_minus_infinity_leaves_an_expert_out(kernels: Callable[[str], Kernel], step: str) -> None:
+    shape = MoeShape("x", 4, 128, 128, 6, 2)
+    inputs = PROBLEM.make_inputs(shape, "random", 5, "cpu")
+    inputs.data.gating[:, ::2] = -1e30
+    right = kernels(step)(inputs.data).clone()
+    inputs.data.gating[:, ::2] = -float("inf")
+    output = kernels(step)(inputs.data)
+    assert torch.allclose(output, right, rtol=1e-5, atol=1e-6)
+
+
+@needs_compiler
+@every_step
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_inputs_that_are_not_finite_make_their_token_nan(
+    kernels: Callable[[str], Kernel], step: str, value: float
+) -> None:
+    shape = MoeShape("x", 4, 128, 256, 6, 2)
+    inputs = PROBLEM.make_inputs(shape, "random", 5, "cpu")
+    kernel = kernels(step)
+    right = kernel(inputs.data).clone()
+    inputs.data.hidden[2, 200] = value
+    output = kernel(inputs.data)
+    assert bool(torch.isnan(output[2]).all())
+    others = [0, 1, 3]
+    assert torch.allclose(output[others], right[others], rtol=1e-5, atol=1e-6)

@@ -1,0 +1,190 @@
+"""Calls of compiled fused MoE steps: what a step's C side receives, and what is refused before."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelbench import build
+from kernelbench.compiled import Entry
+from kernelbench.problem import Inputs
+from kernelbench.problems import fused_moe_abi
+from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
+
+ROOT = Path(__file__).parents[2]
+COMMON = ROOT / "kernels" / "common"
+CPU = torch.device("cpu")
+SHAPE = MoeShape("x", 5, 256, 384, 7, 3, renormalize=False, softcap=2.5)
+
+# Writes what it was told into the first bytes of the output.
+SOURCE = """#include "moe_checks.cuh"
+KB_EXPORT int kb_run(const kb::FusedMoeCall* call, char* message, size_t size) {
+  return kb::guarded(message, size, [&] {
+    kb::check_call(*call);
+    auto* out = reinterpret_cast<uint64_t*>(call->output);
+    for (int32_t each : {call->m, call->n, call->k, call->e, call->topk, call->renormalize}) {
+      *out++ = uint64_t(each);
+    }
+    *out++ = uint64_t(1000 * call->softcap);
+    *out++ = reinterpret_cast<uint64_t>(call->hidden);
+    *out++ = reinterpret_cast<uint64_t>(call->gating);
+    *out++ = reinterpret_cast<uint64_t>(call->weights);
+    *out++ = reinterpret_cast<uint64_t>(call->weight_scales);
+    *out++ = reinterpret_cast<uint64_t>(call->output);
+    *out++ = reinterpret_cast<uint64_t>(call->stream);
+  });
+}
+KB_EXPORT void kb_describe(kb::Description* out) { *out = {}; }
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if build.host_compiler() is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("moe-abi")
+    (folder / "launch.cpp").write_text(SOURCE)
+    return build.compile_shared(
+        "moe abi", [folder / "launch.cpp"], ("-std=c++20", "-O1"),
+        include_dirs=(ROOT / "moe" / "common", COMMON, COMMON / "backend" / "emu"),
+        compiler=build.host_compiler(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def entry(library: Path) -> Entry:
+    return Entry(ctypes.CDLL(str(library)), library)
+
+
+@pytest.fixture
+def inputs() -> Inputs:
+    return PROBLEM.make_inputs(SHAPE, "random", 1, "cpu")
+
+
+def test_the_c_side_receives_the_call(entry: Entry, inputs: Inputs) -> None:
+    data = inputs.data
+    assert fused_moe_abi.bind(entry, "cpu")(data) is data.output
+    told = data.output.view(-1).view(torch.int64)[:13].tolist()
+    pointers = [tensor.data_ptr() for tensor in data[:5]]
+    assert told == [5, 256, 384, 7, 3, 0, 2500, *pointers, 0]
+
+
+def test_the_stream_and_renormalize_are_passed_on(inputs: Inputs) -> None:
+    call = fused_moe_abi.make_call(inputs.data._replace(renormalize=True), CPU, 0x1230)
+    assert (call.stream, call.renormalize) == (0x1230, 1)
+
+
+def test_the_memory_of_a_call_is_registered_and_forgotten(entry: Entry, inputs: Inputs) -> None:
+    class Runtime:
+        def __init__(self) -> None:
+            self.seen: dict[str, tuple[int, int, bool]] = {}
+            self.forgotten = 0
+
+        def register(self, address: int, size: int, name: str, *, writable: bool) -> None:
+            self.seen[name] = (address, size, writable)
+
+        def unregister_all(self) -> None:
+            self.forgotten += 1
+
+    runtime: Any = Runtime()
+    emulated = Entry(entry.library, entry.path, runtime)
+    fused_moe_abi.bind(emulated, "cpu")(inputs.data)
+    names = ("hidden", "gating", "weights", "weight_scales", "output")
+    assert runtime.seen == {
+        name: (tensor.data_ptr(), tensor.nbytes, name == "output")
+        for name, tensor in zip(names, inputs.data[:5], strict=True)
+    }
+    with pytest.raises(NotImplementedError):
+        fused_moe_abi.bind(emulated, "cpu")(inputs.data._replace(topk=8))
+    assert runtime.forgotten == 2
+
+
+def changed(name: str, change: Callable[[torch.Tensor], Any]) -> Callable[[MoeData], MoeData]:
+    return lambda data: data._replace(**{name: change(getattr(data, name))})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed("hidden", lambda t: t.float()), r"hidden: expected a dense bfloat16\[5, 384\]"),
+        (
+            changed("hidden", lambda t: t[:4]),
+            r"gating: .* float32\[4, 7\] on cpu, found .*\[5, 7\]",
+        ),
+        (changed("hidden", lambda t: t[0]), r"hidden: expected a tensor of several dimensions"),
+        (changed("hidden", lambda t: t[:, ::2]), r"hidden: .*\[5, 192\].* strides \(384, 2\)"),
+        (changed("gating", lambda t: t[:, :6]), r"gating: .*\[5, 7\]"),
+        (changed("gating", lambda t: t.T.contiguous().T), r"gating: .*strides \(1, 5\)"),
+        (changed("weights", lambda t: t.view(torch.uint8)), r"weights: .*float8_e4m3fn\[7, 256"),
+        (changed("weights", lambda t: t.mT), r"weights: expected a dense .*\[7, 384, 384\]"),
+        (changed("weight_scales", lambda t: t[:, :1]), r"weight_scales: .*\[7, 2, 3\]"),
+        (changed("weight_scales", lambda t: t.double()), r"weight_scales: .*float32"),
+        (changed("weight_scales", lambda t: None), r"weight_scales: expected a tensor, found"),
+        (changed("output", lambda t: t.half()), r"output: expected a dense float32\[5, 256\]"),
+        (changed("output", lambda t: t.to("meta")), r"output: .* on cpu, found .*meta"),
+        (lambda data: data._replace(topk=0), r"topk = 0: expected a positive"),
+    ],
+)
+def test_tensors_that_a_kernel_must_not_see(
+    entry: Entry, inputs: Inputs, change: Callable[[MoeData], MoeData], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        fused_moe_abi.bind(entry, "cpu")(change(inputs.data))
+    assert "\n" not in str(caught.value)
+
+
+def misaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor at an address that is no multiple of 16."""
+    bits = torch.zeros(tensor.numel() + 32, dtype=tensor.dtype)
+    elements = 1 if tensor.dtype != torch.bfloat16 else 2
+    found = bits[elements : elements + tensor.numel()].view(tensor.shape)
+    return found if found.data_ptr() % 16 else bits[: tensor.numel()].view(tensor.shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data._replace(topk=8), "topk = 8: expected 1 to 7"),
+        (lambda data: data._replace(softcap=-1.0), "softcap = -1.000000: expected 0 or a bound"),
+        (lambda data: data._replace(softcap=float("nan")), "softcap = nan: expected 0 or a bound"),
+        (changed("weights", misaligned), "weights is null or not aligned to 16 bytes"),
+        (changed("hidden", misaligned), "hidden is null or not aligned to 16 bytes"),
+    ],
+)
+def test_limits_of_the_steps_are_refused_in_one_line(
+    entry: Entry, inputs: Inputs, change: Callable[[MoeData], MoeData], message: str
+) -> None:
+    with pytest.raises(NotImplementedError) as caught:
+        fused_moe_abi.bind(entry, "cpu")(change(inputs.data))
+    assert str(caught.value) == message
+
+
+def tensors(m: int, n: int, k: int, e: int, topk: int) -> MoeData:
+    """Operands of any shape, also of those that the problem refuses."""
+    return MoeData(
+        torch.zeros(m, k, dtype=torch.bfloat16), torch.zeros(m, e),
+        torch.zeros(e, n, k, dtype=torch.uint8).view(torch.float8_e4m3fn),
+        torch.zeros(e, n // 128, k // 128), torch.zeros(m, n), topk, True, 0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 192, 128, 1, 1), "n = 192: expected a multiple of 128"),
+        ((1, 128, 200, 1, 1), "k = 200: expected a multiple of 128"),
+        ((1, 128, 128, 513, 1), "e = 513: expected 1 to 512"),
+        ((1, 128, 128, 16, 9), "topk = 9: expected 1 to 8"),
+    ],
+)
+def test_shapes_out_of_range_are_refused_in_one_line(
+    entry: Entry, shape: tuple[int, int, int, int, int], message: str
+) -> None:
+    with pytest.raises(NotImplementedError) as caught:
+        fused_moe_abi.bind(entry, "cpu")(tensors(*shape))
+    assert str(caught.value) == message
