@@ -8,7 +8,7 @@ are involved, so a step builds in seconds and one library serves every torch.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,8 +22,13 @@ from kernelbench.symbols import Symbols
 from kernelbench.target import ARCH_CAPABILITY, SOFT_ARCH, Target
 
 if TYPE_CHECKING:
+    import torch
+
     from kernelbench.check import CheckResult
     from kernelbench.problem import CompiledProblem, Kernel, Problem
+
+    #: A tensor's memory: its name in reports, the tensor, whether a kernel may write it.
+    Buffer = tuple[str, torch.Tensor, bool]
 
 _INVALID_CALL, _FAILED = 1, 2
 _MESSAGE_BYTES = 1024
@@ -61,13 +66,28 @@ class Entry:
     emulation: emulator.Runtime | None = None
     timed: bool = False
 
-    def call(self, call: ctypes.Structure) -> None:
+    def call(self, call: ctypes.Structure, memory: Iterable[Buffer] = ()) -> None:
         """Run one call.
+
+        Args:
+            memory: What the kernel may touch; looked at by the emulator only, during the call.
 
         Raises:
             NotImplementedError: If the call breaks a limit of the step.
             KernelFault: If the kernel or its host path failed.
         """
+        if self.emulation is None:
+            self._run(call)
+            return
+        for name, tensor, writable in memory:
+            size = tensor.numel() * tensor.element_size()
+            self.emulation.register(tensor.data_ptr(), size, name, writable=writable)
+        try:
+            self._run(call)
+        finally:
+            self.emulation.unregister_all()
+
+    def _run(self, call: ctypes.Structure) -> None:
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         status = self.library.kb_run(ctypes.byref(call), message, _MESSAGE_BYTES)
         if status:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +13,7 @@ from kernelbench.problems.fp8 import BLOCK
 from kernelbench.problems.fused_moe import MoeData
 
 if TYPE_CHECKING:
-    from kernelbench.compiled import Entry
+    from kernelbench.compiled import Buffer, Entry
     from kernelbench.problem import Kernel
 
 _SIZES = ("m", "n", "k", "e", "topk")
@@ -44,13 +44,7 @@ def bind(entry: Entry, device: str) -> Kernel:
     def kernel(data: MoeData) -> torch.Tensor:
         stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else 0
         call = make_call(data, where, stream)
-        if entry.emulation is not None:
-            _register(data, entry.emulation.register)
-        try:
-            entry.call(call)
-        finally:
-            if entry.emulation is not None:
-                entry.emulation.unregister_all()
+        entry.call(call, _memory(data))
         return data.output
 
     return kernel
@@ -110,9 +104,7 @@ def _matrix(tensor: torch.Tensor, name: str) -> tuple[int, int]:
     return tensor.shape[0], tensor.shape[1]
 
 
-def _register(data: MoeData, register: Callable[..., None]) -> None:
-    """Say which memory the kernels may touch."""
+def _memory(data: MoeData) -> Iterator[Buffer]:
+    """Which memory the kernels may touch."""
     for name in _TENSORS:
-        tensor = getattr(data, name)
-        size = tensor.numel() * tensor.element_size()
-        register(tensor.data_ptr(), size, name, writable=name == "output")
+        yield name, getattr(data, name), name == "output"

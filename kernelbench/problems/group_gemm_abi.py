@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from kernelbench.problems import group_gemm_tuples
 from kernelbench.problems.nvfp4 import ATOM_ROWS, ceil_div
 
 if TYPE_CHECKING:
-    from kernelbench.compiled import Entry
+    from kernelbench.compiled import Buffer, Entry
     from kernelbench.problem import Kernel
 
 #: ``kb::kMaxGroups``.
@@ -79,13 +79,7 @@ def bind(entry: Entry, step: Step, device: str) -> Kernel:
         tensors_fit.require(data)
         # `kept` is what the call points into: it must outlive it.
         call, kept = make(data, stream())
-        if entry.emulation is not None:
-            _register(data, entry.emulation.register)
-        try:
-            entry.call(call)
-        finally:
-            if entry.emulation is not None:
-                entry.emulation.unregister_all()
+        entry.call(call, _memory(data))
         del kept
         return [c for _, _, c in data[0]]
 
@@ -129,16 +123,12 @@ def _tensors(data: _Data, stream: int) -> tuple[GroupGemmCall, Any]:
     return GroupGemmCall(len(abc), *(array.data_ptr() for array in arrays), stream), arrays
 
 
-def _register(data: _Data, register: Callable[..., None]) -> None:
-    """Say which memory the kernel may touch; scales with the padding of their last atom."""
+def _memory(data: _Data) -> Iterator[Buffer]:
+    """Which memory the kernel may touch; scales with the padding of their last atom."""
     abc, _, blocked, _ = data
     for index, ((a, b, c), (sfa, sfb)) in enumerate(zip(abc, blocked, strict=True)):
-        for name, tensor, writable in (
-            ("A", a, False), ("B", b, False), ("C", c, True), ("SFA", sfa, False),
-            ("SFB", sfb, False),
-        ):  # fmt: skip
-            size = tensor.numel() * tensor.element_size()
-            register(tensor.data_ptr(), size, f"{name}[{index}]", writable=writable)
+        for name, tensor in (("A", a), ("B", b), ("C", c), ("SFA", sfa), ("SFB", sfb)):
+            yield f"{name}[{index}]", tensor, name == "C"
 
 
 class _Known:

@@ -22,16 +22,22 @@ bool observed(const Thread& thread, const Event& event) {
   return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
 }
 
-Barrier& local_barrier(const void* bar, Pc pc, Cta*& cta, const char* what) {
+// The barrier of an operation, by pointer in the CTA's own memory or by shared::cluster address.
+Barrier& barrier_at(const void* bar, Pc pc, const char* what) {
   const SharedPlace at = shared_place(bar, pc, what);
-  cta = at.cta;
-  return cta->barrier(at.offset, pc);
+  return at.cta->barrier(at.offset, pc);
 }
 
-Barrier& remote_barrier(uint32_t address, Pc pc, Cta*& cta, const char* what) {
+Barrier& barrier_at(uint32_t address, Pc pc, const char* what) {
   const SharedPlace at = shared_place(address, pc, what);
-  cta = at.cta;
-  return cta->barrier(at.offset, pc, cta != self().cta);
+  return at.cta->barrier(at.offset, pc, at.cta != self().cta);
+}
+
+// An arrival of the running thread.
+void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc) {
+  Thread& thread = self();
+  barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc);
+  if (release && checking()) ++thread.knows.seen.at[thread.component];
 }
 
 void complete_if_due(Barrier& barrier, Pc pc) {
@@ -124,8 +130,7 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   return *found;
 }
 
-void barrier_arrive(Cta& cta, Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc) {
-  (void)cta;
+void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc) {
   if (count > barrier.pending) {
     fail({.kind = Class::kArrivalCount,
           .pc = pc,
@@ -140,8 +145,7 @@ void barrier_arrive(Cta& cta, Barrier& barrier, uint32_t count, const Knowledge*
   complete_if_due(barrier, pc);
 }
 
-void barrier_expect_tx(Cta& cta, Barrier& barrier, uint32_t bytes, Pc pc) {
-  (void)cta;
+void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
   barrier.tx += bytes;
   if (barrier.tx > int64_t{kMaxCount}) {
     fail({.kind = Class::kTransactionCount,
@@ -152,8 +156,7 @@ void barrier_expect_tx(Cta& cta, Barrier& barrier, uint32_t bytes, Pc pc) {
   }
 }
 
-void barrier_complete_tx(Cta& cta, Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc) {
-  (void)cta;
+void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc) {
   barrier.tx -= bytes;
   if (from != nullptr && checking()) barrier.arriving.join(*from);
   if (barrier.tx < -int64_t{kMaxCount}) {
@@ -206,8 +209,7 @@ void mbarrier_init(void* bar, uint32_t count) {
 void mbarrier_inval(void* bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.inval");
+  Barrier& barrier = barrier_at(bar, pc, "mbarrier.inval");
   if (barrier.bytes_in_flight != 0 || barrier.tx != 0) {
     report({.kind = Class::kBarrierState,
             .pc = pc,
@@ -246,26 +248,19 @@ void check_barriers_at_exit(Cta& cta) {
 void mbarrier_arrive(void* bar, uint32_t count, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.arrive");
-  barrier_arrive(*cta, barrier, count, release ? &self().knows : nullptr, pc);
-  if (release && checking()) ++self().knows.seen.at[self().component];
+  arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc);
 }
 
 void mbarrier_arrive_remote(uint32_t bar, uint32_t count, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.arrive");
-  barrier_arrive(*cta, barrier, count, release ? &self().knows : nullptr, pc);
-  if (release && checking()) ++self().knows.seen.at[self().component];
+  arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc);
 }
 
 void mbarrier_arrive_drop(void* bar, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.arrive_drop");
+  Barrier& barrier = barrier_at(bar, pc, "mbarrier.arrive_drop");
   if (barrier.expected <= 1) {
     fail({.kind = Class::kArrivalCount,
           .pc = pc,
@@ -274,73 +269,54 @@ void mbarrier_arrive_drop(void* bar, bool release) {
           .text = "mbarrier.arrive_drop would leave no arrival to expect"});
   }
   --barrier.expected;
-  barrier_arrive(*cta, barrier, 1, release ? &self().knows : nullptr, pc);
-  if (release && checking()) ++self().knows.seen.at[self().component];
+  arrive(barrier, 1, release, pc);
 }
-
-namespace {
-
-void arrive_expect_tx(Cta& cta, Barrier& barrier, uint32_t bytes, bool release, Pc pc) {
-  barrier_expect_tx(cta, barrier, bytes, pc);
-  barrier_arrive(cta, barrier, 1, release ? &self().knows : nullptr, pc);
-  if (release && checking()) ++self().knows.seen.at[self().component];
-}
-
-}  // namespace
 
 void mbarrier_arrive_expect_tx(void* bar, uint32_t bytes, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.arrive.expect_tx");
-  arrive_expect_tx(*cta, barrier, bytes, release, pc);
+  Barrier& barrier = barrier_at(bar, pc, "mbarrier.arrive.expect_tx");
+  barrier_expect_tx(barrier, bytes, pc);
+  arrive(barrier, 1, release, pc);
 }
 
 void mbarrier_arrive_expect_tx_remote(uint32_t bar, uint32_t bytes, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.arrive.expect_tx");
-  arrive_expect_tx(*cta, barrier, bytes, release, pc);
+  Barrier& barrier = barrier_at(bar, pc, "mbarrier.arrive.expect_tx");
+  barrier_expect_tx(barrier, bytes, pc);
+  arrive(barrier, 1, release, pc);
 }
 
 void mbarrier_expect_tx(void* bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.expect_tx");
-  barrier_expect_tx(*cta, barrier, bytes, pc);
+  barrier_expect_tx(barrier_at(bar, pc, "mbarrier.expect_tx"), bytes, pc);
 }
 
 void mbarrier_expect_tx_remote(uint32_t bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.expect_tx");
-  barrier_expect_tx(*cta, barrier, bytes, pc);
+  barrier_expect_tx(barrier_at(bar, pc, "mbarrier.expect_tx"), bytes, pc);
 }
 
 void mbarrier_complete_tx(void* bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.complete_tx");
-  barrier_complete_tx(*cta, barrier, bytes, nullptr, pc);
+  barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
 }
 
 void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = remote_barrier(bar, pc, cta, "mbarrier.complete_tx");
-  barrier_complete_tx(*cta, barrier, bytes, nullptr, pc);
+  barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
 }
 
 bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   const Pc pc = KB_EMU_PC;
   Thread& thread = self();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.test_wait");
+  const SharedPlace at = shared_place(bar, pc, "mbarrier.test_wait");
+  Barrier& barrier = at.cta->barrier(at.offset, pc);
   if (!completed(barrier, parity)) {
     // A loop of the kernel's own needs the others to run.
     suspend({.kind = Wait::Kind::kYield, .pc = pc});
@@ -354,7 +330,7 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   }
   if (!completed(barrier, parity)) return false;
   thread.polls = 0;
-  note_observed(*cta, barrier, parity, pc);
+  note_observed(*at.cta, barrier, parity, pc);
   if (acquire) acquire_from(barrier.completed);
   return true;
 }
@@ -362,11 +338,11 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
 void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  Cta* cta = nullptr;
-  Barrier& barrier = local_barrier(bar, pc, cta, "mbarrier.try_wait");
+  const SharedPlace at = shared_place(bar, pc, "mbarrier.try_wait");
+  Barrier& barrier = at.cta->barrier(at.offset, pc);
   wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
              [&barrier, parity] { return completed(barrier, parity); });
-  note_observed(*cta, barrier, parity, pc);
+  note_observed(*at.cta, barrier, parity, pc);
   if (acquire) acquire_from(barrier.completed);
 }
 

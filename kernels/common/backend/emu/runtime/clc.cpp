@@ -102,7 +102,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
           --target.cta->tensor.launch_requests;
           target.barrier->bytes_in_flight -= kAnswerBytes;
           std::memcpy(target.cta->shared + offset, &answer, kAnswerBytes);
-          barrier_complete_tx(*target.cta, *target.barrier, kAnswerBytes, &actor.knows, pc);
+          barrier_complete_tx(*target.barrier, kAnswerBytes, &actor.knows, pc);
         }
       });
 }

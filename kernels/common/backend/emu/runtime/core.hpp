@@ -173,7 +173,6 @@ class Shadow {
   void reset();
 
  private:
-  friend struct Cta;
   void check_writer(uint32_t cell, uint32_t record, const Actor& actor, bool reading);
   void check_readers(uint32_t cell, uint32_t record, const Actor& actor);
   uint32_t add_reader(uint32_t previous, uint32_t record, const Actor& actor);
@@ -403,10 +402,10 @@ uint32_t shared_address(const SharedPlace& place);
 // ---- barriers ------------------------------------------------------------------------------
 
 // Arrives on a barrier; `from` is what the arrival releases (null: relaxed).
-void barrier_arrive(Cta& cta, Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc);
-void barrier_expect_tx(Cta& cta, Barrier& barrier, uint32_t bytes, Pc pc);
+void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc);
+void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);
 // A copy completes `bytes`; releases `from`.
-void barrier_complete_tx(Cta& cta, Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc);
+void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc);
 
 // ---- asynchronous operations ---------------------------------------------------------------
 
@@ -418,8 +417,6 @@ void submit(Task task, bool outlives = false);
 void submit_in_order(Pipe pipe, Task task);
 // Runs everything that is pending in the running warp's pipe, then returns (e.g. for wait::ld).
 bool pipe_idle(const Warp& warp, Pipe pipe);
-// Tasks of this CTA that are pending, for the checks at its exit: submit counts them.
-uint32_t pending_tasks(const Cta& cta);
 
 // What must hold when a CTA exits (TMEM freed, groups waited for): called once per CTA,
 // after its last thread has returned.

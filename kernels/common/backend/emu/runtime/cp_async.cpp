@@ -151,7 +151,7 @@ void async_copy_arrive_noinc(void* bar) {
   const SharedPlace at = shared_place(bar, pc, "cp.async.mbarrier.arrive");
   Barrier& barrier = at.cta->barrier(at.offset, pc, at.cta != self().cta);
   if (!checking()) {
-    barrier_arrive(*at.cta, barrier, 1, nullptr, pc);
+    barrier_arrive(barrier, 1, nullptr, pc);
     return;
   }
   // The arrival stands for all of the thread's copies so far, committed or not.
@@ -161,7 +161,7 @@ void async_copy_arrive_noinc(void* bar) {
   };
   const auto arrival = std::make_shared<Arrival>();
   const auto finish = [arrival, at, &barrier, pc] {
-    if (--arrival->parts == 0) barrier_arrive(*at.cta, barrier, 1, &arrival->knows, pc);
+    if (--arrival->parts == 0) barrier_arrive(barrier, 1, &arrival->knows, pc);
   };
   const auto stand_for = [&](CopyGroup& group) {
     arrival->knows.join(group.finished);

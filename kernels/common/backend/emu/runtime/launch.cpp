@@ -121,7 +121,7 @@ bool broken(Fact fact) {
   return current_options.broken_fact == static_cast<uint32_t>(fact);
 }
 
-bool others_run(const Launch&) {
+bool others_run() {
   return progress.running.load() > 1;
 }
 

@@ -6,7 +6,7 @@
 namespace kb::emu {
 
 // Whether clusters of other OS threads still make progress that this one can wait for.
-bool others_run(const Launch& launch);
+bool others_run();
 // Drops the records of accesses of a cluster that starts.
 void forget_accesses(Cluster& cluster);
 

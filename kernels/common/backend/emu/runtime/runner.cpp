@@ -288,7 +288,7 @@ bool Runner::wait_for_other_clusters() {
       }
     }
   }
-  if (!polls || !others_run(launch_)) return false;
+  if (!polls || !others_run()) return false;
   sched_yield();
   return true;
 }
@@ -371,10 +371,6 @@ void submit_in_order(Pipe pipe, Task task) {
 
 bool pipe_idle(const Warp& warp, Pipe pipe) {
   return current_runner->pipe_idle(warp, pipe);
-}
-
-uint32_t pending_tasks(const Cta& cta) {
-  return cta.pending;
 }
 
 Thread& self() {

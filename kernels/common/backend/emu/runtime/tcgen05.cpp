@@ -135,7 +135,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
                                        : "that was invalidated meanwhile")});
         return;
       }
-      barrier_arrive(*cta, *barrier, 1, &knows, pc);
+      barrier_arrive(*barrier, 1, &knows, pc);
     }
   };
   struct Commit {

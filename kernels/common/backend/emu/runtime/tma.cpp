@@ -83,7 +83,7 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
     each_part(
         [&](uint32_t offset, uint32_t bytes) { shared_write(*to.cta, offset, bytes, writer); });
     move();
-    barrier_complete_tx(*to.bar_cta, barrier, to.bytes, nullptr, pc);
+    barrier_complete_tx(barrier, to.bytes, nullptr, pc);
     return {};
   }
   const auto copy = std::make_shared<AsyncActor>(std::move(*actor));
@@ -103,7 +103,7 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
   submit([to, copy, move, pc, &barrier] {
     move();
     barrier.bytes_in_flight -= to.bytes;
-    barrier_complete_tx(*to.bar_cta, barrier, to.bytes, &copy->knows, pc);
+    barrier_complete_tx(barrier, to.bytes, &copy->knows, pc);
   });
   return event;
 }

@@ -183,10 +183,7 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
                   " disagree: " + std::to_string(threads) + " threads here, " +
                   std::to_string(barrier.expected) + " there"});
   }
-  if (checking()) {
-    barrier.arriving.join(thread.knows);
-    ++thread.knows.seen.at[thread.component];
-  }
+  release_to(barrier.arriving);
   const uint64_t generation = barrier.generation;
   if (++barrier.arrived == barrier.expected) {
     barrier.arrived = 0;
@@ -256,10 +253,7 @@ void barrier_cluster_arrive(bool release) {
           .text = "barrier.cluster.arrive twice without barrier.cluster.wait between"});
   }
   thread.cluster_arrivals = barrier.generation + 1;
-  if (release && checking()) {
-    barrier.arriving.join(thread.knows);
-    ++thread.knows.seen.at[thread.component];
-  }
+  if (release) release_to(barrier.arriving);
   ++barrier.arrived;
 }
 
@@ -337,7 +331,7 @@ void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   submit([at, value, &barrier, actor, pc]() mutable {
     std::memcpy(at.cta->shared + at.offset, &value, 4);
     barrier.bytes_in_flight -= 4;
-    barrier_complete_tx(*at.cta, barrier, 4, &actor.knows, pc);
+    barrier_complete_tx(barrier, 4, &actor.knows, pc);
   });
 }
 
