@@ -22,6 +22,9 @@ struct SmemTile {
 
 // Rows of 128 bytes (256 FP4, 128 FP8, 64 FP16) with the 128-byte swizzle: eight rows are 1024.
 inline constexpr SmemTile kTileSw128{SmemSwizzle::k128B, 16, 1024};
+// Rows of 64 and of 32 bytes with the swizzle as wide: eight rows are 512 and 256.
+inline constexpr SmemTile kTileSw64{SmemSwizzle::k64B, 16, 512};
+inline constexpr SmemTile kTileSw32{SmemSwizzle::k32B, 16, 256};
 // Scale factors for tcgen05_cp_32x128b_warpx4: rows of 16 bytes one after another.
 inline constexpr SmemTile kTileScales{SmemSwizzle::kNone, 0, 128};
 

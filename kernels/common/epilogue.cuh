@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/cvt.cuh"
+#include "ptx/red.cuh"
 
 namespace kb {
 
@@ -21,6 +22,36 @@ KB_DEVICE F16x8 round_to_f16x8(const uint32_t (&accumulators)[kCount], int first
                                  __builtin_bit_cast(float, accumulators[first + i + 1]));
   };
   return {{pair(0), pair(2), pair(4), pair(6)}};
+}
+
+// Rounds the accumulators likewise and stores them as a row, which starts on 16 bytes.
+template <int kCount>
+KB_DEVICE void store_f16_row(f16* c, const uint32_t (&accumulators)[kCount]) {
+  static_assert(kCount % 8 == 0, "whole 16-byte stores");
+  for (int i = 0; i < kCount; i += 8) {
+    *reinterpret_cast<F16x8*>(c + i) = round_to_f16x8(accumulators, i);
+  }
+}
+
+// Rounds the accumulators likewise and stores them as a column: element i to c[i * pitch].
+template <int kCount>
+KB_DEVICE void store_f16_column(f16* c, uint32_t pitch, const uint32_t (&accumulators)[kCount]) {
+  static_assert(kCount % 2 == 0, "rounded in pairs");
+  for (int i = 0; i < kCount; i += 2) {
+    const f16x2 pair = ptx::cvt_rn_f16x2_f32(__builtin_bit_cast(float, accumulators[i]),
+                                             __builtin_bit_cast(float, accumulators[i + 1]));
+    c[i * pitch] = pair.lo;
+    c[(i + 1) * pitch] = pair.hi;
+  }
+}
+
+// Adds the accumulators `first` … `first + 3` to sums in device memory, aligned to 16 bytes. Other
+// threads may add to the same sums; the order of additions is not fixed.
+template <int kCount>
+KB_DEVICE void add_f32x4(float* sums, const uint32_t (&accumulators)[kCount], int first) {
+  float values[4];
+  for (int i = 0; i < 4; ++i) values[i] = __builtin_bit_cast(float, accumulators[first + i]);
+  ptx::red_relaxed_gpu_global_add_v4_f32(sums, values);
 }
 
 }  // namespace kb

@@ -3,6 +3,8 @@
 // caller's back.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -62,6 +64,12 @@ struct TensorMapTile {
 // Encodes on the host; elements outside the tensor read as zero.
 TensorMap encode_tensor_map(const TensorMapTile& tile);
 
+// Memory that a kernel asks to keep in L2 (access policy window); what else it touches streams.
+struct PersistingL2 {
+  void* base = nullptr;
+  size_t bytes = 0;
+};
+
 // How a kernel is launched.
 //   grid           CTAs per dimension
 //   threads        per CTA, in one dimension
@@ -72,6 +80,7 @@ TensorMap encode_tensor_map(const TensorMapTile& tile);
 //                  stream has ended, see ptx::griddepcontrol_wait
 //   launch_control the kernel takes over CTAs by Cluster Launch Control: an executor without it
 //                  starts the resident clusters only and hands out the rest; grid.y = grid.z = 1
+//   persisting_l2  a hint to the cache
 struct LaunchConfig {
   CtaIndex grid;
   uint32_t threads;
@@ -81,6 +90,7 @@ struct LaunchConfig {
   bool cooperative = false;
   bool dependent = false;
   bool launch_control = false;
+  PersistingL2 persisting_l2 = {};
 };
 
 // Launches `kernel` with arguments converted to its parameters' types. Also throws for a fault that
@@ -92,8 +102,30 @@ void launch(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments
 template <typename... Parameters>
 int ctas_per_sm(void (*kernel)(Parameters...), uint32_t threads, uint32_t shared_bytes);
 
-// Asks that [base, base + bytes) stay in L2 for kernels of the stream (access policy window).
-void set_persisting_l2(Stream stream, void* base, size_t bytes, float hit_ratio);
+// Sets part of the device's L2 aside for lines that persist, as much of `bytes` as it allows:
+// without, LaunchConfig::persisting_l2 has no effect. Not while a stream of the thread is recorded.
+void reserve_persisting_l2(size_t bytes);
+
+// Whether what is enqueued on the stream is being recorded, by the caller of the step.
+bool recorded(Stream stream);
+
+// Stream operations recorded once and launched as a whole (CUDA graph). To record, launch and
+// destroy takes calls that do not go together with another recording: not while `recorded`.
+class Graph {
+ public:
+  // `enqueue` puts the operations on the stream that it is called with.
+  explicit Graph(std::function<void(Stream)> enqueue);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // Enqueues them all; the first time they are recorded, kernel arguments included.
+  void launch(Stream stream);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace kb::rt
 

@@ -239,8 +239,17 @@ EVERY(red_relaxed_gpu_global_add_v4_f32) {
 EVERY(red_relaxed_gpu_global_add_v2_f32) {
   ptx::red_relaxed_gpu_global_add_v2_f32(a.sums, {a.f, a.g});
 }
+EVERY(red_relaxed_gpu_global_add_f32) {
+  ptx::red_relaxed_gpu_global_add_f32(a.sums, a.f);
+}
 EVERY(red_release_gpu_global_add_u32) {
   ptx::red_release_gpu_global_add_u32(a.out, a.u);
+}
+EVERY(atom_relaxed_gpu_global_add_u32) {
+  *a.out = ptx::atom_relaxed_gpu_global_add_u32(a.out, a.u);
+}
+EVERY(red_relaxed_cta_shared_add_u32) {
+  ptx::red_relaxed_cta_shared_add_u32(static_cast<uint32_t*>(a.shared), a.u);
 }
 
 EVERY(cp_async_bulk_shared_global) {

@@ -1,6 +1,6 @@
-// Reductions to global memory: PTX ISA 9.1, 9.7.13 (red). Any thread. Relaxed at GPU scope: each
-// element is added atomically, the vector as a whole is not; the order of additions, and so the
-// last bits of a float sum, is not fixed.
+// Atomic additions to global and shared memory: PTX ISA 9.1, 9.7.13 (red, atom). Any thread. Each
+// element is added atomically, a vector as a whole is not; the order of additions, and so the last
+// bits of a float sum, is not fixed. Relaxed ones order nothing else.
 #pragma once
 
 #include "address.cuh"
@@ -15,10 +15,22 @@ KB_DEVICE void red_relaxed_gpu_global_add_v4_f32(float* dst, const float (&value
 // sm_90+. dst 8-byte aligned.
 KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value)[2]);
 
+// PTX: red.relaxed.gpu.global.add.f32 [dst], value;
+// sm_70+.
+KB_DEVICE void red_relaxed_gpu_global_add_f32(float* dst, float value);
+
 // PTX: red.release.gpu.global.add.u32 [dst], value;
 // sm_70+. Release: the thread's earlier accesses, and those it has observed, are visible to a
 // thread that sees the new count with acquire (global_wait_at_least).
 KB_DEVICE void red_release_gpu_global_add_u32(uint32_t* dst, uint32_t value);
+
+// PTX: atom.relaxed.gpu.global.add.u32 old, [dst], value;
+// sm_70+. What was there before.
+KB_DEVICE uint32_t atom_relaxed_gpu_global_add_u32(uint32_t* dst, uint32_t value);
+
+// PTX: red.relaxed.cta.shared::cta.add.u32 [dst], value;
+// sm_70+. To the CTA's own shared memory.
+KB_DEVICE void red_relaxed_cta_shared_add_u32(uint32_t* dst, uint32_t value);
 
 }  // namespace kb::ptx
 

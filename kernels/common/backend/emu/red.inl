@@ -13,8 +13,20 @@ KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value
   emu::red_add_f32(dst, value, 2);
 }
 
+KB_DEVICE void red_relaxed_gpu_global_add_f32(float* dst, float value) {
+  emu::red_add_f32(dst, &value, 1);
+}
+
 KB_DEVICE void red_release_gpu_global_add_u32(uint32_t* dst, uint32_t value) {
   emu::red_add_u32(dst, value);
+}
+
+KB_DEVICE uint32_t atom_relaxed_gpu_global_add_u32(uint32_t* dst, uint32_t value) {
+  return emu::atom_add_u32(dst, value);
+}
+
+KB_DEVICE void red_relaxed_cta_shared_add_u32(uint32_t* dst, uint32_t value) {
+  emu::red_shared_add_u32(dst, value);
 }
 
 }  // namespace kb::ptx

@@ -58,6 +58,19 @@ int ctas_per_sm(void (*)(Parameters...), uint32_t threads, uint32_t shared_bytes
   return emu::ctas_per_sm(threads, shared_bytes);
 }
 
-inline void set_persisting_l2(Stream, void*, size_t, float) {}
+inline void reserve_persisting_l2(size_t) {}
+
+inline bool recorded(Stream) {
+  return false;
+}
+
+struct Graph::State {
+  std::function<void(Stream)> enqueue;
+};
+inline Graph::Graph(std::function<void(Stream)> enqueue) : state_(new State{std::move(enqueue)}) {}
+inline Graph::~Graph() = default;
+inline void Graph::launch(Stream stream) {
+  state_->enqueue(stream);
+}
 
 }  // namespace kb::rt

@@ -17,10 +17,33 @@ KB_DEVICE void red_relaxed_gpu_global_add_v2_f32(float* dst, const float (&value
   // clang-format on
 }
 
+KB_DEVICE void red_relaxed_gpu_global_add_f32(float* dst, float value) {
+  // clang-format off
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;"
+               :: "l"(detail::global_address(dst)), "f"(value) : "memory");
+  // clang-format on
+}
+
 KB_DEVICE void red_release_gpu_global_add_u32(uint32_t* dst, uint32_t value) {
   // clang-format off
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;"
                :: "l"(detail::global_address(dst)), "r"(value) : "memory");
+  // clang-format on
+}
+
+KB_DEVICE uint32_t atom_relaxed_gpu_global_add_u32(uint32_t* dst, uint32_t value) {
+  uint32_t old;
+  // clang-format off
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(old) : "l"(detail::global_address(dst)), "r"(value) : "memory");
+  // clang-format on
+  return old;
+}
+
+KB_DEVICE void red_relaxed_cta_shared_add_u32(uint32_t* dst, uint32_t value) {
+  // clang-format off
+  asm volatile("red.relaxed.cta.shared::cta.add.u32 [%0], %1;"
+               :: "r"(smem_address(dst)), "r"(value) : "memory");
   // clang-format on
 }
 

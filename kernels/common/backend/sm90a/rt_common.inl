@@ -114,10 +114,21 @@ inline void allow_shared(const void* kernel, uint32_t bytes) {
         "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
 }
 
+inline cudaAccessPolicyWindow access_policy_window(const PersistingL2& wanted) {
+  const auto largest = static_cast<size_t>(device_attribute(cudaDevAttrMaxAccessPolicyWindowSize));
+  cudaAccessPolicyWindow window = {};
+  window.base_ptr = wanted.base;
+  window.num_bytes = std::min(wanted.bytes, largest);
+  window.hitRatio = 1;
+  window.hitProp = cudaAccessPropertyPersisting;
+  window.missProp = cudaAccessPropertyStreaming;
+  return window;
+}
+
 // A launch as the runtime wants it. Points into itself: it stays where it is built.
 struct LaunchPlan {
   cudaLaunchConfig_t config = {};
-  cudaLaunchAttribute attributes[3] = {};
+  cudaLaunchAttribute attributes[4] = {};
 
   LaunchPlan(const void* kernel, const LaunchConfig& wanted) {
     constexpr uint32_t kPortableCluster = 8;
@@ -145,6 +156,11 @@ struct LaunchPlan {
       cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
       attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (wanted.persisting_l2.bytes != 0) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeAccessPolicyWindow;
+      attribute.val.accessPolicyWindow = access_policy_window(wanted.persisting_l2);
     }
   }
   LaunchPlan(const LaunchPlan&) = delete;
@@ -241,28 +257,65 @@ int ctas_per_sm(void (*kernel)(Parameters...), uint32_t threads, uint32_t shared
   return count;
 }
 
-inline void set_persisting_l2(Stream stream, void* base, size_t bytes, float hit_ratio) {
-  const auto window =
-      static_cast<size_t>(detail::device_attribute(cudaDevAttrMaxAccessPolicyWindowSize));
+inline void reserve_persisting_l2(size_t bytes) {
   const auto most =
       static_cast<size_t>(detail::device_attribute(cudaDevAttrMaxPersistingL2CacheSize));
-  size_t set_aside = 0;
-  detail::check(cudaDeviceGetLimit(&set_aside, cudaLimitPersistingL2CacheSize),
+  size_t reserved = 0;
+  detail::check(cudaDeviceGetLimit(&reserved, cudaLimitPersistingL2CacheSize),
                 "cudaDeviceGetLimit");
-  // Without lines set aside the window has no effect.
-  if (set_aside < std::min(bytes, most)) {
-    detail::check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, std::min(bytes, most)),
-                  "cudaDeviceSetLimit(PersistingL2CacheSize)");
+  if (reserved >= std::min(bytes, most)) return;
+  detail::check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, std::min(bytes, most)),
+                "cudaDeviceSetLimit(PersistingL2CacheSize)");
+}
+
+inline bool recorded(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  detail::check(cudaStreamIsCapturing(detail::cuda_stream(stream), &status),
+                "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+struct Graph::State {
+  std::function<void(Stream)> enqueue;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+
+  explicit State(std::function<void(Stream)> of) : enqueue(std::move(of)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  // Of a static variable it runs when the runtime may have gone: failures mean nothing.
+  ~State() {
+    if (ready != nullptr) cudaGraphExecDestroy(ready);
+    if (graph != nullptr) cudaGraphDestroy(graph);
   }
-  cudaStreamAttrValue value = {};
-  value.accessPolicyWindow.base_ptr = base;
-  value.accessPolicyWindow.num_bytes = std::min(bytes, window);
-  value.accessPolicyWindow.hitRatio = hit_ratio;
-  value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
-  value.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
-  detail::check(cudaStreamSetAttribute(detail::cuda_stream(stream),
-                                       cudaStreamAttributeAccessPolicyWindow, &value),
-                "cudaStreamSetAttribute");
+
+  // On a stream of its own: the legacy default stream cannot be recorded.
+  void record() {
+    cudaStream_t stream = nullptr;
+    detail::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                  "cudaStreamCreateWithFlags");
+    const std::unique_ptr<CUstream_st, cudaError_t (*)(cudaStream_t)> owner(stream,
+                                                                            cudaStreamDestroy);
+    detail::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                  "cudaStreamBeginCapture");
+    try {
+      enqueue(Stream{stream});
+    } catch (...) {
+      cudaStreamEndCapture(stream, &graph);
+      throw;
+    }
+    detail::check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    detail::check(cudaGraphInstantiate(&ready, graph, 0), "cudaGraphInstantiate");
+  }
+};
+
+inline Graph::Graph(std::function<void(Stream)> enqueue)
+    : state_(std::make_unique<State>(std::move(enqueue))) {}
+inline Graph::~Graph() = default;
+
+inline void Graph::launch(Stream stream) {
+  if (state_->ready == nullptr) state_->record();
+  detail::check(cudaGraphLaunch(state_->ready, detail::cuda_stream(stream)), "cudaGraphLaunch");
 }
 
 }  // namespace kb::rt

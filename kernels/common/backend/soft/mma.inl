@@ -157,16 +157,17 @@ KB_DEVICE void check_one_lane() {
   if ((lanes & (lanes - 1)) != 0) fail(Fault::kSeveralLanes, lanes);
 }
 
-// B and its scales for one CTA's rows of D. With two CTAs each holds half of the columns.
+// B and its scales for one CTA's rows of D. With two CTAs each holds half of the columns: `first`
+// and `last` are their windows, of one CTA the same.
 template <int kCtas>
-KB_DEVICE void decode_b(Slab& slab, const OperandTile& tile, const uint32_t (&windows)[kCtas],
+KB_DEVICE void decode_b(Slab& slab, const OperandTile& tile, uint32_t first, uint32_t last,
                         uint32_t scales, uint32_t n) {
   const uint32_t share = n / kCtas;
 #pragma unroll 2
   for (uint32_t x = 0; x < n; ++x) {
     const bool second = x >= share;
     DecodedColumn column;
-    decode_row(tile, windows[second ? kCtas - 1 : 0], second ? x - share : x, column.codes);
+    decode_row(tile, second ? last : first, second ? x - share : x, column.codes);
     decode_scales(slab, scales, x, column.scales);
     slab.columns[x] = column;
   }
@@ -244,17 +245,16 @@ __device__ __noinline__ void product(uint32_t d, uint64_t a, uint64_t b, uint32_
   if (tmem_lane(d) != 0) fail(Fault::kLanes, d);
   const uint32_t leader = kCtas == 2 ? ptx::cluster_ctarank() & ~1u : ptx::cluster_ctarank();
   const uint32_t first = linear_cta() - (ptx::cluster_ctarank() - leader);
-  uint32_t windows[kCtas];
-#pragma unroll
-  for (uint32_t i = 0; i < kCtas; ++i) windows[i] = smem_window(leader + i);
+  const uint32_t first_window = smem_window(leader);
+  const uint32_t last_window = smem_window(leader + kCtas - 1);
 #pragma unroll 1
   for (uint32_t i = 0; i < kCtas; ++i) {
     check_columns(first + i, d, shape.n);
     check_columns(first + i, scales_a, kRows / 32);
     check_columns(first + i, scales_b, (shape.n + 31) / 32);
     Slab& slab = state.slabs[first + i];
-    decode_b<kCtas>(slab, tile_b, windows, scales_b, shape.n);
-    multiply(slab, d, tile_a, windows[i], scales_a, shape, accumulate);
+    decode_b<kCtas>(slab, tile_b, first_window, last_window, scales_b, shape.n);
+    multiply(slab, d, tile_a, i == 0 ? first_window : last_window, scales_a, shape, accumulate);
   }
 }
 

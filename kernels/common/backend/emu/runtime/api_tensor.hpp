@@ -41,5 +41,8 @@ void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a
 
 // red.relaxed.gpu.global.add of `count` floats, aligned as a whole.
 void red_add_f32(float* dst, const float* value, uint32_t count);
+// Relaxed additions to global and to the CTA's shared memory.
+uint32_t atom_add_u32(uint32_t* dst, uint32_t value);
+void red_shared_add_u32(uint32_t* dst, uint32_t value);
 
 }  // namespace kb::emu

@@ -130,6 +130,8 @@ struct Actor {
   uint32_t epoch = 0;
   bool async = false;   // through the async proxy
   bool tensor = false;  // tcgen05 pipe or wgmma
+  bool atomic = false;  // needs no order with other atomic accesses
+  uint8_t bytes = 0xf;  // of each 4-byte cell, as a mask
   int32_t thread = -1;  // in the CTA
   uint32_t cta_rank = 0;
   Pc pc = nullptr;
@@ -173,13 +175,15 @@ class Shadow {
   void reset();
 
  private:
-  void check_writer(uint32_t cell, uint32_t record, const Actor& actor, bool reading);
-  void check_readers(uint32_t cell, uint32_t record, const Actor& actor);
+  void check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading);
+  void check_readers(uint32_t cell, uint32_t reader, const Actor& actor);
+  bool check_writer_record(uint32_t cell, uint32_t record, const Actor& actor, bool reading);
   uint32_t add_reader(uint32_t previous, uint32_t record, const Actor& actor);
+  uint32_t add_writer(uint32_t previous, const Actor& actor);
   Cta& cta_;
   Space space_;
-  std::vector<uint32_t> writer_;  // index of a Record; 0: none
-  std::vector<uint32_t> reader_;  // index of a Record or ReaderSet
+  std::vector<uint32_t> writer_;  // index of a Record or a set of them; 0: none
+  std::vector<uint32_t> reader_;
 };
 
 // Accesses of an async operation or a primitive to shared memory, checked at its issue. Offsets are

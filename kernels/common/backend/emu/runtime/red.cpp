@@ -1,4 +1,4 @@
-// red to global memory, PTX ISA 9.1, 9.7.13. Other OS threads add to the same words.
+// red and atom, PTX ISA 9.1, 9.7.13. Other OS threads add to the same words of global memory.
 #include <atomic>
 #include <cmath>
 
@@ -40,6 +40,24 @@ void red_add_f32(float* dst, const float* value, uint32_t count) {
     while (!word.compare_exchange_weak(old, sum(old, value[i]), std::memory_order_relaxed)) {
     }
   }
+}
+
+uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  global_access(dst, sizeof *dst, true, pc, "atom.add");
+  return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
+}
+
+void red_shared_add_u32(uint32_t* dst, uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  constexpr const char* kWhat = "red.add";
+  interleave();
+  const SharedPlace at = shared_place(dst, pc, kWhat);
+  Actor actor = generic_actor(pc, kWhat);
+  actor.atomic = true;
+  shared_write(*at.cta, at.offset, sizeof *dst, actor);
+  *dst += value;
 }
 
 }  // namespace kb::emu

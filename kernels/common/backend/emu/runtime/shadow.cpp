@@ -20,10 +20,14 @@ struct Record {
   int32_t thread;
   bool async;
   bool tensor;
+  bool atomic;
+  uint8_t bytes;
 };
 
-// A cell with this bit in its reader has several that are not ordered with each other.
+// A cell with this bit has several readers that are not ordered with each other, or writers of
+// different bytes.
 constexpr uint32_t kSetBit = 0x80000000u;
+constexpr uint8_t kWholeCell = 0xf;
 
 struct Accesses {
   std::vector<Record> records{1};  // index 0: nobody
@@ -50,17 +54,38 @@ uint32_t record_of(Accesses& log, const Actor& actor) {
   for (uint32_t i = count; i-- > oldest;) {
     const Record& record = log.records[i];
     if (record.component == actor.component && record.epoch == actor.epoch &&
-        record.pc == actor.pc) {
+        record.pc == actor.pc && record.bytes == actor.bytes) {
       return i;
     }
   }
   log.records.push_back({actor.component, actor.epoch, actor.pc, actor.what, actor.thread,
-                         actor.async, actor.tensor});
+                         actor.async, actor.tensor, actor.atomic, actor.bytes});
   return count;
 }
 
 bool ordered(const Record& earlier, const Actor& later) {
   return later.knows->seen.covers(earlier.component, earlier.epoch);
+}
+
+bool overlap(const Record& earlier, const Actor& later) {
+  return (earlier.bytes & later.bytes) != 0;
+}
+
+// Whether the two need no order, or have it.
+bool compatible(const Record& earlier, const Actor& later) {
+  return (earlier.atomic && later.atomic) || !overlap(earlier, later) || ordered(earlier, later);
+}
+
+// The records of a cell's entry, until `visit` returns false.
+template <typename Visit>
+void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
+  if ((entry & kSetBit) == 0) {
+    visit(entry);
+    return;
+  }
+  for (uint32_t index : log.sets[entry & ~kSetBit]) {
+    if (!visit(index)) return;
+  }
 }
 
 const char* place(Shadow::Space space) {
@@ -87,10 +112,15 @@ void Shadow::reset() {
   std::fill(reader_.begin(), reader_.end(), 0);
 }
 
-void Shadow::check_writer(uint32_t cell, uint32_t earlier_index, const Actor& actor, bool reading) {
-  const Record& earlier = accesses(cta_).records[earlier_index];
-  if (ordered(earlier, actor)) {
-    if (actor.async && !earlier.async && space_ == Space::kShared &&
+void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading) {
+  visit_records(accesses(cta_), writer,
+                [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
+}
+
+bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& actor, bool reading) {
+  const Record& earlier = accesses(cta_).records[index];
+  if (compatible(earlier, actor)) {
+    if (actor.async && !earlier.async && overlap(earlier, actor) && space_ == Space::kShared &&
         !actor.knows->published.covers(earlier.component, earlier.epoch)) {
       report({.kind = Class::kProxyFence,
               .pc = actor.pc,
@@ -100,8 +130,9 @@ void Shadow::check_writer(uint32_t cell, uint32_t earlier_index, const Actor& ac
               .text = std::string(actor.what) + (reading ? " reads" : " overwrites") +
                       " shared memory that was written by ordinary stores without "
                       "fence.proxy.async between"});
+      return false;
     }
-    return;
+    return true;
   }
   Class kind = Class::kRace;
   std::string text = std::string(actor.what) + (reading ? " reads " : " writes ") + place(space_);
@@ -121,13 +152,14 @@ void Shadow::check_writer(uint32_t cell, uint32_t earlier_index, const Actor& ac
           .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
           .other_thread = earlier.thread,
           .text = std::move(text)});
+  return false;
 }
 
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
   Accesses& log = accesses(cta_);
   const auto check = [&](uint32_t index) {
     const Record& earlier = log.records[index];
-    if (ordered(earlier, actor)) return true;
+    if (compatible(earlier, actor)) return true;
     const bool asynchronous = earlier.async || earlier.tensor || actor.async || actor.tensor;
     report({.kind = asynchronous ? Class::kOverwrite : Class::kRace,
             .pc = actor.pc,
@@ -139,32 +171,53 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
                     " may still read"});
     return false;
   };
-  if ((reader & kSetBit) == 0) {
-    check(reader);
-    return;
-  }
-  for (uint32_t index : log.sets[reader & ~kSetBit]) {
-    if (!check(index)) return;
-  }
+  visit_records(log, reader, check);
 }
 
 uint32_t Shadow::add_reader(uint32_t previous, uint32_t record, const Actor& actor) {
   Accesses& log = accesses(cta_);
   if (previous == 0 || previous == record) return record;
+  // A reader before this one, of no other bytes, needs no check later.
+  const auto covered = [&](uint32_t index) {
+    const Record& earlier = log.records[index];
+    return (earlier.bytes & ~actor.bytes) == 0 && ordered(earlier, actor);
+  };
   if ((previous & kSetBit) == 0) {
-    if (ordered(log.records[previous], actor)) return record;
+    if (covered(previous)) return record;
     log.sets.push_back({previous, record});
     return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
   }
-  // A copy: other cells may share the previous set. Readers before this one need no check later.
+  // A copy: other cells may share the previous set.
   std::vector<uint32_t> readers;
   for (uint32_t index : log.sets[previous & ~kSetBit]) {
     if (index == record) return previous;
-    if (!ordered(log.records[index], actor)) readers.push_back(index);
+    if (!covered(index)) readers.push_back(index);
   }
   if (readers.empty()) return record;
   readers.push_back(record);
   log.sets.push_back(std::move(readers));
+  return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
+}
+
+// Who has written a cell's bytes once `actor` has written its own.
+uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
+  Accesses& log = accesses(cta_);
+  Actor writer = actor;
+  std::vector<uint32_t> writers;
+  visit_records(log, previous, [&](uint32_t index) {
+    const Record& earlier = log.records[index];
+    const bool left = (earlier.bytes & ~actor.bytes) != 0;
+    if (left && earlier.component == actor.component) {
+      writer.bytes |= earlier.bytes;  // what is ordered with this write is so with the earlier
+    } else if (left) {
+      writers.push_back(index);
+    }
+    return true;
+  });
+  const uint32_t record = record_of(log, writer);
+  if (writers.empty()) return record;
+  writers.push_back(record);
+  log.sets.push_back(std::move(writers));
   return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
 }
 
@@ -203,16 +256,23 @@ void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
       check_readers(cell, reader, actor);
       checked_reader = reader;
     }
-    writer_[cell] = record;
-    reader_[cell] = 0;
+    // Of atomic writes in no order the last is the writer; as readers, all meet the next plain one.
+    reader_[cell] = actor.atomic ? add_reader(reader, record, actor) : 0;
+    writer_[cell] = writer == 0 || actor.bytes == kWholeCell ? record : add_writer(writer, actor);
   }
 }
 
 bool Shadow::published(uint32_t cell, const Actor& actor) const {
   const uint32_t writer = writer_[cell];
   if (writer == 0) return true;
-  const Record& record = accesses(cta_).records[writer];
-  return record.async || actor.knows->published.covers(record.component, record.epoch);
+  const Accesses& log = accesses(cta_);
+  bool all = true;
+  visit_records(log, writer, [&](uint32_t index) {
+    const Record& record = log.records[index];
+    all = record.async || actor.knows->published.covers(record.component, record.epoch);
+    return all;
+  });
+  return all;
 }
 
 Actor generic_actor(Pc pc, const char* what) {
@@ -314,6 +374,15 @@ const Barrier* live_barrier_in(const Cta& cta, uint32_t offset, uint32_t bytes) 
   return nullptr;
 }
 
+// `actor` with the bytes of its cells, where it touches part of one.
+Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
+  Actor result = actor;
+  if (offset % 4 + bytes < 4 || (offset % 4 != 0 && offset % 4 + bytes == 4)) {
+    result.bytes = static_cast<uint8_t>(((1u << bytes) - 1) << offset % 4);
+  }
+  return result;
+}
+
 }  // namespace
 
 StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
@@ -332,7 +401,7 @@ StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& a
       }
     }
   }
-  cta.shared_shadow->read(first, count, actor);
+  cta.shared_shadow->read(first, count, narrowed(actor, offset, bytes));
   return stale;
 }
 
@@ -350,7 +419,7 @@ void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor)
   if (!checking()) return;
   const uint32_t first = offset / 4;
   const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
-  cta.shared_shadow->write(first, count, actor);
+  cta.shared_shadow->write(first, count, narrowed(actor, offset, bytes));
   if (actor.async) {
     std::fill_n(cta.async_differs.begin() + first, count, uint8_t{0});
     return;
