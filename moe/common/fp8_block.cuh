@@ -18,7 +18,8 @@ KB_HOST_DEVICE constexpr float float_of(bf16 value) {
 }
 
 // The scale of a block whose largest magnitude is `amax`. Two true divisions (this, and the values
-// by it): a reciprocal rounds otherwise.
+// by it): a reciprocal rounds otherwise. Values that are not finite need no care: fmax may drop a
+// NaN on the way to `amax`, but its own code is NaN, and so is that of infinity over infinity.
 KB_HOST_DEVICE constexpr float fp8_scale(float amax) {
   const float scale = amax / kE4m3Max;
   return scale < kScaleFloor ? kScaleFloor : scale;

@@ -20,6 +20,8 @@ inline constexpr uint32_t kMaxTopk = 8;
 //   weight_scales   float [e, n / 128, k / 128]
 //   output          float [m, n], to be written
 //   stream          the stream to launch on
+// A token's output is NaN throughout if one of its hidden values is not finite, or the largest of
+// its logits (after the softcap) is not, or one is NaN. No other token's output is affected.
 struct FusedMoeCall {
   int32_t m, n, k, e, topk;
   int32_t renormalize;
@@ -30,6 +32,8 @@ struct FusedMoeCall {
   const float* weight_scales;
   float* output;
   void* stream;
+
+  friend bool operator==(const FusedMoeCall&, const FusedMoeCall&) = default;
 };
 
 }  // namespace kb

@@ -6,8 +6,6 @@
 
 namespace kb {
 
-inline constexpr uint32_t kLaneExperts = kMaxExperts / 32;  // expert 32 i + lane is the lane's i-th
-
 // Unsigned integers in the order of the floats; both zeros are one, NaN lies beyond infinity. Never
 // 0, which marks a logit that is not there: whatever the logits, indices are valid and distinct.
 KB_HOST_DEVICE constexpr uint32_t ordered_bits(float value) {
@@ -25,13 +23,14 @@ struct TopLogit {
   float logit;
 };
 
-// Takes the largest out of `keys`, ordered_bits of each lane's logits, 0 where there is none. The
-// converged warp calls it; every lane gets the same answer.
-KB_DEVICE TopLogit take_largest(uint32_t (&keys)[kLaneExperts]) {
+// Takes the largest out of `keys`: ordered_bits of logits, 0 where there is none, the i-th of a
+// lane that of expert 32 i + lane. The converged warp calls it; every lane gets the same answer.
+template <uint32_t kCount>
+KB_DEVICE TopLogit take_largest(uint32_t (&keys)[kCount]) {
   uint32_t best = 0;
   uint32_t slot = 0;
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneExperts; ++i) {
+  for (uint32_t i = 0; i < kCount; ++i) {
     if (keys[i] > best) {
       best = keys[i];
       slot = i;
@@ -42,7 +41,7 @@ KB_DEVICE TopLogit take_largest(uint32_t (&keys)[kLaneExperts]) {
   // The lowest index is the largest complement.
   const uint32_t index = ~ptx::redux_sync_max(best == largest ? ~mine : 0);
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneExperts; ++i) {
+  for (uint32_t i = 0; i < kCount; ++i) {
     if (i * 32 + ptx::lane_index() == index) keys[i] = 0;
   }
   return {index, ordered_float(largest)};

@@ -26,13 +26,14 @@ KB_DEVICE float sum_of_warp(float value) {
   return value;
 }
 
-KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) route_tokens(KB_GRID_CONSTANT(Arguments) args) {
-  const uint32_t token = ptx::cta_index().x;
+// One warp; up to 32 kCount experts.
+template <uint32_t kCount>
+KB_DEVICE void route_token(const Arguments& args, uint32_t token) {
   const uint32_t lane = ptx::lane_index();
   const float* gating = args.gating + uint64_t{token} * args.experts;
-  uint32_t keys[kLaneExperts];
+  uint32_t keys[kCount];
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneExperts; ++i) {
+  for (uint32_t i = 0; i < kCount; ++i) {
     const uint32_t expert = i * 32 + lane;
     keys[i] = 0;
     if (expert < args.experts) {
@@ -41,15 +42,15 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) route_tokens(KB_GRID_CONSTANT(Argum
           ordered_bits(args.softcap > 0 ? args.softcap * std::tanh(logit / args.softcap) : logit);
     }
   }
-  uint32_t all_keys[kLaneExperts];
+  uint32_t all_keys[kCount];
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneExperts; ++i) all_keys[i] = keys[i];
+  for (uint32_t i = 0; i < kCount; ++i) all_keys[i] = keys[i];
 
   TopLogit top = take_largest(keys);
   const float largest = top.logit;
   float sum = 0;
 #pragma unroll
-  for (uint32_t i = 0; i < kLaneExperts; ++i) {
+  for (uint32_t i = 0; i < kCount; ++i) {
     if (all_keys[i] != 0) sum += std::exp(ordered_float(all_keys[i]) - largest);
   }
   sum = sum_of_warp(sum);
@@ -68,6 +69,16 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) route_tokens(KB_GRID_CONSTANT(Argum
   if (lane < args.topk) {
     args.ids[uint64_t{token} * args.topk + lane] = id;
     args.expert_weights[uint64_t{token} * args.topk + lane] = weight;
+  }
+}
+
+KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) route_tokens(KB_GRID_CONSTANT(Arguments) args) {
+  constexpr uint32_t kHalf = kMaxExperts / 2;
+  const uint32_t token = ptx::cta_index().x;
+  if (args.experts <= kHalf) {
+    route_token<kHalf / 32>(args, token);
+  } else {
+    route_token<kMaxExperts / 32>(args, token);
   }
 }
 

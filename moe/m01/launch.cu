@@ -19,6 +19,7 @@ struct Buffers {
   DeviceBuffer<float> expert_weights;  // [m, topk]
   DeviceBuffer<uint32_t> counts;       // [e]
   DeviceBuffer<uint32_t> offsets;      // [e + 1]
+  DeviceBuffer<uint32_t> next_rows;    // [e]
   DeviceBuffer<e4m3> codes;            // [m, k]
   DeviceBuffer<float> scales;          // [m, k / 128]
   DeviceBuffer<uint32_t> routes;       // [rows]
@@ -42,6 +43,7 @@ void run(const FusedMoeCall& call) {
   float* expert_weights = buffers.expert_weights.reserve(rows);
   uint32_t* counts = buffers.counts.reserve(experts);
   uint32_t* offsets = buffers.offsets.reserve(experts + 1);
+  uint32_t* next_rows = buffers.next_rows.reserve(experts);
   e4m3* codes = buffers.codes.reserve(size_t{m} * k);
   float* scales = buffers.scales.reserve(size_t{m} * blocks);
   uint32_t* routes = buffers.routes.reserve(rows);
@@ -69,7 +71,8 @@ void run(const FusedMoeCall& call) {
   rt::stream_synchronize(stream);
   rt::launch(layout::lay_out_experts,
              {.grid = {1, 1, 1}, .threads = layout::kThreads, .shared_bytes = 0, .stream = stream},
-             layout::Arguments{.counts = counts, .offsets = offsets, .experts = experts});
+             layout::Arguments{
+                 .counts = counts, .offsets = offsets, .next_rows = next_rows, .experts = experts});
   rt::stream_synchronize(stream);
   rt::launch(quantize::quantize_tokens,
              {.grid = {m, 1, 1},
@@ -84,7 +87,7 @@ void run(const FusedMoeCall& call) {
               .shared_bytes = sizeof(sort_gather::SharedStorage),
               .stream = stream},
              sort_gather::Arguments{.ids = ids,
-                                    .offsets = offsets,
+                                    .next_rows = next_rows,
                                     .codes = codes,
                                     .scales = scales,
                                     .routes = routes,

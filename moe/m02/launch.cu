@@ -18,6 +18,7 @@ struct Buffers {
   DeviceBuffer<float> expert_weights;  // [m, topk]
   DeviceBuffer<uint32_t> counts;       // [e]
   DeviceBuffer<uint32_t> offsets;      // [e + 1]
+  DeviceBuffer<uint32_t> next_rows;    // [e]
   DeviceBuffer<uint32_t> routes;       // [rows]
   DeviceBuffer<e4m3> sorted_codes;     // [rows, k]
   DeviceBuffer<float> sorted_scales;   // [rows, k / 128]
@@ -39,6 +40,7 @@ void run(const FusedMoeCall& call) {
   float* expert_weights = buffers.expert_weights.reserve(rows);
   uint32_t* counts = buffers.counts.reserve(experts);
   uint32_t* offsets = buffers.offsets.reserve(experts + 1);
+  uint32_t* next_rows = buffers.next_rows.reserve(experts);
   uint32_t* routes = buffers.routes.reserve(rows);
   e4m3* sorted_codes = buffers.sorted_codes.reserve(size_t{rows} * k);
   float* sorted_scales = buffers.sorted_scales.reserve(size_t{rows} * blocks);
@@ -64,7 +66,8 @@ void run(const FusedMoeCall& call) {
   rt::stream_synchronize(stream);
   rt::launch(layout::lay_out_experts,
              {.grid = {1, 1, 1}, .threads = layout::kThreads, .shared_bytes = 0, .stream = stream},
-             layout::Arguments{.counts = counts, .offsets = offsets, .experts = experts});
+             layout::Arguments{
+                 .counts = counts, .offsets = offsets, .next_rows = next_rows, .experts = experts});
   rt::stream_synchronize(stream);
   rt::launch(quantize_sort_gather::prepare_rows,
              {.grid = {m, 1, 1},
@@ -73,7 +76,7 @@ void run(const FusedMoeCall& call) {
               .stream = stream},
              quantize_sort_gather::Arguments{.hidden = call.hidden,
                                              .ids = ids,
-                                             .offsets = offsets,
+                                             .next_rows = next_rows,
                                              .routes = routes,
                                              .sorted_codes = sorted_codes,
                                              .sorted_scales = sorted_scales,

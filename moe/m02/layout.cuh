@@ -10,6 +10,7 @@ inline constexpr uint32_t kThreads = 32;
 struct Arguments {
   const uint32_t* counts;  // [experts]
   uint32_t* offsets;       // [experts + 1]
+  uint32_t* next_rows;     // [experts]: the next free row of each, its first one to begin with
   uint32_t experts;
 };
 
@@ -18,6 +19,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) lay_out_experts(KB_GRID_CONSTANT(Ar
   uint32_t offset = 0;
   for (uint32_t expert = 0; expert < args.experts; ++expert) {
     args.offsets[expert] = offset;
+    args.next_rows[expert] = offset;
     offset += args.counts[expert];
   }
   args.offsets[args.experts] = offset;

@@ -2,9 +2,7 @@
 // quantized row to the place of each of its routes among the rows sorted by expert. One CTA for
 // each token; in between, the row is in shared memory.
 //
-// A route's place is the start of its expert plus the number of earlier tokens' routes to it, so
-// that the order of the rows is always the same. Each warp counts for every fourth of the token's
-// experts.
+// Each route takes the next free row of its expert: the order of an expert's rows is any.
 #pragma once
 
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "fp8_block.cuh"
 #include "fused_moe.cuh"
 #include "ptx/cvt.cuh"
+#include "ptx/red.cuh"
 #include "ptx/warp.cuh"
 
 namespace kb::step::quantize_sort_gather {
@@ -28,12 +27,12 @@ struct SharedStorage {
 };
 
 struct Arguments {
-  const bf16* hidden;       // [m, k]
-  const uint32_t* ids;      // [m, topk]
-  const uint32_t* offsets;  // [experts + 1]
-  uint32_t* routes;         // [m * topk]: the route of each sorted row
-  e4m3* sorted_codes;       // [m * topk, k]
-  float* sorted_scales;     // [m * topk, k / 128]
+  const bf16* hidden;    // [m, k]
+  const uint32_t* ids;   // [m, topk]
+  uint32_t* next_rows;   // [experts]: the next free row of each
+  uint32_t* routes;      // [m * topk]: the route of each sorted row
+  e4m3* sorted_codes;    // [m * topk, k]
+  float* sorted_scales;  // [m * topk, k / 128]
   uint32_t topk;
   uint32_t k;
 };
@@ -73,23 +72,13 @@ KB_DEVICE void quantize_part(SharedStorage& shared, const bf16* hidden, uint32_t
   }
 }
 
-// The converged warp: how many of the first `count` ids are `expert`.
-KB_DEVICE uint32_t count_equal(const uint32_t* ids, uint32_t count, uint32_t expert) {
-  uint32_t equal = 0;
-  for (uint32_t i = ptx::lane_index(); i < count; i += 32) equal += ids[i] == expert;
-  return ptx::redux_sync_add(equal);
-}
-
-// Where each of the token's routes goes, to shared memory and to `routes`.
+// The row of each of the token's routes, to shared memory, and the route to `routes`. One thread.
 KB_DEVICE void place_routes(SharedStorage& shared, const Arguments& args, uint32_t token) {
-  const uint32_t first_route = token * args.topk;
-  for (uint32_t s = ptx::warp_index(); s < args.topk; s += kWarps) {
-    const uint32_t expert = args.ids[first_route + s];
-    const uint32_t row = args.offsets[expert] + count_equal(args.ids, first_route, expert);
-    if (ptx::lane_index() == 0) {
-      shared.rows[s] = row;
-      args.routes[row] = first_route + s;
-    }
+  for (uint32_t s = 0; s < args.topk; ++s) {
+    const uint32_t route = token * args.topk + s;
+    const uint32_t row = ptx::atom_relaxed_gpu_global_add_u32(&args.next_rows[args.ids[route]], 1);
+    shared.rows[s] = row;
+    args.routes[row] = route;
   }
 }
 
@@ -98,7 +87,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) prepare_rows(KB_GRID_CONSTANT(Argum
   const uint32_t token = ptx::cta_index().x;
   const uint32_t blocks = args.k / kFp8Block;
   const bf16* hidden = args.hidden + uint64_t{token} * args.k;
-  place_routes(shared, args, token);
+  if (ptx::thread_index() == 0) place_routes(shared, args, token);
   for (uint32_t first = 0; first < blocks; first += kPartBlocks) {
     const uint32_t count = blocks - first < kPartBlocks ? blocks - first : kPartBlocks;
     quantize_part(shared, hidden + first * kFp8Block, count);

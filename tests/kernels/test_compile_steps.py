@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import difflib
 import re
+import statistics
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -21,11 +22,18 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 COMMON = KERNELS / "common"
 STEPS = sorted(file.parent.name for file in KERNELS.glob("v*/launch.cu"))
-FIRST = ["v01", "v02", "v03", "v04", "v05", "v06", "v07"]
+WRITTEN = [f"v{number:02}" for number in range(1, 24)]
 TARGETS = {"sm100a": "100a", "soft": "90a"}  # backend and arch
 FILES = ("kernel.cuh", "launch.cu")
 # Lines removed plus added from parent to child: more than this is more than one step.
 MAX_CHANGED = 150
+# Steps that are several at once, because the article's are, and how many.
+SEVERAL = {
+    "v17": 3,  # multicast in a cluster, maps from the host, a scheduler warp
+    "v19": 3,  # a scheduler warp, N and K patched per group, a product either way round
+}
+# The same, of both files: what half of the steps keep to.
+MEDIAN_CHANGED = 80
 ORDER = ("SharedStorage {", "load_warp(", "mma_warp(", "epilogue_warps(", "KB_GLOBAL void")
 
 needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
@@ -94,8 +102,8 @@ def settings(step: str) -> dict[str, object]:
         return tomllib.load(stream)
 
 
-def test_the_first_steps_are_written() -> None:
-    assert set(FIRST) <= set(STEPS)
+def test_the_steps_are_written() -> None:
+    assert set(WRITTEN) <= set(STEPS)
 
 
 @needs_nvcc
@@ -193,12 +201,25 @@ def test_the_diff_to_the_parent_is_small(step: str) -> None:
     assert parent in STEPS
     for name in FILES:
         count = changed_lines(KERNELS / str(parent) / name, KERNELS / step / name)
-        assert count <= MAX_CHANGED, f"{name}: {count} lines differ between {parent} and {step}"
+        limit = MAX_CHANGED * SEVERAL.get(step, 1)
+        assert count <= limit, f"{name}: {count} lines differ between {parent} and {step}"
+
+
+def test_half_of_the_diffs_are_short() -> None:
+    counts = [
+        sum(
+            changed_lines(KERNELS / str(settings(step)["parent"]) / name, KERNELS / step / name)
+            for name in FILES
+        )
+        for step in STEPS
+        if step != "v01"
+    ]
+    assert statistics.median(counts) <= MEDIAN_CHANGED
 
 
 @pytest.mark.parametrize(
     ("one", "other", "names"),
-    [("v02", "v03", ("kernel.cuh",)), ("v04", "v05", FILES)],
+    [("v02", "v03", ("kernel.cuh",)), ("v04", "v05", FILES), ("v22", "v23", FILES)],
 )
 def test_steps_of_the_host_keep_the_kernel(one: str, other: str, names: tuple[str, ...]) -> None:
     for name in names:
