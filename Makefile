@@ -12,7 +12,7 @@ PROSE := $(wildcard *.md) kernelbench kernels moe tests tools Makefile .ci .gith
 
 .PHONY: run test check format lock test-gpu mutations clean distclean help setup setup-dev
 
-run: setup  ## set up what is missing, then check and time STEP=v00 on SHAPE=A
+run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
 
 test: check  ## all checks, then every test that needs no GPU

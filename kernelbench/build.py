@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import hashlib
 import json
 import os
@@ -24,7 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelbench.cache_folder import CACHE_VARIABLE, cache_dir, disk_full, writing
 from kernelbench.errors import EnvironmentProblem
+from kernelbench.overlay import with_real_files
 from kernelbench.toolchain import (
     Compiler,
     cpu_count,
@@ -48,26 +49,11 @@ __all__ = [
     "nvcc",
 ]
 
-CACHE_VARIABLE = "KERNELBENCH_CACHE"
 _HEADERS = (".h", ".hpp", ".cuh", ".inl")
 _LAYOUT = "2"
 LIBRARY_FILE, META_FILE, _LOG = "lib.so", "meta.json", "log"
 _BUILD_TIMEOUT_S = 900.0
 _ERROR_LINE = re.compile(r"\b(error|fatal|undefined reference)\b|not found", re.IGNORECASE)
-
-
-def cache_dir() -> Path:
-    """``$KERNELBENCH_CACHE``, else ``kernelbench`` below the XDG cache folder."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME")
-    if xdg and Path(xdg).is_absolute():
-        return Path(xdg) / "kernelbench"
-    try:
-        return Path.home() / ".cache" / "kernelbench"
-    except RuntimeError:
-        return Path(tempfile.gettempdir()) / "kernelbench-cache"
 
 
 class CompileFailure(EnvironmentProblem):
@@ -228,27 +214,6 @@ def _lock(path: Path, name: str) -> Iterator[None]:
         ) from None
 
 
-@contextlib.contextmanager
-def writing(root: Path) -> Iterator[None]:
-    """Turn failures to write below the cache folder into one line."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _disk_full(root) from error
-        raise EnvironmentProblem(
-            f"cannot write the cache folder {root}: {error.strerror or error}",
-            f"point {CACHE_VARIABLE} at a folder that you can write",
-        ) from error
-
-
-def _disk_full(root: Path) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"the disk that holds the cache folder {root} is full",
-        f"`kernelbench cache clear`, or point {CACHE_VARIABLE} elsewhere",
-    )
-
-
 def _build(recipe: _Recipe, key: str, root: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
     try:
@@ -346,14 +311,14 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
         )
     except subprocess.TimeoutExpired:
         return -1, f"error: the compiler took longer than {_BUILD_TIMEOUT_S:.0f} s\n"
-    return run.returncode, run.stdout
+    return run.returncode, with_real_files(run.stdout)
 
 
 def _failure(
     recipe: _Recipe, key: str, root: Path, command: Sequence[str], status: int, log: str
 ) -> EnvironmentProblem:
     if "No space left on device" in log:
-        return _disk_full(root)
+        return disk_full(root)
     path = root / "logs" / f"{key[:16]}.log"
     path.parent.mkdir(exist_ok=True)
     path.write_text(" ".join(command) + "\n" + log)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelbench.build import LIBRARY_FILE, META_FILE, cache_dir, writing
+from kernelbench import overlay
+from kernelbench.build import LIBRARY_FILE, META_FILE
+from kernelbench.cache_folder import cache_dir, writing
 
 #: A younger temporary folder may be a build in progress.
 _STALE_TEMPORARY_S = 3600.0
@@ -95,8 +97,8 @@ def clear_cache(older_than_days: float | None = None) -> tuple[int, int]:
     leavings = [
         folder for folder in root.glob("tmp-*") if now - folder.stat().st_mtime > _STALE_TEMPORARY_S
     ]
-    if older_than_days is None and (root / "logs").is_dir():
-        leavings.append(root / "logs")
+    if older_than_days is None:
+        leavings += [root / name for name in ("logs", overlay.FOLDER) if (root / name).is_dir()]
     freed = _size([*doomed, *leavings])
     with writing(root):
         for folder in [*doomed, *leavings]:

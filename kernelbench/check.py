@@ -50,6 +50,7 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     #: What the emulator found, if it found something.
     report: Report | None = None
+    rel_rms_err: float | None = None
 
 
 class _Failed(Exception):
@@ -122,7 +123,7 @@ class Checker:
         )
         if self.device.startswith("cuda"):
             self._check_ordering(input_class, first, second, reference)
-        return CheckResult("pass", verdict.exact, verdict.max_abs_err, "", tuple(self._notes))
+        return _judged("pass", verdict, "", tuple(self._notes))
 
     def _draw(self, input_class: str, seed: int) -> Inputs:
         return self.problem.make_inputs(self.shape, input_class, seed, self.device)
@@ -196,7 +197,7 @@ class Checker:
         # A right element equals its random poison bits by chance: one in 65536 for 16-bit outputs.
         if stale > 16 + total / 4096:
             reason = f"{stale} of {total} output elements were never written; {reason}"
-        raise _Failed(CheckResult("wrong", verdict.exact, verdict.max_abs_err, reason))
+        raise _Failed(_judged("wrong", verdict, reason))
 
     def _require_repeatable(
         self,
@@ -213,21 +214,18 @@ class Checker:
             return
         again = self.problem.compare(second, reference, self.shape, input_class)
         if not again.ok:
-            raise _Failed(
-                CheckResult(
-                    "wrong",
-                    again.exact,
-                    again.max_abs_err,
-                    f"second call on the same values differs in {differing} elements: "
-                    f"{again.reason}",
-                )
+            reason = (
+                f"second call on the same values differs in {differing} elements: {again.reason}"
             )
-        self._notes.append(f"not bitwise repeatable ({differing} elements)")
+            raise _Failed(_judged("wrong", again, reason))
+        if getattr(self.problem, "repeatable", True):
+            self._notes.append(f"not bitwise repeatable ({differing} elements)")
 
     @staticmethod
     def _merge(a: Comparison, b: Comparison) -> Comparison:
         worst = max(a.max_abs_err or 0.0, b.max_abs_err or 0.0)
-        return Comparison(True, a.exact and b.exact, worst)
+        relative = [c.rel_rms_err for c in (a, b) if c.rel_rms_err is not None]
+        return Comparison(True, a.exact and b.exact, worst, rel_rms_err=max(relative, default=None))
 
     def _check_ordering(
         self, input_class: str, current: Inputs, stale: Inputs, reference: Any
@@ -274,6 +272,19 @@ class Checker:
         if in_place and not torch.equal(bits(snapshot), bits(current.arena.flat.cpu())):
             return "its outputs were still being written after work queued behind the call had run"
         return ""
+
+
+def _judged(
+    status: Status, verdict: Comparison, reason: str, notes: tuple[str, ...] = ()
+) -> CheckResult:
+    return CheckResult(
+        status,
+        verdict.exact,
+        verdict.max_abs_err,
+        reason,
+        notes,
+        rel_rms_err=verdict.rel_rms_err,
+    )
 
 
 def _wrong(reason: str) -> _Failed:

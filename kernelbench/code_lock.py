@@ -26,6 +26,7 @@ from kernelbench.errors import EnvironmentProblem, KernelbenchError, RecordError
 from kernelbench.lineage import Step, load_lineages
 from kernelbench.project import Project, find_project
 from kernelbench.records import write_text
+from kernelbench.step_sources import sources_of
 from kernelbench.toolchain import cpu_count
 
 NAME = "code.lock"
@@ -34,7 +35,6 @@ _HEAD = """\
 # `make check` compares. A step whose hash moves though its own sources stay was changed through a
 # building block that it shares.
 """
-_SOURCES = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".inl")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -67,7 +67,7 @@ class Entry:
     """One step for one GPU.
 
     Attributes:
-        sources: Hash of the files in the step's folder.
+        sources: Hash of the step's files, those of its base included.
         kernels: By mangled name.
     """
 
@@ -133,16 +133,16 @@ def _entry(step: Step, code: cubin.Cubin) -> Entry:
         function = functions.get(symbol)
         registers, size = (function.registers, function.code_bytes) if function else (0, 0)
         kernels[symbol] = LockedKernel(sha, registers, size)
-    return Entry(own_sources(step.path), kernels)
+    return Entry(sources_hash(step), kernels)
 
 
-def own_sources(folder: Path) -> str:
-    """SHA-256 of the sources below a step's folder, by name and bytes."""
+def sources_hash(step: Step) -> str:
+    """SHA-256 of a step's sources without building blocks, by name and bytes, and its GPU flags."""
     digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file.suffix in _SOURCES and file.is_file():
-            name, content = file.relative_to(folder).as_posix().encode(), file.read_bytes()
-            digest.update(b"%d %d\n" % (len(name), len(content)) + name + content)
+    for name, file in sources_of(step).items():
+        content = file.read_bytes()
+        digest.update(b"%d %d\n" % (len(name.encode()), len(content)) + name.encode() + content)
+    digest.update("".join(f"{flag}\n" for flag in step.gpu_flags).encode())
     return digest.hexdigest()
 
 

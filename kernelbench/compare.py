@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from kernelbench.records import Environment
 from kernelbench.seeds import derive
 from kernelbench.stats import TICK_US, BlockSamples, Estimate
 from kernelbench.stats import compare as infer
+from kernelbench.step_sources import sources_of
 from kernelbench.target import Target
 from kernelbench.worker import Launcher
 
@@ -277,13 +278,13 @@ def identical(base: Step, cand: Step) -> bool:
 
 
 def _python_code(step: Step) -> dict[str, bytes]:
-    files: Iterable[Path] = step.path.rglob("*.py")
+    files = sources_of(step)
     if step.submission and step.entry is not None:
-        files = _with_neighbours(step.entry)
-    names = {file: file.relative_to(step.path).as_posix() for file in files}
+        near = _with_neighbours(step.entry)
+        files = {file.relative_to(step.path).as_posix(): file for file in near}
     return {
         "submission.py" if file == step.entry else name: file.read_bytes()
-        for file, name in names.items()
+        for name, file in files.items()
     }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kernelbench import build, emulator, emulator_report
+from kernelbench import build, emulator, emulator_report, overlay
 from kernelbench.emulation import DEFAULT_EMULATION, Emulation
 from kernelbench.errors import EnvironmentProblem, KernelFault, UsageError
 from kernelbench.lineage import building_blocks
@@ -119,11 +119,10 @@ def common_folder(step: Step) -> Path:
     Raises:
         UsageError: If neither the step's lineage nor ``kernels`` beside it has any.
     """
-    lineage = step.path.parent
-    for folder in building_blocks(lineage):
+    for folder in building_blocks(step.lineage_path):
         if (folder / "backend").is_dir():
             return folder
-    raise UsageError(f"{step.name}: no folder common/backend beside it or in {lineage.parent}")
+    raise UsageError(f"{step.name}: no common/backend in {step.lineage_path} or kernels beside it")
 
 
 def prepare(step: Step, problem: Problem, target: Target, *, check: bool = False) -> str | None:
@@ -147,17 +146,14 @@ def prepare(step: Step, problem: Problem, target: Target, *, check: bool = False
 
 def library(step: Step, target: Target, *, check: bool = False) -> Path:
     """The step's library for an executor, from the cache or built now."""
-    if step.entry is None or not step.entry.is_file():
-        raise UsageError(f"{step.name}: {step.entry} is missing")
     if target.executor == "emulator":
-        common = common_folder(step)
         return emulator.step_library(
             step.name,
-            step.entry,
-            common,
+            overlay.entry_of(step),
+            common_folder(step),
             check=check,
             count=check,
-            include_dirs=_own_folders(step, common),
+            include_dirs=lineage_blocks(step),
         )
     return gpu_artefact(step, soft=target.executor == "gpu-soft")
 
@@ -167,28 +163,28 @@ def gpu_artefact(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str
 
     Args:
         soft: Whether for gpu-soft; else for the step's own arch.
-        flags: Beside those that every build has.
+        flags: Beside those that every build and this step has.
         what: What it is if not the library, for messages.
     """
-    if step.entry is None or not step.entry.is_file():
-        raise UsageError(f"{step.name}: {step.entry} is missing")
+    entry = overlay.entry_of(step)
     common = common_folder(step)
     backend = common / "backend" / ("soft" if soft else step.arch.replace("_", ""))
     capability = ARCH_CAPABILITY[SOFT_ARCH if soft else step.arch]
     described = ", ".join(filter(None, ("soft" if soft else step.arch, what)))
+    own = [word for flag in step.gpu_flags for word in flag.split()]
     return build.compile_shared(
         f"{step.name} ({described})",
-        [step.entry],
-        [*_GPU_FLAGS, *build.cuda_arch_flags(capability), *flags],
-        include_dirs=(*_own_folders(step, common), common, backend),
+        [entry],
+        [*_GPU_FLAGS, *build.cuda_arch_flags(capability), *own, *flags],
+        include_dirs=(*lineage_blocks(step), common, backend),
         outside=(common / "backend" / "emu",),
     )
 
 
-def _own_folders(step: Step, common: Path) -> tuple[Path, ...]:
-    """The building blocks of the step's lineage, where it has some of its own."""
-    own = step.path.parent / "common"
-    return (own,) if own.is_dir() and own != common else ()
+def lineage_blocks(step: Step) -> tuple[Path, ...]:
+    """The building blocks of the step's lineage, where it has some beside :func:`common_folder`."""
+    own = step.lineage_path / "common"
+    return (own,) if own.is_dir() and own != common_folder(step) else ()
 
 
 class EmulatedKernel:
@@ -286,9 +282,10 @@ def symbols_of(step: Step) -> Symbols:
 
 def symbol_folders(step: Step) -> dict[str, Path]:
     """What debug information calls a step's folders, and where they are."""
-    common = common_folder(step)
-    folders = {emulator.STEP_NAME: step.path, emulator.COMMON_NAME: common}
-    own = step.path.parent / "common"
-    if own.is_dir() and own != common:
-        folders[emulator.LINEAGE_NAME] = own
+    folders = {
+        emulator.STEP_NAME: overlay.folder_of(step),
+        emulator.COMMON_NAME: common_folder(step),
+    }
+    for folder in lineage_blocks(step):
+        folders[emulator.LINEAGE_NAME] = folder
     return folders

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernelbench.emulator import COMMON_NAME, LINEAGE_NAME, STEP_NAME
+from kernelbench.symbols import located
 from kernelbench.toolchain import Compiler
 
 _GCOV_LIMIT_S = 120.0
@@ -198,8 +199,7 @@ def _with_text(missed: Iterable[Branches], folders: Mapping[str, Path]) -> Itera
     texts: dict[Path, list[str]] = {}
     for found in missed:
         name = next(name for name in folders if found.file.startswith(f"{name}/"))
-        inside = found.file.removeprefix(f"{name}/")
-        path = folders[name] / inside
+        path, shown = located(folders[name], PurePosixPath(found.file).relative_to(name))
         if path not in texts:
             try:
                 texts[path] = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -208,6 +208,6 @@ def _with_text(missed: Iterable[Branches], folders: Mapping[str, Path]) -> Itera
         lines = texts[path]
         text = lines[found.line - 1].strip() if found.line <= len(lines) else ""
         yield Branches(
-            f"{folders[name].name}/{inside}", found.line, found.function, found.executions,
+            shown, found.line, found.function, found.executions,
             found.taken, found.sides, text,
         )  # fmt: skip

@@ -4,7 +4,7 @@ Messages (``kind``): ``phase`` (watchdog), ``check`` (one class of inputs), ``bl
 of one block), ``measured`` (one metric is complete and its timed outputs are right), ``fault`` (a
 timed output was wrong, or the step raised while timed), ``checked`` and ``unchecked`` (an arm of a
 comparison passed a class, or failed),
-``environment``, ``work`` (FLOPs and bytes), ``planted``.
+``environment``, ``work`` (FLOPs and bytes), ``floor`` (reading the same bytes), ``planted``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 
 import torch
 
-from kernelbench import compiled, measure_ceilings, schedules, schema, target
+from kernelbench import compiled, measure_ceilings, overlay, schedules, schema, target
 from kernelbench.check import Checker, CheckResult
 from kernelbench.clocks import ClockSampler
-from kernelbench.errors import KernelbenchError
+from kernelbench.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.gpu_timing import GpuTimer
 from kernelbench.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
 from kernelbench.lineage import load_problem
-from kernelbench.loader import LoadError, describe_exception, load_callable
+from kernelbench.loader import LoadError, describe_exception, load_callable, notes_of
 from kernelbench.planting import SpinPlanter
-from kernelbench.problem import Kernel, Problem
+from kernelbench.problem import Kernel, Problem, Work, judging
 from kernelbench.profiler import ProfilerError
 from kernelbench.reporter import Reporter
 from kernelbench.seeds import derive
@@ -67,7 +67,7 @@ def execute(job: Job, report: Reporter) -> None:
 
 
 def _run(job: RunJob, report: Reporter) -> None:
-    problem = load_problem(job.lineage)
+    problem = judging(load_problem(job.lineage), job.arm.step)
     kernel = _load(job, job.arm, problem, report)
     for shape in job.shapes:
         report("shape", shape=shape.name)
@@ -78,8 +78,10 @@ def _run(job: RunJob, report: Reporter) -> None:
         right = True
         for input_class in job.classes:
             result = _checker(job, job.arm, kernel, problem, shape, report).check(input_class)
-            if isinstance(kernel, compiled.EmulatedKernel) and input_class == job.classes[0]:
-                result = kernel.with_note(result)
+            if input_class == job.classes[0]:
+                if isinstance(kernel, compiled.EmulatedKernel):
+                    result = kernel.with_note(result)
+                result = dataclasses.replace(result, notes=result.notes + notes_of(kernel))
             _report_check(report, shape, input_class, result)
             right = right and result.status == "pass"
             _release(job.target)
@@ -87,23 +89,35 @@ def _run(job: RunJob, report: Reporter) -> None:
             series = _series(job, job.timing, problem, shape, job.classes[0], report)
             # On a CPU each repetition is a block: reps may take seconds, and Ctrl-C keeps blocks.
             per_block = 20 if job.target.gpu is not None else 1
-            series.measure([kernel], single_arm(job.timing.reps, per_block))
+            if series.measure([kernel], single_arm(job.timing.reps, per_block)):
+                _measure_floor(job, job.timing, series.work, shape, report)
             _release(job.target)
             if _generator_lost(job.target):
                 return
 
 
+def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: Reporter) -> None:
+    """Read the bytes that the step must read, right after it and under its protocol."""
+    if job.target.gpu is None:
+        return
+    report.phase("read floor", 120)
+    try:
+        floor = measure_ceilings.read_floor(job.target.gpu.index, int(work.bytes_read), timing.l2)
+    except (EnvironmentProblem, torch.OutOfMemoryError) as error:
+        reason = " ".join(str(error).split())
+        report("floor", shape=shape.name, floor=None, note=f"no read floor: {reason}")
+    else:
+        report("floor", shape=shape.name, floor=schema.dump(floor), note="")
+
+
 def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
     """The arm's callable, or why there is none."""
-    entry = arm.step.entry
-    if entry is None:
-        return f"{arm.step.name} has no entry file"
     try:
         if arm.step.kind == "cuda":
             report.phase("build and load", max(job.call_limit_s, compiled.BUILD_LIMIT_S))
             return compiled.load(arm.step, problem, job.target)
         report.phase("load", job.call_limit_s)
-        return load_callable(entry)
+        return load_callable(overlay.entry_of(arm.step))
     except (LoadError, KernelbenchError) as error:
         return str(error)
 
@@ -171,6 +185,7 @@ class _Series:
     shape: Any
     input_class: str
     sets: Sequence[InputSet]
+    work: Work
     report: Reporter
 
     def call_once(self, kernels: Sequence[Kernel]) -> bool:
@@ -283,7 +298,7 @@ def _series(
     sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
     work = problem.work(shape, sets[0].inputs)
     report("work", shape=shape.name, work=schema.dump(work))
-    return _Series(job, timing, problem, shape, input_class, sets, report)
+    return _Series(job, timing, problem, shape, input_class, sets, work, report)
 
 
 def _compare(job: CompareJob, report: Reporter) -> None:
@@ -300,7 +315,8 @@ def _compare(job: CompareJob, report: Reporter) -> None:
             report("unchecked", arm=name, status="fault", reason=kernel)
             return
         if job.check:
-            checker = _checker(job, arm, kernel, problem, job.shape, report)
+            judged = judging(problem, arm.step)
+            checker = _checker(job, arm, kernel, judged, job.shape, report)
             for input_class in job.classes:
                 result = checker.check(input_class)
                 if result.status != "pass":
@@ -311,7 +327,8 @@ def _compare(job: CompareJob, report: Reporter) -> None:
         loaded[index] = kernel
     kernels = [loaded[0], loaded[1]]
     _release(job.target)
-    series = _series(job, job.timing, problem, job.shape, job.classes[0], report)
+    both = judging(problem, job.base.step, job.cand.step)
+    series = _series(job, job.timing, both, job.shape, job.classes[0], report)
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kernelbench import build, compiled, cubin, emulator
+from kernelbench import build, compiled, cubin, emulator, overlay
 from kernelbench.cubin import Cubin, Function
 from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.lineage_model import Allowance, Step
@@ -274,16 +274,12 @@ def describe(step: Step) -> dict[str, int]:
 
 
 def _describing_library(step: Step) -> Path:
-    if step.entry is None or not step.entry.is_file():
-        raise UsageError(f"{step.name}: {step.entry} is missing")
     common = compiled.common_folder(step)
-    own = step.path.parent / "common"
-    folders = (own, common) if own.is_dir() and own != common else (common,)
     return build.compile_shared(
         f"{step.name} (constants)",
-        [step.entry],
+        [overlay.entry_of(step)],
         _DESCRIBE_FLAGS,
-        include_dirs=(*folders, common / "backend" / "emu"),
+        include_dirs=(*compiled.lineage_blocks(step), common, common / "backend" / "emu"),
         compiler=emulator.compiler(),
         outside=[f for f in (common / "backend").iterdir() if f.is_dir() and f.name != "emu"],
     )

@@ -1,7 +1,8 @@
 """Lineages and their steps: the only registry, read from ``lineage.toml`` and ``step.toml``.
 
-A *lineage* is a folder with a ``lineage.toml`` and one sub-folder per step. A *step* is a folder
-with a ``step.toml``; its name is the folder's. Nothing here imports torch: listing must stay fast.
+A *lineage* is a folder with a ``lineage.toml`` and one sub-folder per step; steps beside the main
+line may be one level further down (``variants``, ``failed``). A *step* is a folder with a
+``step.toml``; its name is the folder's. Nothing here imports torch: listing must stay fast.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.errors import PlannedStepError, UnknownNameError, UsageError
-from kernelbench.lineage_files import read_lineage, read_step, read_submission
+from kernelbench.lineage_files import (
+    lineage_folder,
+    read_lineage,
+    read_step,
+    read_submission,
+    step_folders,
+)
 from kernelbench.lineage_model import (
     STATUSES,
     Kind,
@@ -31,6 +38,7 @@ from kernelbench.lineage_model import (
     Step,
 )
 from kernelbench.project import Project
+from kernelbench.step_sources import code_in, sources_of
 
 if TYPE_CHECKING:
     from kernelbench.problem import Problem
@@ -49,8 +57,6 @@ __all__ = [
     "require_runnable",
     "source_sha",
 ]
-
-_CODE = ("*.py", "*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp", "*.inl")
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,22 @@ class Lineages:
                 return step
         raise UnknownNameError("step", name, [step.name for step in self.steps])
 
+    def peers_of(self, steps: Sequence[Step]) -> list[Step]:
+        """The peers of the lineages that any of these steps is of, without the steps themselves."""
+        names = {step.lineage for step in steps}
+        return [
+            step
+            for lineage in self.lineages
+            if lineage.peers_of in names - {""}
+            for step in self.steps_of(lineage.name)
+            if step not in steps
+        ]
+
+    @property
+    def chains(self) -> tuple[Lineage, ...]:
+        """The lineages but for those of peers."""
+        return tuple(lineage for lineage in self.lineages if not lineage.peers_of)
+
     def lineage(self, name: str) -> Lineage:
         """The lineage of that name.
 
@@ -87,7 +109,7 @@ class Lineages:
         for lineage in self.lineages:
             if lineage.name == step.lineage:
                 return lineage
-        return _lineage_in(step.path.parent) if step.lineage else None
+        return read_lineage(step.lineage_path) if step.lineage else None
 
     def steps_of(self, lineage: str) -> tuple[Step, ...]:
         """The steps of one lineage, in order."""
@@ -101,7 +123,8 @@ class Lineages:
         """The steps that a command line means, in its order, each once.
 
         A specification is a step's name, a range ``v01..v07`` along one lineage's main line, a
-        lineage's name (all its steps), a step's folder, or a ``.py`` file with ``custom_kernel``.
+        lineage's name (its main line), a step's folder, a folder of steps (``moe/variants``), or a
+        ``.py`` file with ``custom_kernel``.
 
         Raises:
             UsageError: For an unknown name (with the nearest one), a range over two lineages or
@@ -114,14 +137,15 @@ class Lineages:
 
     def _expand(self, spec: str) -> Sequence[Step]:
         if "/" in spec or "\\" in spec or spec.endswith(".py") or spec in (".", ".."):
-            return [self._from_path(Path(spec))]
+            return self._from_path(Path(spec))
         first, dots, last = spec.partition("..")
         if dots:
             if not (first and last):
                 raise UsageError(f"range {spec!r} has one end only", "write FIRST..LAST")
             return self._range(spec, self.get(first), self.get(last))
         if any(lineage.name == spec for lineage in self.lineages):
-            return self.steps_of(spec)
+            steps = self.steps_of(spec)
+            return [step for step in steps if not step.experiment] or steps
         names = [step.name for step in self.steps]
         if spec not in names:
             names += [lineage.name for lineage in self.lineages]
@@ -144,18 +168,19 @@ class Lineages:
             )
         return steps[start : stop + 1]
 
-    def _from_path(self, path: Path) -> Step:
+    def _from_path(self, path: Path) -> Sequence[Step]:
         path = path.expanduser().resolve()
         if path.is_dir():
-            for step in self.steps:
-                if step.path == path and not step.submission:
-                    return step
+            meant = [step for step in self.steps if path in (step.path, _subfolder(step))]
+            if meant:
+                return meant
             if not (path / "step.toml").is_file():
                 raise UsageError(
                     f"{path}: not a step: no step.toml there",
                     "give a step's folder, its name, or a .py file with custom_kernel",
                 )
-            return read_step(path, _lineage_in(path.parent))
+            folder = lineage_folder(path)
+            return [read_step(path, read_lineage(folder) if folder else None)]
         if not path.is_file():
             raise UsageError(f"{path}: no such file or folder")
         if path.suffix != ".py":
@@ -164,8 +189,8 @@ class Lineages:
             )
         for step in self.steps:
             if step.entry == path:
-                return step
-        return read_submission(path)
+                return [step]
+        return [read_submission(path)]
 
 
 def load_lineages(project: Project) -> Lineages:
@@ -182,11 +207,16 @@ def load_lineages(project: Project) -> Lineages:
         if any(lineage.name == other.name for other in lineages):
             raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
         lineages.append(lineage)
-        found = [read_step(file.parent, lineage) for file in folder.glob("*/step.toml")]
+        bases: dict[str, Step] = {}
+        found = [read_step(each, lineage, bases) for each in step_folders(folder)]
         _check_parents(lineage, found)
         steps += sorted(found, key=lambda step: _order(step, lineage))
     seen: dict[str, Step] = {}
     names = {lineage.name for lineage in lineages}
+    for lineage in lineages:
+        if lineage.peers_of and lineage.peers_of not in names:
+            where = f" (field 'peers_of') in {lineage.path / 'lineage.toml'}"
+            raise UnknownNameError("lineage", lineage.peers_of, sorted(names), where)
     for step in steps:
         if step.name in seen:
             raise UsageError(f"{step.path} and {seen[step.name].path}: two steps named {step.name}")
@@ -245,31 +275,31 @@ def load_problem(lineage: Lineage) -> Problem:
 
 
 def source_sha(step: Step) -> str:
-    """SHA-256 (hex) of what makes the step's code: its sources, by name and bytes, and its config.
+    """SHA-256 (hex) of what makes the step's code: sources by name and bytes, config, GPU flags.
 
     Prose (README, title, hypothesis, figures) does not count. A compiled step's sources include the
     building blocks that its lineage and all lineages share (``common/``): a change there can change
     any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
     """
     digest = hashlib.sha256()
-    if step.submission and step.entry is not None:
-        files = [step.entry]
-    else:
-        files = _code_in(step.path)
-        if step.kind == "cuda":
-            for common in building_blocks(step.path.parent):
-                stand_ins = [common / "backend" / name for name in ("emu", "soft")]
-                files += [
-                    file
-                    for file in _code_in(common)
-                    if not any(file.is_relative_to(folder) for folder in stand_ins)
-                ]
-    for file in files:
-        name = os.path.relpath(file, step.path).replace(os.sep, "/").encode()
+    files = sources_of(step)
+    if step.kind == "cuda":
+        # As seen from a folder of the lineage's, so that a variant in a subfolder compares.
+        near = step.lineage_path / step.name
+        for common in building_blocks(step.lineage_path):
+            stand_ins = [common / "backend" / name for name in ("emu", "soft")]
+            files |= {
+                os.path.relpath(file, near).replace(os.sep, "/"): file
+                for file in code_in(common)
+                if not any(file.is_relative_to(folder) for folder in stand_ins)
+            }
+    for name, file in files.items():
         content = file.read_bytes()
         # Lengths keep (name, bytes) pairs apart: moving bytes between files changes the hash.
-        digest.update(b"%d %d\n" % (len(name), len(content)) + name + content)
+        digest.update(b"%d %d\n" % (len(name.encode()), len(content)) + name.encode() + content)
     digest.update(json.dumps(step.config, sort_keys=True).encode())
+    if step.gpu_flags:
+        digest.update(json.dumps(step.gpu_flags).encode())
     return digest.hexdigest()
 
 
@@ -279,18 +309,8 @@ def building_blocks(lineage: Path) -> list[Path]:
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def _code_in(folder: Path) -> list[Path]:
-    """The source files below a folder, hidden ones and caches apart, in order."""
-    return sorted(
-        file
-        for pattern in _CODE
-        for file in folder.rglob(pattern)
-        if not any(part.startswith((".", "__")) for part in file.relative_to(folder).parts)
-    )
-
-
-def _lineage_in(folder: Path) -> Lineage | None:
-    return read_lineage(folder) if (folder / "lineage.toml").is_file() else None
+def _subfolder(step: Step) -> Path | None:
+    return step.path.parent if step.subfolder else None
 
 
 def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
@@ -318,7 +338,7 @@ def _order(step: Step, lineage: Lineage) -> tuple[Any, ...]:
     )
     return (
         step.name != lineage.reference,
-        step.status in ("failed", "fixed"),
+        step.experiment,
         parts,
         step.name,
     )

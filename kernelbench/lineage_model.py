@@ -72,6 +72,11 @@ class Step:
         kind: ``torch`` (a ``submission.py`` with ``custom_kernel``) or ``cuda`` (a ``launch.cu``).
         path: The step's folder; for a submission, the folder of its file.
         entry: The file that is built or imported; None while planned.
+        subfolder: The folder between the lineage's and the step's (``variants``); empty for most.
+        base: Folder of the step whose files this one has where its own folder lacks them; see
+            :mod:`kernelbench.step_sources`.
+        gpu_flags: Options of nvcc beside those that every build has, one or two words each.
+        needs: What it cannot run without: ``gpu``, and Python modules by name.
         config: Tile, stages, warps, grid and the like, for people and tables.
         limits: What inputs the step takes, e.g. ``nk = "fixed"``: one N and K for all groups.
         submission: Whether it is a single file from outside any lineage.
@@ -95,6 +100,20 @@ class Step:
     allowances: tuple[Allowance, ...] = ()
     reported: Reported | None = None
     submission: bool = False
+    subfolder: str = ""
+    base: Path | None = None
+    gpu_flags: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+    @property
+    def lineage_path(self) -> Path:
+        """The lineage's folder; its building blocks are in ``common`` below it."""
+        return self.path.parent.parent if self.subfolder else self.path.parent
+
+    @property
+    def experiment(self) -> bool:
+        """Whether it stands beside the main line: a variant, or an experiment that failed."""
+        return bool(self.subfolder or self.base) or self.status in ("failed", "fixed")
 
     @property
     def executors(self) -> tuple[str, ...]:
@@ -114,6 +133,7 @@ class Lineage:
         source: The publication that reported figures come from; may be empty.
         reference: Name of the step that is listed first whatever its name; may be empty.
         path: The lineage's folder.
+        peers_of: Name of the lineage whose competitors these steps are; empty for a chain.
     """
 
     name: str
@@ -122,3 +142,4 @@ class Lineage:
     source: str
     reference: str
     path: Path
+    peers_of: str = ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kernelbench.errors import KernelbenchError, UsageError
 from kernelbench.lineage import Lineage, Lineages, Reported, Step, load_lineages
+from kernelbench.markdown import table
 from kernelbench.project import Project, find_project
 from kernelbench.records import write_text
 from kernelbench.results_table import (
@@ -27,16 +28,19 @@ from kernelbench.results_table import (
 LINEAGE_MARKERS = ("<!-- lineage:begin -->", "<!-- lineage:end -->")
 REPORTED_MARKERS = ("<!-- reported:begin -->", "<!-- reported:end -->")
 
-_METRIC = {"call": "call time", "device": "device time", "end-to-end": "end to end"}
-_UNIT = {"us": "µs", "TFLOPS": "TFLOPS"}
+#: Title of the second table of a lineage.
+BESIDE_TITLE = "Variants and failed experiments"
+
+METRIC_NAMES = {"call": "call time", "device": "device time", "end-to-end": "end to end"}
+UNITS = {"us": "µs", "TFLOPS": "TFLOPS"}
 
 
 def caption(reported: Reported) -> str:
     """What the figures are: metric, unit, device and source, and that nobody measured them here."""
     source = f" by {reported.source}" if reported.source else ""
     return (
-        f"reported on {reported.device}{source} ({_METRIC[reported.metric]}, "
-        f"{_UNIT[reported.unit]}), not measured here"
+        f"reported on {reported.device}{source} ({METRIC_NAMES[reported.metric]}, "
+        f"{UNITS[reported.unit]}), not measured here"
     )
 
 
@@ -56,7 +60,16 @@ def figures(step: Step, shapes: Sequence[str]) -> list[str]:
 
 
 def lineage_table(lineage: Lineage, steps: Sequence[Step]) -> str:
-    """Markdown: a caption, one row per step, and a note per step whose figures need one."""
+    """Markdown: the table of the main line, and below it that of what stands beside it."""
+    beside = [step for step in steps if step.experiment]
+    text = _steps_table(lineage, [step for step in steps if not step.experiment])
+    if not beside:
+        return text
+    return f"{text}\n\n**{BESIDE_TITLE}**\n\n{_steps_table(lineage, beside)}"
+
+
+def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
+    """A caption, one row per step, and a note per step whose figures need one."""
     shapes = shapes_of(steps)
     settings = [key for key in ("tile", "stages", "warps", "grid") if _any_setting(steps, key)]
     limits = [("nk", "N/K")] if any("nk" in step.limits for step in steps) else []
@@ -70,7 +83,7 @@ def lineage_table(lineage: Lineage, steps: Sequence[Step]) -> str:
         row += [str(step.limits.get(key, "–")) for key, _ in limits]
         rows.append(row + figures(step, shapes))
     lines = [f"Figures are {text}." for text in _captions(steps)]
-    lines += ["", *_markdown(head, rows, numeric=len(shapes))] if lines else _markdown(head, rows)
+    lines += ["", *table(head, rows, numeric=len(shapes))] if lines else table(head, rows)
     notes = [
         f"* {step.name}: {step.reported.note}"
         for step in steps
@@ -90,7 +103,7 @@ def reported_table(step: Step, parent: Step | None) -> str:
     head = ["step", *(f"{shape} (reported)" for shape in shapes)]
     rows = [[each.name, *figures(each, shapes)] for each in shown]
     lines = [f"Figures are {caption(step.reported)}.", ""]
-    lines += _markdown(head, rows, numeric=len(shapes))
+    lines += table(head, rows, numeric=len(shapes))
     if step.reported.note:
         lines += ["", step.reported.note]
     return "\n".join(lines)
@@ -119,17 +132,23 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
         UsageError: If a README has an unpaired marker; names the file.
     """
     # Here, because `kernelbench list` uses this module and must not wait for YAML.
+    from kernelbench import ledger
     from kernelbench.context import Context
     from kernelbench.shape_table import SHAPES_MARKERS, newest_rows, table_of
+    from kernelbench.verdict_table import VERDICT_MARKERS, verdict_table
 
     rows = committed_rows(project)
     checked = newest_rows(committed_runs(project))
+    comparisons = ledger.read(project.results)
     readme = project.root / "README.md"
     yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
     for lineage in lineages.lineages:
         steps = lineages.steps_of(lineage.name)
         readme = lineage.path / "README.md"
-        parts = [(LINEAGE_MARKERS, lineage_table(lineage, steps))]
+        parts = [
+            (LINEAGE_MARKERS, lineage_table(lineage, steps)),
+            (VERDICT_MARKERS, verdict_table(steps, comparisons)),
+        ]
         if _has(readme, SHAPES_MARKERS):
             parts.append((SHAPES_MARKERS, table_of(Context(project), lineage, checked)))
         yield from _updated(readme, *parts)
@@ -188,12 +207,6 @@ def _setting(value: object) -> str:
     if value is None:
         return "–"
     return "×".join(str(part) for part in value) if isinstance(value, list) else str(value)
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: int = 0) -> list[str]:
-    """A Markdown table whose last ``numeric`` columns are right-aligned."""
-    rule = ["---"] * (len(head) - numeric) + ["---:"] * numeric
-    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
 
 
 if __name__ == "__main__":

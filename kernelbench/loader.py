@@ -59,6 +59,12 @@ def load_callable(path: Path) -> Callable[[Any], Any]:
     return cast("Callable[[Any], Any]", entry)
 
 
+def notes_of(kernel: Callable[[Any], Any]) -> tuple[str, ...]:
+    """What a step's callable says of how it ran its last call: lines in its ``notes``, if any."""
+    notes = getattr(kernel, "notes", ())
+    return tuple(map(str, notes)) if isinstance(notes, list | tuple) else ()
+
+
 def _search_first(folder: str) -> None:
     """Put a step's folder before those of other steps, behind everything that was installed."""
     if folder in _folders:

@@ -16,7 +16,8 @@ import torch
 
 from kernelbench import clocks, probes, records
 from kernelbench.errors import EnvironmentProblem
-from kernelbench.roofline import MIB, Ceilings, Reading
+from kernelbench.records import ReadFloor
+from kernelbench.roofline import MIB, Ceilings, L2Mode, Reading
 
 _READ_BYTES = (256 * MIB, 1024 * MIB, 4096 * MIB)
 _READ_REPS = 15
@@ -27,6 +28,7 @@ _MATMUL_SIZES = (8192, 4096)
 _MATMUL_REPS = 15
 _MATMULS_PER_REP = 5
 _EMPTY_REPS = 200
+_FLOOR_REPS = 100
 _LEAD_S = 100e-6
 #: Scaled matrix products of torch need compute capability 8.9.
 _FP8_CAPABILITY = (8, 9)
@@ -186,6 +188,30 @@ def _measure_dram(bench: _Bench) -> float:
         rates.append(size / (reading.median_us * 1e-6))
         del data, body
     return max(rates)
+
+
+def read_floor(device_index: int, nbytes: int, l2: L2Mode) -> ReadFloor:
+    """The time to read ``nbytes`` (rounded up to 16) once, by graph replay as steps are timed.
+
+    Raises:
+        EnvironmentProblem: If there is no such GPU, or a probe fails on it.
+    """
+    bench = _Bench(device_index)
+    size = -(-nbytes // 16) * 16
+    data = torch.ones(size // 4, dtype=torch.int32, device=bench.device)
+    torch.cuda.synchronize(bench.device)
+    graph = bench.captured(functools.partial(_read, bench, data))
+
+    def before() -> None:
+        bench.lead()
+        if l2 == "cold":
+            bench.flush()
+
+    reading = bench.time("read", size, graph.replay, before, _FLOOR_REPS)
+    method = "torch.sum"
+    if bench.probes is not None:
+        method = "bulk copies" if bench.probes.bulk else "vector loads"
+    return ReadFloor(size, reading.median_us, reading.reps, method)
 
 
 def _measure_l2(bench: _Bench) -> float | None:

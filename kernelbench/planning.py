@@ -26,10 +26,12 @@ def plan(
     *,
     warn: Callable[[str], None],
     emulation: Emulation = DEFAULT_EMULATION,
+    peers: bool = False,
 ) -> list[StepRun]:
     """What to run: steps with their problems, shapes, classes and targets.
 
     A planned step named alone is an error; in a range or lineage it is left out and ``warn`` told.
+    With ``peers`` those of the steps' lineages run too. A peer that cannot run here is skipped.
 
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot run here.
@@ -37,6 +39,8 @@ def plan(
     if device and device >= len(target.gpus()):
         raise clocks.no_such_gpu(device, len(target.gpus()))
     chosen = context.lineages.select(steps)
+    if peers:
+        chosen += _peers_of(context, chosen)
     runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
     planned = [step for step in chosen if step.status == "planned"]
     if planned and not runnable:
@@ -53,11 +57,47 @@ def plan(
             f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
             "name the steps of one problem, or drop --shape and --inputs",
         )
-    targets = [target.resolve(step, executor, device, emulation) for step in runnable]
-    return [
-        _plan_step(context, step, shapes, inputs, where)
-        for step, where in zip(runnable, targets, strict=True)
+    missing = {
+        step.name: reason
+        for step in runnable
+        if context.lineage_for(step).peers_of and (reason := _unavailable(step, executor, device))
+    }
+    targets = {
+        step.name: target.resolve(step, executor, device, emulation)
+        for step in runnable
+        if step.name not in missing
+    }
+    # A row needs some target, even if its step does not run.
+    any_target = next(iter(targets.values()), Target("torch", "cpu", None))
+    plans = [
+        _plan_step(context, step, shapes, inputs, targets.get(step.name, any_target))
+        for step in runnable
     ]
+    return [
+        replace(each, skip=dict.fromkeys((shape.name for shape in each.shapes), why))
+        if (why := missing.get(each.step.name))
+        else each
+        for each in plans
+    ]
+
+
+def _peers_of(context: Context, steps: Sequence[Step]) -> list[Step]:
+    found = context.lineages.peers_of(steps)
+    if not found:
+        raise UsageError(
+            f"no peers of {', '.join(step.name for step in steps)} here",
+            "a lineage's peers are a lineage with peers_of in its lineage.toml",
+        )
+    return found
+
+
+def _unavailable(step: Step, executor: str, device: int) -> str:
+    """Why a peer cannot run here as asked; empty if it can."""
+    verdicts = target.executors_for(step, device)
+    meant = [verdict for verdict in verdicts if executor in ("auto", verdict[0])]
+    if not meant or any(works for _, works, _ in meant):
+        return ""
+    return f"not available: {meant[0][2]}"
 
 
 def plan_check(

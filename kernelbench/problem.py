@@ -72,12 +72,15 @@ class Comparison:
         exact: Whether every element equals the reference rounded once to the output dtype.
         max_abs_err: Largest absolute error against the reference; None if any value is not finite.
         reason: Empty when ``ok``; else one line that locates the worst element.
+        rel_rms_err: Root mean square error over the root mean square of the reference; None where
+            ``max_abs_err`` is, and where the problem does not say.
     """
 
     ok: bool
     exact: bool
     max_abs_err: float | None
     reason: str = ""
+    rel_rms_err: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,19 @@ class Problem(Protocol):
 
     def work(self, shape: Any, inputs: Inputs | None = None) -> Work:
         """FLOPs and bytes of one call; exact for the drawn ``inputs`` where they matter."""
+
+
+class ToleratingProblem(Problem, Protocol):
+    """A problem whose tolerance depends on what a step declares in its ``[config]``."""
+
+    def for_steps(self, steps: Sequence[Step]) -> Problem:
+        """The problem with the narrowest tolerance that all of these steps can meet."""
+
+
+def judging(problem: Problem, *steps: Step) -> Problem:
+    """The problem as these steps are judged by it: itself, or what its ``for_steps`` gives."""
+    for_steps: Callable[[Sequence[Step]], Problem] | None = getattr(problem, "for_steps", None)
+    return problem if for_steps is None else for_steps(steps)
 
 
 class CompiledProblem(Problem, Protocol):

@@ -52,14 +52,35 @@ class TimeStats:
 
 
 @dataclass(frozen=True)
+class ReadFloor:
+    """How long it took, in the same run, only to read what a step must read.
+
+    Attributes:
+        bytes: Bytes read once: those of :attr:`kernelbench.problem.Work.bytes_read`.
+        us: Median in microseconds of one graph replay between events, L2 as for the step.
+        reps: Timed repetitions.
+        method: What read them: ``bulk copies``, ``vector loads`` or ``torch.sum``.
+    """
+
+    bytes: int
+    us: float
+    reps: int
+    method: str
+
+
+@dataclass(frozen=True)
 class Result:
     """One row: a step on one shape with one input class.
 
     Attributes:
         exact: Whether the result equals the rounded reference in every bit; None if not run.
+        max_abs_err: Largest absolute error; None if not run or a value is not finite.
+        rel_rms_err: Root mean square error over that of the reference; None also where the problem
+            does not say, and in records from before it was taken.
         call_us: Time of one call through Python, host overhead included; None if not timed.
         device_us: Time on the device alone; None if not timed.
         sol_us: Speed of light of the shape on this device and L2 mode; None if unknown.
+        floor: The read floor measured right after the step; None where none was.
         reason: Why the status is not ``pass``, in one line.
         notes: What a reader of the figures must know (e.g. time budget, throttling).
         source_sha: Hash of the step's sources; binary_sha: of its compiled code, if any.
@@ -84,6 +105,8 @@ class Result:
     sm_mhz: float | None = None
     source_sha: str = ""
     binary_sha: str | None = None
+    rel_rms_err: float | None = None
+    floor: ReadFloor | None = None
 
 
 @dataclass(frozen=True)

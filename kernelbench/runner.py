@@ -18,7 +18,7 @@ from kernelbench.errors import EnvironmentProblem
 from kernelbench.jobs import Arm, RunJob, Timing
 from kernelbench.lineage import Lineage, Step, source_sha
 from kernelbench.problem import Problem, Work
-from kernelbench.records import Environment, Result, TimeStats, summarize
+from kernelbench.records import Environment, ReadFloor, Result, TimeStats, summarize
 from kernelbench.target import Target
 from kernelbench.worker import Launcher
 
@@ -53,6 +53,8 @@ class _Rows:
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)
     fault: dict[str, Any] | None = None
     work: Work | None = None
+    floor: ReadFloor | None = None
+    floor_note: str = ""
 
 
 class Runner:
@@ -173,6 +175,10 @@ class Runner:
                 self.reports.append((run.step.name, shape.name, message["inputs"], report))
         elif kind == "work":
             rows.work = schema.load(Work, message["work"])
+        elif kind == "floor":
+            if message["floor"] is not None:
+                rows.floor = schema.load(ReadFloor, message["floor"])
+            rows.floor_note = message["note"]
         elif kind == "block":
             rows.samples.setdefault(message["metric"], []).append(message["block"])
             self._report_blocks(run, shape, rows, message["metric"])
@@ -239,6 +245,7 @@ class Runner:
                 status=check["status"],
                 exact=check["exact"],
                 max_abs_err=check["max_abs_err"],
+                rel_rms_err=check["rel_rms_err"],
                 reason=check["reason"],
                 notes=tuple(check["notes"]),
             )
@@ -288,6 +295,8 @@ class Runner:
                     "blocks": blocks,
                 }
             )
+        if rows.floor_note:
+            notes.append(rows.floor_note)
         if throttled:
             notes.append("clock slowed while timed: " + ", ".join(sorted(throttled)))
         row = replace(
@@ -295,6 +304,7 @@ class Runner:
             call_us=times["call"],
             device_us=times["device"],
             notes=tuple(notes),
+            floor=rows.floor,
             sm_mhz=statistics.median(clocks) if clocks else None,
         )
         return self._against_floor(row, rows.work)

@@ -20,7 +20,7 @@ from kernelbench.errors import KernelbenchError, KernelFault
 from kernelbench.jobs import CheckJob
 from kernelbench.lineage import load_problem
 from kernelbench.loader import describe_exception
-from kernelbench.problem import CompiledProblem, Inputs, Kernel
+from kernelbench.problem import CompiledProblem, Inputs, Kernel, judging
 from kernelbench.reporter import Reporter
 from kernelbench.seeds import derive
 
@@ -29,7 +29,7 @@ _COUNTERS_INTERVAL_S = 2.0
 
 def execute(job: CheckJob, report: Reporter) -> None:
     """Run every shape, class, number of SMs and schedule of a job."""
-    problem = cast(CompiledProblem, load_problem(job.lineage))
+    problem = cast(CompiledProblem, judging(load_problem(job.lineage), job.step))
     if job.counters:
         coverage.collect_into(Path(job.counters))
     report.phase("build and load", compiled.BUILD_LIMIT_S)

@@ -17,7 +17,7 @@ from kernelbench.records import FAILED, Result, RunRecord
 SHAPES_MARKERS = ("<!-- shapes:begin -->", "<!-- shapes:end -->")
 
 #: How a cell names an executor.
-_LETTERS = {"gpu": "G", "gpu-soft": "S", "emulator": "E", "torch": "T"}
+LETTERS = {"gpu": "G", "gpu-soft": "S", "emulator": "E", "torch": "T"}
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 #: The newest row per setting (input class, number of SMs, …), by step, shape and executor.
@@ -91,7 +91,7 @@ def _cell(
         return _footnote(reason, notes)
     good, partial, bad = [], [], []
     skipped = ""
-    for executor, letter in _LETTERS.items():
+    for executor, letter in LETTERS.items():
         found = rows.get((step.name, name, executor), ())
         ran = [row for row in found if row.status != "skipped"]
         if found and not ran:

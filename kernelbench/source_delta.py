@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench.lineage import Step
-
-_CODE = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp")
+from kernelbench.step_sources import sources_of
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,25 @@ class SourceDelta:
         return f"+{self.added} −{self.removed} lines in {', '.join(self.files)}"
 
 
+def paired_sources(base: Step, cand: Step) -> Iterator[tuple[str, Path | None, Path | None]]:
+    """Every file of two steps by name, with its path in each; None where a step lacks it."""
+    old, new = _sources(base), _sources(cand)
+    for name in sorted(old.keys() | new.keys()):
+        yield name, old.get(name), new.get(name)
+
+
 def _sources(step: Step) -> dict[str, Path]:
     if step.submission and step.entry is not None:
         return {"submission.py": step.entry}
-    return {
-        file.relative_to(step.path).as_posix(): file
-        for file in sorted(step.path.rglob("*"))
-        if file.suffix in _CODE and file.is_file()
-    }
+    return sources_of(step)
 
 
 def source_delta(base: Step, cand: Step) -> SourceDelta:
     """Compare two steps file by file, ignoring white space at line ends."""
-    old, new = _sources(base), _sources(cand)
     added = removed = 0
     changed = []
-    for name in sorted(old.keys() | new.keys()):
-        before = _lines(old.get(name))
-        after = _lines(new.get(name))
+    for name, old, new in paired_sources(base, cand):
+        before, after = _lines(old), _lines(new)
         if before == after:
             continue
         changed.append(name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kernelbench import dwarf
+from kernelbench import dwarf, overlay
 from kernelbench.dwarf import Frame
 from kernelbench.emulator import COMMON_NAME, LINEAGE_NAME, STEP_NAME
 
@@ -62,11 +62,10 @@ class Symbols:
                     continue
                 if name != STEP_NAME and "backend" in found[1].parts:
                     continue
-                folder = self._folders[name]
-                shown = f"{folder.name}/{found[1]}"
+                file, shown = located(self._folders[name], found[1])
                 names = [plain_name(other.function) for other in chain[chain.index(frame) :]]
                 function = next(filter(None, names), "")
-                return Place(folder / found[1], shown, frame.line, function, self._role(chain))
+                return Place(file, shown, frame.line, function, self._role(chain))
         return None
 
     def _resolve(self, file: str) -> tuple[str, PurePosixPath] | None:
@@ -120,6 +119,12 @@ class Symbols:
             return ""
         # The member of an opaque type says nothing.
         return re.sub(r"\.opaque(\[\d+\])?", "", layout.name_at(offset))
+
+
+def located(folder: Path, inside: PurePosixPath) -> tuple[Path, str]:
+    """A file below a folder, and how it is shown; a link stands for the file behind it."""
+    file = overlay.real_file(folder / inside)
+    return file, f"{file.parents[len(inside.parts) - 1].name}/{inside}"
 
 
 def plain_name(function: str) -> str:

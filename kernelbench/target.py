@@ -61,9 +61,11 @@ class StepLike(Protocol):
     @property
     def status(self) -> str: ...
     @property
-    def path(self) -> Path: ...
+    def lineage_path(self) -> Path: ...
     @property
     def entry(self) -> Path | None: ...
+    @property
+    def needs(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -195,11 +197,14 @@ def executors_for(step: StepLike, device: int = 0) -> list[Verdict]:
         return [(executor, False, "planned: no kernel yet") for executor in EXECUTORS]
     if step.kind == "torch":
         compiled_only = f"{step.name} is a Python step; this executor runs compiled steps"
+        missing = _missing_modules(step)
+        here = (False, f"{', '.join(missing)} not installed") if missing else None
+        cpu = (False, f"{step.name} needs a GPU") if "gpu" in step.needs else _torch_on_cpu()
         return [
-            ("gpu", *_torch_on_gpu(device)),
+            ("gpu", *(here or _torch_on_gpu(device))),
             ("gpu-soft", False, compiled_only),
             ("emulator", False, compiled_only),
-            ("torch", *_torch_on_cpu()),
+            ("torch", *(here or cpu)),
         ]
     return [
         ("gpu", *_compiled_on_gpu(step, device)),
@@ -207,6 +212,12 @@ def executors_for(step: StepLike, device: int = 0) -> list[Verdict]:
         ("emulator", *_compiled_emulated(step)),
         ("torch", False, f"{step.name} is a compiled step; this executor runs Python steps"),
     ]
+
+
+def _missing_modules(step: StepLike) -> list[str]:
+    """The Python modules that a step needs and that are not installed; imports none."""
+    modules = [need.partition(".")[0] for need in step.needs if need != "gpu"]
+    return [module for module in modules if importlib.util.find_spec(module) is None]
 
 
 def _gpu(device: int) -> tuple[GpuInfo | None, str]:
@@ -294,7 +305,7 @@ def _compiled_emulated(step: StepLike) -> tuple[bool, str]:
 
 def _has_backend(step: StepLike, backend: str) -> bool:
     # Lineages beside `kernels` share its backends.
-    lineage = step.path.parent
+    lineage = step.lineage_path
     folders = (lineage / "common", lineage.parent / "kernels" / "common")
     return any((folder / "backend" / backend).is_dir() for folder in folders)
 

@@ -157,7 +157,7 @@ def _live(
     device: int,
     fail_on_ambiguous: bool,
 ) -> GateReport:
-    wanted = steps or [lineage.name for lineage in context.lineages.lineages]
+    wanted = steps or [lineage.name for lineage in context.lineages.chains]
     plans = plan(context, wanted, shapes, "auto", [], device, warn=console.warn)
     for step_plan in plans:
         executor = step_plan.target.executor

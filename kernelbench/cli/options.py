@@ -50,7 +50,8 @@ class Percent(click.ParamType[float]):
         return number
 
 
-def _complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+    """Names of steps, for the shell."""
     from kernelbench.context import Context
 
     steps = Context.find().lineages.steps
@@ -74,13 +75,13 @@ def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: s
 def steps_argument(function: F) -> F:
     """``STEP...``"""
     return click.argument(
-        "steps", nargs=-1, required=True, metavar="STEP...", shell_complete=_complete_steps
+        "steps", nargs=-1, required=True, metavar="STEP...", shell_complete=complete_steps
     )(function)
 
 
 def step_argument(name: str) -> Callable[[F], F]:
     """One step as a positional argument."""
-    return click.argument(name, metavar=name.upper(), shell_complete=_complete_steps)
+    return click.argument(name, metavar=name.upper(), shell_complete=complete_steps)
 
 
 def shape_option(function: F) -> F:
@@ -91,6 +92,11 @@ def shape_option(function: F) -> F:
 def check_shape_option(function: F) -> F:
     """``--shape``, repeatable; a few small shapes if it is not given."""
     return _shapes("Default: a few small ones of the problem's choice.")(function)
+
+
+def figures_shape_option(function: F) -> F:
+    """``--shape``, repeatable, for what shows figures."""
+    return _shapes("Default: those with reported figures.")(function)
 
 
 def _shapes(default: str) -> Callable[[F], F]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from kernelbench import console, emulator_report, target
 from kernelbench.emulator_report import Report
 from kernelbench.jobs import Timing
+from kernelbench.peers import Standing
 from kernelbench.records import Result, TimeStats
 from kernelbench.runner import StepRun
 
@@ -26,6 +27,12 @@ def time_text(stats: TimeStats | None) -> str:
     if stats is None:
         return "–"
     return microseconds(stats.median) + _METHODS.get(stats.method, f" {stats.method}")
+
+
+def error_text(*errors: float | None) -> str:
+    """The largest of the errors that there are."""
+    known = [error for error in errors if error is not None]
+    return f"{max(known):.2g}" if known else "–"
 
 
 def microseconds(value: float) -> str:
@@ -81,6 +88,7 @@ class RunView:
                 ("shape", "left"),
                 ("correct", "left"),
                 ("max err", "right"),
+                ("rel rms", "right"),
                 *(times if timed else ()),
                 ("", "left"),
             ]
@@ -90,13 +98,13 @@ class RunView:
         for (step, shape), group in groups:
             status = _worst(group)
             counts[status] = counts.get(status, 0) + 1
-            errors = [row.max_abs_err for row in group if row.max_abs_err is not None]
             skipped = all(row.status == "skipped" for row in group)
             table.add_row(
                 console.escape(step),
                 shape,
                 "–" if skipped else " ".join(_class_mark(row) for row in group),
-                f"{max(errors):.2g}" if errors else "–",
+                error_text(*(row.max_abs_err for row in group)),
+                error_text(*(row.rel_rms_err for row in group)),
                 *(_times(group[0]) if timed else ()),
                 console.styled(status if status != "pass" else "PASS"),
             )
@@ -121,6 +129,32 @@ class RunView:
             for status, count in counts.items()
         )
         self._to.print(f"→ {summary} of {total}")
+
+    def standings(self, standings: Sequence[Standing]) -> None:
+        """Each step against the best peer and the measured floor; nothing if there is nothing."""
+        if not standings:
+            return
+        columns = [("step", "left"), ("shape", "left"), (standings[0].metric, "right")]
+        columns += [("best peer", "left"), ("vs best peer", "right")]
+        columns += [("floor", "right"), ("of floor", "right")]
+        table = console.make_table(columns)
+        for row in standings:
+            table.add_row(
+                console.escape(row.step),
+                row.shape,
+                microseconds(row.us),
+                console.escape(row.best_peer) or "–",
+                "–" if row.vs_best_peer is None else f"{row.vs_best_peer:.2f}×",
+                "–" if row.floor_us is None else microseconds(row.floor_us),
+                "–" if row.of_floor is None else f"{100 * row.of_floor:.0f}%",
+            )
+        self._to.print()
+        self._to.print(table)
+        legend = (
+            "vs best peer: its time over the step's, above 1 the step is ahead · "
+            "floor: only reading the same bytes, measured after each step"
+        )
+        self._to.print(console.Text(f"  {legend}", style="dim"), soft_wrap=True)
 
     def saved(self, path: str) -> None:
         """Say where the record is."""

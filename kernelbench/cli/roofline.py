@@ -100,7 +100,7 @@ def _lineages(
     from kernelbench.errors import UnknownNameError
     from kernelbench.lineage import load_problem
 
-    chosen = list(context.lineages.lineages)
+    chosen = list(context.lineages.chains)
     if lineage is not None:
         chosen = [context.lineages.lineage(lineage)]
     if problem is not None:

@@ -14,6 +14,7 @@ from kernelbench.context import Context, parse_results
 from kernelbench.emulation import Emulation
 from kernelbench.errors import ExitCode, KernelbenchError
 from kernelbench.jobs import Timing
+from kernelbench.peers import standings
 from kernelbench.planning import plan
 from kernelbench.records import Protocol, Result, RunRecord
 from kernelbench.runner import Runner, StepRun, warnings_of
@@ -26,6 +27,7 @@ from kernelbench.worker import Launcher
     "  kernelbench run v00 --shape A\n"
     "  kernelbench run v01..v07 --shape all --inputs gpu-mode\n"
     "  kernelbench run mref --shape qwen35-m16 --json -\n"
+    "  kernelbench run m02 --shape qwen35 --peers\n"
     "  kernelbench run path/to/submission.py --shape m=40,76:n=512:k=768",
 )
 @options.steps_argument
@@ -50,6 +52,9 @@ from kernelbench.worker import Launcher
     show_default=True,
     help="Call time of single calls, or of 15 calls in one event pair.",
 )
+@click.option(
+    "--peers", is_flag=True, help="Also run the lineage's peers, and compare with the best of them."
+)
 @options.emulation_options
 @click.option("--check-only", is_flag=True, help="Check correctness, do not time.")
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
@@ -61,6 +66,7 @@ def command(
     executor: str,
     inputs: tuple[str, ...],
     call: Literal["single", "competition"],
+    peers: bool,
     check_only: bool,
     no_save: bool,
     json_path: str | None,
@@ -83,6 +89,7 @@ def command(
         measuring.device,
         warn=console.warn,
         emulation=emulation,
+        peers=peers,
     )
     seed = measuring.seed
     timing = None
@@ -124,6 +131,7 @@ def command(
         extra=_emulated(plans),
     )
     view.rows(rows)
+    view.standings(standings(rows, context.lineages.lineages))
     render.reports(runner.reports)
     try:
         if not no_save:

@@ -20,7 +20,7 @@ def quantize(hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     Both quotients are float32 divisions; the conversion rounds to nearest even and saturates.
 
     Args:
-        hidden: bfloat16 or float32 ``[m, k]``, finite.
+        hidden: bfloat16 or float32 ``[m, k]``. The code of a value that is not finite is NaN.
 
     Returns:
         float8_e4m3fn ``[m, k]`` and float32 scales ``[m, k / 128]``.

@@ -9,6 +9,12 @@ renormalized to sum to one; the hidden row quantized to FP8 (:mod:`kernelbench.p
 over the selected experts e and the blocks b of 128 along K. Operands are in
 :mod:`kernelbench.problems.fused_moe_inputs`, reference and tolerances in
 :mod:`kernelbench.problems.fused_moe_check`.
+
+**Values that are not finite.** A token's output is NaN in every column if its hidden row holds a
+NaN or an infinity, or if the largest of its logits is not finite: one is NaN or +∞, or all are -∞.
+No other token's output is affected, and each token still goes to ``topk`` different experts. A
+logit of -∞ among others gives its expert the weight 0. Logits are meant after the softcap, which
+makes infinities finite. Weights and their scales must be finite.
 """
 
 from __future__ import annotations
@@ -98,7 +104,7 @@ class FusedMoe:
     name = "fused_moe"
     input_classes: tuple[str, ...] = ("random", "skewed", "structured")
     benchmark_shapes: tuple[str, ...] = ("qwen35",)
-    check_shapes: tuple[str, ...] = ("qwen35-m1",)
+    check_shapes: tuple[str, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6")
     #: Atomic adds come in any order: the last bits of a sum may differ between calls.
     repeatable: bool = False
 
@@ -106,6 +112,16 @@ class FusedMoe:
         if intermediate not in INTERMEDIATES:
             raise UnknownNameError("intermediate precision", intermediate, INTERMEDIATES)
         self.intermediate = intermediate
+
+    def for_steps(self, steps: Sequence[Step]) -> FusedMoe:
+        """The problem with the tolerance of the coarsest ``intermediate`` in the steps' configs.
+
+        Raises:
+            UnknownNameError: If a step declares another precision than :data:`INTERMEDIATES`.
+        """
+        declared = (step.config.get("intermediate", self.intermediate) for step in steps)
+        found = [FusedMoe(str(each)) for each in declared]
+        return max(found, key=lambda problem: INTERMEDIATES.index(problem.intermediate))
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> MoeShape:
         """A shape from ``m n k e topk`` and, optionally, ``renormalize softcap routing``.

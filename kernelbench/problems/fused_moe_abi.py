@@ -79,6 +79,10 @@ def make_call(data: MoeData, device: torch.device, stream: int) -> FusedMoeCall:
                 f"{name}: expected a dense {wanted}, "
                 f"found {describe_tensor(tensor)} with strides {tensor.stride()}"
             )
+    if type(data.topk) is not int:
+        raise ValueError(f"topk: expected an integer, found {describe_tensor(data.topk)}")
+    if type(data.softcap) not in (int, float):
+        raise ValueError(f"softcap: expected a number, found {describe_tensor(data.softcap)}")
     for name, value in (("m", m), ("n", n), ("k", k), ("e", e), ("topk", data.topk)):
         if not 0 < value <= _INT32_MAX:
             raise ValueError(f"{name} = {value}: expected a positive 32-bit integer")

@@ -8,7 +8,8 @@ How a step's call is put together is part of the lineage's story, ``[config] mar
     The tensors themselves go to a shared extension as tuples, which takes them apart in C++
     (where calls are timed; elsewhere like ``direct``, which needs no headers of Python).
 ``direct`` (the default)
-    Pointers and sizes are written into C arrays.
+    Python takes the pointers, writes them and the sizes into C arrays, and calls the step through
+    ctypes: no tensor reaches C++.
 """
 
 from __future__ import annotations

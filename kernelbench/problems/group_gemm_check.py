@@ -32,6 +32,7 @@ import torch
 
 from kernelbench.problem import Comparison
 from kernelbench.problems import nvfp4
+from kernelbench.problems.deviation import Deviation
 
 _LAMBDA = 8.0
 _ACCUMULATE = 2.0**-23
@@ -116,17 +117,15 @@ def judge(outputs: Sequence[torch.Tensor], references: Sequence[GroupReference])
     of its terms, and NaN equals nothing.
     """
     wrong = count = 0
-    exact = finite = True
-    max_err = 0.0
+    exact = True
+    deviation = Deviation()
     worst: tuple[float, str] | None = None
     shared = ""
     for index, (output, ref) in enumerate(zip(outputs, references, strict=True)):
         got = output.detach().reshape(ref.exact.shape)
-        error = (got.double() - ref.exact).abs()
+        error = deviation.add(got, ref.exact)
         equal = got == ref.rounded
         exact = exact and bool(equal.all())
-        finite = finite and bool(torch.isfinite(got).all())
-        max_err = max(max_err, float(error.nan_to_num(math.inf).max()))
         count += got.numel()
         tolerance = None if ref.sigma is None else _tolerance(ref.exact, ref.sigma, ref.k)
         bad = ~equal if tolerance is None else ~(error <= tolerance)
@@ -139,7 +138,7 @@ def judge(outputs: Sequence[torch.Tensor], references: Sequence[GroupReference])
     reason = shared
     if worst is not None:
         reason = f"{worst[1]}; {wrong} of {count} elements wrong"
-    return Comparison(not reason, exact, max_err if finite else None, reason)
+    return Comparison(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
 
 
 def _tolerance(exact: torch.Tensor, sigma: torch.Tensor, k: int) -> torch.Tensor:

@@ -353,7 +353,6 @@ def test_ctrl_c_keeps_what_was_done(project: Path, tmp_path: Path, jobs: int) ->
     ("arguments", "message"),
     [
         (["v00"], "v00: Python, which the emulator does not run"),
-        (["v23"], "v23: no kernel yet"),
         (["v00", "--sms", "0"], "expected numbers from 1 to"),
         (["v00", "--sms", "1,x"], "expected numbers from 1 to"),
     ],

@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from parity_products import (
+from test_native_parity import assert_equal, hopper, needs_host, needs_nvcc
+
+from kernelbench.parity_products import (
     Product,
     control_cases,
     memory_cases,
@@ -19,8 +21,7 @@ from parity_products import (
     products,
     rounded_product,
 )
-from parity_runner import Work, assert_equal, emulated, gpu_library, on_gpu, outputs
-from test_native_parity import hopper, needs_host, needs_nvcc
+from kernelbench.parity_runner import Work, emulated, gpu_library, on_gpu, outputs
 
 BACKEND = "soft"
 SOURCES = ("parity_tensor", "parity_control")

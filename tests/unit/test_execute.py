@@ -234,8 +234,8 @@ def shape(name: str) -> dict[str, Any]:
 def checked(name: str, status: str = "pass", inputs: str = "gpu-mode") -> dict[str, Any]:
     return {
         "kind": "check", "shape": name, "inputs": inputs, "status": status, "exact": True,
-        "max_abs_err": 0.0, "reason": "" if status == "pass" else "the check's own reason",
-        "notes": (),
+        "max_abs_err": 0.0, "rel_rms_err": 0.0, "notes": (),
+        "reason": "" if status == "pass" else "the check's own reason",
     }  # fmt: skip
 
 

@@ -128,6 +128,9 @@ def changed(name: str, change: Callable[[torch.Tensor], Any]) -> Callable[[MoeDa
         (changed("output", lambda t: t.half()), r"output: expected a dense float32\[5, 256\]"),
         (changed("output", lambda t: t.to("meta")), r"output: .* on cpu, found .*meta"),
         (lambda data: data._replace(topk=0), r"topk = 0: expected a positive"),
+        (lambda data: data._replace(topk=2.0), r"topk: expected an integer, found float"),
+        (lambda data: data._replace(topk=True), r"topk: expected an integer, found bool"),
+        (lambda data: data._replace(softcap="3"), r"softcap: expected a number, found str"),
     ],
 )
 def test_tensors_that_a_kernel_must_not_see(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -55,14 +56,31 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
     for name, (m, n, k) in expected.items():
         assert table[name] == GroupGemmShape(name, tuple(m), tuple(n), tuple(k))
     tokens = {"qwen35": 128} | {f"qwen35-m{m}": m for m in (1, 16, 32, 64, 256, 512, 1024, 4096)}
-    assert table.names_of("fused_moe") == list(tokens)
+    routed = [f"qwen35-{routing}" for routing in ("one", "skewed")]
+    assert table.names_of("fused_moe") == [*tokens, *routed, *(f"s{i}" for i in range(7))]
     for name, m in tokens.items():
         assert table[name] == MoeShape(name, m, 512, 2048, 256, 8)
+    for name in routed:
+        routing = name.removeprefix("qwen35-")
+        assert table[name] == MoeShape(name, 128, 512, 2048, 256, 8, routing=routing)
 
 
-def test_benchmark_shapes_exist(table: ShapeTable) -> None:
+def test_benchmark_and_check_shapes_exist(table: ShapeTable) -> None:
     for problem in (GEMM, MOE):
-        assert set(problem.benchmark_shapes) <= set(table.names_of(problem.name))
+        shapes = {*problem.benchmark_shapes, *problem.check_shapes}
+        assert shapes <= set(table.names_of(problem.name))
+
+
+def test_shapes_of_the_moe_checker_reach_the_edges(table: ShapeTable) -> None:
+    shapes = [cast(MoeShape, table[name]) for name in MOE.check_shapes]
+    assert {shape.routing for shape in shapes} == {"uniform", "skewed", "one"}
+    assert {shape.renormalize for shape in shapes} == {True, False}
+    assert any(shape.softcap for shape in shapes)
+    assert (min(s.m for s in shapes), min(s.e for s in shapes)) == (1, 1)
+    assert (max(s.e for s in shapes), max(s.topk for s in shapes)) == (512, 8)
+    assert any(shape.topk == shape.e > 1 for shape in shapes)
+    assert any(shape.k % 512 and shape.k > 512 for shape in shapes)
+    assert any(shape.routing == "one" and shape.m > 128 for shape in shapes)
 
 
 def test_describe(table: ShapeTable) -> None:

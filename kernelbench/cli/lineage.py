@@ -1,0 +1,101 @@
+"""``kernelbench lineage``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kernelbench.cli import options
+from kernelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernelbench.lineage_tree import Tree
+
+
+@click.command(
+    "lineage",
+    epilog="\b\nExamples:\n"
+    "  kernelbench lineage group_gemm\n"
+    "  kernelbench lineage moe --shape qwen35-m16\n"
+    "  kernelbench lineage moe --plot ladder.svg --device h200",
+)
+@click.argument("lineage", required=False, metavar="[LINEAGE]")
+@options.figures_shape_option
+@click.option("--device", default=None, help="Only devices whose name contains this.")
+@click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option(
+    "--plot",
+    "plot_path",
+    metavar="FILE",
+    help="Also draw the ladder of one shape as a .png or .svg file (needs matplotlib).",
+)
+@options.results_option
+@options.json_option
+def command(
+    lineage: str | None,
+    shapes: tuple[str, ...],
+    device: str | None,
+    as_markdown: bool,
+    plot_path: str | None,
+    results: str | None,
+    json_path: str | None,
+) -> None:
+    """Print a lineage as a tree: what each step changes, what was reported, measured, compared.
+
+    Reported figures are those of the lineage's source on its device. Measured ones are saved runs
+    of `kernelbench run` on a GPU of the step's own kind; what an emulator ran has no time.
+    """
+    from kernelbench import console, ledger, lineage_tree, store
+    from kernelbench.context import Context, parse_results
+
+    options.require_writable(json_path)
+    context = Context.find()
+    chosen = [context.lineages.lineage(lineage)] if lineage else [*context.lineages.lineages]
+    folder = parse_results(results, context.project)
+    runs, broken = store.load_runs(folder)
+    for line in broken:
+        console.warn(line)
+    comparisons = ledger.read(folder)
+    found = lineage_tree.trees(
+        context.lineages, chosen, runs, comparisons, shapes=shapes, device=device
+    )
+    if plot_path is not None:
+        from kernelbench import lineage_plot
+
+        if len(chosen) > 1:
+            raise UsageError(
+                "--plot draws one lineage", "name it: kernelbench lineage moe --plot …"
+            )
+        options.require_writable(plot_path)
+        lineage_plot.save(lineage_plot.ladder(context, found[0], shapes), plot_path)
+        console.err.print(f"wrote {plot_path}")
+    if json_path is not None:
+        options.write_json_output(json_path, lineage_tree.TreeRecord(lineage_tree.SCHEMA, found))
+    if json_path == "-":
+        return
+    for tree in found:
+        _render(tree, as_markdown)
+
+
+def _render(tree: Tree, as_markdown: bool) -> None:
+    from kernelbench.console import Text, make_table, out, styled
+    from kernelbench.lineage_view import grid, markdown
+
+    if as_markdown:
+        click.echo(markdown(tree))
+        return
+    shown = grid(tree)
+    out.print(Text.assemble((tree.lineage, "bold"), f"  {tree.title}"), soft_wrap=True)
+    # Words of a heading on lines of their own: figures are narrow.
+    narrow = [
+        (head.replace(" ", "\n") if side == "right" else head, side) for head, side in shown.heads
+    ]
+    table = make_table(narrow)
+    table.columns[0].no_wrap = True
+    for step, status, *rest in shown.rows:
+        table.add_row(Text(step), styled(status), *(Text(cell) for cell in rest))
+    out.print(table)
+    for note in shown.notes:
+        out.print(Text(note), soft_wrap=True)
+    out.print()

@@ -1,0 +1,72 @@
+"""``kernelbench new``."""
+
+from __future__ import annotations
+
+import click
+
+from kernelbench.cli import options
+from kernelbench.errors import UsageError
+
+
+@click.command(
+    "new",
+    epilog="\b\nExamples:\n"
+    "  kernelbench new v24 --from v23\n"
+    '  kernelbench new v24 --from v23 --title "Four stages"\n'
+    "  kernelbench new m05-two-tiles --from m05 --variant --file gemm.cuh",
+)
+@click.argument("name")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="STEP",
+    shell_complete=options.complete_steps,
+    help="The step to start from; it becomes the parent.",
+)
+@click.option("--variant", is_flag=True, help="Hold only what differs; the rest stays STEP's.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="NAME",
+    help="With --variant: a file of STEP to copy and change; repeatable.",
+)
+@click.option("--title", default="", help="What changes, in a few words.")
+@click.option("--technique", default="", help="What changes, in one line.")
+@click.option("--hypothesis", default="", help="What should get faster because of it, and why.")
+def command(
+    name: str,
+    source: str,
+    variant: bool,
+    files: tuple[str, ...],
+    title: str,
+    technique: str,
+    hypothesis: str,
+) -> None:
+    """Make a new step from another one: folder, step.toml, README and code.
+
+    The code is STEP's, so that it runs at once; `kernelbench diff` shows what you change from
+    there. A variant's folder has only step.toml, README and the files that differ.
+    """
+    from kernelbench import console, scaffold
+    from kernelbench.context import Context
+
+    lineages = Context.find().lineages
+    chosen = lineages.select([source])
+    if len(chosen) != 1:
+        raise UsageError(f"{source!r} is {len(chosen)} steps", "start from one")
+    words = scaffold.Words(title.strip(), technique.strip(), hypothesis.strip())
+    if variant:
+        made = scaffold.new_variant(lineages, name, chosen[0], files, words)
+    elif files:
+        raise UsageError("--file goes with --variant", "a step has a copy of every file")
+    else:
+        made = scaffold.new_step(lineages, name, chosen[0], words)
+    for file in sorted(path for path in made.path.rglob("*") if path.is_file()):
+        console.out.print(str(file), soft_wrap=True)
+    commands = [f"run {made.name}", f"check {made.name}", f"diff {made.name}"]
+    if made.kind != "cuda":
+        del commands[1]
+    shown = ", ".join(f"`kernelbench {command}`" for command in commands)
+    console.out.print(f"change it, then {shown}", soft_wrap=True)

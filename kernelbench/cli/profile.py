@@ -1,0 +1,117 @@
+"""``kernelbench profile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from kernelbench import profiling, records
+from kernelbench.cli import options, tool_options
+from kernelbench.cli.tool_options import Subject
+from kernelbench.console import Console, Status, Text, err, make_table, out
+from kernelbench.errors import EnvironmentProblem
+from kernelbench.profile_counters import Launch
+from kernelbench.profiling import ProfileRecord, Request
+
+_NONE = "–"
+
+
+@click.command(
+    "profile",
+    epilog="\b\nExamples:\n"
+    "  kernelbench profile m02\n"
+    "  kernelbench profile m02 --shape qwen35 --kernel multiply_experts\n"
+    "  kernelbench profile m02 --no-counters --json -",
+)
+@tool_options.subject_options("the problem's first benchmark shape")
+@click.option(
+    "--kernel",
+    metavar="REGEX",
+    default=None,
+    help="Only kernels whose name, without namespace, matches.",
+)
+@click.option(
+    "--no-counters",
+    is_flag=True,
+    help="Durations by torch's profiler, the rest by the compilers; no Nsight Compute.",
+)
+@options.json_option
+def command(subject: Subject, kernel: str | None, no_counters: bool, json_path: str | None) -> None:
+    """Print what each kernel of one call of STEP does with the GPU.
+
+    Nsight Compute runs every kernel several times, alone and with empty caches; clocks are left as
+    they are. Durations are for comparing kernels with each other: `run` measures. Where the
+    hardware counters cannot be read, what can be had without them is printed, and it leaves with 5.
+    """
+    options.require_writable(json_path)
+    run = subject.plan(small=False)
+    request = Request(run, subject.seed, kernel, not no_counters, subject.timeout)
+    profiling.check_request(request)
+    with Status() as status:
+        record = profiling.profile(
+            request, status, created=records.now_iso(), command=options.command_line()
+        )
+    _render(err if json_path == "-" else out, record)
+    if json_path is not None:
+        options.write_json_output(json_path, record)
+    if not record.counters and not no_counters:
+        raise EnvironmentProblem(f"no hardware counters: {record.why_not}", profiling.hint(record))
+
+
+def _render(to: Console, record: ProfileRecord) -> None:
+    parts = [record.shape, record.device, record.tool, record.inputs, f"seed {record.seed}"]
+    to.print(Text.assemble((f"{record.step}  ", "bold"), " · ".join(parts)), soft_wrap=True)
+    if not record.counters:
+        label = f"without hardware counters ({record.why_not})"
+        to.print(Text(label, style="bold yellow"), soft_wrap=True)
+    table = make_table(
+        [
+            (heading, "left" if heading in ("kernel", "top stalls") else "right")
+            for heading in _COLUMNS
+        ]
+    )
+    for launch in record.launches:
+        table.add_row(*(Text(cell(launch)) for cell in _COLUMNS.values()))
+    to.print(table)
+    if record.total is not None:
+        to.print(
+            f"one call: {record.total.busy_us:.1f} µs of kernels and copies, caches warm; bytes of "
+            f"the problem / time: {record.total.bytes_per_second / 1e12:.2f} TB/s",
+            soft_wrap=True,
+        )
+    if record.missing and record.counters:
+        names = ", ".join(record.missing)
+        to.print(Text(f"{_NONE}: ncu has no value here for {names}", style="dim"), soft_wrap=True)
+    if record.log:
+        to.print(Text(f"log: {record.log}", style="dim"), soft_wrap=True)
+
+
+def _percent(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.1f} %"
+
+
+def _occupancy(launch: Launch) -> str:
+    return f"{_percent(launch.occupancy_pct)} of {_percent(launch.occupancy_limit_pct)}"
+
+
+def _count(value: int | None, unit: str = "") -> str:
+    return _NONE if value is None else f"{value}{unit}"
+
+
+def _stalls(launch: Launch) -> str:
+    stalls = [f"{stall.reason} {100 * stall.share:.0f} %" for stall in launch.stalls]
+    return ", ".join(stalls) or _NONE
+
+
+_COLUMNS: dict[str, Callable[[Launch], str]] = {
+    "kernel": lambda launch: launch.kernel,
+    "µs": lambda launch: _NONE if launch.duration_us is None else f"{launch.duration_us:.2f}",
+    "DRAM": lambda launch: _percent(launch.dram_pct),
+    "tensor pipe": lambda launch: _percent(launch.tensor_pct),
+    "occupancy": _occupancy,
+    "registers": lambda launch: _count(launch.registers),
+    "shared memory": lambda launch: _count(launch.shared_bytes, " B"),
+    "L2 hits": lambda launch: _percent(launch.l2_hit_pct),
+    "top stalls": _stalls,
+}

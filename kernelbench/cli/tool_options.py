@@ -1,0 +1,94 @@
+"""What ``sanitize`` and ``profile`` have in common: one step, one shape, one GPU."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from kernelbench import console, gpu_tool, seeds
+from kernelbench.cli import options
+from kernelbench.context import Context
+from kernelbench.runner import StepRun
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a tool is to look at.
+
+    Attributes:
+        seed: As given, or drawn anew.
+        timeout: Seconds for each run of a tool.
+    """
+
+    step: str
+    shape: str | None
+    device: int
+    seed: int
+    timeout: float
+
+    def plan(self, *, small: bool) -> StepRun:
+        """The step with its shape, on its GPU (:func:`kernelbench.gpu_tool.plan_one`)."""
+        return gpu_tool.plan_one(
+            Context.find(), self.step, self.shape, self.device, small=small, warn=console.warn
+        )
+
+
+def subject_options(default_shape: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of :class:`Subject` and pass them on as one argument, ``subject``.
+
+    Args:
+        default_shape: What stands for ``--shape``, for its help.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(
+            *args: Any,
+            step: str,
+            shape: str | None,
+            device: int,
+            seed: int | None,
+            timeout: float,
+            **rest: Any,
+        ) -> Any:
+            drawn = seeds.new_seed() if seed is None else seed
+            return function(*args, subject=Subject(step, shape, device, drawn, timeout), **rest)
+
+        decorated: Callable[..., Any] = command
+        for option in (
+            click.option(
+                "--timeout",
+                type=click.FloatRange(min=0.1),
+                default=600.0,
+                show_default=True,
+                help="Seconds for each run of a tool.",
+            ),
+            click.option(
+                "--seed",
+                type=click.IntRange(min=0),
+                default=None,
+                help="Seed of the inputs; drawn anew if not given, and always shown.",
+            ),
+            click.option(
+                "--device",
+                type=click.IntRange(min=0),
+                default=0,
+                show_default=True,
+                help="CUDA ordinal of the GPU.",
+            ),
+            click.option(
+                "--shape",
+                metavar="NAME",
+                default=None,
+                help=f"Shape by name or ad hoc (m=40,76:n=512:k=768). Default: {default_shape}.",
+            ),
+            options.step_argument("step"),
+        ):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate

@@ -1,0 +1,76 @@
+"""``kernelbench diff``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kernelbench import schema, step_diff
+from kernelbench.cli import invoke as run
+from kernelbench.step_change import StepDiff
+
+pytestmark = pytest.mark.usefixtures("in_checkout")
+
+
+def test_a_diff_is_plain_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", "v06", "v07", "--no-build"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    assert lines[0].startswith("v06 → v07")
+    assert "--- v06/kernel.cuh" in lines
+    assert "+++ v07/kernel.cuh" in lines
+    assert "+  TensorMap map_c;" in lines
+    assert any(line.startswith("reported  NVIDIA B200  A") and "−38.3%" in line for line in lines)
+    assert "not built: not asked for" in lines
+
+
+def test_one_step_is_compared_with_its_parent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", "v04", "--stat"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("v02 → v04")
+    assert "+++" not in text
+    assert "all files" in text
+
+
+def test_json_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", "v06", "v07", "--no-build", "--json", "-"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["schema"] == "kernelbench.diff/1"
+    found = schema.load(StepDiff, value)
+    assert (found.base, found.cand) == ("v06", "v07")
+    assert {file.name for file in found.source.files} == {"kernel.cuh", "launch.cu"}
+    assert {figure.shape for figure in found.figures if figure.source == "reported"} == {*"ABCD"}
+
+
+def test_all_steps_of_a_lineage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Formatting takes most of the time, and is not what is tested here.
+    monkeypatch.setattr(step_diff, "clang_format", lambda: None)
+    assert run(["diff", "--all", "moe"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "moe"
+    assert any(line.split()[:2] == ["m02", "m01"] for line in lines)
+    assert any(line.startswith("median") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "diff compares two steps, found 0; name BASE and CAND"),
+        (["v01", "v02", "v03"], "diff compares two steps, found 3"),
+        (["v01..v03"], "'v01..v03' is 3 steps; diff compares two"),
+        (["v00"], "v00 has no parent; name the step to compare it with"),
+        (["v01", "v99"], "unknown step 'v99'"),
+        (["--all", "mo"], "unknown lineage 'mo'; did you mean 'moe'?"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,57 @@
+"""``kernelbench new``, and the commands that are next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import write_project
+
+from kernelbench.cli import invoke as run
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right_source: str) -> Path:
+    root = write_project(tmp_path / "project", {"one": right_source})
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    monkeypatch.setenv("KERNELBENCH_CACHE", str(tmp_path / "cache"))
+    return root
+
+
+@pytest.mark.parametrize("variant", [False, True])
+def test_a_new_step_runs_at_once(
+    root: Path, variant: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra = ["--variant"] if variant else []
+    assert run(["new", "two", "--from", "one", "--title", "Another", *extra]) == 0
+    text = capsys.readouterr().out
+    folder = root / "tiny" / ("variants/two" if variant else "two")
+    assert str(folder / "step.toml") in text
+    assert "then `kernelbench run two`, `kernelbench diff two`" in text
+    assert run(["run", "two", "--shape", "u0", "--reps", "2", "--budget", "0.2"]) == 0
+    assert "1 passed of 1" in capsys.readouterr().out
+    assert run(["diff", "two"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("one → two  Another")
+    assert "the sources are the same" in text
+    assert run(["lineage", "tiny"]) == 0
+    drawn = "└─ two" if variant else "two  "
+    assert any(line.startswith(drawn) for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["two"], "Missing option '--from'"),
+        (["one", "--from", "one"], "one exists: "),
+        (["two", "--from", "on"], "unknown step 'on'; did you mean 'one'?"),
+        (["two", "--from", "one", "--file", "x"], "--file goes with --variant"),
+    ],
+)
+def test_mistakes_are_one_line(
+    root: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["new", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
