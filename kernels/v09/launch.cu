@@ -1,0 +1,74 @@
+// Host path: per call, three template maps are encoded, and a table of the groups is built in
+// page-locked memory and copied while the host goes on. Memory on both sides is kept for the calls
+// that follow, which must be on the same stream.
+#include "checks.cuh"
+#include "kept_buffer.cuh"
+#include "kernel.cuh"
+#include "tensor_map.cuh"
+
+namespace kb::step {
+namespace {
+
+struct Buffers {
+  StagedArray<Group> table;
+  DeviceBuffer<CtaMaps> maps;
+};
+
+void run(const GroupGemmCall& call) {
+  check_call(call, kTileK, NkLimit::kOneForAll);
+  const auto count = static_cast<size_t>(call.group_count);
+  const rt::Stream stream{call.stream};
+  static Buffers buffers;
+  rt::stream_synchronize(stream);  // the last call's copy reads what is staged here
+  Group* table = buffers.table.stage(count);
+  const auto n = static_cast<uint32_t>(call.n[0]);
+  const auto k = static_cast<uint32_t>(call.k[0]);
+  uint32_t tiles = 0;
+  for (size_t g = 0; g < count; ++g) {
+    const auto m = static_cast<uint32_t>(call.m[g]);
+    tiles += count_tiles(m, n, kTileM, kTileN);
+    table[g] = {.a = reinterpret_cast<const void*>(call.a[g]),
+                .b = reinterpret_cast<const void*>(call.b[g]),
+                .c = reinterpret_cast<const void*>(call.c[g]),
+                .sfa = reinterpret_cast<const uint8_t*>(call.sfa[g]),
+                .sfb = reinterpret_cast<const uint8_t*>(call.sfb[g]),
+                .m = m,
+                .tile_end = tiles};
+  }
+
+  const Groups groups{.map_a = encode_operand_map(nullptr, kTileM, k, kTileM),
+                      .map_b = encode_operand_map(nullptr, n, k, kTileN),
+                      .map_c = encode_output_map(nullptr, kTileM, n, kTileM, kChunkN),
+                      .maps = buffers.maps.reserve(tiles),
+                      .table = buffers.table.upload(stream),
+                      .count = static_cast<uint32_t>(count),
+                      .n = n,
+                      .k = k};
+  rt::launch(group_gemm,
+             {.grid = {tiles, 1, 1},
+              .threads = kThreads,
+              .shared_bytes = sizeof(SharedStorage),
+              .stream = stream,
+              .launch_control = true},
+             groups);
+}
+
+}  // namespace
+}  // namespace kb::step
+
+KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
+  return kb::guarded(message, size, [&] { kb::step::run(*call); });
+}
+
+KB_EXPORT void kb_describe(kb::Description* out) {
+  using namespace kb::step;
+  *out = {.tile_m = kTileM,
+          .tile_n = kTileN,
+          .tile_k = kTileK,
+          .stages = kStages,
+          .accumulators = 1,
+          .threads = kThreads,
+          .cluster = 1,
+          .shared_bytes = sizeof(SharedStorage),
+          .tmem_columns = kTmemColumns};
+}

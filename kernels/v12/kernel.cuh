@@ -1,0 +1,351 @@
+// NVFP4 group GEMM: C[m, n] = (A[m, k] * SFA) (B[n, k] * SFB)^T for every group, fp16 C.
+//
+// Idea: fewer, larger tiles, and each CTA knows its own from the start.
+// Bottleneck removed: asking for every tile; loading A again for every 128 columns.
+// What changes: a tile is 256 columns wide, with two rows of B's scale atoms and room for three
+// stages. Each CTA takes every tile whose number is its own plus a multiple of the grid. Barriers
+// start afresh for every tile:
+//
+//   load warp --full[s]--> MMA warp --tmem_full--> epilogue warps
+//        ^                    |
+//        +-----empty[s]-------+
+//
+//   barrier    its phase is complete after                               who waits
+//   full[s]    1 arrival of the load thread and kStageBytes of copies    MMA thread
+//   empty[s]   1 commit: what read the stage is done                     load thread
+//   tmem_full  1 commit: the tile is accumulated                         128 epilogue threads
+//   CTA        kThreads: tensor memory allocated                         everyone
+//   CTA        kThreads, per tile: barriers initialized, maps patched    everyone
+//   CTA        kThreads, per tile: accumulators read, stages empty       everyone
+//   staging    the epilogue's 128 threads, twice a chunk: a buffer is free, a buffer is filled
+#pragma once
+
+#include "descriptors.cuh"
+#include "epilogue.cuh"
+#include "group_tiles.cuh"
+#include "nvfp4.cuh"
+#include "pipeline.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/tcgen05.cuh"
+#include "ptx/tensormap.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
+#include "tmem.cuh"
+#include "wait.cuh"
+
+namespace kb::step {
+
+// ---- Config
+
+inline constexpr uint32_t kTileM = 128;
+inline constexpr uint32_t kTileN = 256;
+inline constexpr uint32_t kTileK = 256;  // e2m1 elements
+inline constexpr uint32_t kStages = 3;
+inline constexpr uint32_t kMmaK = 64;
+inline constexpr uint32_t kChunkN = 32;  // columns that a store of C takes
+
+inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
+inline constexpr uint32_t kLoadWarp = 4;
+inline constexpr uint32_t kMmaWarp = 5;
+inline constexpr uint32_t kThreads = 32 * (kEpilogueWarps + 2);
+inline constexpr uint32_t kStagingBarrier = 1;  // named barrier of the epilogue warps
+
+inline constexpr Mxf4nvf4Instruction kInstruction{.m = kTileM, .n = kTileN};
+static_assert(kInstruction.valid(1), "the tensor core has no instruction for this tile");
+static_assert(e2m1_bytes(kTileK) == 128, "a row of a tile fills one period of the swizzle");
+static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
+static_assert(kTileM == kScaleAtomRows, "a tile's rows have one row of atoms");
+static_assert(kTileN % kScaleAtomRows == 0, "a tile's columns have whole rows of atoms");
+static_assert(kTileM == 32 * kEpilogueWarps, "one epilogue thread for each row");
+static_assert(kTileN % kChunkN == 0 && kChunkN % 8 == 0, "chunks of whole 16-byte stores");
+
+// Scales of one tile of K and 128 rows of A or B: kTileK / kScaleAtomK atoms, contiguous in memory.
+inline constexpr uint32_t kScaleBytes = kTileK / kScaleAtomK * kScaleAtomBytes;
+inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
+inline constexpr uint32_t kScaleRowsB = kTileN / kScaleAtomRows;  // such rows of atoms in a tile
+
+// Tensor memory: accumulators [kTileM lanes, kTileN columns], then scales of A, then of B.
+inline constexpr uint32_t kTmemColumns =
+    tmem_allocation(kTileN + (1 + kScaleRowsB) * kScaleColumns);
+static_assert(kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
+
+// ---- SharedStorage
+
+struct Stage {
+  alignas(1024) uint8_t a[kTileM * e2m1_bytes(kTileK)];  // [kTileM, 128], 128-byte swizzle
+  alignas(1024) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 128], 128-byte swizzle
+  alignas(128) uint8_t sfa[kScaleBytes];                 // [kTileK / 64, 32, 16]
+  alignas(128) uint8_t sfb[kScaleRowsB * kScaleBytes];
+};
+inline constexpr uint32_t kStageBytes =
+    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+
+struct SharedStorage {
+  Stage stages[kStages];
+  alignas(128) f16 c[2][kTileM * kChunkN];  // [kTileM, kChunkN] each, as the TMA stores it
+  TensorMap map_a;                          // as last published
+  TensorMap map_b;
+  TensorMap map_c;
+  Mbarrier full[kStages];
+  Mbarrier empty[kStages];
+  Mbarrier tmem_full;
+  uint32_t tmem;  // address of what was allocated
+};
+static_assert(sizeof(SharedStorage) <= 232448, "what a CTA can have");
+
+struct Group {
+  const void* a;
+  const void* b;
+  const void* c;
+  const uint8_t* sfa;
+  const uint8_t* sfb;
+  uint32_t m;
+  uint32_t tile_end;  // tiles of the groups up to and with this one
+};
+
+struct CtaMaps {
+  TensorMap a, b, c;
+};
+
+// The call's groups.
+struct Groups {
+  TensorMap map_a;  // templates: the address and A's and C's number of rows are yet to be set
+  TensorMap map_b;
+  TensorMap map_c;
+  CtaMaps* maps;       // [CTAs], in device memory: what the TMA reads
+  const Group* table;  // [count], in device memory
+  uint32_t count;
+  uint32_t n, k;  // of every group
+};
+
+// A tile of C, and the extents of its group.
+struct WorkTile {
+  uint32_t group;
+  uint32_t m_offset, n_offset;
+  uint32_t n, k;
+  bool new_group;  // the CTA's last tile was in another
+};
+
+KB_DEVICE WorkTile find_work(const Groups& groups, uint32_t index, uint32_t last_group) {
+  const auto tile_end = [&](uint32_t group) { return groups.table[group].tile_end; };
+  const GroupTile found = find_group_tile(tile_end, index);
+  WorkTile tile{.group = found.group};
+  tile.new_group = tile.group != last_group;
+  tile.n = groups.n;
+  tile.k = groups.k;
+  const uint32_t row_tiles = ceil_div(tile.n, kTileN);
+  tile.m_offset = found.index / row_tiles * kTileM;
+  tile.n_offset = found.index % row_tiles * kTileN;
+  return tile;
+}
+
+KB_DEVICE void init_barriers(SharedStorage& shared) {
+  for (uint32_t s = 0; s < kStages; ++s) {
+    ptx::mbarrier_init(&shared.full[s], 1);
+    ptx::mbarrier_init(&shared.empty[s], 1);
+  }
+  ptx::mbarrier_init(&shared.tmem_full, 1);
+  ptx::fence_mbarrier_init_release_cluster();  // the MMA's commits arrive at cluster scope
+}
+
+// A live barrier must not be initialized (PTX ISA 9.1, 9.7.13.15). By the thread that will do so
+// again, after the CTA barrier that ends the tile.
+KB_DEVICE void invalidate_barriers(SharedStorage& shared) {
+  for (uint32_t s = 0; s < kStages; ++s) {
+    ptx::mbarrier_inval(&shared.full[s]);
+    ptx::mbarrier_inval(&shared.empty[s]);
+  }
+  ptx::mbarrier_inval(&shared.tmem_full);
+}
+
+// ---- Load: one thread fills stages in order; the warp keeps the maps of A and B.
+
+// Points the maps to a group. Nothing reads the old ones: the last tile's loads have completed.
+KB_DEVICE void patch_maps(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
+  const Group& group = groups.table[tile.group];
+  CtaMaps& maps = groups.maps[ptx::cta_index().x];
+  if (ptx::elect_sync()) {
+    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_a, group.a);
+    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_a, group.m);
+    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_b, group.b);
+  }
+  ptx::bar_warp_sync();
+  ptx::tensormap_cp_fenceproxy(&maps.a, &shared.map_a);
+  ptx::tensormap_cp_fenceproxy(&maps.b, &shared.map_b);
+  ptx::fence_proxy_tensormap_generic_acquire_gpu(&maps.a);
+  ptx::fence_proxy_tensormap_generic_acquire_gpu(&maps.b);
+}
+
+KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
+  if (ptx::elect_sync()) {
+    const TensorMap* map_a = &groups.maps[ptx::cta_index().x].a;
+    const TensorMap* map_b = &groups.maps[ptx::cta_index().x].b;
+    const uint8_t* sfa = groups.table[tile.group].sfa;
+    const uint8_t* sfb = groups.table[tile.group].sfb;
+    PipelineState<kStages> state;
+    for (uint32_t k = 0; k < tile.k; k += kTileK) {
+      mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
+      Stage& stage = shared.stages[state.stage];
+      Mbarrier* full = &shared.full[state.stage];
+      ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, full, kStageBytes);
+      ptx::cp_async_bulk_tensor_2d_shared_global(stage.a, map_a, e2m1_bytes(k), tile.m_offset,
+                                                 full);
+      ptx::cp_async_bulk_tensor_2d_shared_global(stage.b, map_b, e2m1_bytes(k), tile.n_offset,
+                                                 full);
+      ptx::cp_async_bulk_shared_global(stage.sfa, sfa + scale_atom_offset(tile.m_offset, k, tile.k),
+                                       kScaleBytes, full);
+      for (uint32_t r = 0; r < kScaleRowsB; ++r) {
+        const uint32_t n = tile.n_offset + r * kScaleAtomRows;
+        // Past the last column any scales will do.
+        ptx::cp_async_bulk_shared_global(
+            stage.sfb + r * kScaleBytes,
+            sfb + scale_atom_offset(n < tile.n ? n : tile.n_offset, k, tile.k), kScaleBytes, full);
+      }
+      state.advance();
+    }
+    // Until every stage is empty again: then no commit is on its way to a barrier any more, and
+    // the barriers' memory may be given up.
+    for (uint32_t s = 0; s < kStages; ++s) {
+      mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
+      state.advance();
+    }
+  }
+  ptx::bar_warp_sync();
+}
+
+// ---- MMA: one thread copies scales to tensor memory and multiplies.
+
+KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tmem) {
+  const uint32_t tmem_sfa = tmem + kTileN;
+  const uint32_t tmem_sfb = tmem_sfa + kScaleColumns;
+  if (ptx::elect_sync()) {
+    PipelineState<kStages> state;
+    for (uint32_t k = 0; k < tile.k; k += kTileK) {
+      mbarrier_wait_parity(&shared.full[state.stage], state.phase);
+      ptx::tcgen05_fence_after_thread_sync();
+      const Stage& stage = shared.stages[state.stage];
+      const uint64_t a = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.a));
+      const uint64_t b = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.b));
+      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
+      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
+      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
+        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfa + i * kScaleAtomColumns,
+                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
+        for (uint32_t r = 0; r < kScaleRowsB; ++r) {
+          ptx::tcgen05_cp_32x128b_warpx4(
+              ptx::cta_group_1, tmem_sfb + (i * kScaleRowsB + r) * kScaleAtomColumns,
+              smem_descriptor_advance(sfb, r * kScaleBytes + i * kScaleAtomBytes));
+        }
+      }
+      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
+        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
+            ptx::cta_group_1, tmem, smem_descriptor_advance(a, i * e2m1_bytes(kMmaK)),
+            smem_descriptor_advance(b, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
+            tmem_sfa + i * kScaleAtomColumns, tmem_sfb + i * kScaleRowsB * kScaleAtomColumns,
+            k + i != 0);
+      }
+      ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);
+      state.advance();
+    }
+    ptx::tcgen05_commit(ptx::cta_group_1, &shared.tmem_full);
+  }
+  ptx::bar_warp_sync();
+}
+
+// ---- Epilogue: thread t takes row t of the tile from tensor memory to shared memory, a chunk of
+// columns at a time; one of them stores each chunk, and its warp keeps C's map.
+
+// Points the map to a group, when the stores have read the old one.
+KB_DEVICE void patch_map_c(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
+  const Group& group = groups.table[tile.group];
+  TensorMap* map_c = &groups.maps[ptx::cta_index().x].c;
+  if (ptx::elect_sync()) {
+    ptx::cp_async_bulk_wait_group_read<0>();
+    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_c, group.c);
+    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_c, group.m);
+  }
+  ptx::bar_warp_sync();
+  ptx::tensormap_cp_fenceproxy(map_c, &shared.map_c);
+  ptx::fence_proxy_tensormap_generic_acquire_gpu(map_c);
+}
+
+KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
+                              uint32_t tmem) {
+  if (tile.new_group && ptx::warp_index() == 0) patch_map_c(shared, groups, tile);
+  mbarrier_wait_parity(&shared.tmem_full, 0);
+  ptx::tcgen05_fence_after_thread_sync();
+  for (uint32_t column = 0; column < kTileN; column += kChunkN) {
+    f16* staging = shared.c[column / kChunkN % 2];
+    f16* c = staging + ptx::thread_index() * kChunkN;
+    uint32_t values[kChunkN];
+    ptx::tcgen05_ld_32x32b(values, tmem_lane(tmem, 32 * ptx::warp_index()) + column);
+    ptx::tcgen05_wait_ld(values);
+    ptx::bar_sync(kStagingBarrier, 32 * kEpilogueWarps);
+    for (uint32_t i = 0; i < kChunkN; i += 8) {
+      *reinterpret_cast<F16x8*>(c + i) = round_to_f16x8(values, i);
+    }
+    ptx::fence_proxy_async(ptx::space_shared_cta);  // the TMA reads what this thread has written
+    ptx::bar_sync(kStagingBarrier, 32 * kEpilogueWarps);
+    if (ptx::warp_index() == 0 && ptx::elect_sync()) {
+      const TensorMap* map_c = &groups.maps[ptx::cta_index().x].c;
+      ptx::cp_async_bulk_tensor_2d_global_shared(map_c, tile.n_offset + column, tile.m_offset,
+                                                 staging);
+      ptx::cp_async_bulk_commit_group();
+      ptx::cp_async_bulk_wait_group_read<1>();  // the store before has read the other buffer
+    }
+    ptx::bar_warp_sync();
+  }
+}
+
+// ---- Kernel
+
+KB_DEVICE void compute_tile(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
+                            uint32_t tmem) {
+  const uint32_t warp = ptx::warp_index();
+  if (warp == kLoadWarp) {
+    load_warp(shared, groups, tile);
+  } else if (warp == kMmaWarp) {
+    mma_warp(shared, tile, tmem);
+  } else {
+    epilogue_warps(shared, groups, tile, tmem);
+  }
+}
+
+KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) group_gemm(KB_GRID_CONSTANT(Groups) groups) {
+  SharedStorage& shared = shared_storage<SharedStorage>();
+  const uint32_t warp = ptx::warp_index();
+
+  if (warp == kMmaWarp) {
+    ptx::tcgen05_alloc(ptx::cta_group_1, &shared.tmem, kTmemColumns);
+    ptx::tcgen05_relinquish_alloc_permit(ptx::cta_group_1);
+  }
+  if (warp == kLoadWarp && ptx::elect_sync()) {
+    shared.map_a = groups.map_a;
+    shared.map_b = groups.map_b;
+    shared.map_c = groups.map_c;
+  }
+  ptx::tcgen05_fence_before_thread_sync();
+  ptx::bar_sync();
+  ptx::tcgen05_fence_after_thread_sync();
+  const uint32_t tmem = shared.tmem;
+
+  const uint32_t tiles = groups.table[groups.count - 1].tile_end;
+  uint32_t last_group = groups.count;  // none
+  for (uint32_t index = ptx::cta_index().x; index < tiles; index += ptx::cta_count().x) {
+    const WorkTile tile = find_work(groups, index, last_group);
+    if (ptx::thread_index() == 0) init_barriers(shared);
+    if (tile.new_group && warp == kLoadWarp) patch_maps(shared, groups, tile);
+    ptx::bar_sync();
+    compute_tile(shared, groups, tile, tmem);
+    ptx::tcgen05_fence_before_thread_sync();
+    ptx::bar_sync();
+    ptx::tcgen05_fence_after_thread_sync();
+    if (ptx::thread_index() == 0) invalidate_barriers(shared);
+    last_group = tile.group;
+  }
+
+  if (warp == 0 && ptx::elect_sync()) ptx::cp_async_bulk_wait_group_read<0>();
+  if (warp == kMmaWarp) ptx::tcgen05_dealloc(ptx::cta_group_1, tmem, kTmemColumns);
+}
+
+}  // namespace kb::step

@@ -1,0 +1,359 @@
+// NVFP4 group GEMM: C[m, n] = (A[m, k] * SFA) (B[n, k] * SFB)^T for every group, fp16 C.
+//
+// Idea: multiply the other way round, so that a thread of the epilogue has a column of C.
+// Bottleneck removed: threads that stage whole rows of C meet in the same banks, and while the
+// epilogue works the SM has nothing else to do.
+// What changes: the tensor core computes C^T = B A^T: lanes of tensor memory are columns of C. A
+// warp stages 32 neighbours of a row at a time, and chunks are rows. Two CTAs share an SM, each
+// with half of its memories:
+//
+//   load warp --full[s]--> MMA warp --tmem_full[a]--> epilogue warps
+//        ^                    |  ^                         |
+//        +-----empty[s]-------+  +------tmem_empty[a]------+
+//
+//   barrier    its phase is complete after                               who waits
+//   full[s]    1 arrival of the load thread and kStageBytes of copies    MMA thread
+//   empty[s]   1 commit: what read the stage is done                     load thread
+//   tmem_full  1 commit: the tile is accumulated                         128 epilogue threads
+//   tmem_empty 1 arrival of each epilogue warp: accumulators read        MMA thread
+//   CTA        kThreads: barriers initialized, tensor memory allocated   everyone
+//   CTA        kThreads: accumulators read, stages empty                 everyone
+//   staging    the epilogue's 128 threads, twice a chunk: a buffer is free, a buffer is filled
+#pragma once
+
+#include "descriptors.cuh"
+#include "epilogue.cuh"
+#include "group_gemm.cuh"
+#include "group_tiles.cuh"
+#include "nvfp4.cuh"
+#include "pipeline.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/tcgen05.cuh"
+#include "ptx/tensormap.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
+#include "tmem.cuh"
+#include "wait.cuh"
+
+namespace kb::step {
+
+// ---- Config
+
+inline constexpr uint32_t kTileM = 128;
+inline constexpr uint32_t kTileN = 128;
+inline constexpr uint32_t kTileK = 256;  // e2m1 elements
+inline constexpr uint32_t kStages = 3;
+inline constexpr uint32_t kAccumulators = 1;
+inline constexpr uint32_t kCtasPerSm = 2;
+inline constexpr uint32_t kMmaK = 64;
+inline constexpr uint32_t kChunk = 8;  // rows that a store of C takes
+
+inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
+inline constexpr uint32_t kLoadWarp = 4;
+inline constexpr uint32_t kMmaWarp = 5;
+inline constexpr uint32_t kThreads = 32 * (kEpilogueWarps + 2);
+inline constexpr uint32_t kStagingBarrier = 1;  // named barrier of the epilogue warps
+
+// The tensor core computes C^T = B A^T: lanes of tensor memory are columns of C.
+inline constexpr uint32_t kLanes = kTileN;
+inline constexpr uint32_t kColumns = kTileM;
+
+inline constexpr Mxf4nvf4Instruction kInstruction{.m = kLanes, .n = kColumns};
+static_assert(kInstruction.valid(1), "the tensor core has no instruction for this tile");
+static_assert(e2m1_bytes(kTileK) == 128, "a row of a tile fills one period of the swizzle");
+static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
+static_assert(kLanes == kScaleAtomRows, "a tile's lanes have one row of atoms");
+static_assert(kScaleAtomRows % kColumns == 0 && kColumns % 32 == 0,
+              "a tile's columns lie in one row of atoms, from a whole column of tensor memory on");
+static_assert(kLanes == 32 * kEpilogueWarps, "one epilogue thread for each lane");
+static_assert(kColumns % kChunk == 0, "whole chunks");
+
+// Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
+inline constexpr uint32_t kScaleBytes = kTileK / kScaleAtomK * kScaleAtomBytes;
+inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
+
+// Tensor memory of a tile: accumulators [kLanes, kColumns], scales of A, scales of B.
+inline constexpr uint32_t kTileColumns = kColumns + 2 * kScaleColumns;
+inline constexpr uint32_t kTmemColumns = tmem_allocation(kAccumulators * kTileColumns);
+static_assert(kCtasPerSm * kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
+
+// ---- SharedStorage
+
+struct Stage {
+  alignas(1024) uint8_t a[kTileM * e2m1_bytes(kTileK)];  // [kTileM, 128], 128-byte swizzle
+  alignas(1024) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 128], 128-byte swizzle
+  alignas(128) uint8_t sfa[kScaleBytes];                 // [kTileK / 64, 32, 16]
+  alignas(128) uint8_t sfb[kScaleBytes];
+};
+inline constexpr uint32_t kStageBytes =
+    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+
+struct SharedStorage {
+  Stage stages[kStages];
+  alignas(128) f16 c[2][kChunk * kLanes];  // [kChunk, kTileN] each, as the TMA stores it
+  TensorMap map_a;                         // as last published
+  TensorMap map_b;
+  TensorMap map_c;
+  Mbarrier full[kStages];
+  Mbarrier empty[kStages];
+  Mbarrier tmem_full[kAccumulators];
+  Mbarrier tmem_empty[kAccumulators];
+  uint32_t tmem;  // address of what was allocated
+};
+// An SM has 228 KiB, of which each CTA costs 1 KiB besides its own.
+static_assert(kCtasPerSm * (sizeof(SharedStorage) + 1024) <= 233472, "what a CTA can have");
+
+struct Group {
+  const void* a;
+  const void* b;
+  const void* c;
+  const uint8_t* sfa;
+  const uint8_t* sfb;
+  uint32_t m;
+  uint32_t tile_end;  // tiles of the groups up to and with this one
+};
+
+struct CtaMaps {
+  TensorMap a, b, c;
+};
+
+// The call's groups, as the kernel's argument.
+struct Groups {
+  TensorMap map_a;  // templates: the address and A's and C's number of rows are yet to be set
+  TensorMap map_b;
+  TensorMap map_c;
+  CtaMaps* maps;  // [CTAs], in device memory: what the TMA reads
+  Group table[kMaxGroups];
+  uint32_t count;
+  uint32_t n, k;  // of every group
+};
+
+// A tile of C, and the extents of its group.
+struct WorkTile {
+  uint32_t group;
+  uint32_t m_offset, n_offset;
+  uint32_t n, k;
+  bool new_group;  // the CTA's last tile was in another
+};
+
+KB_DEVICE WorkTile find_work(const Groups& groups, uint32_t index, uint32_t last_group) {
+  const auto tile_end = [&](uint32_t group) { return groups.table[group].tile_end; };
+  const GroupTile found = find_group_tile(tile_end, index);
+  WorkTile tile{.group = found.group};
+  tile.new_group = tile.group != last_group;
+  tile.n = groups.n;
+  tile.k = groups.k;
+  const uint32_t row_tiles = ceil_div(tile.n, kTileN);
+  tile.m_offset = found.index / row_tiles * kTileM;
+  tile.n_offset = found.index % row_tiles * kTileN;
+  return tile;
+}
+
+KB_DEVICE void init_barriers(SharedStorage& shared) {
+  for (uint32_t s = 0; s < kStages; ++s) {
+    ptx::mbarrier_init(&shared.full[s], 1);
+    ptx::mbarrier_init(&shared.empty[s], 1);
+  }
+  for (uint32_t a = 0; a < kAccumulators; ++a) {
+    ptx::mbarrier_init(&shared.tmem_full[a], 1);
+    ptx::mbarrier_init(&shared.tmem_empty[a], kEpilogueWarps);
+  }
+  ptx::fence_mbarrier_init_release_cluster();  // the MMA's commits arrive at cluster scope
+}
+
+// ---- Load: one thread fills stages in order; the warp keeps the maps of A and B.
+
+// Points the maps to a group, when the loads have read the old ones.
+KB_DEVICE void patch_maps(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
+  const Group& group = groups.table[tile.group];
+  CtaMaps& maps = groups.maps[ptx::cta_index().x];
+  if (ptx::elect_sync()) {
+    ptx::cp_async_bulk_commit_group();
+    ptx::cp_async_bulk_wait_group_read<0>();
+    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_a, group.a);
+    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_a, group.m);
+    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_b, group.b);
+  }
+  ptx::bar_warp_sync();
+  ptx::tensormap_cp_fenceproxy(&maps.a, &shared.map_a);
+  ptx::tensormap_cp_fenceproxy(&maps.b, &shared.map_b);
+  ptx::fence_proxy_tensormap_generic_acquire_gpu(&maps.a);
+  ptx::fence_proxy_tensormap_generic_acquire_gpu(&maps.b);
+}
+
+KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
+                         PipelineState<kStages>& state) {
+  if (ptx::elect_sync()) {
+    const TensorMap* map_a = &groups.maps[ptx::cta_index().x].a;
+    const TensorMap* map_b = &groups.maps[ptx::cta_index().x].b;
+    const uint8_t* sfa = groups.table[tile.group].sfa;
+    const uint8_t* sfb = groups.table[tile.group].sfb;
+    for (uint32_t k = 0; k < tile.k; k += kTileK) {
+      mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
+      Stage& stage = shared.stages[state.stage];
+      Mbarrier* full = &shared.full[state.stage];
+      ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, full, kStageBytes);
+      ptx::cp_async_bulk_tensor_2d_shared_global(stage.a, map_a, e2m1_bytes(k), tile.m_offset,
+                                                 full);
+      ptx::cp_async_bulk_tensor_2d_shared_global(stage.b, map_b, e2m1_bytes(k), tile.n_offset,
+                                                 full);
+      ptx::cp_async_bulk_shared_global(stage.sfa, sfa + scale_atom_offset(tile.m_offset, k, tile.k),
+                                       kScaleBytes, full);
+      ptx::cp_async_bulk_shared_global(stage.sfb, sfb + scale_atom_offset(tile.n_offset, k, tile.k),
+                                       kScaleBytes, full);
+      state.advance();
+    }
+  }
+  ptx::bar_warp_sync();
+}
+
+// Until every stage is empty: then no commit is on its way to a barrier any more.
+KB_DEVICE void drain_stages(SharedStorage& shared, PipelineState<kStages>& state) {
+  if (ptx::elect_sync()) {
+    for (uint32_t s = 0; s < kStages; ++s) {
+      mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
+      state.advance();
+    }
+  }
+  ptx::bar_warp_sync();
+}
+
+// ---- MMA: one thread copies scales to tensor memory and multiplies.
+
+KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tmem,
+                        PipelineState<kAccumulators> accum, PipelineState<kStages>& state) {
+  const uint32_t tmem_sfa = tmem + kColumns;
+  const uint32_t tmem_sfb = tmem_sfa + kScaleColumns;
+  // The atom holds scales of 128 rows of C; the tile's start here.
+  const uint32_t tile_sfa = tmem_sfa + scale_atom_column(tile.m_offset);
+  if (ptx::elect_sync()) {
+    mbarrier_wait_parity(&shared.tmem_empty[accum.stage], accum.phase ^ 1);
+    for (uint32_t k = 0; k < tile.k; k += kTileK) {
+      mbarrier_wait_parity(&shared.full[state.stage], state.phase);
+      ptx::tcgen05_fence_after_thread_sync();
+      const Stage& stage = shared.stages[state.stage];
+      const uint64_t a = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.a));
+      const uint64_t b = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.b));
+      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
+      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
+      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
+        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfa + i * kScaleAtomColumns,
+                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
+        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfb + i * kScaleAtomColumns,
+                                       smem_descriptor_advance(sfb, i * kScaleAtomBytes));
+      }
+      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
+        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
+            ptx::cta_group_1, tmem, smem_descriptor_advance(b, i * e2m1_bytes(kMmaK)),
+            smem_descriptor_advance(a, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
+            tmem_sfb + i * kScaleAtomColumns, tile_sfa + i * kScaleAtomColumns, k + i != 0);
+      }
+      ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);
+      state.advance();
+    }
+    ptx::tcgen05_commit(ptx::cta_group_1, &shared.tmem_full[accum.stage]);
+  }
+  ptx::bar_warp_sync();
+}
+
+// ---- Epilogue: thread t takes column t of the tile from tensor memory to shared memory, a chunk
+// of rows at a time; one of them stores each chunk, and its warp keeps C's map.
+
+// Points the map to a group, when the stores have read the old one.
+KB_DEVICE void patch_map_c(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
+  const Group& group = groups.table[tile.group];
+  TensorMap* map_c = &groups.maps[ptx::cta_index().x].c;
+  if (ptx::elect_sync()) {
+    ptx::cp_async_bulk_wait_group_read<0>();
+    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_c, group.c);
+    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_c, group.m);
+  }
+  ptx::bar_warp_sync();
+  ptx::tensormap_cp_fenceproxy(map_c, &shared.map_c);
+  ptx::fence_proxy_tensormap_generic_acquire_gpu(map_c);
+}
+
+KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
+                              uint32_t tmem, PipelineState<kAccumulators> accum) {
+  if (tile.new_group && ptx::warp_index() == 0) patch_map_c(shared, groups, tile);
+  mbarrier_wait_parity(&shared.tmem_full[accum.stage], accum.phase);
+  ptx::tcgen05_fence_after_thread_sync();
+  for (uint32_t at = 0; at < kColumns; at += kChunk) {
+    f16* staging = shared.c[at / kChunk % 2];
+    uint32_t values[kChunk];
+    ptx::tcgen05_ld_32x32b(values, tmem_lane(tmem, 32 * ptx::warp_index()) + at);
+    ptx::tcgen05_wait_ld(values);
+    ptx::bar_sync(kStagingBarrier, 32 * kEpilogueWarps);
+    store_f16_column(staging + ptx::thread_index(), kTileN, values);
+    ptx::fence_proxy_async(ptx::space_shared_cta);  // the TMA reads what this thread has written
+    ptx::bar_sync(kStagingBarrier, 32 * kEpilogueWarps);
+    if (ptx::warp_index() == 0 && ptx::elect_sync()) {
+      const TensorMap* map_c = &groups.maps[ptx::cta_index().x].c;
+      ptx::cp_async_bulk_tensor_2d_global_shared(map_c, tile.n_offset, tile.m_offset + at, staging);
+      ptx::cp_async_bulk_commit_group();
+      ptx::cp_async_bulk_wait_group_read<1>();  // the store before has read the other buffer
+    }
+    ptx::bar_warp_sync();
+  }
+  ptx::tcgen05_fence_before_thread_sync();
+  ptx::bar_warp_sync();
+  if (ptx::elect_sync()) {
+    ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &shared.tmem_empty[accum.stage]);
+  }
+}
+
+// ---- Kernel
+
+KB_DEVICE void compute_tile(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
+                            uint32_t tmem, PipelineState<kAccumulators> accum,
+                            PipelineState<kStages>& state) {
+  const uint32_t warp = ptx::warp_index();
+  if (warp == kLoadWarp) {
+    load_warp(shared, groups, tile, state);
+  } else if (warp == kMmaWarp) {
+    mma_warp(shared, tile, tmem, accum, state);
+  } else {
+    epilogue_warps(shared, groups, tile, tmem, accum);
+  }
+}
+
+KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) group_gemm(KB_GRID_CONSTANT(Groups) groups) {
+  SharedStorage& shared = shared_storage<SharedStorage>();
+  const uint32_t warp = ptx::warp_index();
+
+  if (warp == kMmaWarp) {
+    ptx::tcgen05_alloc(ptx::cta_group_1, &shared.tmem, kTmemColumns);
+    ptx::tcgen05_relinquish_alloc_permit(ptx::cta_group_1);
+  }
+  if (ptx::thread_index() == 0) init_barriers(shared);
+  if (warp == kLoadWarp && ptx::elect_sync()) {
+    shared.map_a = groups.map_a;
+    shared.map_b = groups.map_b;
+    shared.map_c = groups.map_c;
+  }
+  ptx::tcgen05_fence_before_thread_sync();
+  ptx::bar_sync();
+  ptx::tcgen05_fence_after_thread_sync();
+  const uint32_t tmem = shared.tmem;
+
+  const uint32_t tiles = groups.table[groups.count - 1].tile_end;
+  uint32_t last_group = groups.count;  // none
+  PipelineState<kStages> state;        // where the load and the MMA thread are in the ring
+  PipelineState<kAccumulators> accum;  // the tile's accumulator
+  for (uint32_t index = ptx::cta_index().x; index < tiles; index += ptx::cta_count().x) {
+    const WorkTile tile = find_work(groups, index, last_group);
+    if (tile.new_group && warp == kLoadWarp) patch_maps(shared, groups, tile);
+    compute_tile(shared, groups, tile, tmem + accum.stage * kTileColumns, accum, state);
+    accum.advance();
+    last_group = tile.group;
+  }
+
+  if (warp == kLoadWarp) drain_stages(shared, state);
+  if (warp == 0 && ptx::elect_sync()) ptx::cp_async_bulk_wait_group_read<0>();
+  ptx::tcgen05_fence_before_thread_sync();
+  ptx::bar_sync();
+  ptx::tcgen05_fence_after_thread_sync();
+  if (warp == kMmaWarp) ptx::tcgen05_dealloc(ptx::cta_group_1, tmem, kTmemColumns);
+}
+
+}  // namespace kb::step

@@ -1,0 +1,65 @@
+// Host path: per call, three maps are encoded for each group; they travel in the kernel's argument
+// with the groups, and nothing else does.
+#include <algorithm>
+
+#include "checks.cuh"
+#include "kernel.cuh"
+#include "tensor_map.cuh"
+
+namespace kb::step {
+namespace {
+
+void run(const GroupGemmCall& call) {
+  check_call(call, kTileK, NkLimit::kPerGroup);
+  const auto count = static_cast<size_t>(call.group_count);
+  Groups groups{.table = {}, .count = static_cast<uint32_t>(count)};
+  uint32_t tiles = 0;
+  for (size_t g = 0; g < count; ++g) {
+    const auto m = static_cast<uint32_t>(call.m[g]);
+    const auto n = static_cast<uint32_t>(call.n[g]);
+    const auto k = static_cast<uint32_t>(call.k[g]);
+    tiles += count_tiles(m, n, kTileM, kClusterSize * kTileN);
+    const auto* a = reinterpret_cast<const void*>(call.a[g]);
+    const auto* b = reinterpret_cast<const void*>(call.b[g]);
+    const auto* c = reinterpret_cast<const void*>(call.c[g]);
+    groups.table[g] = {.map_a = encode_operand_map(a, m, k, kShareM),
+                       .map_b = encode_operand_map(b, n, k, kTileN),
+                       .map_c = encode_output_map(c, m, n, kTranspose ? kChunk : kTileM,
+                                                  kTranspose ? kTileN : kChunk),
+                       .sfa = reinterpret_cast<const uint8_t*>(call.sfa[g]),
+                       .sfb = reinterpret_cast<const uint8_t*>(call.sfb[g]),
+                       .n = n,
+                       .k = k,
+                       .tile_end = tiles};
+  }
+
+  const uint32_t resident = std::max(1u, static_cast<uint32_t>(rt::sm_count()) / kClusterSize);
+  const uint32_t ctas = std::min(tiles, resident) * kClusterSize;
+  rt::launch(tiles <= resident ? group_gemm<true> : group_gemm<false>,
+             {.grid = {ctas, 1, 1},
+              .threads = kThreads,
+              .shared_bytes = sizeof(SharedStorage),
+              .stream = {call.stream},
+              .cluster = kClusterSize},
+             groups);
+}
+
+}  // namespace
+}  // namespace kb::step
+
+KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
+  return kb::guarded(message, size, [&] { kb::step::run(*call); });
+}
+
+KB_EXPORT void kb_describe(kb::Description* out) {
+  using namespace kb::step;
+  *out = {.tile_m = kTileM,
+          .tile_n = kTileN,
+          .tile_k = kTileK,
+          .stages = kStages,
+          .accumulators = kAccumulators,
+          .threads = kThreads,
+          .cluster = kClusterSize,
+          .shared_bytes = sizeof(SharedStorage),
+          .tmem_columns = kTmemColumns};
+}
