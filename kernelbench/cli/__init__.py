@@ -29,6 +29,7 @@ COMMANDS = {
     "inspect": "Registers, spills, memory and CTAs per SM of compiled steps.",
     "sanitize": "Run a step under compute-sanitizer.",
     "profile": "What each kernel of a call does with the GPU.",
+    "bringup": "Try a GPU: functions, open points, every step, times.",
     "doctor": "Say what works on this machine and why the rest does not.",
     "export": "Write a step as one file for GPU MODE.",
     "cache": "Show or clear compiled artefacts.",

@@ -6,8 +6,9 @@
 // tokens, the first weights are requested while the kernel before is still at work.
 //
 // The weights are the instruction's A, 64 outputs at a time, and the tokens its B: of the usual few
-// tokens of an expert 8 columns are enough, where as A they would be padded to 64. Sums and products
-// take few registers, so that four CTAs of an SM have two blocks of weights each on their way.
+// tokens of an expert 8 columns are enough, where as A they would be padded to 64. Sums and
+// products take few registers, so that four CTAs of an SM have two blocks of weights each on their
+// way.
 //
 // The tensor cores keep about 14 bits while they add, so that they add up one block only; the
 // block's sum, times both its scales, goes to float32 sums of its own.

@@ -6,22 +6,19 @@ still compiled, and run in the emulator alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from parity_inputs import (
-    change_cases,
-    cluster_cases,
-    copy_cases,
-    misplaced_cases,
-    thread_cases,
-)
-from parity_products import wgmma_cases
-from parity_runner import (
+
+from kernelbench import build, target
+from kernelbench.parity_inputs import misplaced_cases
+from kernelbench.parity_runner import (
+    Ran,
+    Words,
     Work,
-    assert_equal,
+    difference,
     emulated,
     emulator_library,
     gpu_library,
@@ -29,22 +26,10 @@ from parity_runner import (
     outputs,
     run,
 )
+from kernelbench.parity_suites import ROUNDING, SUITES
 
-from kernelbench import build, target
-
-Cases = Callable[[np.random.Generator], dict[str, Work]]
-
-#: Group -> source, and what makes its cases.
-GROUPS: dict[str, tuple[str, Cases]] = {
-    "threads": ("parity_threads", thread_cases),
-    "copies": ("parity_tma", copy_cases),
-    "maps": ("parity_tma", change_cases),
-    "clusters": ("parity_clusters", cluster_cases),
-    "e4m3": ("parity_wgmma", lambda rng: wgmma_cases(rng, "e4m3")),
-    "f16": ("parity_wgmma", lambda rng: wgmma_cases(rng, "f16")),
-}
-#: What the tensor cores do to sums, as far as it is modelled.
-ROUNDING = "hardware"
+#: Those of sm_90a.
+GROUPS = {suite.name: suite for suite in SUITES if "sm90a" in suite.backends}
 
 needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
 needs_host = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
@@ -54,13 +39,22 @@ hopper = pytest.mark.skipif(
 
 
 def works_of(group: str, seed: int) -> tuple[str, dict[str, Work]]:
-    stem, cases = GROUPS[group]
-    return stem, cases(np.random.default_rng([seed, *group.encode()]))
+    return GROUPS[group].stem, GROUPS[group].works(seed)
+
+
+def assert_equal(
+    seen: Mapping[str, Ran], wanted: Mapping[str, Words], *, any_nan: bool = False
+) -> None:
+    """Fail with every case that differs."""
+    assert seen.keys() == wanted.keys()
+    found = {key: difference(seen[key], wanted[key], any_nan=any_nan) for key in seen}
+    wrong = [f"{key}: {what}" for key, what in found.items() if what]
+    assert not wrong, f"{len(wrong)} of {len(found)} cases differ:\n" + "\n".join(wrong)
 
 
 @needs_nvcc
 def test_the_kernels_compile():
-    jobs = [(stem, "sm90a") for stem in dict.fromkeys(stem for stem, _ in GROUPS.values())]
+    jobs = [(stem, "sm90a") for stem in dict.fromkeys(suite.stem for suite in GROUPS.values())]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda job: gpu_library(*job), jobs))
 

@@ -1,4 +1,8 @@
-"""Builds the parity kernels for a GPU and for the emulator, runs cases on both, compares."""
+"""Builds the parity kernels for a GPU and for the emulator, runs cases on both, compares.
+
+The sources are in ``native/parity``: each launches small kernels of the ptx layer that leave every
+bit of their result in memory.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelbench import build, emulator
+from kernelbench.emulation import Rounding
+from kernelbench.errors import EnvironmentProblem, IncorrectError
 
-HERE = Path(__file__).resolve().parent
-COMMON = HERE.parents[1] / "kernels" / "common"
-DRIVER = HERE / "parity_driver.py"
+SOURCES = Path(__file__).resolve().parent / "native" / "parity"
+COMMON = Path(__file__).resolve().parents[1] / "kernels" / "common"
 #: A process may run many cases, and the soft executor waits 20 s before it calls a wait a hang.
 TIMEOUT_S = 150.0
+#: Processes that may time out one after another before the rest is given up.
+MAX_TIMEOUTS = 2
 #: Backend -> compute capability of the machine code.
 ARCHES = {"sm90a": (9, 0), "sm100a": (10, 0), "soft": (9, 0)}
 FLAGS = (
@@ -42,17 +49,29 @@ class Work:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a case left: its output, or None and what went wrong."""
+    """What a case left: its output, or None and what went wrong.
+
+    Attributes:
+        timed_out: Whether it was ended because it took too long.
+        started: Whether it was run at all.
+    """
 
     out: Words | None
     error: str
+    timed_out: bool = False
+    started: bool = True
 
 
 def gpu_library(stem: str, backend: str) -> Path:
-    """``stem``.cu for a GPU."""
+    """``stem``.cu for a GPU.
+
+    Raises:
+        EnvironmentProblem: If it cannot be built.
+    """
+    _require_common()
     return build.compile_shared(
         f"{stem} ({backend})",
-        [HERE / f"{stem}.cu"],
+        [SOURCES / f"{stem}.cu"],
         [*build.cuda_arch_flags(ARCHES[backend]), *FLAGS],
         include_dirs=(COMMON, COMMON / "backend" / backend),
         outside=(COMMON / "backend" / "emu",),
@@ -60,65 +79,104 @@ def gpu_library(stem: str, backend: str) -> Path:
 
 
 def emulator_library(stem: str) -> Path:
-    """``stem``.cu for the emulator, without the checker."""
-    return emulator.step_library(stem, HERE / f"{stem}.cu", COMMON, check=False)
+    """``stem``.cu for the emulator, without the checker.
+
+    Raises:
+        EnvironmentProblem: If it cannot be built.
+    """
+    _require_common()
+    return emulator.step_library(stem, SOURCES / f"{stem}.cu", COMMON, check=False)
 
 
-def run(library: Path, works: Mapping[str, Work], *rounding: str) -> dict[str, Ran]:
+def _require_common() -> None:
+    if not COMMON.is_dir():
+        raise EnvironmentProblem(
+            f"the ptx layer is not at {COMMON}", "install kernelbench from a checkout (pip -e)"
+        )
+
+
+def run(
+    library: Path, works: Mapping[str, Work], *rounding: Rounding, limit_s: float = TIMEOUT_S
+) -> dict[str, Ran]:
     """Cases one after another in a process; after one that fails, the rest in a new process.
 
     Args:
         library: Of the GPU, or of the emulator if there is a ``rounding``.
         works: By name.
+        limit_s: Longest that one process may take.
     """
     found: dict[str, Ran] = {}
+    timeouts = 0
     with tempfile.TemporaryDirectory(prefix="parity-") as name:
         folder = Path(name)
         for key, work in works.items():
             (folder / f"{key}.in").write_bytes(work.given)
         while left := [key for key in works if key not in found]:
+            if timeouts == MAX_TIMEOUTS:
+                why = f"not run: {timeouts} processes before it did not end"
+                return found | {key: Ran(None, why, started=False) for key in left}
             cases = [(key, works[key].case, works[key].out_bytes) for key in left]
             (folder / "cases.json").write_text(json.dumps(cases))
-            said = _drive([str(library), str(folder), *rounding])
+            said, timed_out = _drive([str(library), str(folder), *rounding], limit_s)
+            timeouts = timeouts + 1 if timed_out else 0
             for key in left:
                 if (folder / f"{key}.out").is_file():
                     out = np.frombuffer((folder / f"{key}.out").read_bytes(), np.uint32)
                     found[key] = Ran(out, "")
                     continue
                 error = folder / f"{key}.err"
-                found[key] = Ran(None, error.read_text() if error.is_file() else said)
+                if error.is_file():
+                    found[key] = Ran(None, error.read_text())
+                else:
+                    found[key] = Ran(None, said, timed_out)
                 break
     return found
 
 
-def _drive(arguments: Sequence[str]) -> str:
-    """Run the driver; what it said, for a case that left no line of its own."""
+def _drive(arguments: Sequence[str], limit_s: float) -> tuple[str, bool]:
+    """Run the driver; what it said, for a case that left no line of its own, and if it hung."""
     try:
         done = subprocess.run(
-            [sys.executable, str(DRIVER), *arguments],
-            capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=HERE.parents[1],
+            [sys.executable, "-m", "kernelbench.parity_driver", *arguments],
+            capture_output=True, text=True, timeout=limit_s, check=False, cwd=COMMON.parents[1],
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"did not end within {TIMEOUT_S:.0f} s"
-    return (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]
+        return f"did not end within {limit_s:g} s", True
+    last = (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]
+    return last, False
 
 
-def on_gpu(stem: str, backend: str, works: Mapping[str, Work]) -> dict[str, Ran]:
-    """The cases on the GPU of this machine."""
-    return run(gpu_library(stem, backend), works)
+def on_gpu(
+    stem: str, backend: str, works: Mapping[str, Work], *, limit_s: float = TIMEOUT_S
+) -> dict[str, Ran]:
+    """The cases on the first GPU that CUDA shows."""
+    return run(gpu_library(stem, backend), works, limit_s=limit_s)
 
 
-def emulated(stem: str, works: Mapping[str, Work], rounding: str = "fp32") -> dict[str, Ran]:
-    """The cases in the emulator; each has run and written something."""
-    found = run(emulator_library(stem), works, rounding)
+def emulated(
+    stem: str,
+    works: Mapping[str, Work],
+    rounding: Rounding = "fp32",
+    *,
+    limit_s: float = TIMEOUT_S,
+) -> dict[str, Ran]:
+    """The cases in the emulator.
+
+    Raises:
+        IncorrectError: If one fails or writes nothing.
+    """
+    found = run(emulator_library(stem), works, rounding, limit_s=limit_s)
     failed = [f"{key}: {ran.error}" for key, ran in found.items() if ran.out is None]
+    if failed:
+        raise IncorrectError(f"in the emulator {len(failed)} of {len(found)} fail: {failed[0]}")
     silent = [key for key, ran in found.items() if ran.out is not None and not written(ran.out)]
-    assert not failed, "in the emulator:\n" + "\n".join(failed)
-    assert not silent, f"these write nothing: {silent}"
+    if silent:
+        raise IncorrectError(f"in the emulator these write nothing: {', '.join(silent)}")
     return found
 
 
 def written(out: Words) -> bool:
+    """Whether anything of an output was written."""
     return bool(np.any(out != POISON))
 
 
@@ -141,16 +199,6 @@ def difference(seen: Ran, wanted: Words, *, any_nan: bool = False) -> str:
         return ""
     shown = ", ".join(f"[{i}] {out[i]:#010x}, not {wanted[i]:#010x}" for i in differ[:4])
     return f"{differ.size} of {out.size} words: {shown}"
-
-
-def assert_equal(
-    seen: Mapping[str, Ran], wanted: Mapping[str, Words], *, any_nan: bool = False
-) -> None:
-    """Fail with every case that differs."""
-    assert seen.keys() == wanted.keys()
-    found = {key: difference(seen[key], wanted[key], any_nan=any_nan) for key in seen}
-    wrong = [f"{key}: {what}" for key, what in found.items() if what]
-    assert not wrong, f"{len(wrong)} of {len(found)} cases differ:\n" + "\n".join(wrong)
 
 
 def outputs(ran: Mapping[str, Ran]) -> dict[str, Words]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from parity_inputs import words
-from parity_runner import Work
+
+from kernelbench.parity_inputs import words
+from kernelbench.parity_runner import Work
 
 Floats = npt.NDArray[np.float32]
 
@@ -21,24 +23,25 @@ F16_COUNTS = (32, 64, 128)
 def e4m3(rng: np.random.Generator, count: int, top: int = 0x7E) -> bytes:
     """Random codes up to ``top``, without NaN."""
     codes = rng.integers(0, top + 1, count, dtype=np.uint8)
-    return (codes | rng.integers(0, 2, count, dtype=np.uint8) << 7).tobytes()
+    return bytes(codes | rng.integers(0, 2, count, dtype=np.uint8) << 7)
 
 
 def f16(rng: np.random.Generator, count: int, spread: int = 6) -> bytes:
     """Random halves with exponents from -spread to spread."""
     values = rng.uniform(1, 2, count) * 2.0 ** rng.integers(-spread, spread + 1, count)
-    return (values * rng.choice([-1, 1], count)).astype(np.float16).tobytes()
+    return bytes((values * rng.choice([-1, 1], count)).astype(np.float16))
 
 
 def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Accumulators that dwarf the products, to different degrees: low bits get lost."""
     exponents = rng.integers(0, 22, shape)
     values = rng.uniform(1, 2, shape) * 2.0**exponents * rng.choice([-1, 1], shape)
-    return values.astype(np.float32)
+    return np.asarray(values, np.float32)
 
 
 def _small(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 3, shape)).astype(np.float32)
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 3, shape)
+    return np.asarray(values, np.float32)
 
 
 def _zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
@@ -127,6 +130,7 @@ class Product:
     negate: tuple[bool, bool] = (False, False)
     shift: int = 0
     issuer: int = 0
+    column: int = 0
     steps: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,9 +138,14 @@ class Product:
 
     def work(self) -> Work:
         header = [
-            self.n, self.row_bytes, self.accumulate, *self.negate, self.shift, self.issuer, 0,
+            self.n, self.row_bytes, self.accumulate, *self.negate, self.shift, self.issuer,
+            self.column,
         ]  # fmt: skip
-        parts = [np.array(header, np.uint32), _packed(self.a), _packed(self.b)]
+        parts: list[npt.NDArray[Any]] = [
+            np.array(header, np.uint32),
+            _packed(self.a),
+            _packed(self.b),
+        ]
         parts += [_atoms(self.scales_a[:128]), _atoms(self.scales_a[128:])]
         pair = np.stack([_atoms(self.scales_b[:128]), _atoms(self.scales_b[128:])], axis=1)
         given = b"".join(part.tobytes() for part in [*parts, pair, self.d])
@@ -146,9 +155,10 @@ class Product:
     def expected(self) -> npt.NDArray[np.uint32]:
         """D by the definition: exact sums of 16, then one rounded addition for each, in order."""
         d = self.d[: self.ctas * ROWS].copy()
+        columns = slice(self.column, self.column + self.n)
         result = np.zeros((self.ctas * ROWS, self.n), np.float32)
         if self.accumulate:
-            result = d[:, : self.n].copy()
+            result = d[:, columns].copy()
         sign = -1.0 if self.negate[0] != self.negate[1] else 1.0
         a, b = E2M1[self.a[: self.ctas * ROWS]], E2M1[self.b[: self.n]]
         rows_b = np.arange(self.n) + 32 * self.shift
@@ -160,7 +170,7 @@ class Product:
                 scale = np.outer(scales_a[:, step, block], scales_b[:, step, block]) * sign
                 # Exact in double: 12 bits of sum, 8 of scale, and an accumulator not far away.
                 result = (result + (a[:, k] @ b[:, k].T) * scale).astype(np.float32)
-        d[:, : self.n] = result
+        d[:, columns] = result
         return d.view(np.uint32).ravel()
 
 
@@ -181,7 +191,7 @@ def _atoms(scales: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def exact_product(
-    rng: np.random.Generator, n: int, row_bytes: int = 128, ctas: int = 1, **options: object
+    rng: np.random.Generator, n: int, row_bytes: int = 128, ctas: int = 1, **options: Any
 ) -> Product:
     """All codes, scales 1, 1.5, 2 and 3: every sum fits in fp32 in any order."""
     steps = max(row_bytes // 32, 1)
@@ -206,7 +216,7 @@ def rounded_product(rng: np.random.Generator, n: int, nan: bool = False) -> Prod
         found[(found == 0x7F) & quiet] = 0x38
     codes = [rng.integers(0, 16, (256, 256), dtype=np.uint8) for _ in range(2)]
     d = rng.standard_normal((256, MAX_N)).astype(np.float32) * 100
-    return Product(n, 128, 1, *codes, *scales, d)
+    return Product(n, 128, 1, codes[0], codes[1], scales[0], scales[1], d)
 
 
 def products(rng: np.random.Generator) -> dict[str, Product]:

@@ -115,6 +115,49 @@ PARITY_CASE(peer_copies) {
   rt::launch(peer_copies, pairs(4), test.in, test.out);
 }
 
+// ---- The same place again: a copy that starts when the peer has read what the last one brought
+
+KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) peer_reuse(const uint32_t* in, uint32_t* out) {
+  SharedStorage& shared = shared_storage<SharedStorage>();
+  const uint32_t thread = ptx::thread_index();
+  const uint32_t cta = ptx::cta_index().x;
+  const uint32_t peer = ptx::cluster_ctarank() ^ 1;
+  const uint32_t* place = shared.tile + 1024;
+  uint32_t* row = out + cta * 1024;
+  start(shared);
+  for (uint32_t i = thread; i < 1024; i += kThreads) shared.tile[i] = in[cta * 1024 + i];
+  ptx::fence_proxy_async(ptx::space_shared_cta);
+  ptx::bar_sync();
+  for (uint32_t round = 0; round < 2; ++round) {
+    if (thread == 0) {
+      if (round == 0) {
+        ptx::mbarrier_arrive_expect_tx(sem_release, scope_cta, &shared.bar, 2048);
+      } else {
+        mbarrier_wait_parity(sem_acquire, scope_cluster, &shared.counted, 0);
+        ptx::fence_proxy_async_generic_acquire_sync_restrict_shared_cluster_cluster();
+      }
+      ptx::cp_async_bulk_shared_cluster_shared_cta(ptx::mapa(shared.tile + 1024, peer),
+                                                   shared.tile + 512 * round, 2048,
+                                                   ptx::mapa(&shared.bar, peer));
+    }
+    mbarrier_wait_parity(sem_acquire, scope_cluster, &shared.bar, round);
+    for (uint32_t i = thread; i < 512; i += kThreads) row[512 * round + i] = place[i];
+    if (round == 0) {
+      // The next phase is armed before the peer may start the copy that it counts.
+      if (thread == 0) {
+        ptx::mbarrier_arrive_expect_tx(sem_release, scope_cta, &shared.bar, 2048);
+      }
+      const ClusterAddress<Mbarrier> counted = ptx::mapa(&shared.counted, peer);
+      ptx::fence_proxy_async_generic_release_sync_restrict_shared_cta_cluster();
+      ptx::mbarrier_arrive(sem_release, scope_cluster, counted, thread == 0 ? 3 : 1);
+    }
+  }
+  cluster_barrier();
+}
+PARITY_CASE(peer_reuse) {
+  rt::launch(peer_reuse, pairs(4), test.in, test.out);
+}
+
 // ---- Multicast: each CTA fetches one half for both, in each form
 
 inline constexpr uint32_t kForms = 5;

@@ -213,6 +213,36 @@ PARITY_CASE(reductions) {
              reinterpret_cast<float*>(test.out));
 }
 
+// ---- Counters: sums in shared and in global memory, and a ticket for each thread
+
+struct Counters {
+  uint32_t sums[8];
+};
+
+KB_GLOBAL void KB_LAUNCH_BOUNDS(128, 1) counters(const uint32_t* in, uint32_t* out) {
+  Counters& shared = shared_storage<Counters>();
+  const uint32_t thread = ptx::thread_index();
+  const uint32_t word = in[thread];
+  uint32_t* next = out;
+  uint32_t* taken = out + 16;
+  if (thread < 8) shared.sums[thread] = 0;
+  if (thread < 16) out[thread] = 0;
+  taken[thread] = 0;
+  ptx::bar_sync();
+  ptx::red_relaxed_cta_shared_add_u32(&shared.sums[word % 8], word >> 4);
+  ptx::red_relaxed_gpu_global_add_f32(reinterpret_cast<float*>(out + 1),
+                                      static_cast<float>(word % 4096) - 2000.0f);
+  const uint32_t ticket = ptx::atom_relaxed_gpu_global_add_u32(next, 1);
+  ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);
+  taken[ticket] = ticket + 1;
+  ptx::bar_sync();
+  if (thread < 8) out[2 + thread] = shared.sums[thread];
+}
+PARITY_CASE(counters) {
+  rt::launch(counters, {.grid = {1, 1, 1}, .threads = 128, .shared_bytes = sizeof(Counters)},
+             test.in, test.out);
+}
+
 // ---- cp.async with every number of source bytes
 
 struct Copies {

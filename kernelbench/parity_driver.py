@@ -1,8 +1,9 @@
 """Runs cases of a library in a process of its own, so that a fault or a hang ends only that.
 
-``python parity_driver.py LIBRARY FOLDER [ROUNDING]``: for each case of ``FOLDER/cases.json`` reads
-``NAME.in`` and writes ``NAME.out``; ends at the first that fails, with one line in ``NAME.err``: a
-fault may have taken the GPU's context with it. With a rounding the library is the emulator's.
+``python -m kernelbench.parity_driver LIBRARY FOLDER [ROUNDING]``: for each case of
+``FOLDER/cases.json`` reads ``NAME.in`` and writes ``NAME.out``; ends at the first that fails, with
+one line in ``NAME.err``: a fault may have taken the GPU's context with it. With a rounding the
+library is the emulator's.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import json
 import sys
 from pathlib import Path
 
-COMMON = Path(__file__).resolve().parents[2] / "kernels" / "common"
+from kernelbench.emulation import Emulation, Rounding
 
 
-def main(library: str, folder: str, *rounding: str) -> int:
+def main(library: str, folder: str, *rounding: Rounding) -> int:
+    """Run the cases; 1 if one fails."""
     if rounding:
         from kernelbench import emulator
-        from kernelbench.target import Emulation
+        from kernelbench.parity_runner import COMMON
 
         emulator.runtime(COMMON).configure(Emulation(mma_rounding=rounding[0]))
     loaded = ctypes.CDLL(library)
@@ -37,4 +39,4 @@ def main(library: str, folder: str, *rounding: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))  # type: ignore[arg-type]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from parity_runner import Work
+import numpy.typing as npt
+
+from kernelbench.parity_runner import Words, Work
 
 #: As ``TensorMapElement``: number -> bytes.
 ELEMENTS = {
@@ -18,7 +20,8 @@ DATA_WORDS = 1024  # where a tensor's data starts
 CHANGE_WORD = 512
 
 
-def words(rng: np.random.Generator, count: int) -> np.ndarray:
+def words(rng: np.random.Generator, count: int) -> Words:
+    """Random words."""
     return rng.integers(0, 2**32, count, dtype=np.uint32)
 
 
@@ -37,6 +40,7 @@ def thread_cases(rng: np.random.Generator) -> dict[str, Work]:
         "mbarrier_script": (script.tobytes(), int(script[1]) * 16),
         "conversions": (floats.tobytes(), (3 * floats.size // 2 + 2 * 65536) * 4),
         "reductions": (words(rng, 128 * 16).tobytes(), 64 * 4),
+        "counters": (words(rng, 128).tobytes(), (16 + 128) * 4),
         "thread_copies": (words(rng, 148).tobytes(), (73 + 68) * 4),
         "dependent_launch": (words(rng, 1024).tobytes(), 8192),
         "relay": (words(rng, 16).tobytes(), 64),
@@ -45,7 +49,7 @@ def thread_cases(rng: np.random.Generator) -> dict[str, Work]:
     return {name: Work(name, given, size) for name, (given, size) in cases.items()}
 
 
-def conversion_inputs(rng: np.random.Generator) -> np.ndarray:
+def conversion_inputs(rng: np.random.Generator) -> Words:
     """Floats of every exponent, and the neighbourhood of every half and e4m3: ties among them."""
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
     near = halves.view(np.uint32)[:, None] + np.array(
@@ -64,7 +68,7 @@ _ARRIVE, _DROP, _EXPECT, _COMPLETE, _ARRIVE_EXPECT = 0, 1, 2, 3, 4
 _REMOTE = {0: (0, 5, 6), 2: (2, 7), 3: (3, 8), 4: (4, 9), 1: (1,)}
 
 
-def mbarrier_script(rng: np.random.Generator, count: int) -> np.ndarray:
+def mbarrier_script(rng: np.random.Generator, count: int) -> Words:
     """A first count, and operations that are legal in their order (PTX ISA 9.1, 9.7.13.15)."""
     expected = pending = int(rng.integers(3, 9))
     tx = 0
@@ -131,7 +135,9 @@ class Tensor:
     def bytes_of_data(self) -> int:
         return self.strides[len(self.dims) - 2] * self.dims[-1]
 
-    def header(self, corners: np.ndarray) -> np.ndarray:
+    def header(self, corners: npt.NDArray[np.int64]) -> Words:
+        """The words before the data, with the corner of each box."""
+
         def padded(values: tuple[int, ...], count: int, fill: int) -> list[int]:
             return [*values, *[fill] * (count - len(values))]
 
@@ -255,5 +261,6 @@ def cluster_cases(rng: np.random.Generator) -> dict[str, Work]:
     return {
         "memory": Work("peer_memory", words(rng, 256).tobytes(), 4 * 64 * 6 * 4),
         "copies": Work("peer_copies", words(rng, 4096).tobytes(), 4 * 2048 * 4),
+        "reuse": Work("peer_reuse", words(rng, 4096).tobytes(), 4 * 1024 * 4),
         "multicasts": Work("multicasts", words(rng, 10240).tobytes(), 10 * 2048 * 4),
     }

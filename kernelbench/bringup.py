@@ -1,0 +1,191 @@
+"""``kernelbench bringup``, without its rendering: the first contact with a GPU, stage by stage.
+
+What has been found is written after every stage, and when a stage fails or is interrupted; a stage
+that fails does not keep the next ones from running.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernelbench import __version__, bringup_native, bringup_steps, diagnosis, records, target
+from kernelbench.bringup_report import (
+    BRINGUP_SCHEMA,
+    BringupRecord,
+    Line,
+    Stage,
+    figure,
+    save,
+)
+from kernelbench.bringup_steps import StepStage
+from kernelbench.context import Context
+from kernelbench.errors import EnvironmentProblem, KernelbenchError
+from kernelbench.target import GpuInfo
+
+OnProgress = Callable[[str], None]
+OnStage = Callable[[Stage], None]
+
+TITLES = {
+    "environment": "The machine",
+    "functions": "Functions of the ptx layer, native against emulated",
+    "points": "Open points",
+    "small": "Steps on small shapes",
+    "timed": "Steps on benchmark shapes, timed",
+}
+#: CUDA ordinal of the GPU: the one that the parity cases use, too.
+DEVICE = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line chooses.
+
+    Attributes:
+        limit_s: Longest that one process of parity cases, or one phase of a step, may take.
+        report: The JSON file; the Markdown goes beside it.
+    """
+
+    seed: int
+    quick: bool
+    limit_s: float
+    report: Path
+    command: str
+
+
+def native_gpu() -> tuple[GpuInfo, str]:
+    """The GPU and the backend that is native on it.
+
+    Raises:
+        EnvironmentProblem: If there is no GPU, or none that the ptx layer has a backend for.
+    """
+    found = target.gpus()
+    if not found:
+        raise EnvironmentProblem(
+            f"bringup needs a GPU: {target.gpu_problem()}", "`kernelbench doctor` shows more"
+        )
+    gpu = found[DEVICE]
+    for arch, capability in target.ARCH_CAPABILITY.items():
+        if gpu.capability == capability:
+            return gpu, arch.replace("_", "")
+    known = ", ".join(target.ARCH_CAPABILITY)
+    raise EnvironmentProblem(
+        f"bringup needs a GPU of {known}; this is {gpu.name} ({gpu.arch})",
+        "choose another with CUDA_VISIBLE_DEVICES",
+    )
+
+
+class Bringup:
+    """Runs the stages.
+
+    Attributes:
+        record: All that was found so far; on disk after every stage.
+    """
+
+    def __init__(
+        self, context: Context, options: Options, on_progress: OnProgress, on_stage: OnStage
+    ) -> None:
+        self._options = options
+        self._context = context
+        self._progress = on_progress
+        self._on_stage = on_stage
+        self._gpu, self._backend = native_gpu()
+        self._steps = StepStage(
+            context, DEVICE, seed=options.seed, limit_s=options.limit_s, progress=on_progress
+        )
+        self._right: set[str] = set()
+        stages = tuple(
+            Stage(name, title, "not run", "not reached") for name, title in TITLES.items()
+        )
+        self.record = BringupRecord(
+            schema=BRINGUP_SCHEMA, created=records.now_iso(), command=options.command,
+            version=__version__, device=self._gpu.name, arch=self._gpu.arch, seed=options.seed,
+            quick=options.quick, complete=False, stages=stages,
+        )  # fmt: skip
+
+    def run(self) -> None:
+        """Run every stage; the report is written whatever happens.
+
+        Raises:
+            KeyboardInterrupt: After the report of what was done.
+            EnvironmentProblem: If the report cannot be written.
+        """
+        save(self._options.report, self.record)
+        bodies: dict[str, Callable[[], Iterator[Line]]] = {
+            "environment": self._environment,
+            "functions": self._functions,
+            "points": self._points,
+            "small": self._small,
+            "timed": self._timed,
+        }
+        for index, (name, body) in enumerate(bodies.items()):
+            self._stage(index, name, body)
+        self.record = replace(self.record, complete=True)
+        save(self._options.report, self.record)
+
+    def _stage(self, index: int, name: str, body: Callable[[], Iterator[Line]]) -> None:
+        self._progress(TITLES[name])
+        began = time.monotonic()
+        lines: list[Line] = []
+        stage = Stage(name, TITLES[name], "stopped")
+        try:
+            for line in body():
+                lines.append(line)
+            stage = replace(stage, state="done")
+        except KernelbenchError as error:
+            stage = replace(stage, state="failed", reason=str(error))
+        except Exception as error:
+            # A defect here; the stages behind it are worth more than its traceback.
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            reason = f"defect at {Path(at.filename).name}:{at.lineno}: {error!r}"
+            stage = replace(stage, state="failed", reason=reason)
+        finally:
+            seconds = round(time.monotonic() - began, 1)
+            stage = replace(stage, seconds=seconds, lines=tuple(lines))
+            stages = list(self.record.stages)
+            stages[index] = stage
+            self.record = replace(
+                self.record,
+                stages=tuple(stages),
+                results=tuple(self._steps.results),
+                environment=self._steps.environment,
+            )
+            save(self._options.report, self.record)
+            self._on_stage(stage)
+
+    def _environment(self) -> Iterator[Line]:
+        for row in diagnosis.examine().rows:
+            detail = f"{row.detail}; {row.action}" if row.action else row.detail
+            yield Line(row.name, row.state, detail)
+
+    def _functions(self) -> Iterator[Line]:
+        options = self._options
+        bringup_native.build_all(self._backend, self._progress)
+        seeds = [options.seed + i for i in range(1 if options.quick else 2)]
+        yield from bringup_native.functions(self._backend, seeds, options.limit_s, self._progress)
+
+    def _points(self) -> Iterator[Line]:
+        options = self._options
+        return bringup_native.points(self._backend, options.seed, options.limit_s, self._progress)
+
+    def _small(self) -> Iterator[Line]:
+        steps = bringup_steps.native_steps(self._context, DEVICE, self._options.quick)
+        for found in self._steps.small(steps, self._options.quick):
+            if found.line.outcome == "PASS":
+                self._right.add(found.step.name)
+            yield found.line
+
+    def _timed(self) -> Iterator[Line]:
+        steps = bringup_steps.native_steps(self._context, DEVICE, self._options.quick)
+        for step in steps:
+            if step.name not in self._right:
+                yield Line(step.name, "NOT RUN", "not right on small shapes")
+        right = [step for step in steps if step.name in self._right]
+        for found in self._steps.timed(right, self._options.quick):
+            timed = [row for row in found.rows if row.call_us or row.device_us]
+            figures = tuple(figure(found.step, row) for row in timed if row.status == "pass")
+            self.record = replace(self.record, figures=self.record.figures + figures)
+            yield found.line

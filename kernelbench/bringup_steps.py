@@ -1,0 +1,128 @@
+"""The stages of ``bringup`` that run steps: right on small shapes, then timed on the benchmark's.
+
+Each step runs in workers of the runner, which bounds every phase of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kernelbench import planning, target
+from kernelbench.bringup_report import Line, Outcome
+from kernelbench.context import Context
+from kernelbench.jobs import Timing
+from kernelbench.lineage import Step, load_problem
+from kernelbench.records import FAILED, Environment, Result
+from kernelbench.runner import Runner, StepRun
+from kernelbench.worker import Launcher
+
+OnProgress = Callable[[str], None]
+
+_REPS, _QUICK_REPS, _WARMUPS = 500, 100, 50
+_OUTCOMES: dict[str, Outcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "fault": "FAILED"}
+
+
+@dataclass(frozen=True)
+class StepRows:
+    """A step, its rows of one stage, and the line that sums them up."""
+
+    step: Step
+    rows: tuple[Result, ...]
+    line: Line
+
+
+def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
+    """Compiled steps that are meant to be right and that this GPU runs natively.
+
+    The main line first; with ``quick`` nothing but it.
+    """
+    found = [
+        step
+        for step in context.lineages.steps
+        if step.kind == "cuda"
+        and step.status in ("works", "fixed")
+        and not (quick and step.experiment)
+        and any(name == "gpu" and works for name, works, _ in target.executors_for(step, device))
+    ]
+    return sorted(found, key=lambda step: step.experiment)
+
+
+class StepStage:
+    """Runs steps one after another.
+
+    Attributes:
+        environment: The machine as the first worker found it; None before.
+        results: Every row so far, those of a step that was interrupted included.
+    """
+
+    def __init__(
+        self, context: Context, device: int, *, seed: int, limit_s: float, progress: OnProgress
+    ) -> None:
+        self._context = context
+        self._device = device
+        self._seed = seed
+        self._limit_s = limit_s
+        self._progress = progress
+        self.environment: Environment | None = None
+        self.results: list[Result] = []
+
+    def small(self, steps: Sequence[Step], quick: bool) -> Iterator[StepRows]:
+        """Each step on its problem's small shapes and, unless ``quick``, all input classes."""
+        with Launcher() as launcher:
+            for step in steps:
+                problem = load_problem(self._context.lineage_for(step))
+                known = self._context.shapes.names_of(problem.name)
+                shapes = [name for name in getattr(problem, "check_shapes", ()) if name in known]
+                plan = self._plan(step, shapes, problem.input_classes[:1] if quick else ())
+                yield self._run(launcher, plan, None)
+
+    def timed(self, steps: Sequence[Step], quick: bool) -> Iterator[StepRows]:
+        """Each step on the benchmark shapes: checked on all input classes, then timed.
+
+        With ``quick`` on the first shape that it takes, and on the class that is timed.
+        """
+        timing = Timing(
+            _QUICK_REPS if quick else _REPS, _WARMUPS, "cold", "single", ("call", "device"), 10.0
+        )
+        with Launcher() as launcher:
+            for step in steps:
+                plan = self._plan(step, (), ())
+                if quick:
+                    shapes = [shape for shape in plan.shapes if shape.name not in plan.skip][:1]
+                    plan = replace(plan, shapes=tuple(shapes), classes=plan.classes[:1])
+                yield self._run(launcher, plan, timing)
+
+    def _plan(self, step: Step, shapes: Sequence[str], classes: Sequence[str]) -> StepRun:
+        (plan,) = planning.plan(
+            self._context, [step.name], shapes, "gpu", classes, self._device, warn=self._progress
+        )
+        return plan
+
+    def _run(self, launcher: Launcher, plan: StepRun, timing: Timing | None) -> StepRows:
+        runner = Runner(
+            launcher, seed=self._seed, timing=timing, call_limit_s=self._limit_s,
+            on_progress=self._progress,
+        )  # fmt: skip
+        before = len(self.results)
+        for row in runner.run(plan):
+            self.results.append(row)
+        rows = tuple(self.results[before:])
+        self.environment = self.environment or runner.environment
+        return StepRows(plan.step, rows, _line(plan.step, rows, timed=timing is not None))
+
+
+def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> Line:
+    bad = [row for row in rows if row.status in FAILED]
+    ran = [row for row in rows if row.status == "pass"]
+    where = f"{len(ran)} of {len(rows)} rows right"
+    if bad:
+        first = bad[0]
+        text = f"{where}; {first.shape} {first.inputs}: {first.status}: {first.reason}"
+        return Line(step.name, _OUTCOMES[first.status], text)
+    if not ran:
+        return Line(step.name, "NOT RUN", rows[0].reason if rows else "no shape that it takes")
+    limits = {row.reason for row in rows if row.status == "skipped"}
+    skipped = f"; not run: {', '.join(sorted(limits))}" if limits else ""
+    untimed = timed and not any(row.device_us or row.call_us for row in ran)
+    return Line(step.name, "PASS", where + skipped + ("; not timed" if untimed else ""))

@@ -1,0 +1,99 @@
+"""``kernelbench bringup``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernelbench import records, seeds
+from kernelbench.bringup import Bringup, Options, native_gpu
+from kernelbench.bringup_report import BringupRecord, Stage, exit_code, summary
+from kernelbench.cli import options
+from kernelbench.console import Status, Text, make_table, out
+from kernelbench.context import Context
+from kernelbench.errors import UsageError
+
+_STYLES = {
+    "PASS": "green", "CONFIRMED": "green", "ok": "green", "DIFFERS": "bold red",
+    "FAILED": "bold red", "TIMED OUT": "bold red", "REFUTED": "bold yellow", "missing": "red",
+    "warn": "yellow",
+}  # fmt: skip
+
+
+@click.command(
+    "bringup",
+    epilog="\b\nExamples:\n  kernelbench bringup\n  kernelbench bringup --quick --report b200.json",
+)
+@click.option("--quick", is_flag=True, help="One seed, the main line only, one shape timed.")
+@click.option(
+    "--report",
+    metavar="FILE.json",
+    default=None,
+    help="The report; the same as Markdown goes beside it. Default: bringup-ID.json here.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=150.0,
+    show_default=True,
+    help="Seconds for one process of cases, and for one call of a step.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Seed of the inputs; drawn anew if not given, and always shown.",
+)
+def command(quick: bool, report: str | None, timeout: float, seed: int | None) -> int:
+    """Try the first GPU that CUDA shows: functions, open points, every step, times.
+
+    Compares each native function of the ptx layer with its emulation, bit by bit; settles what no
+    document settles (CONFIRMED or REFUTED); checks every step that this GPU runs natively; times
+    those that are right, beside the reported figures. The report is complete up to whatever
+    fails, hangs or is interrupted. Leaves with 3 if anything differs, fails or hangs, else with 5
+    if a stage or a function could not be run.
+    """
+    path = Path(report or f"bringup-{records.new_id()}.json").expanduser()
+    if path.suffix != ".json":
+        raise UsageError(
+            f"--report {report}: the report is JSON", "name a .json file; .md goes beside it"
+        )
+    options.require_writable(str(path))
+    gpu, backend = native_gpu()
+    chosen = seeds.new_seed() if seed is None else seed
+    settings = Options(chosen, quick, timeout, path, options.command_line())
+    head = Text.assemble((f"{gpu.name}  ", "bold"), f"{backend} · seed {chosen} · report {path}")
+    out.print(head, soft_wrap=True)
+    with Status() as status:
+        bringup = Bringup(Context.find(), settings, status, _stage)
+        bringup.run()
+    _figures(bringup.record)
+    out.print(Text(f"report: {path} and {path.with_suffix('.md')}"), soft_wrap=True)
+    return int(exit_code(bringup.record))
+
+
+def _stage(stage: Stage) -> None:
+    head = Text.assemble(
+        (f"\n{stage.title}: ", "bold"), summary(stage), f" ({stage.seconds:.0f} s)"
+    )
+    out.print(head, soft_wrap=True)
+    width = max((len(line.name) for line in stage.lines), default=0)
+    for line in stage.lines:
+        outcome = Text(f"{line.outcome:<14}", style=_STYLES.get(line.outcome, ""))
+        out.print(
+            Text.assemble("  ", outcome, f"{line.name:<{width}}  {line.detail}"), soft_wrap=True
+        )
+
+
+def _figures(record: BringupRecord) -> None:
+    if not record.figures:
+        return
+    columns = [("step", "left"), ("shape", "left"), ("call µs", "right"), ("device µs", "right")]
+    table = make_table(
+        [*columns, ("reported", "left")], title=f"\nTimes measured on {record.device}"
+    )
+    for figure in record.figures:
+        times = ["–" if us is None else f"{us:.1f}" for us in (figure.call_us, figure.device_us)]
+        table.add_row(figure.step, figure.shape, *times, figure.reported or "–")
+    out.print(table)

@@ -1,0 +1,263 @@
+"""``kernelbench bringup`` with the emulator in the GPU's place: outcomes, report, interruption."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Outcome, write_project, write_step
+from gpu_tools import H200, on_h200
+
+from kernelbench import (
+    bringup_native,
+    bringup_steps,
+    build,
+    parity_runner,
+    planning,
+    schema,
+    target,
+)
+from kernelbench.bringup_native import points
+from kernelbench.bringup_points import POINTS
+from kernelbench.bringup_report import BringupRecord, Line
+from kernelbench.cli import invoke
+from kernelbench.errors import EnvironmentProblem, ExitCode
+from kernelbench.parity_runner import Ran, Work
+from kernelbench.parity_suites import ROUNDING, SUITES, functions_of
+
+__all__ = ["on_h200"]  # fixtures
+
+Change = Callable[[dict[str, Ran]], dict[str, Ran]]
+
+needs_host = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+#: Makes a right step wrong.
+ZEROS = """
+
+_right = custom_kernel
+
+
+def custom_kernel(data):
+    return [output.zero_() for output in _right(data)]
+"""
+SUITE = next(suite for suite in SUITES if suite.name == "threads")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right_source: str) -> Path:
+    """A project with a Python step, which bringup does not run."""
+    root = write_project(tmp_path / "project", {"w0": right_source})
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    return root
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
+    """The emulator as the GPU, with what it leaves changed; one suite, and no open point."""
+
+    def install(change: Change) -> None:
+        def on_gpu(
+            stem: str, _backend: str, works: Mapping[str, Work], *, limit_s: float
+        ) -> dict[str, Ran]:
+            library = parity_runner.emulator_library(stem)
+            return change(parity_runner.run(library, works, ROUNDING, limit_s=limit_s))
+
+        monkeypatch.setattr(bringup_native, "on_gpu", on_gpu)
+        monkeypatch.setattr(bringup_native, "gpu_library", lambda *_: Path())
+        monkeypatch.setattr(bringup_native, "SUITES", (SUITE,))
+        monkeypatch.setattr(bringup_native, "POINTS", ())
+
+    return install
+
+
+def lines(report: Path, stage: str) -> dict[str, Line]:
+    """The lines of a stage by name, from the report."""
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    return {line.name: line for each in record.stages if each.name == stage for line in each.lines}
+
+
+def test_without_a_gpu_it_is_one_line(bench: Callable[..., Outcome], tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    outcome = bench("bringup", "--report", report)
+    assert outcome.code == ExitCode.ENVIRONMENT
+    assert "bringup needs a GPU" in outcome.error
+    assert not report.exists()
+
+
+def test_a_gpu_without_a_backend_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ampere = replace(H200, name="NVIDIA A100", capability=(8, 0))
+    monkeypatch.setattr(target, "gpus", lambda: [ampere])
+    assert invoke(["bringup", "--report", str(project / "r.json")]) == ExitCode.ENVIRONMENT
+    assert "this is NVIDIA A100 (sm_80)" in capsys.readouterr().err
+
+
+def test_the_report_is_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert invoke(["bringup", "--report", str(tmp_path / "r.md")]) == ExitCode.USAGE
+    assert "name a .json file" in capsys.readouterr().err
+
+
+@needs_host
+def test_equal_bits_pass(project: Path, on_h200: None, stand_in: Callable[[Change], None]) -> None:
+    stand_in(lambda ran: ran)
+    report = project / "r.json"
+    assert invoke(["bringup", "--quick", "--seed", "1", "--report", str(report)]) == ExitCode.PASS
+    found = lines(report, "functions")
+    assert {line.outcome for line in found.values()} == {"PASS"}
+    assert "mbarrier_init" in found
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    assert record.complete
+    assert [stage.state for stage in record.stages] == ["done"] * 5
+    assert "| mbarrier_init | PASS |" in report.with_suffix(".md").read_text()
+
+
+@needs_host
+def test_what_differs_hangs_and_faults_is_told_apart(
+    project: Path, on_h200: None, stand_in: Callable[[Change], None]
+) -> None:
+    def spoil(ran: dict[str, Ran]) -> dict[str, Ran]:
+        out = ran["exchanges"].out
+        assert out is not None
+        return ran | {
+            "exchanges": Ran(out ^ np.uint32(1), ""),
+            "reductions": Ran(None, "did not end within 1 s", timed_out=True),
+            "conversions": Ran(None, "illegal instruction"),
+            "relay": Ran(None, "not run: 2 processes before it did not end", started=False),
+        }
+
+    stand_in(spoil)
+    report = project / "r.json"
+    code = invoke(["bringup", "--quick", "--seed", "1", "--report", str(report)])
+    assert code == ExitCode.INCORRECT
+    found = lines(report, "functions")
+    assert found["shfl_sync_idx"].outcome == "DIFFERS"
+    assert "exchanges: 384 of 384 words: [0] 0x" in found["shfl_sync_idx"].detail
+    assert found["cvt_f32_f16"].outcome == "FAILED"
+    assert "illegal instruction" in found["cvt_f32_f16"].detail
+    only_in = {name for name in found if name in functions_of(SUITE.stem, "reductions")}
+    assert {found[name].outcome for name in only_in} <= {"TIMED OUT", "DIFFERS"}
+    assert "TIMED OUT" in {found[name].outcome for name in only_in}
+    assert found["mbarrier_arrive"].outcome == "PASS"
+
+
+@needs_host
+def test_what_cannot_be_run_is_not_a_pass(
+    project: Path, on_h200: None, stand_in: Callable[[Change], None]
+) -> None:
+    def refuse(_ran: dict[str, Ran]) -> dict[str, Ran]:
+        raise EnvironmentProblem("no nvcc", "install it")
+
+    stand_in(refuse)
+    report = project / "r.json"
+    assert invoke(["bringup", "--quick", "--report", str(report)]) == ExitCode.ENVIRONMENT
+    found = lines(report, "functions")
+    assert {line.outcome for line in found.values()} == {"NOT RUN"}
+    assert "no nvcc; install it" in found["mapa"].detail
+
+
+@needs_host
+def test_a_defect_in_a_stage_costs_that_stage(
+    project: Path,
+    on_h200: None,
+    stand_in: Callable[[Change], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("broken")
+
+    stand_in(lambda ran: ran)
+    monkeypatch.setattr(bringup_native, "points", broken)
+    report = project / "r.json"
+    assert invoke(["bringup", "--quick", "--report", str(report)]) == ExitCode.ENVIRONMENT
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    states = {stage.name: stage.state for stage in record.stages}
+    assert states["points"] == "failed" and states["timed"] == "done"
+    assert "ValueError('broken')" in record.stages[2].reason
+
+
+@needs_host
+def test_ctrl_c_leaves_what_was_done(
+    project: Path, on_h200: None, stand_in: Callable[[Change], None]
+) -> None:
+    def interrupt(ran: dict[str, Ran]) -> dict[str, Ran]:
+        raise KeyboardInterrupt
+
+    stand_in(interrupt)
+    report = project / "r.json"
+    assert invoke(["bringup", "--report", str(report)]) == 130
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    assert not record.complete
+    states = [stage.state for stage in record.stages]
+    assert states == ["done", "stopped", "not run", "not run", "not run"]
+    assert "**not complete**" in report.with_suffix(".md").read_text()
+
+
+@needs_host
+def test_points_are_confirmed_refuted_or_not_run(
+    stand_in: Callable[[Change], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(ran: dict[str, Ran]) -> dict[str, Ran]:
+        if "cluster" in ran:
+            return {"cluster": Ran(None, "did not end within 1 s", timed_out=True)}
+        out = ran["masks"].out if "masks" in ran else None
+        return ran if out is None else {"masks": Ran(out + np.uint32(1), "")}
+
+    stand_in(spoil)
+    names = ("elected-lane", "cluster-address", "swizzle-address", "empty-commit", "alloc-order")
+    chosen = tuple(point for point in POINTS if point.name in names)
+    monkeypatch.setattr(bringup_native, "POINTS", chosen)
+    found = {line.name: line for line in points("sm90a", 1, 60, lambda _text: None)}
+    assert {name: line.outcome for name, line in found.items()} == {
+        "elected-lane": "REFUTED",
+        "cluster-address": "NOT RUN",
+        "swizzle-address": "CONFIRMED",
+        "empty-commit": "NOT RUN",
+        "alloc-order": "NOT RUN",
+    }
+    assert "did not end within 1 s" in found["cluster-address"].detail
+    assert "needs sm100a" in found["empty-commit"].detail
+
+
+def test_steps_are_checked_then_timed(
+    project: Path,
+    on_h200: None,
+    stand_in: Callable[[Change], None],
+    monkeypatch: pytest.MonkeyPatch,
+    right_source: str,
+) -> None:
+    """Python steps on the CPU in the place of compiled ones on the GPU; one is wrong."""
+    stand_in(lambda ran: ran)
+    monkeypatch.setattr(bringup_native, "SUITES", ())
+    reported = (
+        '[reported]\ndevice = "NVIDIA B200"\nmetric = "call"\nunit = "us"\nvalues = { u0 = 12.5 }\n'
+    )
+    write_step(project / "tiny", "w0", right_source, reported)
+    write_step(project / "tiny", "w1", right_source + ZEROS)
+    plan = planning.plan
+
+    def on_cpu(context, steps, shapes, executor, *rest, **named):
+        assert executor == "gpu"
+        return plan(context, steps, shapes, "torch", *rest, **named)
+
+    monkeypatch.setattr(planning, "plan", on_cpu)
+    monkeypatch.setattr(
+        bringup_steps, "native_steps", lambda context, *_: list(context.lineages.steps)
+    )
+    monkeypatch.setattr(bringup_steps, "_QUICK_REPS", 3)
+    report = project / "r.json"
+    code = invoke(["bringup", "--quick", "--seed", "1", "--report", str(report)])
+    assert code == ExitCode.INCORRECT
+    small, timed = lines(report, "small"), lines(report, "timed")
+    assert (small["w0"].outcome, small["w1"].outcome) == ("PASS", "DIFFERS")
+    assert (timed["w0"].outcome, timed["w1"].outcome) == ("PASS", "NOT RUN")
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    (figure,) = record.figures
+    assert (figure.step, figure.shape) == ("w0", "u0")
+    assert figure.call_us is not None and figure.call_us > 0
+    assert figure.reported == "12.5 µs, call time, reported on NVIDIA B200"
+    assert [row.step for row in record.results] == ["w0", "w1", "w0"]
+    assert "12.5 µs, call time, reported on NVIDIA B200" in report.with_suffix(".md").read_text()
