@@ -49,7 +49,9 @@ def plant(tmp_path: Path) -> Callable[[str, str, str], Path]:
     """A project with the lineage's steps, one line of the step's changed."""
 
     def change(file: str, old: str, new: str) -> Path:
-        (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["moe"]\n')
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.kernelbench]\nlineages = ["kernels", "moe"]\n'
+        )
         shutil.copy(ROOT / "shapes.yaml", tmp_path)
         shutil.copytree(ROOT / "moe", tmp_path / "moe")
         (tmp_path / "kernels").symlink_to(ROOT / "kernels")
