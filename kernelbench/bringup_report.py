@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ from kernelbench import records
 from kernelbench.errors import ExitCode
 from kernelbench.lineage import Step
 from kernelbench.lineage_table import METRIC_NAMES, UNITS
+from kernelbench.markdown import table
 from kernelbench.records import Environment, Result
 
 BRINGUP_SCHEMA = "kernelbench.bringup/1"
@@ -147,7 +147,7 @@ def markdown(record: BringupRecord) -> str:
         f"`{record.command}`, kernelbench {record.version}, {record.created}, seed {record.seed}"
         + ("" if record.complete else "; **not complete**"),
         "",
-        *_table(
+        *table(
             ("stage", "state", "found", "s"),
             [(s.title, s.state, summary(s), f"{s.seconds:.0f}") for s in record.stages],
         ),
@@ -155,23 +155,16 @@ def markdown(record: BringupRecord) -> str:
     for stage in record.stages:
         if stage.lines:
             rows = [(line.name, line.outcome, line.detail) for line in stage.lines]
-            lines += ["", f"## {stage.title}", "", *_table(("", "outcome", "detail"), rows)]
+            lines += ["", f"## {stage.title}", "", *table(("", "outcome", "detail"), rows)]
     if record.figures:
         figures = [
             (f.step, f.shape, _us(f.call_us), _us(f.device_us), f.reported or "–")
             for f in record.figures
         ]
         head = ("step", "shape", "call µs", "device µs", "reported, not measured here")
-        lines += ["", f"## Times measured on {record.device}", "", *_table(head, figures)]
+        lines += ["", f"## Times measured on {record.device}", "", *table(head, figures)]
     return "\n".join(lines) + "\n"
 
 
 def _us(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + " --- |" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"

@@ -6,11 +6,9 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +21,7 @@ from kernelbench.errors import EnvironmentProblem, UsageError
 from kernelbench.planning import plan
 from kernelbench.runner import StepRun
 from kernelbench.tool_child import Outcome, ToolJob, write_job
+from kernelbench.toolchain import cuda_tools
 
 _VERSION = re.compile(r"Version (\d+(?:\.\d+)+)")
 _VERSION_LIMIT_S = 60
@@ -73,15 +72,7 @@ def find(name: str) -> Path | None:
 
 
 def _candidates(name: str) -> Iterator[Path]:
-    found = shutil.which(name)
-    if found:
-        yield Path(found)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            yield Path(os.environ[variable]) / "bin" / name
-    yield Path("/usr/local/cuda/bin") / name
-    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        yield from sorted(Path(folder).glob(f"nvidia/*/bin/{name}"), reverse=True)
+    yield from cuda_tools(name)
     # Nsight Compute also installs apart from the toolkit, the newest last by name.
     yield from sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{name}"), reverse=True)
 

@@ -83,7 +83,7 @@ def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
         row += [str(step.limits.get(key, "–")) for key, _ in limits]
         rows.append(row + figures(step, shapes))
     lines = [f"Figures are {text}." for text in _captions(steps)]
-    lines += ["", *table(head, rows, numeric=len(shapes))] if lines else table(head, rows)
+    lines += ["", *table(head, rows, _last(head, shapes))] if lines else table(head, rows)
     notes = [
         f"* {step.name}: {step.reported.note}"
         for step in steps
@@ -103,7 +103,7 @@ def reported_table(step: Step, parent: Step | None) -> str:
     head = ["step", *(f"{shape} (reported)" for shape in shapes)]
     rows = [[each.name, *figures(each, shapes)] for each in shown]
     lines = [f"Figures are {caption(step.reported)}.", ""]
-    lines += table(head, rows, numeric=len(shapes))
+    lines += table(head, rows, _last(head, shapes))
     if step.reported.note:
         lines += ["", step.reported.note]
     return "\n".join(lines)
@@ -197,6 +197,11 @@ def _has(file: Path, markers: tuple[str, str]) -> bool:
 
 def _captions(steps: Sequence[Step]) -> list[str]:
     return list(dict.fromkeys(caption(step.reported) for step in steps if step.reported))
+
+
+def _last(head: Sequence[str], shapes: Sequence[str]) -> range:
+    """The columns of figures, one per shape."""
+    return range(len(head) - len(shapes), len(head))
 
 
 def _any_setting(steps: Sequence[Step], key: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernelbench.lineage_table import UNITS
 from kernelbench.lineage_tree import Measured, Node, Tree, Verdict
+from kernelbench.markdown import table
 from kernelbench.shape_table import LETTERS
 
 
@@ -147,10 +148,8 @@ def _notes(tree: Tree, reported: Sequence[str], timed: Sequence[tuple[str, str]]
 def markdown(tree: Tree) -> str:
     """The tree as a Markdown section, notes below the table."""
     found = grid(tree)
-    rule = ["---:" if justify == "right" else "---" for _, justify in found.heads]
-    rows = [[heading for heading, _ in found.heads], rule, *map(list, found.rows)]
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    right = [i for i, (_, justify) in enumerate(found.heads) if justify == "right"]
     lines = [f"## {tree.lineage}", "", tree.title, ""]
-    lines += [f"| {' | '.join(row)} |" for row in cells]
+    lines += table([heading for heading, _ in found.heads], found.rows, right)
     lines += ["", *(f"* {note}" for note in found.notes)] if found.notes else []
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from typing import Any
 
 from kernelbench.context import Context
 from kernelbench.lineage import Lineage, Step, load_problem
+from kernelbench.markdown import table
 from kernelbench.problem import Problem
 from kernelbench.records import FAILED, Result, RunRecord
 
@@ -48,14 +49,7 @@ def shape_table(
     for step in working:
         cells = [_cell(step, name, shape, problem, rows, notes) for name, shape in shapes.items()]
         body.append([step.name, *cells])
-    lines = [
-        _legend(problem),
-        "",
-        *(
-            f"| {' | '.join(cells)} |"
-            for cells in (["step", *shapes], ["---"] * (len(shapes) + 1), *body)
-        ),
-    ]
+    lines = [_legend(problem), "", *table(["step", *shapes], body)]
     if notes:
         lines += ["", *(f"{_superscript(n)} {text}  " for text, n in notes.items())]
         lines[-1] = lines[-1].rstrip()

@@ -26,24 +26,25 @@ class Compiler:
 @functools.cache
 def nvcc() -> Compiler | None:
     """The CUDA compiler: on ``PATH``, in ``CUDA_HOME``, in the usual place, or from PyPI."""
-    for path in _nvcc_candidates():
+    for path in cuda_tools("nvcc"):
         version = _version(path, r"release [\d.]+, V([\d.]+)")
         if version:
             return Compiler("nvcc", path, version)
     return None
 
 
-def _nvcc_candidates() -> Iterator[Path]:
-    found = shutil.which("nvcc")
+def cuda_tools(name: str) -> Iterator[Path]:
+    """Where a tool of the CUDA toolkit may be, the preferred place first."""
+    found = shutil.which(name)
     if found:
         yield Path(found)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
-            yield Path(os.environ[variable]) / "bin" / "nvcc"
-    yield Path("/usr/local/cuda/bin/nvcc")
+            yield Path(os.environ[variable]) / "bin" / name
+    yield Path("/usr/local/cuda/bin") / name
     for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        # nvidia-cuda-nvcc installs below nvidia/cu13, its CUDA 12 forerunner below cuda_nvcc.
-        yield from sorted(Path(folder).glob("nvidia/*/bin/nvcc"), reverse=True)
+        # PyPI's packages install below nvidia/cu13, their CUDA 12 forerunners by name.
+        yield from sorted(Path(folder).glob(f"nvidia/*/bin/{name}"), reverse=True)
 
 
 def host_compiler() -> Compiler | None:

@@ -7,6 +7,7 @@
 #include "fp8_block.cuh"
 #include "ptx/cvt.cuh"
 #include "ptx/warp.cuh"
+#include "warp_values.cuh"
 
 namespace kb::step::quantize {
 
@@ -23,14 +24,6 @@ struct Arguments {
   float* scales;       // [m, k / 128]
   uint32_t k;
 };
-
-KB_DEVICE float largest_of_warp(float value) {
-#pragma unroll
-  for (uint32_t mask = 16; mask != 0; mask /= 2) {
-    value = std::fmax(value, ptx::shfl_sync_bfly(value, mask));
-  }
-  return value;
-}
 
 KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) quantize_tokens(KB_GRID_CONSTANT(Arguments) args) {
   SharedStorage& shared = shared_storage<SharedStorage>();

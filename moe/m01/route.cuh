@@ -5,6 +5,7 @@
 
 #include "ptx/warp.cuh"
 #include "top_k.cuh"
+#include "warp_values.cuh"
 
 namespace kb::step::route {
 
@@ -19,12 +20,6 @@ struct Arguments {
   bool renormalize;
   float softcap;
 };
-
-KB_DEVICE float sum_of_warp(float value) {
-#pragma unroll
-  for (uint32_t mask = 16; mask != 0; mask /= 2) value += ptx::shfl_sync_bfly(value, mask);
-  return value;
-}
 
 // One warp; up to 32 kCount experts.
 template <uint32_t kCount>

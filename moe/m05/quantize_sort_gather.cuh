@@ -13,6 +13,7 @@
 #include "ptx/cvt.cuh"
 #include "ptx/red.cuh"
 #include "ptx/warp.cuh"
+#include "warp_values.cuh"
 
 namespace kb::step::quantize_sort_gather {
 
@@ -45,21 +46,6 @@ struct Arguments {
 struct alignas(16) Vector {
   uint32_t words[4];
 };
-
-KB_DEVICE float largest_of_warp(float value) {
-#pragma unroll
-  for (uint32_t mask = 16; mask != 0; mask /= 2) {
-    value = std::fmax(value, ptx::shfl_sync_bfly(value, mask));
-  }
-  return value;
-}
-
-// The codes of four neighbouring lanes, in each of them; the first one's is the low byte.
-KB_DEVICE uint32_t word_of_codes(e4m3 code) {
-  uint32_t word = uint32_t{code.bits} << 8 * (ptx::lane_index() % 4);
-  word |= ptx::shfl_sync_bfly(word, 1);
-  return word | ptx::shfl_sync_bfly(word, 2);
-}
 
 // `blocks` blocks of a token, from `hidden` on, to shared memory. All values are on their way
 // before the first is used.
