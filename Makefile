@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STEP   ?= v00
+STEP   ?= v22
 SHAPE  ?= A
 
 CXX_SOURCES := $(shell find kernelbench kernels moe tests \
