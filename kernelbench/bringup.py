@@ -46,12 +46,14 @@ class Options:
 
     Attributes:
         limit_s: Longest that one process of parity cases, or one phase of a step, may take.
+        wait_s: Longest wait, before anything is timed, for other processes to leave the GPU.
         report: The JSON file; the Markdown goes beside it.
     """
 
     seed: int
     quick: bool
     limit_s: float
+    wait_s: float
     report: Path
     command: str
 
@@ -184,8 +186,14 @@ class Bringup:
             if step.name not in self._right:
                 yield Line(step.name, "NOT RUN", "not right on small shapes")
         right = [step for step in steps if step.name in self._right]
+        if right:
+            yield self._steps.wait_for_others(self._options.wait_s)
         for found in self._steps.timed(right, self._options.quick):
             timed = [row for row in found.rows if row.call_us or row.device_us]
-            figures = tuple(figure(found.step, row) for row in timed if row.status == "pass")
+            figures = tuple(
+                figure(found.step, row, shared=found.line.shared)
+                for row in timed
+                if row.status == "pass"
+            )
             self.record = replace(self.record, figures=self.record.figures + figures)
             yield found.line

@@ -18,19 +18,31 @@ BRINGUP_SCHEMA = "kernelbench.bringup/1"
 
 Outcome = Literal[
     "PASS", "DIFFERS", "FAILED", "TIMED OUT", "CONFIRMED", "REFUTED", "NOT RUN", "NOT AVAILABLE",
-    "ok", "warn", "missing",
+    "NOT JUDGED", "ok", "warn", "missing",
 ]  # fmt: skip
 #: What makes the command leave with "incorrect". A refuted point is an answer, not a failure.
 BAD: tuple[Outcome, ...] = ("DIFFERS", "FAILED", "TIMED OUT")
+#: What is said of whatever was timed while the GPU had other work.
+SHARED = "other processes used the GPU"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One finding: of a function, a point, a step or the machine."""
+    """One finding: of a function, a point, a step or the machine.
+
+    Attributes:
+        shared: Whether it is of a time when other processes used the GPU.
+    """
 
     name: str
     outcome: Outcome
     detail: str = ""
+    shared: bool = False
+
+    @property
+    def text(self) -> str:
+        """The detail, and that others used the GPU if they did."""
+        return f"{self.detail}; {SHARED}" if self.shared else self.detail
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,7 @@ class Figure:
     Attributes:
         call_us, device_us: Medians in microseconds, measured here.
         reported: The source's figure with its unit, metric and device; empty if it has none.
+        shared: Whether other processes used the GPU meanwhile: not the step's own time, then.
     """
 
     step: str
@@ -63,6 +76,16 @@ class Figure:
     call_us: float | None
     device_us: float | None
     reported: str
+    shared: bool = False
+
+    @property
+    def times(self) -> tuple[str, str]:
+        """Call and device time for people; with a star where :data:`SHARED` holds."""
+        star = "*" if self.shared else ""
+        call, device = (
+            "–" if us is None else f"{us:.1f}{star}" for us in (self.call_us, self.device_us)
+        )
+        return call, device
 
 
 @dataclass(frozen=True)
@@ -90,7 +113,7 @@ class BringupRecord:
     environment: Environment | None = None
 
 
-def figure(step: Step, row: Result) -> Figure:
+def figure(step: Step, row: Result, *, shared: bool) -> Figure:
     """A row's times beside what is reported for its shape."""
     reported = step.reported
     text = ""
@@ -101,8 +124,14 @@ def figure(step: Step, row: Result) -> Figure:
         )
     call, device = row.call_us, row.device_us
     return Figure(
-        row.step, row.shape, call.median if call else None, device.median if device else None, text
-    )
+        row.step, row.shape, call.median if call else None, device.median if device else None,
+        text, shared,
+    )  # fmt: skip
+
+
+def footnote(record: BringupRecord) -> str:
+    """What the stars of :attr:`Figure.times` mean; empty if there are none."""
+    return f"*: {SHARED}" if any(figure.shared for figure in record.figures) else ""
 
 
 def summary(stage: Stage) -> str:
@@ -111,20 +140,21 @@ def summary(stage: Stage) -> str:
         return f"{stage.state}: {stage.reason}"
     counts = Counter(line.outcome for line in stage.lines)
     text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing to do"
-    return f"{text}, then stopped" if stage.state == "stopped" else text
+    if stage.state == "stopped":
+        text += ", then stopped"
+    return f"{text}; {SHARED}" if any(line.shared for line in stage.lines) else text
 
 
 def exit_code(record: BringupRecord) -> ExitCode:
-    """What the command leaves with: what is wrong outweighs what could not be run."""
+    """What the command leaves with: what is wrong outweighs what could not be run or judged."""
     if any(line.outcome in BAD for stage in record.stages for line in stage.lines):
         return ExitCode.INCORRECT
-    not_run = (
-        line.outcome == "NOT RUN"
+    open_still = (
+        line.outcome == "NOT JUDGED" or (line.outcome == "NOT RUN" and stage.name == "functions")
         for stage in record.stages
         for line in stage.lines
-        if stage.name == "functions"
     )
-    if any(stage.state == "failed" for stage in record.stages) or any(not_run):
+    if any(stage.state == "failed" for stage in record.stages) or any(open_still):
         return ExitCode.ENVIRONMENT
     return ExitCode.PASS
 
@@ -154,17 +184,12 @@ def markdown(record: BringupRecord) -> str:
     ]
     for stage in record.stages:
         if stage.lines:
-            rows = [(line.name, line.outcome, line.detail) for line in stage.lines]
+            rows = [(line.name, line.outcome, line.text) for line in stage.lines]
             lines += ["", f"## {stage.title}", "", *table(("", "outcome", "detail"), rows)]
     if record.figures:
-        figures = [
-            (f.step, f.shape, _us(f.call_us), _us(f.device_us), f.reported or "–")
-            for f in record.figures
-        ]
+        figures = [(f.step, f.shape, *f.times, f.reported or "–") for f in record.figures]
         head = ("step", "shape", "call µs", "device µs", "reported, not measured here")
         lines += ["", f"## Times measured on {record.device}", "", *table(head, figures)]
+        if note := footnote(record):
+            lines += ["", note]
     return "\n".join(lines) + "\n"
-
-
-def _us(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"

@@ -8,7 +8,7 @@ import click
 
 from kernelbench import records, seeds
 from kernelbench.bringup import Bringup, Options, native_gpu
-from kernelbench.bringup_report import BringupRecord, Stage, exit_code, summary
+from kernelbench.bringup_report import BringupRecord, Stage, exit_code, footnote, summary
 from kernelbench.cli import options
 from kernelbench.console import Status, Text, make_table, out
 from kernelbench.context import Context
@@ -17,7 +17,7 @@ from kernelbench.errors import UsageError
 _STYLES = {
     "PASS": "green", "CONFIRMED": "green", "ok": "green", "DIFFERS": "bold red",
     "FAILED": "bold red", "TIMED OUT": "bold red", "REFUTED": "bold yellow", "missing": "red",
-    "warn": "yellow",
+    "warn": "yellow", "NOT JUDGED": "bold yellow",
 }  # fmt: skip
 
 
@@ -40,19 +40,28 @@ _STYLES = {
     help="Seconds for one process of cases, and for one call of a step.",
 )
 @click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Wait this long, before timing, for other processes to leave the GPU; 0: do not wait.",
+)
+@click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=None,
     help="Seed of the inputs; drawn anew if not given, and always shown.",
 )
-def command(quick: bool, report: str | None, timeout: float, seed: int | None) -> int:
+def command(quick: bool, report: str | None, timeout: float, wait: float, seed: int | None) -> int:
     """Try the first GPU that CUDA shows: functions, open points, every step, times.
 
     Compares each native function of the ptx layer with its emulation, bit by bit; settles what no
     document settles (CONFIRMED or REFUTED); checks every step that this GPU runs natively; times
     those that are right, beside the reported figures. The report is complete up to whatever
-    fails, hangs or is interrupted. Leaves with 3 if anything differs, fails or hangs, else with 5
-    if a stage or a function could not be run.
+    fails, hangs or is interrupted. What is timed while other processes use the GPU is marked, and
+    whether all of a step's work was timed is not judged then. Leaves with 3 if anything differs,
+    fails or hangs, else with 5 if a stage or a function could not be run, or a step not be judged.
     """
     path = Path(report or f"bringup-{records.new_id()}.json").expanduser()
     if path.suffix != ".json":
@@ -62,7 +71,7 @@ def command(quick: bool, report: str | None, timeout: float, seed: int | None) -
     options.require_writable(str(path))
     gpu, backend = native_gpu()
     chosen = seeds.new_seed() if seed is None else seed
-    settings = Options(chosen, quick, timeout, path, options.command_line())
+    settings = Options(chosen, quick, timeout, wait, path, options.command_line())
     head = Text.assemble((f"{gpu.name}  ", "bold"), f"{backend} · seed {chosen} · report {path}")
     out.print(head, soft_wrap=True)
     with Status() as status:
@@ -82,7 +91,7 @@ def _stage(stage: Stage) -> None:
     for line in stage.lines:
         outcome = Text(f"{line.outcome:<14}", style=_STYLES.get(line.outcome, ""))
         out.print(
-            Text.assemble("  ", outcome, f"{line.name:<{width}}  {line.detail}"), soft_wrap=True
+            Text.assemble("  ", outcome, f"{line.name:<{width}}  {line.text}"), soft_wrap=True
         )
 
 
@@ -94,6 +103,7 @@ def _figures(record: BringupRecord) -> None:
         [*columns, ("reported", "left")], title=f"\nTimes measured on {record.device}"
     )
     for figure in record.figures:
-        times = ["–" if us is None else f"{us:.1f}" for us in (figure.call_us, figure.device_us)]
-        table.add_row(figure.step, figure.shape, *times, figure.reported or "–")
+        table.add_row(figure.step, figure.shape, *figure.times, figure.reported or "–")
     out.print(table)
+    if note := footnote(record):
+        out.print(Text(note))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Outcome, write_project, write_step
+from conftest import ENVIRONMENT, Outcome, result_row, write_project, write_step
 from gpu_tools import H200, on_h200
 
 from kernelbench import (
     bringup_native,
     bringup_steps,
     build,
+    clocks,
+    diagnosis,
     parity_runner,
     planning,
     schema,
@@ -23,11 +26,15 @@ from kernelbench import (
 )
 from kernelbench.bringup_native import points
 from kernelbench.bringup_points import POINTS
-from kernelbench.bringup_report import BringupRecord, Line
+from kernelbench.bringup_report import SHARED, BringupRecord, Line
+from kernelbench.bringup_steps import StepStage
 from kernelbench.cli import invoke
+from kernelbench.context import Context
 from kernelbench.errors import EnvironmentProblem, ExitCode
 from kernelbench.parity_runner import Ran, Work
 from kernelbench.parity_suites import ROUNDING, SUITES, functions_of
+from kernelbench.records import Result
+from kernelbench.runner import Runner, StepRun
 
 __all__ = ["on_h200"]  # fixtures
 
@@ -222,21 +229,13 @@ def test_points_are_confirmed_refuted_or_not_run(
     assert "needs sm100a" in found["empty-commit"].detail
 
 
-def test_steps_are_checked_then_timed(
-    project: Path,
-    on_h200: None,
-    stand_in: Callable[[Change], None],
-    monkeypatch: pytest.MonkeyPatch,
-    right_source: str,
+@pytest.fixture
+def steps_on_cpu(
+    on_h200: None, stand_in: Callable[[Change], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python steps on the CPU in the place of compiled ones on the GPU; one is wrong."""
+    """Python steps on the CPU in the place of compiled ones on the GPU, and no native function."""
     stand_in(lambda ran: ran)
     monkeypatch.setattr(bringup_native, "SUITES", ())
-    reported = (
-        '[reported]\ndevice = "NVIDIA B200"\nmetric = "call"\nunit = "us"\nvalues = { u0 = 12.5 }\n'
-    )
-    write_step(project / "tiny", "w0", right_source, reported)
-    write_step(project / "tiny", "w1", right_source + ZEROS)
     plan = planning.plan
 
     def on_cpu(context, steps, shapes, executor, *rest, **named):
@@ -248,6 +247,15 @@ def test_steps_are_checked_then_timed(
         bringup_steps, "native_steps", lambda context, *_: list(context.lineages.steps)
     )
     monkeypatch.setattr(bringup_steps, "_QUICK_REPS", 3)
+
+
+def test_steps_are_checked_then_timed(project: Path, steps_on_cpu: None, right_source: str) -> None:
+    """One of the two is wrong."""
+    reported = (
+        '[reported]\ndevice = "NVIDIA B200"\nmetric = "call"\nunit = "us"\nvalues = { u0 = 12.5 }\n'
+    )
+    write_step(project / "tiny", "w0", right_source, reported)
+    write_step(project / "tiny", "w1", right_source + ZEROS)
     report = project / "r.json"
     code = invoke(["bringup", "--quick", "--seed", "1", "--report", str(report)])
     assert code == ExitCode.INCORRECT
@@ -261,3 +269,145 @@ def test_steps_are_checked_then_timed(
     assert figure.reported == "12.5 µs, call time, reported on NVIDIA B200"
     assert [row.step for row in record.results] == ["w0", "w1", "w0"]
     assert "12.5 µs, call time, reported on NVIDIA B200" in report.with_suffix(".md").read_text()
+
+
+def using(counts: Iterator[int | None]) -> Callable[[int], int | None]:
+    """In the place of the query to NVML: how many other processes use the GPU, look by look."""
+
+    def other_processes(index: int) -> int | None:
+        assert index == 0
+        return next(counts)
+
+    return other_processes
+
+
+@pytest.mark.parametrize(
+    ("counts", "outcome", "said"),
+    [
+        ((0,), "ok", "no other process"),
+        ((2, 1, 0), "ok", "no other process"),
+        ((None,), "warn", "does not tell"),
+    ],
+)
+def test_others_are_waited_for(
+    in_checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: tuple[int | None, ...],
+    outcome: str,
+    said: str,
+) -> None:
+    looks, told = iter(counts), []
+    monkeypatch.setattr(clocks, "other_processes", using(looks))
+    monkeypatch.setattr(bringup_steps, "_POLL_S", 0.001)
+    stage = StepStage(Context.find(), 0, seed=1, limit_s=1, progress=told.append)
+    line = stage.wait_for_others(60)
+    assert line.outcome == outcome
+    assert said in line.detail
+    assert [text.split(":")[0] for text in told] == [
+        f"{count} other process(es) use the GPU" for count in counts if count
+    ]
+    assert next(looks, "no more") == "no more"
+
+
+@pytest.mark.parametrize("wait_s", [0, 0.01])
+def test_others_are_not_waited_for_longer_than_asked(
+    in_checkout: Path, monkeypatch: pytest.MonkeyPatch, wait_s: float
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(clocks, "other_processes", lambda _index: 3)
+    stage = StepStage(Context.find(), 0, seed=1, limit_s=1, progress=told.append)
+    line = stage.wait_for_others(wait_s)
+    assert line.outcome == "warn"
+    assert line.detail.startswith("3 other process(es) used it")
+    assert bool(told) == bool(wait_s)
+
+
+def escape_message() -> str:
+    """What the timer says where a call takes longer by the host's clock than by the events."""
+    from kernelbench.gpu_timing import GpuTimer
+    from kernelbench.timing import Block, Measurement, TimingFault
+
+    measured = Measurement("call", "events", [Block([0], [0], [100.0])])
+    with pytest.raises(TimingFault) as fault:
+        GpuTimer._require_joined(0, 5000.0, measured, 1)
+    return str(fault.value)
+
+
+@pytest.fixture
+def timed_as(
+    project: Path, steps_on_cpu: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
+    """Run bringup with w0 right but for what its timing is told to find; gives the report.
+
+    ``looks`` are what NVML tells us, before and after the step; ``seen``, what it tells the worker.
+    """
+    monkeypatch.setattr(diagnosis, "examine", lambda: diagnosis.Diagnosis(True, {}, ()))
+
+    def bringup(looks: tuple[int, ...], seen: int, expect: ExitCode, **found: Any) -> Path:
+        def run(runner: Runner, plan: StepRun) -> Iterator[Result]:
+            if runner._timing is None:
+                yield result_row(plan.step.name, device_us=None)
+            else:
+                runner.environment = replace(ENVIRONMENT, gpu_processes=seen)
+                yield result_row(plan.step.name, **found)
+
+        monkeypatch.setattr(Runner, "run", run)
+        monkeypatch.setattr(clocks, "other_processes", using(iter(looks)))
+        report = project / "r.json"
+        assert invoke(["bringup", "--quick", "--wait", "0", "--report", str(report)]) == expect
+        return report
+
+    return bringup
+
+
+@pytest.mark.parametrize(("looks", "seen"), [((1, 0), 0), ((0, 0), 1), ((0, 1), 0), ((1, 1), 1)])
+def test_times_beside_others_are_marked(
+    timed_as: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    looks: tuple[int, int],
+    seen: int,
+) -> None:
+    """Others may be there before, while and after the step is timed."""
+    report = timed_as(looks, seen, ExitCode.PASS)
+    timed = lines(report, "timed")
+    assert timed["GPU"].outcome == ("warn" if looks[0] else "ok")
+    assert (timed["w0"].outcome, timed["w0"].shared) == ("PASS", True)
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    assert [figure.times for figure in record.figures] == [("–", "40.0*")]
+    assert [SHARED in row.notes for row in record.results] == [False, True]
+    for text in (report.with_suffix(".md").read_text(), capsys.readouterr().out):
+        assert f"1 PASS; {SHARED}" in text
+        assert f"*: {SHARED}\n" in text
+
+
+def test_times_of_a_gpu_of_its_own_are_not_marked(timed_as: Callable[..., Path]) -> None:
+    report = timed_as((0, 0), 0, ExitCode.PASS)
+    assert SHARED not in report.with_suffix(".md").read_text()
+    assert not any(line.shared for line in lines(report, "timed").values())
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    assert [figure.times for figure in record.figures] == [("–", "40.0")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "others", "outcome", "code"),
+    [
+        (escape_message, 1, "NOT JUDGED", ExitCode.ENVIRONMENT),
+        (escape_message, 0, "DIFFERS", ExitCode.INCORRECT),
+        (lambda: "a timed output is wrong", 1, "DIFFERS", ExitCode.INCORRECT),
+    ],
+)
+def test_only_escaped_work_is_not_judged_beside_others(
+    timed_as: Callable[..., Path],
+    fault: Callable[[], str],
+    others: int,
+    outcome: str,
+    code: ExitCode,
+) -> None:
+    reason, looks = fault(), (others, others)
+    report = timed_as(looks, 0, code, status="wrong", reason=reason, device_us=None)
+    line = lines(report, "timed")["w0"]
+    assert (line.outcome, line.shared) == (outcome, bool(others))
+    assert reason in line.detail
+    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    assert record.results[-1].status == ("skipped" if outcome == "NOT JUDGED" else "wrong")
+    assert record.figures == ()
