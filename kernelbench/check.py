@@ -32,6 +32,7 @@ from kernelbench.errors import KernelFault
 from kernelbench.loader import describe_exception
 from kernelbench.problem import Comparison, Inputs, Kernel, Problem, refill
 from kernelbench.records import Status
+from kernelbench.references import reference as shared_reference
 from kernelbench.seeds import derive
 from kernelbench.stream_trial import StreamTrial
 
@@ -75,6 +76,7 @@ class Checker:
         source: The step's file, to name the line that raised.
         own_stream: Also require correctness on a stream other than the default one. Steps of a
             lineage must pass; other people's submissions get a note instead.
+        references: Folder of the references that several steps share, or empty.
     """
 
     kernel: Kernel
@@ -86,6 +88,7 @@ class Checker:
     call_limit_s: float
     source: Path | None = None
     own_stream: bool = True
+    references: str = ""
     _notes: list[str] = field(default_factory=list)
 
     def check(self, input_class: str) -> CheckResult:
@@ -107,7 +110,7 @@ class Checker:
         self.announce(f"{input_class}: reference", 600)
         second = self._draw(input_class, seed_a)
         self._require_unchanged(first, second, "first call")
-        reference = self.problem.reference(second, self.shape, input_class)
+        reference = self._reference(second, input_class, seed_a)
         verdict = self._compare(out_first, reference, input_class, first, poison_first)
         out_second, _ = self._call(second, input_class, "second call", 2)
         self._require_repeatable(out_first, out_second, reference, input_class)
@@ -117,7 +120,7 @@ class Checker:
         refill(first, fresh)
         out_third, poison_third = self._call(first, input_class, "call on new values", 3)
         self._require_unchanged(first, fresh, "call on new values")
-        reference = self.problem.reference(fresh, self.shape, input_class)
+        reference = self._reference(fresh, input_class, seed_b)
         verdict = self._merge(
             verdict, self._compare(out_third, reference, input_class, first, poison_third)
         )
@@ -127,6 +130,16 @@ class Checker:
 
     def _draw(self, input_class: str, seed: int) -> Inputs:
         return self.problem.make_inputs(self.shape, input_class, seed, self.device)
+
+    def _reference(self, inputs: Inputs, input_class: str, seed: int) -> Any:
+        return shared_reference(
+            self.references,
+            self.problem,
+            self.shape,
+            input_class,
+            seed,
+            lambda: self.problem.reference(inputs, self.shape, input_class),
+        )
 
     def _call(
         self, inputs: Inputs, input_class: str, what: str, number: int
@@ -191,13 +204,7 @@ class Checker:
         verdict = self.problem.compare(outputs, reference, self.shape, input_class)
         if verdict.ok:
             return verdict
-        reason = verdict.reason
-        stale = sum(int(mask.sum()) for mask in inputs.arena.unwritten(poison))
-        total = sum(output.numel() for output in inputs.outputs)
-        # A right element equals its random poison bits by chance: one in 65536 for 16-bit outputs.
-        if stale > 16 + total / 4096:
-            reason = f"{stale} of {total} output elements were never written; {reason}"
-        raise _Failed(_judged("wrong", verdict, reason))
+        raise _Failed(_judged("wrong", verdict, why_wrong(verdict, inputs, poison)))
 
     def _require_repeatable(
         self,
@@ -272,6 +279,22 @@ class Checker:
         if in_place and not torch.equal(bits(snapshot), bits(current.arena.flat.cpu())):
             return "its outputs were still being written after work queued behind the call had run"
         return ""
+
+
+def why_wrong(verdict: Comparison, inputs: Inputs, poison: torch.Tensor) -> str:
+    """Why a result is not right, in one line, with how many elements were never written.
+
+    Args:
+        verdict: What the comparison says.
+        inputs: Those of the call, its outputs as the call has left them.
+        poison: What the outputs were filled with before the call.
+    """
+    stale = sum(int(mask.sum()) for mask in inputs.arena.unwritten(poison))
+    total = sum(output.numel() for output in inputs.outputs)
+    # A right element equals its random poison bits by chance: one in 65536 for 16-bit outputs.
+    if stale > 16 + total / 4096:
+        return f"{stale} of {total} output elements were never written; {verdict.reason}"
+    return verdict.reason
 
 
 def _judged(

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from kernelbench import compiled, coverage, emulator_report, schema
 from kernelbench.arena import bits
+from kernelbench.check import why_wrong
 from kernelbench.emulation import DEFAULT_EMULATION
 from kernelbench.emulator_report import Report
 from kernelbench.errors import KernelbenchError, KernelFault
@@ -137,8 +138,8 @@ class _Case:
             max_findings=job.max_findings,
             os_threads=job.os_threads,
         )
-        poison = self._inputs.arena.draw_poison(derive(seed, "poison"))
-        self._inputs.arena.fill(poison)
+        self._poison = self._inputs.arena.draw_poison(derive(seed, "poison"))
+        self._inputs.arena.fill(self._poison)
         outputs, reason = None, ""
         try:
             result = self._kernel(self._inputs.data)
@@ -164,7 +165,7 @@ class _Case:
                 return ""
         verdict = self._problem.compare(outputs, self._reference, self._shape, self._class)
         if not verdict.ok:
-            return f"wrong: {verdict.reason}"
+            return f"wrong: {why_wrong(verdict, self._inputs, self._poison)}"
         if first is None or not self._problem.repeatable:
             return ""
         return f"wrong: {differing} elements differ in their bits from those of the first schedule"

@@ -79,7 +79,8 @@ class View:
     def _row(self, row: Row, max_findings: int) -> None:
         fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
         if row.reason and not fatal:
-            self._line(f"{row.step} {row.shape}: {row.status}: {row.reason}", "bold")
+            why = row.reason.removeprefix(f"{row.status}: ")
+            self._line(f"{row.step} {row.shape}: {row.status}: {why}", "bold")
         for seen in row.seen[:max_findings]:
             self._seen(row, seen)
         if len(row.seen) > max_findings:
