@@ -140,6 +140,7 @@ def _checker(
         job.call_limit_s,
         arm.step.entry,
         job.own_stream and not arm.step.submission,
+        job.references if isinstance(job, RunJob) and not arm.step.submission else "",
     )
 
 

@@ -52,6 +52,7 @@ class RunJob:
         target: Executor and device.
         call_limit_s: Longest that a phase running the step's own code may take.
         own_stream: Whether the step must be right on a stream of its own.
+        references: Folder of the references that several steps share, or empty.
     """
 
     arm: Arm
@@ -63,6 +64,7 @@ class RunJob:
     timing: Timing | None
     call_limit_s: float
     own_stream: bool
+    references: str = ""
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,10 @@ class Runner:
         timing: Timing | None,
         call_limit_s: float,
         on_progress: OnProgress | None = None,
+        references: str = "",
     ) -> None:
         self._launcher = launcher
+        self._references = references
         self._seed = seed
         self._timing = timing
         self._call_limit_s = call_limit_s
@@ -158,6 +160,7 @@ class Runner:
             self._timing if run.target.timed else None,
             self._call_limit_s,
             own_stream=True,
+            references=self._references,
         )
 
     def _take(self, run: StepRun, shape: Any, rows: _Rows, message: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from kernelbench.jobs import Timing
 from kernelbench.peers import standings
 from kernelbench.planning import plan
 from kernelbench.records import Protocol, Result, RunRecord
+from kernelbench.references import shared_folder
 from kernelbench.runner import Runner, StepRun, warnings_of
 from kernelbench.worker import Launcher
 
@@ -101,9 +102,14 @@ def command(
     view.head(plans, seed, timing)
     rows: list[Result] = []
     failure: BaseException | None = None
-    with Launcher() as launcher, console.Status() as status:
+    with shared_folder(plans) as shared, Launcher() as launcher, console.Status() as status:
         runner = Runner(
-            launcher, seed=seed, timing=timing, call_limit_s=measuring.timeout, on_progress=status
+            launcher,
+            seed=seed,
+            timing=timing,
+            call_limit_s=measuring.timeout,
+            on_progress=status,
+            references=shared,
         )
         try:
             for step_plan in plans:
