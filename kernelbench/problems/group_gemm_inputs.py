@@ -130,13 +130,14 @@ def _draw_full(m: int, n: int, k: int, seed: int, generator: torch.Generator) ->
 def _draw_structured(
     m: int, n: int, k: int, seed: int, group: int, generator: torch.Generator
 ) -> _Quad:
-    codes = [_nonzero_values(rows, k, generator) for rows in (m, n)]
+    packed = [_nonzero_values(rows, k, generator) for rows in (m, n)]
     hot = seed % 2
-    rows = (m, n)[hot]
-    position = _hot_positions(rows, k, seed // 2, group, generator.device)
-    mask = torch.arange(k, device=generator.device) == position.unsqueeze(1)
-    codes[hot] = codes[hot] * mask
-    a, b = (packed[:, 0::2] | (packed[:, 1::2] << 4) for packed in codes)
+    position = _hot_positions((m, n)[hot], k, seed // 2, group, generator.device).unsqueeze(1)
+    byte = position // 2
+    nibble = torch.where(position % 2 > 0, 0xF0, 0x0F).to(torch.uint8)
+    value = packed[hot].gather(1, byte) & nibble
+    packed[hot].zero_().scatter_(1, byte, value)
+    a, b = packed
     sfa, sfb = (_structured_scales(rows, k // 16, generator) for rows in (m, n))
     return a, b, sfa, sfb
 
@@ -162,11 +163,10 @@ def _structured_scales(rows: int, blocks: int, generator: torch.Generator) -> to
 
 
 def _nonzero_values(rows: int, k: int, generator: torch.Generator) -> torch.Tensor:
-    """Random e2m1 codes but for ±0, one a byte; uint8 ``[rows, k]``."""
-    draw = torch.randint(
-        0, 14, (rows, k), dtype=torch.uint8, generator=generator, device=generator.device
-    )
-    return draw + 1 + (draw >= 7)
+    """Random e2m1 codes but for ±0, which become ±0.5; packed, uint8 ``[rows, k / 2]``."""
+    packed = _random_bytes(rows, k // 2, generator)
+    low, high = (packed & magnitude == 0 for magnitude in (0x07, 0x70))
+    return packed.add_(low, alpha=0x01).add_(high, alpha=0x10)
 
 
 def _random_codes(rows: int, cols: int, ceiling: int, generator: torch.Generator) -> torch.Tensor:
