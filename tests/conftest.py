@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +18,9 @@ from emulated_kernels import emulated, emulated_files, emulator_runtime
 from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
 
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
+
+# A shell's background job ignores Ctrl-C, and so would the commands that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
