@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from kernelbench.step_sources import own_sources, sources_of
 #: Where variants go, below their lineage's folder.
 VARIANTS = "variants"
 
+_UNCHANGED = "Nothing yet: the code is that of"
+_NUMBERED = re.compile(r"(?P<stem>[A-Za-z]+)(?P<number>\d+)")
 _README = """\
 # {name} · {title}
 
@@ -36,7 +39,7 @@ Nothing measured yet.
 
 @dataclass(frozen=True)
 class Words:
-    """What a step says of itself, one line each; empty where it is still to be written."""
+    """What a step says of itself; empty where it is still to be written. Line breaks go."""
 
     title: str = ""
     technique: str = ""
@@ -49,23 +52,19 @@ _NONE = Words()
 def new_step(lineages: Lineages, name: str, source: Step, words: Words = _NONE) -> Step:
     """A step of the source's lineage with a copy of all its code, the source being its parent.
 
+    It joins the main line; what is made from a failed experiment stays beside that.
+
     Raises:
         UsageError: For a name that is taken or malformed, or a source without code or lineage.
         EnvironmentProblem: If the folder cannot be written.
     """
     lineage = _lineage_for(lineages, name, source)
-    head = {"arch": source.arch, "status": _status(source), "kind": source.kind}
-    if source.kind == "cuda":
-        del head["kind"]
-    if source.entry and source.entry.name not in ("launch.cu", "submission.py"):
-        head["entry"] = source.entry.name
-    needs = {"needs": list(source.needs)} if source.needs else {}
-    tables: list[tuple[str, Mapping[str, Any]]] = [("config", source.config)]
-    tables += [("limits", source.limits)]
-    allowances = [{"what": each.what, "reason": each.reason} for each in source.allowances]
-    flags = {"gpu_flags": list(source.gpu_flags)} if source.gpu_flags else {}
-    text = _toml(name, source, words, head | needs | flags, tables, allowances)
-    return _write(lineage, lineage.path / name, text, sources_of(source), source, words)
+    status = _status(source)
+    place = lineage.path / source.subfolder if status == "failed" else lineage.path
+    fields = {key: value for key, value in _fields_of(source).items() if value}
+    tables = [("config", source.config), ("limits", source.limits)]
+    text = _toml(name, source, words, {**fields, "status": status}, tables)
+    return _write(lineage, place / name, text, sources_of(source), source, words)
 
 
 def new_variant(
@@ -90,17 +89,47 @@ def new_variant(
         if file not in having:
             raise UnknownNameError("file", file, having, f" of {source.name}")
     # A base has all of its code: a variant of a variant starts from what that one changes.
-    base = source.base.name if source.base else source.name
+    base = read_step(source.base, lineage) if source.base else source
     kept = own_sources(source) if source.base else {}
     copied = kept | {file: having[file] for file in files}
-    head: dict[str, Any] = {"status": _status(source), "base": base}
-    tables: list[tuple[str, Mapping[str, Any]]] = []
-    if source.base:
-        tables = [("config", source.config), ("limits", source.limits)]
-        # None at all is a choice too, where the base has some.
-        head |= {"gpu_flags": list(source.gpu_flags)} if source.kind == "cuda" else {}
-    text = _toml(name, source, words, head, tables, [])
+    head = {"status": _status(source), "base": base.name}
+    head |= _changed(_fields_of(source), _fields_of(base))
+    tables = [
+        ("config", _changed(source.config, base.config)),
+        ("limits", _changed(source.limits, base.limits)),
+    ]
+    text = _toml(name, source, words, head, tables)
     return _write(lineage, lineage.path / VARIANTS / name, text, copied, source, words)
+
+
+def still_a_copy(step: Step) -> bool:
+    """Whether a step's words are still those that it was made with: nothing has changed yet."""
+    return step.technique.startswith(_UNCHANGED)
+
+
+def sorts_before_parent(lineages: Lineages, step: Step) -> bool:
+    """Whether a step of the main line comes before its parent, since their order is by name."""
+    main = [other.name for other in lineages.steps_of(step.lineage) if not other.experiment]
+    if step.name not in main or step.parent not in main:
+        return False
+    return main.index(step.name) < main.index(step.parent)
+
+
+def _fields_of(step: Step) -> dict[str, Any]:
+    """What a ``step.toml`` says of how a step is built; an empty list is none."""
+    usual = {"cuda": "launch.cu", "torch": "submission.py"}[step.kind]
+    entry = step.entry.name if step.entry else usual
+    return {
+        "arch": step.arch,
+        "kind": "" if step.kind == "cuda" else step.kind,
+        "entry": "" if entry == usual else entry,
+        "needs": list(step.needs),
+        "gpu_flags": list(step.gpu_flags),
+    }
+
+
+def _changed(values: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if base.get(key) != value}
 
 
 def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
@@ -115,16 +144,30 @@ def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
     if lineage is None:
         raise UsageError(f"{source.name} belongs to no lineage", "name a step of one after --from")
     require_runnable(source)
+    hint = _another_name(lineages, lineage, name, source)
     for step in lineages.steps:
-        if step.name == name:
-            raise UsageError(f"{name} exists: {step.path}", "choose another name")
+        # Where case does not count in file names, two names that differ in it are one folder.
+        if step.name.casefold() == name.casefold():
+            raise UsageError(f"{step.name} exists: {step.path}", hint)
     for other in lineages.lineages:
         if other.name == name:
-            raise UsageError(f"{name} is the name of a lineage", "choose another name")
+            raise UsageError(f"{name} is the name of a lineage", hint)
         if other != lineage and _stem(name) in _stems(lineages.steps_of(other.name)):
-            hint = f"steps of {lineage.name} are not, and ranges go by name"
-            raise UsageError(f"{name} is named as the steps of {other.name} are", hint)
+            what = f"{name} is named as the steps of {other.name} are"
+            raise UsageError(what, f"this is one of {lineage.name}: {hint}")
     return lineage
+
+
+def _another_name(lineages: Lineages, lineage: Lineage, name: str, source: Step) -> str:
+    """What to do about a name, with the next free number where the name asked for has one."""
+    names = [step.name for step in lineages.steps_of(lineage.name) if not step.experiment]
+    numbered = [match for each in names if (match := _NUMBERED.fullmatch(each))]
+    if not (numbered and _stem(name)):
+        return "choose another name"
+    alike = [match for match in numbered if match["stem"] == _stem(source.name)]
+    last = max(alike or numbered, key=lambda match: int(match["number"]))
+    number = f"{int(last['number']) + 1:0{len(last['number'])}}"
+    return f"choose another name, such as {last['stem']}{number}"
 
 
 def _stems(steps: Iterable[Step]) -> set[str]:
@@ -133,8 +176,8 @@ def _stems(steps: Iterable[Step]) -> set[str]:
 
 def _stem(name: str) -> str:
     """``v`` of ``v07``; nothing for a name of another form."""
-    match = re.fullmatch(r"([A-Za-z]+)\d+", name)
-    return match[1] if match else ""
+    match = _NUMBERED.fullmatch(name)
+    return match["stem"] if match else ""
 
 
 def _status(source: Step) -> Status:
@@ -148,7 +191,6 @@ def _toml(
     words: Words,
     head: Mapping[str, Any],
     tables: Iterable[tuple[str, Mapping[str, Any]]],
-    allowances: Iterable[Mapping[str, Any]],
 ) -> str:
     filled = _filled(words, source)
     first = {"name": name, "parent": source.name, "title": filled.title}
@@ -157,16 +199,17 @@ def _toml(
     for table, values in tables:
         if values:
             lines += ["", f"[{table}]", *_fields(values)]
-    for allowance in allowances:
-        lines += ["", "[[allowance]]", *_fields(allowance)]
+    for allowance in source.allowances:
+        lines += ["", "[[allowance]]", *_fields(asdict(allowance))]
     return "\n".join(lines) + "\n"
 
 
 def _filled(words: Words, source: Step) -> Words:
+    title, technique, hypothesis = (" ".join(each.split()) for each in astuple(words))
     return Words(
-        words.title or f"A copy of {source.name}",
-        words.technique or f"Nothing yet: the code is that of {source.name}",
-        words.hypothesis or "To be written: what should get faster, and why.",
+        title or f"A copy of {source.name}",
+        technique or f"{_UNCHANGED} {source.name}",
+        hypothesis or "To be written: what should get faster, and why.",
     )
 
 
@@ -190,14 +233,13 @@ def _write(
     if folder.exists():
         raise UsageError(f"{folder} exists, but is no step", "remove it, or choose another name")
     filled = _filled(words, source)
-    up = "../" * len(folder.relative_to(lineage.path).parts)
     readme = _README.format(
         name=folder.name,
         title=filled.title,
         hypothesis=filled.hypothesis,
         technique=filled.technique.rstrip("."),
         parent=source.name,
-        parent_folder=up + source.path.relative_to(lineage.path).as_posix(),
+        parent_folder=Path(os.path.relpath(source.path, folder)).as_posix(),
     )
     try:
         folder.parent.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernelbench import inspection, ledger
+from kernelbench import inspection, ledger, scaffold
 from kernelbench.inspection import Code, Inspection
 from kernelbench.lineage import Step, require_runnable
 from kernelbench.lineage_tree import Verdict, times_of, verdicts_between
@@ -81,7 +81,9 @@ class StepDiff:
         technique: The second step's idea, in one line.
         settings: Config and GPU flags that differ.
         constants: Of ``kb::Description``.
-        not_built: Why resources or constants are missing, a line each.
+        remarks: What ``step.toml`` says that the code does not, a line each.
+        not_built: Why resources or constants are missing, a line each; nothing where they were
+            not asked for.
         verdicts: Comparisons of these two in the ledger, either being the candidate.
     """
 
@@ -94,6 +96,7 @@ class StepDiff:
     settings: tuple[Change, ...]
     constants: tuple[Change, ...]
     kernels: tuple[KernelChange, ...]
+    remarks: tuple[str, ...]
     not_built: tuple[str, ...]
     figures: tuple[FigureChange, ...]
     verdicts: tuple[Verdict, ...]
@@ -119,17 +122,19 @@ def step_diff(
     """
     for step in (base, cand):
         require_runnable(step)
-    found, missing = _inspected(base, cand) if build else ((None, None), ["not asked for"])
+    found, missing = _inspected(base, cand) if build else ((None, None), [])
+    source = source_diff(base, cand)
     return StepDiff(
         schema=SCHEMA,
         base=base.name,
         cand=cand.name,
         title=cand.title,
         technique=cand.technique,
-        source=source_diff(base, cand),
+        source=source,
         settings=tuple(_settings(base, cand)),
         constants=tuple(_constants(*found)),
         kernels=tuple(_kernels(*found)),
+        remarks=(*_unsaid(cand, source), *_contradictions(cand, found[1])),
         not_built=tuple(missing),
         figures=(*_reported(base, cand), *_measured(base, cand, runs)),
         verdicts=verdicts_between(base.name, cand.name, comparisons),
@@ -150,6 +155,29 @@ def _shown(value: Any) -> str | None:
     if isinstance(value, list):
         return ("×" if all(isinstance(item, int) for item in value) else " ").join(map(str, value))
     return str(value)
+
+
+def _unsaid(step: Step, source: SourceDiff) -> Iterator[str]:
+    if source.files and scaffold.still_a_copy(step):
+        yield f"{step.name}: technique in step.toml does not say yet what changes"
+
+
+def _contradictions(step: Step, found: Inspection | None) -> Iterator[str]:
+    """Settings of a step that are not its code's constants."""
+    if found is None or found.constants is None:
+        return
+    code = found.constants
+    constants: dict[str, Any] = {
+        name: code[name] for name in ("stages", "accumulators", "tmem_columns")
+    }
+    constants["tile"] = [code["tile_m"], code["tile_n"], code["tile_k"]]
+    constants["warps"] = code["threads"] // 32
+    constants["cluster"] = [code["cluster"], 1, 1]
+    for name, constant in constants.items():
+        said = step.config.get(name, constant)
+        if said != constant:
+            both = f"step.toml says {name} = {_shown(said)}, the code {_shown(constant)}"
+            yield f"{step.name}: {both}"
 
 
 def _inspected(
@@ -182,6 +210,9 @@ def _constants(base: Inspection | None, cand: Inspection | None) -> Iterator[Cha
 
 
 def _kernels(base: Inspection | None, cand: Inspection | None) -> Iterator[KernelChange]:
+    # A step that could not be built has kernels, too, only nobody knows which.
+    if any(found is not None and not found.builds for found in (base, cand)):
+        return
     old, new = ([code for build in found.builds for code in build.code] if found else []
                 for found in (base, cand))  # fmt: skip
     for before, after in _pairs(old, new):

@@ -59,13 +59,14 @@ class SourceDiff:
     """What is different between the sources of two steps.
 
     Attributes:
-        formatted: Whether both sides were formatted first.
+        formatted: Whether both sides were formatted first; else ``unformatted`` says why not.
         files: Those that differ.
         blocks_added: Building blocks that only the second step includes, directly or not;
             blocks_removed: that only the first does. What both include cannot differ.
     """
 
     formatted: bool
+    unformatted: str
     files: tuple[FileDiff, ...]
     blocks_added: tuple[Block, ...]
     blocks_removed: tuple[Block, ...]
@@ -79,8 +80,10 @@ def source_diff(base: Step, cand: Step) -> SourceDiff:
         if found is not None:
             files.append(found)
     before, after = includes(base), includes(cand)
+    unformatted = _unformatted(base, cand)
     return SourceDiff(
-        formatted=clang_format() is not None and all(map(_has_style, (base.path, cand.path))),
+        formatted=not unformatted,
+        unformatted=unformatted,
         files=tuple(files),
         blocks_added=_blocks(after.keys() - before.keys(), after),
         blocks_removed=_blocks(before.keys() - after.keys(), before),
@@ -144,6 +147,14 @@ def _formatted(tool: Path, file: Path, text: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return text
     return done.stdout if done.returncode == 0 else text
+
+
+def _unformatted(*steps: Step) -> str:
+    """Why sources are compared as they are; empty where they are formatted first."""
+    if clang_format() is None:
+        return "no clang-format here (`pip install clang-format` has one)"
+    bare = [step.name for step in steps if not _has_style(step.path)]
+    return f"no .clang-format above {' and '.join(bare)}" if bare else ""
 
 
 def _has_style(folder: Path) -> bool:

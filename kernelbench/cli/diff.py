@@ -45,6 +45,8 @@ def command(
 ) -> None:
     """Show what CAND changes in BASE, its parent if not named: source, resources, figures.
 
+    BASE..CAND means both, too, whatever lies between them.
+
     Sources are compared as clang-format writes them, where there is one and a .clang-format.
     Registers and the like come from the compilers, which build what is not in the cache; no GPU is
     asked.
@@ -76,7 +78,9 @@ def _pair(context: Context, names: Sequence[str]) -> tuple[Step, Step]:
     chosen: list[Step] = []
     for name in names:
         meant = context.lineages.select([name])
-        if len(meant) != 1:
+        if ".." in name and "/" not in name:  # a range, no path: its ends
+            meant = [meant[0], meant[-1]]
+        elif len(meant) != 1:
             raise UsageError(f"{name!r} is {len(meant)} steps", "diff compares two")
         chosen += meant
     if len(chosen) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernelbench.console import Text, make_table, out, styled
+from kernelbench.console import Text, make_table, out, styled, warn
 from kernelbench.lineage_table import METRIC_NAMES, UNITS
 from kernelbench.step_change import Change, FigureChange, KernelChange, StepDiff
 from kernelbench.step_diff import Block, DeltaTable, SourceDiff
@@ -20,7 +20,8 @@ def head(found: StepDiff) -> None:
 
 def text(source: SourceDiff, base: str, cand: str) -> None:
     """The unified diff."""
-    out.print()
+    if source.files:
+        out.print()
     for file in source.files:
         old = f"{base}/{file.name}" if file.change != "added" else "/dev/null"
         new = f"{cand}/{file.name}" if file.change != "removed" else "/dev/null"
@@ -42,9 +43,7 @@ def counts(source: SourceDiff) -> None:
     table.add_row("all files", "", *map(str, total))
     out.print(table)
     if not source.formatted:
-        out.print(
-            "no clang-format, or no style for it: lines are compared as they are", soft_wrap=True
-        )
+        out.print(Text(f"lines are compared as they are: {source.unformatted}"), soft_wrap=True)
     _blocks("newly included", source.blocks_added)
     _blocks("no longer included", source.blocks_removed)
 
@@ -71,6 +70,8 @@ def changes(found: StepDiff) -> None:
         out.print(table)
     for line in found.not_built:
         out.print(Text(f"not built: {line}"), soft_wrap=True)
+    for line in found.remarks:
+        warn(line)
     if found.figures:
         out.print()
         _figures(found)
@@ -89,7 +90,7 @@ def _kernel(kernel: KernelChange) -> tuple[Text, str, str]:
     name = " → ".join(dict.fromkeys(filter(None, (kernel.before_name, kernel.after_name))))
     if kernel.before_name and kernel.after_name:
         return Text(name, style="bold"), "", ""
-    return Text(name, style="bold"), *(("gone", "–") if kernel.before_name else ("–", "new"))
+    return Text(name, style="bold"), *(("", "gone") if kernel.before_name else ("", "new"))
 
 
 def _figures(found: StepDiff) -> None:
@@ -111,11 +112,15 @@ def _figure(figure: FigureChange) -> tuple[str, ...]:
         figure.device,
         figure.shape,
         METRIC_NAMES.get(figure.metric, figure.metric),
-        f"{figure.before:.4g}",
-        f"{figure.after:.4g}",
+        *(_amount(figure, value) for value in (figure.before, figure.after)),
         UNITS[figure.unit],
         _percent(figure.change),
     )
+
+
+def _amount(figure: FigureChange, value: float) -> str:
+    # What was reported is shown to the digit that was.
+    return str(value) if figure.source == "reported" else f"{value:.2f}"
 
 
 def _percent(change: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from kernelbench.cli import options
@@ -47,16 +49,18 @@ def command(
     """Make a new step from another one: folder, step.toml, README and code.
 
     The code is STEP's, so that it runs at once; `kernelbench diff` shows what you change from
-    there. A variant's folder has only step.toml, README and the files that differ.
+    there. A variant's folder has only step.toml, README and the files that differ. Prints the new
+    files, one a line.
     """
     from kernelbench import console, scaffold
     from kernelbench.context import Context
+    from kernelbench.step_sources import own_sources, sources_of
 
     lineages = Context.find().lineages
     chosen = lineages.select([source])
     if len(chosen) != 1:
         raise UsageError(f"{source!r} is {len(chosen)} steps", "start from one")
-    words = scaffold.Words(title.strip(), technique.strip(), hypothesis.strip())
+    words = scaffold.Words(title, technique, hypothesis)
     if variant:
         made = scaffold.new_variant(lineages, name, chosen[0], files, words)
     elif files:
@@ -64,9 +68,16 @@ def command(
     else:
         made = scaffold.new_step(lineages, name, chosen[0], words)
     for file in sorted(path for path in made.path.rglob("*") if path.is_file()):
-        console.out.print(str(file), soft_wrap=True)
-    commands = [f"run {made.name}", f"check {made.name}", f"diff {made.name}"]
+        console.out.print(console.Text(os.path.relpath(file)), soft_wrap=True)
+    if scaffold.sorts_before_parent(Context.find().lineages, made):
+        console.warn(f"{name} comes before its parent {made.parent} in ranges, which go by name")
+    if made.base and not own_sources(made):
+        where = f"{os.path.relpath(made.base)} ({', '.join(sources_of(made))})"
+        hint = f"no code of its own yet: copy there what you change from {where}"
+        console.err.print(console.Text(hint), soft_wrap=True)
+    commands = [f"run {name}", f"check {name}", f"diff {name}"]
     if made.kind != "cuda":
         del commands[1]
     shown = ", ".join(f"`kernelbench {command}`" for command in commands)
-    console.out.print(f"change it, then {shown}", soft_wrap=True)
+    hint = f"change it, say in step.toml and README.md what and why, then {shown}"
+    console.err.print(hint, soft_wrap=True)

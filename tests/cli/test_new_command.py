@@ -14,6 +14,7 @@ from kernelbench.cli import invoke as run
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right_source: str) -> Path:
     root = write_project(tmp_path / "project", {"one": right_source})
     monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    monkeypatch.chdir(root)
     monkeypatch.setenv("KERNELBENCH_CACHE", str(tmp_path / "cache"))
     return root
 
@@ -24,10 +25,13 @@ def test_a_new_step_runs_at_once(
 ) -> None:
     extra = ["--variant"] if variant else []
     assert run(["new", "two", "--from", "one", "--title", "Another", *extra]) == 0
-    text = capsys.readouterr().out
-    folder = root / "tiny" / ("variants/two" if variant else "two")
-    assert str(folder / "step.toml") in text
-    assert "then `kernelbench run two`, `kernelbench diff two`" in text
+    text = capsys.readouterr()
+    folder = "tiny/variants/two" if variant else "tiny/two"
+    files = ["README.md", "step.toml", *([] if variant else ["submission.py"])]
+    assert text.out.splitlines() == [f"{folder}/{name}" for name in files]
+    assert "then `kernelbench run two`, `kernelbench diff two`" in text.err
+    copy = "copy there what you change from tiny/one (submission.py)"
+    assert (copy in text.err) is variant
     assert run(["run", "two", "--shape", "u0", "--reps", "2", "--budget", "0.2"]) == 0
     assert "1 passed of 1" in capsys.readouterr().out
     assert run(["diff", "two"]) == 0
@@ -37,6 +41,12 @@ def test_a_new_step_runs_at_once(
     assert run(["lineage", "tiny"]) == 0
     drawn = "└─ two" if variant else "two  "
     assert any(line.startswith(drawn) for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_name_before_the_parents(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", "all", "--from", "one"]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("warning: all comes before its parent one in ranges")
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,35 @@ class TestNewStep:
         assert "(from [s1](../s1/)). One line.\n" in readme
         bare = scaffold.new_step(load(root), "s3", load(root).get("s1"))
         assert bare.title == "A copy of s1"
+        assert scaffold.still_a_copy(bare)
+        assert not scaffold.still_a_copy(made)
+
+    def test_words_are_one_line_each(self, root: Path) -> None:
+        words = Words(" two\nlines ", "\t", "a\r\nb")
+        made = scaffold.new_step(load(root), "s2", load(root).get("s1"), words)
+        assert (made.title, made.hypothesis) == ("two lines", "a b")
+        assert scaffold.still_a_copy(made)
 
     def test_a_copy_of_a_failed_step_fails_too(self, root: Path) -> None:
         assert scaffold.new_step(load(root), "s2", load(root).get("bad")).status == "failed"
+
+    def test_a_copy_of_a_failed_experiment_lies_beside_it(self, root: Path) -> None:
+        (root / "own" / "bad").rename(root / "own" / "moved")
+        (root / "own" / "failed").mkdir()
+        (root / "own" / "moved").rename(root / "own" / "failed" / "bad")
+        made = scaffold.new_step(load(root), "worse", load(root).get("bad"))
+        assert made.path == root / "own" / "failed" / "worse"
+        assert load(root).get("worse").experiment
+        assert "(from [bad](../bad/))" in (made.path / "README.md").read_text()
+
+    def test_whether_ranges_have_it_after_its_parent(self, root: Path) -> None:
+        for name, before in (("s2", False), ("a", True), ("z", False)):
+            made = scaffold.new_step(load(root), name, load(root).get("s1"))
+            assert scaffold.sorts_before_parent(load(root), made) is before
+        variant = scaffold.new_variant(load(root), "b", load(root).get("s1"))
+        assert not scaffold.sorts_before_parent(load(root), variant)
+        promoted = scaffold.new_step(load(root), "c", variant)
+        assert not scaffold.sorts_before_parent(load(root), promoted)
 
 
 class TestNewVariant:
@@ -132,13 +158,23 @@ class TestNewVariant:
         first = scaffold.new_variant(load(root), "s1-x", load(root).get("s1"), ["kernel.cuh"])
         (first.path / "kernel.cuh").write_text("int changed;\n")
         toml = first.path / "step.toml"
-        toml.write_text(toml.read_text() + "gpu_flags = []\n[config]\nratio = 2\n")
+        own = 'base = "s1"\ngpu_flags = []\n[config]\nratio = 2\n'
+        toml.write_text(toml.read_text().replace('base = "s1"\n', own))
         first = load(root).get("s1-x")
         second = scaffold.new_variant(load(root), "s1-y", first)
         assert second.base == first.base
         assert second.parent == "s1-x"
         assert second.config["ratio"] == 2
         assert compare.identical(first, second)
+        # What is the base's own stays there.
+        text = (second.path / "step.toml").read_text()
+        assert 'base = "s1"\ngpu_flags = []\n\n[config]\nratio = 2\n\n[[allow' in text
+
+    def test_what_the_compilers_may_say_of_it(self, root: Path) -> None:
+        source = load(root).get("s1")
+        made = scaffold.new_variant(load(root), "s1-x", source, ["kernel.cuh"])
+        assert made.allowances == source.allowances
+        assert len(made.allowances) == 1
 
     def test_a_step_from_a_variant_has_all_files(self, root: Path) -> None:
         first = scaffold.new_variant(load(root), "s1-x", load(root).get("s1"), ["kernel.cuh"])
@@ -151,10 +187,12 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("p1", "p1 exists: .*own/p1; choose another name"),
-            ("m1", "m1 exists: .*other/m1; choose another name"),
-            ("other", "other is the name of a lineage"),
-            ("m2", "m2 is named as the steps of other are"),
+            ("p1", "p1 exists: .*own/p1; choose another name, such as s2$"),
+            ("m1", "m1 exists: .*other/m1; choose another name, such as s2$"),
+            ("S1", "s1 exists: .*own/s1; choose another name"),
+            ("later", "later exists: .*own/later; choose another name$"),
+            ("other", "other is the name of a lineage; choose another name$"),
+            ("m2", "m2 is named as the steps of other are; this is one of own: .* such as s2$"),
             ("common", "common is the folder of the building blocks"),
             ("2s", "'2s' is no name for a step"),
             ("a/b", "'a/b' is no name for a step"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import result_row, run_record
 
-from kernelbench import inspection, ledger, step_change, step_diff
+from kernelbench import inspection, ledger, scaffold, step_change, step_diff
 from kernelbench.errors import PlannedStepError
 from kernelbench.inspection import Build, Code, Inspection
 from kernelbench.lineage import Lineages, Reported, Step, load_lineages
@@ -56,10 +56,12 @@ def root(tmp_path: Path) -> Path:
     (own / "lineage.toml").write_text('name = "own"\ntitle = "t"\nproblem = "p.py:P"\n')
     (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["own"]\n')
     launch = '#include "kernel.cuh"\n'
-    write(own / "s1", "stages = 5\ntile = [1, 2]", launch=launch, kernel="int a;\nint b;\nint c;\n")
+    write(
+        own / "s1", "stages = 5\ntile = [1, 2, 5]", launch=launch, kernel="int a;\nint b;\nint c;\n"
+    )
     write(
         own / "s2",
-        'stages = 4\ntile = [1, 2]\ngrid = "one"',
+        'stages = 4\ntile = [1, 2, 5]\ngrid = "one"',
         "s1",
         launch=launch,
         kernel='#include "wait.cuh"\nint a;\nint d;\nint e;\nint c;\n',
@@ -116,12 +118,15 @@ class TestText:
 
     @needs_clang_format
     def test_formatting_does_not_count(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert not step_diff.source_diff(*pair(root)).formatted
+        bare = step_diff.source_diff(*pair(root))
+        assert not bare.formatted
+        assert bare.unformatted == "no .clang-format above s1 and s2"
         (root / ".clang-format").write_text("BasedOnStyle: Google\n")
         kernel = root / "own" / "s2" / "kernel.cuh"
         kernel.write_text("int   a;\n   int b; int c;\n")
         assert step_diff.source_diff(*pair(root)).files == ()
         assert step_diff.source_diff(*pair(root)).formatted
+        assert step_diff.source_diff(*pair(root)).unformatted == ""
         monkeypatch.setattr(step_diff, "clang_format", lambda: None)
         raw = step_diff.source_diff(*pair(root))
         assert [file.name for file in raw.files] == ["kernel.cuh"]
@@ -173,8 +178,12 @@ def code(kernel: str, registers: int, code_bytes: int = 100) -> Code:
 
 
 def inspected(step: Step, *codes: Code, **constants: int) -> Inspection:
+    """With constants that are as ``step.toml`` says, or else nothing, but for those named."""
+    m, n, k = step.config.get("tile", [0, 0, 0])
+    said = dict.fromkeys(("accumulators", "cluster", "shared_bytes", "stages", "tmem_columns"), 0)
+    said |= {"tile_m": m, "tile_n": n, "tile_k": k, "threads": 0, **constants}
     build = Build("sm_100a", False, codes, (), ())
-    return Inspection(step.name, "", constants, (build,) if codes else (), (), ())
+    return Inspection(step.name, "", said, (build,) if codes else (), (), ())
 
 
 class TestChanges:
@@ -213,6 +222,42 @@ class TestChanges:
         ]
         assert kernels[0].changes == (Change("registers", "10", "12"),)
 
+    def test_a_step_that_is_not_built_has_not_lost_its_kernels(
+        self, root: Path, asked: dict[str, Inspection]
+    ) -> None:
+        base, cand = pair(root)
+        asked["s1"] = inspected(base, code("one", 80))
+        asked["s2"] = replace(inspected(cand), constants=None, missing=("cannot build s2",))
+        found = step_change.step_diff(base, cand, [], [])
+        assert found.kernels == ()
+        assert found.not_built == ("cannot build s2",)
+
+    def test_settings_that_the_code_does_not_have(
+        self, root: Path, asked: dict[str, Inspection]
+    ) -> None:
+        toml = root / "own" / "s2" / "step.toml"
+        toml.write_text(toml.read_text() + "warps = 6\naccumulators = 2\ncluster = [2, 1, 1]\n")
+        base, cand = pair(root)
+        asked["s1"] = inspected(base, stages=5)
+        right = {"stages": 4, "threads": 192, "accumulators": 2, "cluster": 2}
+        for wrong, remarks in (
+            ({}, ()),
+            ({"stages": 3}, ("s2: step.toml says stages = 4, the code 3",)),
+            ({"threads": 224}, ("s2: step.toml says warps = 6, the code 7",)),
+            ({"tile_n": 3}, ("s2: step.toml says tile = 1×2×5, the code 1×3×5",)),
+            ({"cluster": 1}, ("s2: step.toml says cluster = 2×1×1, the code 1×1×1",)),
+        ):
+            asked["s2"] = inspected(cand, **(right | wrong))
+            assert step_change.step_diff(base, cand, [], []).remarks == remarks
+
+    def test_words_that_are_still_a_copys(self, root: Path) -> None:
+        words = "technique in step.toml does not say yet what changes"
+        made = scaffold.new_step(load(root), "s4", load(root).get("s1"))
+        base = load(root).get("s1")
+        assert step_change.step_diff(base, made, [], [], build=False).remarks == ()
+        (made.path / "kernel.cuh").write_text("int other;\n")
+        assert step_change.step_diff(base, made, [], [], build=False).remarks == (f"s4: {words}",)
+
     def test_without_nvcc_it_says_so(self, root: Path, asked: dict[str, Inspection]) -> None:
         base, cand = pair(root)
         asked["s1"] = inspected(base, stages=5)
@@ -228,7 +273,7 @@ class TestChanges:
     def test_settings(self, root: Path) -> None:
         found = step_change.step_diff(*pair(root), [], [], build=False)
         assert found.settings == (Change("stages", "5", "4"), Change("grid", None, "one"))
-        assert found.not_built == ("not asked for",)
+        assert found.not_built == ()
 
     def test_a_planned_step_has_no_difference(self, root: Path) -> None:
         base, cand = pair(root)
