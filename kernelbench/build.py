@@ -53,6 +53,8 @@ _HEADERS = (".h", ".hpp", ".cuh", ".inl")
 _LAYOUT = "2"
 LIBRARY_FILE, META_FILE, _LOG = "lib.so", "meta.json", "log"
 _BUILD_TIMEOUT_S = 900.0
+#: What g++ and clang++ say of an assertion's two sides.
+_REDUCES = re.compile(r"(?:the comparison reduces to|expression evaluates to) '\([^']*\)'")
 _ERROR_LINE = re.compile(r"\b(error|fatal|undefined reference)\b|not found", re.IGNORECASE)
 
 
@@ -325,6 +327,8 @@ def _failure(
     lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
     first = next((line for line in lines if _ERROR_LINE.search(line)), "")
     first = first or (lines[-1] if lines else f"it ended with status {status}")
+    if reduces := _REDUCES.search(log):
+        first += f" ({reduces[0]})"
     compiler = recipe.compiler
     return CompileFailure(
         f"{compiler.kind} {compiler.version} cannot build {recipe.name}: {first}",

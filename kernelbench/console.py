@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -23,6 +24,7 @@ __all__ = [
     "Text",
     "err",
     "escape",
+    "fitted_table",
     "make_table",
     "out",
     "styled",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _PIPE_WIDTH = 160
+_FOLDED_WIDTH = 24  # what prose is folded to before a column goes
 
 #: Rich style of each status and verdict word.
 STYLES = {
@@ -84,6 +87,39 @@ def make_table(columns: Sequence[tuple[str, str]], title: str | None = None) -> 
     for heading, justify in columns:
         table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
     return table
+
+
+def fitted_table(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    prose: str,
+    spare: Sequence[Collection[str]],
+) -> tuple[Table, list[str]]:
+    """A table whose names and figures stay whole on a narrow terminal, and what it leaves out.
+
+    Args:
+        columns: As for :func:`make_table`.
+        prose: Heading of the column that may be folded.
+        spare: Headings to leave out, one set after the other, until the others fit.
+    """
+    widths = {}
+    for i, (heading, _) in enumerate(columns):
+        texts = (heading, *(str(row[i]) for row in rows))
+        width = max(cell_len(line) for text in texts for line in text.split("\n"))
+        widths[heading] = min(width, _FOLDED_WIDTH) if heading == prose else width
+    left_out: list[str] = []
+    for group in spare:
+        if sum(widths.values()) + 2 * len(widths) - 2 <= out.width:
+            break
+        left_out += [heading for heading in group if widths.pop(heading, None) is not None]
+    kept = [i for i, (heading, _) in enumerate(columns) if heading in widths]
+    table = make_table([columns[i] for i in kept])
+    for column in table.columns:
+        column.no_wrap = column.header != prose
+    for row in rows:
+        table.add_row(*(row[i] for i in kept))
+    return table, left_out
 
 
 class Status:

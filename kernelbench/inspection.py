@@ -172,6 +172,8 @@ def inspect(step: Step, arch: str = "all", *, sass: bool = False, ptx: bool = Fa
                 builds[-1] = replace(builds[-1], sass=disassemble(code.path))
         except EnvironmentProblem as error:
             missing.append(str(error))
+    if constants is None and not builds and len(missing) > 1:
+        missing = missing[1:]  # the same errors, of the code itself
     once = tuple(dict.fromkeys(missing))
     return Inspection(step.name, step.title, constants, tuple(builds), step.allowances, once)
 
@@ -189,7 +191,7 @@ def _built(
         arch=arch,
         soft=soft,
         code=tuple(
-            _code(kernel, constants if kernel.symbol == described else None, bounds, arch, soft)
+            _code(kernel, constants if kernel.symbol in described else None, bounds, arch, soft)
             for kernel in code.kernels
         ),
         spilling=tuple(
@@ -200,14 +202,18 @@ def _built(
     )
 
 
-def _described(code: Cubin, constants: dict[str, int] | None, bounds: dict[str, int]) -> str | None:
-    """The kernel whose constants a step describes: the only one, or the only one so launched."""
+def _described(code: Cubin, constants: dict[str, int] | None, bounds: dict[str, int]) -> set[str]:
+    """The kernel whose constants a step describes: the only one, or the only one so launched.
+
+    Instantiations of one template are one kernel.
+    """
     if constants is None:
-        return None
-    kernels = [kernel.symbol for kernel in code.kernels]
+        return set()
+    kernels = {kernel.symbol for kernel in code.kernels}
     if len(kernels) > 1:
-        kernels = [symbol for symbol in kernels if bounds.get(symbol) == constants["threads"]]
-    return kernels[0] if len(kernels) == 1 else None
+        kernels = {symbol for symbol in kernels if bounds.get(symbol) == constants["threads"]}
+    names = {cubin.demangled(symbol).partition("<")[0] for symbol in kernels}
+    return kernels if len(names) == 1 else set()
 
 
 def _code(

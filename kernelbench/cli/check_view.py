@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kernelbench import console, emulator_report, target
-from kernelbench.checking import FAILED, Request, Row, Seen, StepCheck
+from kernelbench.checking import Request, Row, Seen, StepCheck
 from kernelbench.emulator_report import Report
 from kernelbench.runner import StepRun
 
@@ -26,7 +27,8 @@ class View:
         sms = ", ".join(map(str, request.sms))
         parts = [
             "executor emulator, checking", target.cpu_name(), f"SMs {sms}",
-            f"{request.schedules} schedules each", ", ".join(runs[0].classes),
+            f"{request.schedules} schedule{'s' if request.schedules > 1 else ''} each",
+            ", ".join(runs[0].classes),
             f"seed {request.seed}",
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
@@ -63,11 +65,10 @@ class View:
                 self._row(row, max_findings)
         for step in steps:
             # A shape that ended early has left most branches alone.
-            if not any(row.status in FAILED for row in step.rows):
+            if all(row.status == "clean" for row in step.rows):
                 self._branches(step)
-        bad = sum(row.status in FAILED for row in rows)
-        done = sum(row.status == "clean" for row in rows)
-        verdict = f"{done} clean, {bad} with findings" if bad else f"{done} clean"
+        counts = {"clean": 0} | Counter(row.status for row in rows)
+        verdict = ", ".join(f"{count} {status}" for status, count in counts.items())
         self._to.print(f"→ {verdict} of {len(rows)}")
 
     def _print(self, head: str, text: str) -> None:

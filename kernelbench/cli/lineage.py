@@ -79,7 +79,7 @@ def command(
 
 
 def _render(tree: Tree, as_markdown: bool) -> None:
-    from kernelbench.console import Text, make_table, out, styled
+    from kernelbench.console import Text, fitted_table, out, styled
     from kernelbench.lineage_view import grid, markdown
 
     if as_markdown:
@@ -91,11 +91,17 @@ def _render(tree: Tree, as_markdown: bool) -> None:
     narrow = [
         (head.replace(" ", "\n") if side == "right" else head, side) for head, side in shown.heads
     ]
-    table = make_table(narrow)
-    table.columns[0].no_wrap = True
-    for step, status, *rest in shown.rows:
-        table.add_row(Text(step), styled(status), *(Text(cell) for cell in rest))
+    rows = [
+        (Text(step), styled(status), *(Text(cell) for cell in rest))
+        for step, status, *rest in shown.rows
+    ]
+    reported = [head for head, _ in narrow if "\nreported\n" in head]
+    measured = [head for head, _ in narrow if "\nmeasured\n" in head]
+    spare = [reported, ["right on"], measured, ["against its parent"]]
+    table, left_out = fitted_table(narrow, rows, prose="what changes", spare=spare)
     out.print(table)
+    if left_out:
+        out.print("no room for: " + ", ".join(left_out).replace("\n", " "), soft_wrap=True)
     for note in shown.notes:
         out.print(Text(note), soft_wrap=True)
     out.print()

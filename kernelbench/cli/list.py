@@ -43,7 +43,7 @@ def command(lineage: str | None, status: str | None, json_path: str | None) -> N
 
 
 def _render(views: list[listing.LineageView]) -> None:
-    from kernelbench.console import Text, make_table, out, styled
+    from kernelbench.console import Text, fitted_table, out, styled
 
     if not views:
         out.print("no step fits")
@@ -51,17 +51,25 @@ def _render(views: list[listing.LineageView]) -> None:
         out.print(Text.assemble((view.name, "bold"), f"  {view.title}"))
         columns = [(name, "left") for name in ("step", "parent", "status", "arch", "here")]
         columns.append(("what changes", "left"))
-        columns += [(f"reported\n{shape}", "right") for shape in view.shapes]
-        table = make_table(columns)
-        for step, here, figures in view.rows:
-            parent = step.parent or "–"
-            status = styled(step.status)
-            table.add_row(step.name, parent, status, step.arch, here, step.title, *figures)
+        reported = [f"reported\n{shape}" for shape in view.shapes]
+        columns += [(heading, "right") for heading in reported]
+        table, left_out = fitted_table(
+            columns,
+            [
+                (s.name, s.parent or "–", styled(s.status), s.arch, here, s.title, *figures)
+                for s, here, figures in view.rows
+            ],
+            prose="what changes",
+            spare=[reported, ["arch"], ["parent"]],
+        )
         out.print(table)
-        for caption in view.captions:
-            out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
-        for name, note in view.notes:
-            out.print(f"{name}: {note}", soft_wrap=True)
+        if left_out:
+            out.print("no room for: " + ", ".join(left_out).replace("\n", " "), soft_wrap=True)
+        if not set(reported) & set(left_out):
+            for caption in view.captions:
+                out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
+            for name, note in view.notes:
+                out.print(f"{name}: {note}", soft_wrap=True)
         if view.blocked:
             out.print("`kernelbench doctor` says why a step does not run here.")
         out.print()

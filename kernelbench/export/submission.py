@@ -65,8 +65,8 @@ def export(step: Step, leaderboard: str | None = None, gpus: tuple[str, ...] = (
     entry = require_runnable(step)
     if step.kind != "torch":
         raise UsageError(
-            f"{step.name} is a compiled step, and this version exports Python steps only",
-            "`kernelbench list` shows each step's kind",
+            f"{step.name} is a compiled step, and only Python steps can be exported",
+            "those of arch 'any' in `kernelbench list`",
         )
     try:
         text = entry.read_bytes().decode("utf-8")

@@ -149,7 +149,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   }
   if (config.shared_bytes > kMaxSharedBytes) {
     throw rt::Error("launch: " + std::to_string(config.shared_bytes) +
-                    " bytes of shared memory; an SM has " + std::to_string(kMaxSharedBytes));
+                    " bytes of shared memory; a CTA can have " + std::to_string(kMaxSharedBytes));
   }
   if (config.cluster > 16) throw rt::Error("launch: a cluster has at most 16 CTAs");
   install_fault_handler();
