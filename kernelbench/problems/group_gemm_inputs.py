@@ -110,9 +110,9 @@ def scale_ceilings(k: int, seed: int) -> tuple[int, int]:
 
 
 def _draw_gpu_mode(m: int, n: int, k: int, generator: torch.Generator) -> _Quad:
-    a, b = (_random_bytes(rows, k // 2, generator) & _GPU_MODE_MASK for rows in (m, n))
+    a, b = (_random_bytes(rows, k // 2, generator).bitwise_and_(_GPU_MODE_MASK) for rows in (m, n))
     sfa, sfb = (
-        torch.where(_random_bytes(rows, k // 16, generator) & 1 > 0, _TWO, _ONE).to(torch.uint8)
+        _random_bytes(rows, k // 16, generator).bitwise_and_(1).mul_(_TWO - _ONE).add_(_ONE)
         for rows in (m, n)
     )
     return a, b, sfa, sfb
@@ -157,16 +157,18 @@ def _hot_positions(rows: int, k: int, turn: int, group: int, device: torch.devic
 def _structured_scales(rows: int, blocks: int, generator: torch.Generator) -> torch.Tensor:
     device = generator.device
     picks = torch.randperm(_STRUCTURED_CODES - 1, generator=generator, device=device) + 1
-    row = torch.arange(rows, device=device).unsqueeze(1) * picks[0]
-    block = torch.arange(blocks, device=device) * picks[1]
-    return ((row + block + picks[2]) % _STRUCTURED_CODES + _STRUCTURED_BASE).to(torch.uint8)
+    row = torch.arange(rows, device=device).unsqueeze(1) * picks[0] % _STRUCTURED_CODES
+    block = (torch.arange(blocks, device=device) * picks[1] + picks[2]) % _STRUCTURED_CODES
+    codes = row.to(torch.uint8) + block.to(torch.uint8)
+    return codes.remainder_(_STRUCTURED_CODES).add_(_STRUCTURED_BASE)
 
 
 def _nonzero_values(rows: int, k: int, generator: torch.Generator) -> torch.Tensor:
     """Random e2m1 codes but for ±0, which become ±0.5; packed, uint8 ``[rows, k / 2]``."""
     packed = _random_bytes(rows, k // 2, generator)
-    low, high = (packed & magnitude == 0 for magnitude in (0x07, 0x70))
-    return packed.add_(low, alpha=0x01).add_(high, alpha=0x10)
+    # 7 carries a magnitude that is not 0 into its nibble's sign bit.
+    zero = (packed & 0x77).add_(0x77).bitwise_not_().bitwise_and_(0x88).bitwise_right_shift_(3)
+    return packed.bitwise_or_(zero)
 
 
 def _random_codes(rows: int, cols: int, ceiling: int, generator: torch.Generator) -> torch.Tensor:

@@ -96,10 +96,11 @@ def block_scales(scales: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
     rows, blocks = scales.shape
     padded = padding.clone()
     padded[:rows] = scales
-    # [row atoms, 4 row quarters, 32 rows, K atoms, 4 scales]
-    fields = padded.view(padded.shape[0] // ATOM_ROWS, 4, 32, blocks // ATOM_SCALES, ATOM_SCALES)
-    memory = fields.permute(0, 3, 2, 1, 4).contiguous().unsqueeze(0)
-    return memory.permute(3, 4, 1, 5, 2, 0)
+    # [row atoms, 4 row quarters, 32 rows, K atoms] of four scales each, which stay together
+    fours = padded.view(torch.int32).view(-1, 4, ATOM_ROWS // 4, blocks // ATOM_SCALES)
+    memory = fours.permute(0, 3, 2, 1).contiguous().view(torch.uint8)
+    fields = memory.view(1, *memory.shape[:3], 4, ATOM_SCALES)
+    return fields.permute(3, 4, 1, 5, 2, 0)
 
 
 def round_to_half(values: torch.Tensor) -> torch.Tensor:

@@ -164,6 +164,34 @@ def test_a_scale_that_is_nan_gives_nan(emulated: Emulated, rounding: str) -> Non
     assert np.array_equal(nan, expected)
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("nan", ["none", "row", "column"])
+def test_rows_of_zeros(emulated: Emulated, accumulate: bool, nan: str) -> None:
+    # As a copy leaves them beyond the last row of A and of B: whole blocks that take no arithmetic.
+    n = 96
+    operands = Operands(n, seed=3)
+    operands.a &= 0xBB  # exact sums
+    operands.b &= 0xBB
+    operands.a[40:], operands.b[48:] = 0, 0
+    operands.a[100], operands.b[70] = 0x80, 0x08  # negative zeros
+    operands.scales_a = np.where(operands.scales_a & 1, 0x38, 0x40).astype(np.uint8)
+    operands.scales_b = np.where(operands.scales_b & 1, 0x38, 0x40).astype(np.uint8)
+    if nan == "row":
+        operands.scales_a[99, 0, 1] = 0x7F
+    if nan == "column":
+        operands.scales_b[90, 0, 3] = 0xFF
+    sides = (operands.a, operands.b, operands.scales_a, operands.scales_b[:n])
+    with np.errstate(invalid="ignore"):
+        expected = products(*(side[:, 0] for side in sides)).sum(axis=2)
+    program = simple(operands, accumulate=accumulate)
+    program.fill = np.full((1, LANES, COLUMNS), bits(np.array([2.5]))[0], np.uint32)
+    message, out = program.run(emulated(TENSOR_FILE))
+    assert message == ""
+    got = accumulator(out[0], n).view(np.float32)
+    assert np.array_equal(got, expected + (2.5 if accumulate else 0), equal_nan=True)
+    assert np.isnan(got).any() == (nan != "none")
+
+
 def test_scales_over_their_whole_range(emulated: Emulated) -> None:
     # Exact products of all pairs of scales, one element each.
     operands = Operands(128)

@@ -152,17 +152,46 @@ void multiply(const float (*a)[2][kMmaRowBytes], const float (*panel)[kPanel], u
   }
 }
 
+bool all_finite(const uint8_t (*scales)[kMmaBlocks], uint32_t rows) {
+  const uint8_t* bytes = scales[0];
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < rows * kMmaBlocks; ++i) found += (bytes[i] & 0x7f) == 0x7f;
+  return found == 0;
+}
+
+// Whether rows hold nothing but +-0, as those do that a tensor copy fills beyond a tensor's end.
+bool all_zero(const uint8_t (*rows)[kMmaRowBytes], uint32_t count) {
+  const uint8_t* bytes = rows[0];
+  uint8_t found = 0;
+  for (uint32_t i = 0; i < count * kMmaRowBytes; ++i) found |= bytes[i] & 0x77;
+  return found == 0;
+}
+
 template <bool kSevenIsFive>
 void run(const MmaTile& tile, uint32_t* d) {
   thread_local Decoded decoded;
   const bool doubled = broken(Fact::kScaleBias);
   decode_a<kSevenIsFive>(tile, doubled, decoded);
+  // Products of zeros need no arithmetic, unless a scale is NaN.
+  const bool sparse =
+      all_finite(tile.scales_a, kTmemLanes) && all_finite(tile.scales_b, tile.columns);
+  bool zero_rows[kTmemLanes / kRows];
+  for (uint32_t i = 0; i < kTmemLanes / kRows; ++i) {
+    zero_rows[i] = sparse && all_zero(tile.a + i * kRows, kRows);
+  }
   for (uint32_t first = 0; first < tile.columns; first += kPanel) {
     const uint32_t left = tile.columns - first;
     const uint32_t count = left < kPanel ? left : kPanel;
-    decode_panel<kSevenIsFive>(tile, doubled, first, count, decoded);
+    const bool zero_panel = sparse && all_zero(tile.b + first, count);
+    if (!zero_panel) decode_panel<kSevenIsFive>(tile, doubled, first, count, decoded);
     for (uint32_t m = 0; m < kTmemLanes; m += kRows) {
-      multiply(decoded.a + m, decoded.panel, count, tile.accumulate, d + m * kTmemColumns + first);
+      uint32_t* block = d + m * kTmemColumns + first;
+      if (!zero_panel && !zero_rows[m / kRows]) {
+        multiply(decoded.a + m, decoded.panel, count, tile.accumulate, block);
+      } else if (!tile.accumulate) {
+        for (uint32_t row = 0; row < kRows; ++row)
+          std::fill_n(block + row * kTmemColumns, count, 0);
+      }
     }
   }
 }
