@@ -69,8 +69,9 @@ def _blocked(scales):
 
 def _rows(blocked, rows):
     """Scales ``[32, 4, row atoms, 4, column atoms, 1]`` -> ``[rows, k / 16]`` as float32."""
-    ordered = blocked[..., 0].float().permute(2, 1, 0, 4, 3)
-    return ordered.reshape(ordered.shape[0] * 128, -1)[:rows]
+    ordered = blocked[..., 0].view(torch.uint8).permute(2, 1, 0, 4, 3)
+    codes = ordered.reshape(ordered.shape[0] * 128, -1)[:rows]
+    return codes.view(torch.float8_e4m3fn).float()
 
 
 def _multiply_dequantized(a, b, c, sfa, sfb, n, k):
