@@ -69,7 +69,7 @@ FAULTS = {
         (("transaction-count", r"full\[\d\]"), ("hang", r"mma_warp: full\[\d\]"))
     ),
     "v6-3": Fault(verdict="wrong: group", alone=True),
-    "v6-splitk": Fault((("hang", r"mma_warp: full\[0\]"),)),
+    "v6-splitk": Fault((("hang", r"mma_warp: full\[\d\]"),)),
     "v6-tmem-circ": Fault((("hang", r"mma_warp: tmem_empty\[3\]"),), "hang:", alone=True),
     "v8-pair": Fault((("early-read", r"TMEM column (1[6-9]\d|2\d\d)"),), "wrong:"),
     "v8-1": Fault(verdict="wrong: 37632 of 37632 output elements were never written; ", alone=True),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from kernelbench import console
+
 SHOW = """
 from kernelbench import console
 table = console.make_table([("what", "left"), ("how many", "right")])
@@ -89,3 +91,27 @@ def test_a_reader_that_goes_away_is_neither_a_regression_nor_a_pass() -> None:
     errors = process.stderr.read()
     process.stderr.close()
     assert (process.wait(60), errors) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [(60, []), (50, ["big"]), (36, ["big", "bigger"]), (10, ["big", "bigger"])],
+)
+def test_columns_go_before_names_are_folded(
+    monkeypatch: pytest.MonkeyPatch, width: int, left_out: list[str]
+) -> None:
+    columns = [("step", "left"), ("what changes", "left"), ("big", "right"), ("bigger", "right")]
+    rows = [("v07-fixed", "one idea in rather many words", "1234567890", "123456")]
+    monkeypatch.setattr(console.out, "width", width)
+    table, gone = console.fitted_table(
+        columns, rows, prose="what changes", spare=[["big"], ["bigger"]]
+    )
+    assert gone == left_out
+    with console.out.capture() as captured:
+        console.out.print(table)
+    text = captured.get()
+    kept = [cell for (name, _), cell in zip(columns, rows[0], strict=True) if name not in gone]
+    if width >= 36:
+        assert all(cell in text for cell in kept if " " not in cell)
+        assert all(word in text for word in rows[0][1].split())
+    assert not any(cell in text for cell in rows[0][2:] if cell not in kept)

@@ -267,11 +267,18 @@ bool Runner::pass_checked() {
   }
   const auto count = static_cast<uint32_t>(warps_.size());
   const uint32_t first = random(count);
+  // One that polls memory goes on for ever: what it polls for must come at last.
+  const uint32_t held_up = random(4096) == 0 ? count : held_up_;
   for (uint32_t i = 0; i < count; ++i) {
-    Warp& warp = *warps_[(first + i) % count];
+    const uint32_t index = (first + i) % count;
+    if (index == held_up) continue;
+    Warp& warp = *warps_[index];
     if (run_warp(warp, random(warp.count))) return true;
   }
-  return run_a_task();
+  if (run_a_task()) return true;
+  if (held_up >= count) return false;
+  Warp& warp = *warps_[held_up];
+  return run_warp(warp, random(warp.count));
 }
 
 uint32_t Runner::random(uint32_t bound) {
@@ -306,6 +313,9 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   random_state_ = clusters_[0].random_state ^ 0x5851f42d4c957f2du;
   const uint32_t drawn = random(4);
   style_ = drawn == 0 ? Style::kLate : drawn == 1 ? Style::kEager : Style::kMixed;
+  // Half of the schedules let one warp wait until no other can go on: others come round a ring
+  // meanwhile, and a waiter that can be lapped is.
+  held_up_ = random(2 * static_cast<uint32_t>(warps_.size()));
   if (sigsetjmp(recovery_, 1) == 0) {
     while (live_ > 0 && !abandoned()) {
       if (checking() ? pass_checked() : pass_plain()) continue;

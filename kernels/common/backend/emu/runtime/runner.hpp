@@ -82,6 +82,7 @@ class Runner {
   uint32_t in_order_pending_ = 0;
   enum class Style { kMixed, kLate, kEager } style_ = Style::kMixed;
   uint64_t random_state_ = 0;
+  uint32_t held_up_ = ~0u;
   void* scheduler_ = nullptr;
   uint64_t switches_ = 0;
   bool on_fiber_ = false;
