@@ -81,8 +81,7 @@ class StepStage:
         with Launcher() as launcher:
             for step in steps:
                 problem = load_problem(self._context.lineage_for(step))
-                known = self._context.shapes.names_of(problem.name)
-                shapes = [name for name in getattr(problem, "check_shapes", ()) if name in known]
+                shapes = self._context.check_shapes(problem)
                 plan = self._plan(step, shapes, problem.input_classes[:1] if quick else ())
                 yield self._run(launcher, plan, None)
 

@@ -59,7 +59,15 @@ _ERROR_LINE = re.compile(r"\b(error|fatal|undefined reference)\b|not found", re.
 
 
 class CompileFailure(EnvironmentProblem):
-    """Sources that the compiler refuses: the fault of one step, not of the machine."""
+    """Sources that the compiler refuses: the fault of one step, not of the machine.
+
+    Args:
+        reason: The compiler's first error, which may be the same in several builds.
+    """
+
+    def __init__(self, message: str, hint: str, reason: str) -> None:
+        super().__init__(message, hint)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -333,4 +341,5 @@ def _failure(
     return CompileFailure(
         f"{compiler.kind} {compiler.version} cannot build {recipe.name}: {first}",
         f"the log is {path}",
+        first,
     )

@@ -16,12 +16,13 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench import build, cubin, schema
+from kernelbench.console import Status
 from kernelbench.errors import EnvironmentProblem, KernelbenchError, RecordError, UsageError
 from kernelbench.lineage import Step, load_lineages
 from kernelbench.project import Project, find_project
@@ -76,6 +77,8 @@ class Entry:
 
 
 Lock = Mapping[Key, Entry]
+#: Told what is going on, in one line.
+OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,11 @@ def locked_steps(steps: Iterable[Step]) -> list[Step]:
     return [step for step in steps if step.kind == "cuda" and step.status != "planned"]
 
 
-def build_entries(steps: Sequence[Step]) -> dict[Key, Entry]:
+def _untold(_text: str) -> None:
+    pass
+
+
+def build_entries(steps: Sequence[Step], on_progress: OnProgress = _untold) -> dict[Key, Entry]:
     """The entries of steps as they are now, each built for its own arch.
 
     Raises:
@@ -108,12 +115,13 @@ def build_entries(steps: Sequence[Step]) -> dict[Key, Entry]:
         EnvironmentProblem: If there is no nvcc.
     """
     nvcc = _nvcc()
+    on_progress(f"building {len(steps)} steps")
+    entries = {}
     with ThreadPoolExecutor(cpu_count()) as pool:
-        built = list(pool.map(cubin.compile_cubin, steps))
-    return {
-        Key(step.name, step.arch, nvcc): _entry(step, code)
-        for step, code in zip(steps, built, strict=True)
-    }
+        for step, code in zip(steps, pool.map(cubin.compile_cubin, steps), strict=True):
+            entries[Key(step.name, step.arch, nvcc)] = _entry(step, code)
+            on_progress(f"built {len(entries)} of {len(steps)} steps")
+    return entries
 
 
 def _nvcc() -> str:
@@ -230,7 +238,7 @@ def _quoted(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
 
 
-def check(project: Project) -> tuple[list[Move], str]:
+def check(project: Project, on_progress: OnProgress = _untold) -> tuple[list[Move], str]:
     """What is not as recorded, and why nothing could be compared (else empty)."""
     recorded = read(project.results / NAME)
     steps = locked_steps(load_lineages(project).steps)
@@ -241,10 +249,10 @@ def check(project: Project) -> tuple[list[Move], str]:
     if versions and nvcc.version not in versions:
         return [], f"it is of nvcc {', '.join(versions)}, here is {nvcc.version}"
     mine = {key: entry for key, entry in recorded.items() if key.nvcc == nvcc.version}
-    return compare(mine, build_entries(steps)), ""
+    return compare(mine, build_entries(steps, on_progress)), ""
 
 
-def update(project: Project) -> list[Move]:
+def update(project: Project, on_progress: OnProgress = _untold) -> list[Move]:
     """Record the steps as they are for the nvcc here; what that changes in the lock.
 
     Entries of other versions stay while there is such a step.
@@ -255,7 +263,7 @@ def update(project: Project) -> list[Move]:
     path = project.results / NAME
     recorded = read(path)
     steps = locked_steps(load_lineages(project).steps)
-    current = build_entries(steps)
+    current = build_entries(steps, on_progress)
     nvcc = _nvcc()
     names = {(step.name, step.arch) for step in steps}
     others = {
@@ -274,10 +282,13 @@ def main(arguments: Sequence[str]) -> int:
     project = find_project()
     where = (project.results / NAME).relative_to(project.root)
     if list(arguments) == ["--update"]:
-        for move in update(project):
+        with Status() as status:
+            moves = update(project, status)
+        for move in moves:
             print(move)
         return 0
-    moves, why_not = check(project)
+    with Status() as status:
+        moves, why_not = check(project, status)
     if why_not:
         print(f"{where}: not compared: {why_not}")
     for move in moves:

@@ -90,6 +90,19 @@ class Context:
             )
         return tuple(dict.fromkeys(chosen))
 
+    def check_shapes(self, problem: Problem) -> list[str]:
+        """Names of the problem's small shapes for checking, those that the shapes file has."""
+        known = self.shapes.names_of(problem.name)
+        return [name for name in getattr(problem, "check_shapes", ()) if name in known]
+
+    def trial_shape(self, step: Step) -> str:
+        """The small shape that gives a step most to do; empty if there is none that it takes."""
+        problem = load_problem(self.lineage_for(step))
+        small = [self.shapes[name] for name in self.check_shapes(problem)]
+        taken = [shape for shape in small if not problem.broken_limit(shape, step.limits)]
+        most = max(taken, key=lambda shape: problem.work(shape).flops, default=None)
+        return most.name if most else ""
+
     def classes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[str, ...]:
         """The input classes that ``--inputs`` means: all of them for none or ``all``.
 

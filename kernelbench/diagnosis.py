@@ -7,7 +7,6 @@ meant to be pasted into a bug report. Paths below the home folder are written wi
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kernelbench import build, cache_listing, clocks, coverage, emulator, target
+from kernelbench import build, cache_listing, clocks, coverage, emulator, records, target
 from kernelbench.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.lineage import Step, load_lineages
 from kernelbench.project import Project, find_project
@@ -301,10 +300,8 @@ def folder_row(
         usage: Total, used and free bytes of the disk that holds a folder.
     """
     shown = home_relative(folder)
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    existing = records.existing_part(folder)
+    if not records.is_writable_folder(existing):
         return Row(name, "missing", f"{shown} cannot be written", action)
     try:
         free = usage(existing)[2]

@@ -136,8 +136,7 @@ def plan_one(
     if shape is not None and len(chosen) != 1:
         raise UsageError(f"--shape {shape} means {len(chosen)} shapes", "name one")
     if shape is None and small:
-        known = context.shapes.names_of(run.problem.name)
-        names = [name for name in getattr(run.problem, "check_shapes", ()) if name in known]
+        names = context.check_shapes(run.problem)
         chosen = context.shapes_for(run.problem, names) if names else chosen
     broken = {one.name: run.problem.broken_limit(one, run.step.limits) for one in chosen}
     fitting = tuple(one for one in chosen if not broken[one.name])

@@ -95,7 +95,7 @@ class Inspection:
     Attributes:
         constants: ``kb::Description``; None if it could not be had. 0 is "there is no such thing".
         allowances: What the compilers may say of it, and why.
-        missing: What could not be had and why, a line each.
+        missing: What could not be had and why, a line for each reason.
     """
 
     step: str
@@ -104,6 +104,26 @@ class Inspection:
     builds: tuple[Build, ...]
     allowances: tuple[Allowance, ...]
     missing: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing could be had."""
+        return self.constants is None and not self.builds
+
+    @property
+    def undescribed(self) -> str:
+        """Why it is not known what some kernels are launched with; empty if it is.
+
+        Where there are no constants at all, ``missing`` says why.
+        """
+        codes = [code for made in self.builds for code in made.code]
+        described = [code.kernel for code in codes if code.dynamic_shared_bytes is not None]
+        if self.constants is None or len(described) == len(codes):
+            return ""
+        if not described:
+            return "kb_describe tells of one kernel, but several or none have its number of threads"
+        names = ", ".join(dict.fromkeys(described))
+        return f"kb_describe tells of {names} only; the host code has what others are launched with"
 
 
 @dataclass(frozen=True)
@@ -157,13 +177,14 @@ def inspect(step: Step, arch: str = "all", *, sass: bool = False, ptx: bool = Fa
         arch: ``sm_100a``, ``sm_90a`` or ``all``.
         sass: Whether to disassemble it; ptx: whether to give its PTX.
     """
-    missing: list[str] = []
     constants: dict[str, int] | None = None
+    no_constants = ""
     try:
         constants = describe(step)
     except EnvironmentProblem as error:
-        missing.append(f"{step.name}: no constants: {error}")
+        no_constants = f"{step.name}: no constants: {error}"
     builds: list[Build] = []
+    failures: dict[str, str] = {}
     for soft in flavours(step, arch) if build.nvcc() else ():
         try:
             code = cubin.compile_cubin(step, soft=soft)
@@ -171,11 +192,14 @@ def inspect(step: Step, arch: str = "all", *, sass: bool = False, ptx: bool = Fa
             if sass:
                 builds[-1] = replace(builds[-1], sass=disassemble(code.path))
         except EnvironmentProblem as error:
-            missing.append(str(error))
-    if constants is None and not builds and len(missing) > 1:
-        missing = missing[1:]  # the same errors, of the code itself
-    once = tuple(dict.fromkeys(missing))
-    return Inspection(step.name, step.title, constants, tuple(builds), step.allowances, once)
+            reason = error.reason if isinstance(error, build.CompileFailure) else str(error)
+            failures.setdefault(reason, str(error))
+    missing = [*failures.values()]
+    if no_constants and (builds or not failures):  # else it is the same error, of the code itself
+        missing.insert(0, no_constants)
+    return Inspection(
+        step.name, step.title, constants, tuple(builds), step.allowances, tuple(missing)
+    )
 
 
 def _built(

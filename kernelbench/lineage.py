@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.errors import PlannedStepError, UnknownNameError, UsageError
 from kernelbench.lineage_files import (
+    folder_without_step,
     lineage_folder,
     read_lineage,
     read_step,
@@ -70,12 +71,22 @@ class Lineages:
         """The step of that name.
 
         Raises:
-            UnknownNameError: With the nearest name.
+            UsageError: With the nearest name, or the folder of that name that is no step.
         """
         for step in self.steps:
             if step.name == name:
                 return step
-        raise UnknownNameError("step", name, [step.name for step in self.steps])
+        raise self._unknown(name)
+
+    def _unknown(self, name: str, *others: str) -> UsageError:
+        """What is wrong with a name that is no step's; ``others`` could stand there, too."""
+        for lineage in self.lineages:
+            if folder := folder_without_step(lineage.path, name):
+                return UsageError(
+                    f"unknown step {name!r}: {folder} has no step.toml",
+                    f"write one, or move the folder away and `kernelbench new {name} --from STEP`",
+                )
+        return UnknownNameError("step", name, [*(step.name for step in self.steps), *others])
 
     def peers_of(self, steps: Sequence[Step]) -> list[Step]:
         """The peers of the lineages that any of these steps is of, without the steps themselves."""
@@ -146,10 +157,8 @@ class Lineages:
         if any(lineage.name == spec for lineage in self.lineages):
             steps = self.steps_of(spec)
             return [step for step in steps if not step.experiment] or steps
-        names = [step.name for step in self.steps]
-        if spec not in names:
-            names += [lineage.name for lineage in self.lineages]
-            raise UnknownNameError("step", spec, names)
+        if all(step.name != spec for step in self.steps):
+            raise self._unknown(spec, *(lineage.name for lineage in self.lineages))
         return [self.get(spec)]
 
     def _range(self, spec: str, first: Step, last: Step) -> Sequence[Step]:

@@ -82,6 +82,14 @@ def step_folders(lineage: Path) -> list[Path]:
     return found
 
 
+def folder_without_step(lineage: Path, name: str) -> Path | None:
+    """The folder in a lineage's that would be the step ``name`` if it had a ``step.toml``."""
+    folder = lineage / name
+    if not NAME.fullmatch(name) or name == "common" or not folder.is_dir():
+        return None
+    return None if any([*folder.glob("step.toml"), *folder.glob("*/step.toml")]) else folder
+
+
 def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | None = None) -> Step:
     """The step in a folder, from its ``step.toml``; its parent's existence is not checked here.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kernelbench.errors import UsageError
 from kernelbench.lineage import Lineages, Reported, Status, Step
 from kernelbench.lineage_table import caption, figures, shapes_of
 from kernelbench.target import runnable
@@ -54,18 +55,27 @@ class LineageView:
     blocked: bool
 
 
-def select(lineages: Lineages, lineage: str | None, status: str | None) -> list[Step]:
-    """The steps of one lineage (or all) in one status (or any).
+def select(
+    lineages: Lineages, specs: Sequence[str], lineage: str | None, status: str | None
+) -> list[Step]:
+    """The named steps (or all) of one lineage (or all) in one status (or any), in the usual order.
+
+    Args:
+        specs: As for :meth:`Lineages.select`.
 
     Raises:
-        UnknownNameError: If there is no such lineage.
+        UsageError: If there is no such lineage or step, or a named one is of no lineage here.
     """
     if lineage is not None:
         lineages.lineage(lineage)
+    named = lineages.select(specs) if specs else lineages.steps
+    for step in named:
+        if step not in lineages.steps:
+            raise UsageError(f"{step.name} is of no lineage here: {step.path}")
     return [
         step
         for step in lineages.steps
-        if lineage in (None, step.lineage) and status in (None, step.status)
+        if step in named and lineage in (None, step.lineage) and status in (None, step.status)
     ]
 
 

@@ -11,7 +11,6 @@ from kernelbench.context import Context
 from kernelbench.emulation import DEFAULT_EMULATION, Emulation
 from kernelbench.errors import PlannedStepError, UsageError
 from kernelbench.lineage import Step, load_problem
-from kernelbench.problem import Problem
 from kernelbench.runner import StepRun
 from kernelbench.target import Target
 
@@ -136,15 +135,10 @@ def plan_check(
     for step in written:
         problem = load_problem(context.lineage_for(step))
         where = target.resolve(step, "emulator", 0, emulation)
-        wanted = shapes or _check_shapes(context, problem)
+        wanted = shapes or context.check_shapes(problem) or ["all"]
         classes = inputs or problem.input_classes[:1]
         found.append(_plan_step(context, step, wanted, classes, where))
     return found
-
-
-def _check_shapes(context: Context, problem: Problem) -> Sequence[str]:
-    known = context.shapes.names_of(problem.name)
-    return [name for name in getattr(problem, "check_shapes", ()) if name in known] or ["all"]
 
 
 def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import gzip
 import json
 import os
@@ -28,6 +29,9 @@ RUN_SCHEMA: Literal["kernelbench.run/1"] = "kernelbench.run/1"
 Status = Literal["pass", "wrong", "hang", "fault", "skipped"]
 #: Statuses that mean the step is not right.
 FAILED: tuple[Status, ...] = ("wrong", "hang", "fault")
+
+#: A full disk, a quota, a limit on the size of files.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -181,15 +185,31 @@ def _umask() -> int:
     return mask
 
 
+def existing_part(folder: Path) -> Path:
+    """``folder``, or the nearest folder above it that exists."""
+    return next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
+
+
+def is_writable_folder(folder: Path) -> bool:
+    """Whether ``folder`` is there and files can be made in it."""
+    return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
+
+
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Any]:
     """Open a binary file that replaces ``path`` only if the block succeeds.
+
+    A device or a pipe is written as it is: a rename would put a file in its place.
 
     Raises:
         EnvironmentProblem: If the folder or file cannot be written (disk full, permissions).
     """
     temporary: str | None = None
     try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                yield stream
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "wb") as stream:
@@ -200,9 +220,10 @@ def atomic_write(path: Path) -> Iterator[Any]:
         Path(temporary).replace(path)
         temporary = None
     except OSError as error:
+        advice = "free space or write elsewhere" if error.errno in _NO_ROOM else "write elsewhere"
         raise EnvironmentProblem(
             f"cannot write {path}: {error.strerror or error}",
-            "free space or choose another folder with --results; nothing was half-written",
+            f"{advice}; nothing was half-written",
         ) from error
     finally:
         if temporary is not None:

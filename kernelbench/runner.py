@@ -238,8 +238,7 @@ class Runner:
             if check is None:
                 if failure is not None:
                     yield replace(base, status=failure["status"], reason=failure["reason"])
-                    cause = failure["reason"].removeprefix("not run: ")
-                    failure = {"status": "skipped", "reason": f"not run: {cause}"}
+                    failure = self._afterwards(failure)
                 else:
                     yield replace(base, reason="not run")
                 continue
@@ -257,6 +256,16 @@ class Runner:
                 if failure is not None and len(rows.checks) == len(run.classes):
                     row = self._with_failure(row, failure)
             yield row
+
+    @staticmethod
+    def _afterwards(failure: dict[str, Any]) -> dict[str, Any]:
+        """What a failure means for the classes that come after the one whose row tells of it."""
+        reason = failure["reason"]
+        if failure["status"] != "skipped":
+            reason = f"not run after the {failure['status']}"
+        elif not reason.startswith("not run"):
+            reason = f"not run: {reason}"
+        return {"status": "skipped", "reason": reason}
 
     @staticmethod
     def _with_failure(row: Result, failure: dict[str, Any]) -> Result:

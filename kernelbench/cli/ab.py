@@ -131,6 +131,8 @@ def command(
         view.same_code()
         return int(ExitCode.PASS)
     why_not = _cannot_time(first, second, metric)
+    if not why_not:
+        options.require_results(folder)
     with Launcher() as launcher, console.Status() as status:
         if why_not:
             return _without_times(view, launcher, first, second, why_not, measuring, status)

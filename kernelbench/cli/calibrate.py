@@ -96,6 +96,7 @@ def command(
             "on a CPU: --metric call --planted 0",
         )
     folder = parse_results(measuring.results, context.project)
+    options.require_results(folder)
     with Launcher() as launcher, console.Status() as status:
         collector = Collector(
             launcher,

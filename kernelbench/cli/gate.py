@@ -32,7 +32,7 @@ BEST_SCHEMA = "kernelbench.best/1"
     "  kernelbench gate --against origin/main v00 --shape D --junit gate.xml\n"
     "  kernelbench gate --against ../baseline-copy --best v1.0 group_gemm",
 )
-@click.argument("steps", nargs=-1, metavar="[STEP...]")
+@options.optional_steps_argument
 @click.option("--baseline", type=click.Path(dir_okay=False), help="Record of `run --json FILE`.")
 @click.option("--current", type=click.Path(dir_okay=False), help="Record to judge.")
 @click.option("--against", metavar="GIT_REF|PATH", help="Revision to compare with, live.")
@@ -98,6 +98,8 @@ def command(
             raise UsageError("steps, --shape and --best belong to the live form, --against REF")
         report = _tables(Path(baseline), Path(current), folder, metric, margin, ambiguous)
     else:
+        if update_best:
+            options.require_results(folder)
         settings = Settings(
             measuring.timing(metric),
             sessions,

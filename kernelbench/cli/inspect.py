@@ -71,6 +71,8 @@ def command(
         options.write_json_output(json_path, record)
     if json_path != "-":
         for inspected in found:
+            if inspected.empty:
+                continue  # the error says all that there is
             _render(inspected, f"nvcc {nvcc.version}" if nvcc else "no nvcc: constants only")
     missing = [*dict.fromkeys(line for inspected in found for line in inspected.missing)]
     if nvcc is None:
@@ -96,6 +98,8 @@ def _render(found: Inspection, compiler: str) -> None:
     for label, names in _CONSTANTS:
         table.add_row(label, *[_constant(found, names)] * len(heads))
     out.print(table)
+    if found.undescribed:
+        out.print(Text(f"  ?: {found.undescribed}"), soft_wrap=True)
     for build in found.builds:
         for name in build.spilling:
             out.print(Text(f"  {build.label}: {name}, which is called, spills"), soft_wrap=True)

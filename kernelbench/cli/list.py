@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernelbench.cli.options import json_option, require_writable, write_json_output
+from kernelbench.cli.options import (
+    json_option,
+    optional_steps_argument,
+    require_writable,
+    write_json_output,
+)
 from kernelbench.lineage import STATUSES
 
 if TYPE_CHECKING:
@@ -14,11 +19,17 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
+@optional_steps_argument
 @click.option("--lineage", metavar="NAME", help="Only this lineage.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only steps in this status.")
 @json_option
-def command(lineage: str | None, status: str | None, json_path: str | None) -> None:
+def command(
+    steps: tuple[str, ...], lineage: str | None, status: str | None, json_path: str | None
+) -> None:
     """Show the lineages, their steps, and which of them this machine can run.
+
+    STEP is a step's name, a range (v01..v07), a lineage's name, which is its main line, or a folder
+    of steps. Default: every step, with variants and failed experiments.
 
     Figures are those of each lineage's source, on the device that the table names; what was
     measured here is shown by `kernelbench show`.
@@ -26,7 +37,8 @@ def command(lineage: str | None, status: str | None, json_path: str | None) -> N
     \b
     Examples:
       kernelbench list
-      kernelbench list --lineage moe --status planned
+      kernelbench list v20..v23 kernels/failed
+      kernelbench list --lineage moe --status failed
       kernelbench list --json -
     """
     from kernelbench import listing
@@ -35,11 +47,11 @@ def command(lineage: str | None, status: str | None, json_path: str | None) -> N
 
     require_writable(json_path)
     lineages = load_lineages(find_project())
-    steps = listing.select(lineages, lineage, status)
+    chosen = listing.select(lineages, steps, lineage, status)
     if json_path is not None:
-        write_json_output(json_path, listing.record(steps))
+        write_json_output(json_path, listing.record(chosen))
     if json_path != "-":
-        _render(listing.views(lineages, steps))
+        _render(listing.views(lineages, chosen))
 
 
 def _render(views: list[listing.LineageView]) -> None:

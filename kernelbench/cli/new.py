@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from kernelbench.cli import options
 from kernelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernelbench.context import Context
+    from kernelbench.lineage import Step
 
 
 @click.command(
@@ -56,7 +62,8 @@ def command(
     from kernelbench.context import Context
     from kernelbench.step_sources import own_sources, sources_of
 
-    lineages = Context.find().lineages
+    context = Context.find()
+    lineages = context.lineages
     chosen = lineages.select([source])
     if len(chosen) != 1:
         raise UsageError(f"{source!r} is {len(chosen)} steps", "start from one")
@@ -75,9 +82,17 @@ def command(
         where = f"{os.path.relpath(made.base)} ({', '.join(sources_of(made))})"
         hint = f"no code of its own yet: copy there what you change from {where}"
         console.err.print(console.Text(hint), soft_wrap=True)
-    commands = [f"run {name}", f"check {name}", f"diff {name}"]
+    commands = [f"run {name}{_small_shape(context, made)}", f"check {name}", f"diff {name}"]
     if made.kind != "cuda":
         del commands[1]
     shown = ", ".join(f"`kernelbench {command}`" for command in commands)
     hint = f"change it, say in step.toml and README.md what and why, then {shown}"
     console.err.print(hint, soft_wrap=True)
+
+
+def _small_shape(context: Context, made: Step) -> str:
+    """The option that spares a first run the benchmark shapes, minutes on a CPU."""
+    shape = ""
+    with contextlib.suppress(UsageError):  # of a broken shapes file, which `run` will tell of
+        shape = context.trial_shape(made)
+    return f" --shape {shape}" if shape else ""

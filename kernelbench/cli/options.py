@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from kernelbench import seeds
 from kernelbench.emulation import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
-from kernelbench.errors import UsageError
+from kernelbench.errors import EnvironmentProblem, UsageError
 from kernelbench.jobs import Timing
 
 #: Untimed calls of each arm before the timed ones.
@@ -72,11 +71,30 @@ def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: s
     ]
 
 
+def _complete_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Names of steps and of lineages, for the shell."""
+    from kernelbench.context import Context
+
+    lineages = [
+        CompletionItem(lineage.name, help=lineage.title)
+        for lineage in Context.find().lineages.lineages
+        if lineage.name.startswith(incomplete)
+    ]
+    return complete_steps(ctx, param, incomplete) + lineages
+
+
 def steps_argument(function: F) -> F:
     """``STEP...``"""
     return click.argument(
-        "steps", nargs=-1, required=True, metavar="STEP...", shell_complete=complete_steps
+        "steps", nargs=-1, required=True, metavar="STEP...", shell_complete=_complete_specs
     )(function)
+
+
+def optional_steps_argument(function: F) -> F:
+    """``[STEP...]``"""
+    return click.argument("steps", nargs=-1, metavar="[STEP...]", shell_complete=_complete_specs)(
+        function
+    )
 
 
 def step_argument(name: str) -> Callable[[F], F]:
@@ -278,14 +296,31 @@ def require_writable(json_path: str | None) -> None:
     Raises:
         UsageError: If its folder does not exist or cannot be written.
     """
+    from kernelbench.records import is_writable_folder
+
     if json_path is None or json_path == "-":
         return
     path = Path(json_path).expanduser().resolve()
     folder = path.parent
     if path.is_dir():
         raise UsageError(f"cannot write {json_path}: it is a folder", "name a file in it")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    if not is_writable_folder(folder):
         raise UsageError(f"cannot write {json_path}: {folder} is not a writable folder")
+
+
+def require_results(folder: Path, hint: str = "choose another with --results") -> None:
+    """Refuse a results folder that could not be written or made, before hours of measuring.
+
+    Raises:
+        EnvironmentProblem: If it, or what exists of the way there, is not a writable folder.
+    """
+    from kernelbench.records import existing_part, is_writable_folder
+
+    existing = existing_part(folder)
+    if not is_writable_folder(existing):
+        raise EnvironmentProblem(
+            f"cannot write results to {folder}: {existing} is not a writable folder", hint
+        )
 
 
 def command_line() -> str:

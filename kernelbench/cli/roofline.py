@@ -9,6 +9,7 @@ import click
 
 from kernelbench.cli.options import (
     json_option,
+    require_results,
     require_writable,
     results_option,
     shape_option,
@@ -74,6 +75,7 @@ def command(
     context = Context.find()
     folder = parse_results(results, context.project)
     if measure:
+        require_results(folder)
         device = _measure(device, folder)
     modes: tuple[Literal["cold", "warm"], ...] = ("cold", "warm") if l2 == "both" else (l2,)
     reports = []

@@ -81,6 +81,9 @@ def command(
     """
     options.require_writable(json_path)
     context = Context.find()
+    folder = parse_results(measuring.results, context.project)
+    if not no_save:
+        options.require_results(folder, "choose another with --results, or give --no-save")
     plans = plan(
         context,
         steps,
@@ -141,7 +144,6 @@ def command(
     render.reports(runner.reports)
     try:
         if not no_save:
-            folder = parse_results(measuring.results, context.project)
             path = store.save(folder, record, runner.samples)
             view.saved(_relative(path))
     finally:

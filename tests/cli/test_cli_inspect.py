@@ -102,7 +102,8 @@ def test_a_step_of_the_repository(in_checkout: Path, capsys: pytest.CaptureFixtu
 def test_several_kernels(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(project, "x", DESCRIBED + TWO_KERNELS, arch="sm_90a")
     assert run(["inspect", "x"]) == ExitCode.PASS
-    rows = rows_of(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    rows = rows_of(text)
     order = ["first", "second"] if rows["kernel"][0].startswith("first") else ["second", "first"]
     assert rows["kernel"] == order
     by_kernel = dict(
@@ -113,6 +114,26 @@ def test_several_kernels(project: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert by_kernel["second"] == ("256", "?")
     assert rows["tile"] == ["–", "–"]
     assert rows["stages"] == ["3", "3"]
+    assert "\n  ?: kb_describe tells of first only; " in text
+
+
+@needs_nvcc
+@needs_host
+@pytest.mark.parametrize(
+    ("kernels", "note"),
+    [
+        (TWO_KERNELS.replace("256", "128"), "several or none have its number of threads"),
+        (TWO_KERNELS.partition("KB_GLOBAL void KB_LAUNCH_BOUNDS(256")[0], ""),
+    ],
+)
+def test_what_is_not_described_is_explained(
+    project: Path, capsys: pytest.CaptureFixture[str], kernels: str, note: str
+) -> None:
+    write(project, "x", DESCRIBED + kernels, arch="sm_90a")
+    assert run(["inspect", "x"]) == ExitCode.PASS
+    text = capsys.readouterr().out
+    assert ("?" in text) == bool(note)
+    assert note in text
 
 
 @needs_nvcc
@@ -155,6 +176,20 @@ def test_one_that_does_not_compile(project: Path, capsys: pytest.CaptureFixture[
     assert "good  good · nvcc" in captured.out
     assert 'identifier "nonsense" is undefined' in captured.err
     assert captured.err.count("kernelbench: ") == 1
+
+
+@needs_nvcc
+@needs_host
+def test_nothing_but_the_error_of_one_that_compiles_nowhere(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project, "bad", DESCRIBED + 'static_assert(sizeof(int) > 64, "too large");\n')
+    assert run(["inspect", "bad"]) == ExitCode.ENVIRONMENT
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("kernelbench: nvcc ")
+    assert "too large" in captured.err
+    assert captured.err.count("\n") == 1
 
 
 @needs_nvcc

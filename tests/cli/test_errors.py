@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, write_project
+from conftest import ROOT, SUBMISSIONS, write_project
 
 from kernelbench import target
+from kernelbench.cli import INTERRUPTED
 from kernelbench.cli import invoke as run_cli
 from kernelbench.context import Context
+from kernelbench.worker import Launcher
 
 needs_no_gpu = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
 
@@ -143,6 +145,46 @@ def test_no_device(
     arguments: list[str], line: str, in_checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert line in refused(capsys, 5, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "v00"],
+        ["ab", "v00", SUBMISSIONS / "right.py", "--metric", "call"],
+        ["calibrate", "v00", "--metric", "call", "--planted", "0"],
+        ["gate", "v00", "--against", ".", "--update-best"],
+        ["roofline", "--measure"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_results_that_cannot_be_written_are_refused_before_anything_runs(
+    arguments: list[object],
+    in_checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Launcher, "run", lambda *_: pytest.fail("a worker was started"))
+    (tmp_path / "file").write_text("")
+    results = tmp_path / "file" / "results"
+    line = refused(capsys, 5, *arguments, "--shape", "u0", "--results", results)
+    assert line.startswith(
+        f"kernelbench: cannot write results to {results}: {tmp_path / 'file'} is not a writable "
+        "folder; choose another with --results"
+    )
+
+
+def test_results_are_not_asked_for_where_none_are_saved(
+    in_checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Launcher, "run", started)
+    (tmp_path / "file").write_text("")
+    unsaved = ["--no-save", "--results", str(tmp_path / "file" / "results")]
+    assert run_cli(["run", "v00", "--shape", "u0", *unsaved]) == INTERRUPTED
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

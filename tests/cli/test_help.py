@@ -73,6 +73,9 @@ def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> N
         ("kernelbench ru", 1, "run"),
         ("kernelbench run v0", 2, "v00"),
         ("kernelbench run v00 --shape qwen35-m1", 4, "qwen35-m16"),
+        ("kernelbench list v0", 2, "v00"),
+        ("kernelbench list mo", 2, "moe"),
+        ("kernelbench gate v2", 2, "v23"),
     ],
 )
 def test_completion_completes(
@@ -104,7 +107,7 @@ def test_a_warm_list_takes_less_than_half_a_second() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["list"], ["--help"], ["run", "--help"], ["ab", "--help"], ["run", "v99"],
+    [["list"], ["list", "moe"], ["--help"], ["run", "--help"], ["ab", "--help"], ["run", "v99"],
      ["run", "v00", "--shape", "Q"], ["show"], ["log"]],
     ids=" ".join,
 )  # fmt: skip

@@ -57,6 +57,31 @@ def test_status_filters(capsys: pytest.CaptureFixture[str]) -> None:
     assert {step["status"] for step in steps} == {"works"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["v22..v23", "v20"], ["v20", "v22", "v23"]),
+        (["moe"], ["mref", *(f"m{i:02}" for i in range(8))]),
+        (["v01", "m01", "--lineage", "moe"], ["m01"]),
+        (["nofence", "v16", "--status", "failed"], ["nofence"]),
+        (["v01", "--status", "failed"], []),
+    ],
+)
+def test_names(arguments: list[str], names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", *arguments, "--json", "-"]) == 0
+    record = schema.load(ListRecord, json.loads(capsys.readouterr().out))
+    assert [step.name for step in record.steps] == names
+
+
+def test_a_folder_of_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run(["list", "kernels/failed", "--json", "-"]) == 0
+    listed = {step["name"] for step in json.loads(capsys.readouterr().out)["steps"]}
+    assert listed == {file.parent.name for file in ROOT.glob("kernels/failed/*/step.toml")}
+
+
 def test_json_to_a_file_leaves_the_table_on_stdout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,6 +94,8 @@ def test_json_to_a_file_leaves_the_table_on_stdout(
     ("arguments", "message"),
     [
         (["--lineage", "mow"], "unknown lineage 'mow'; did you mean 'moe'?"),
+        (["v0O"], "unknown step 'v0O'; did you mean 'v"),
+        ([str(ROOT / "tests" / "submissions" / "right.py")], "right is of no lineage here: "),
         (["--status", "done"], "'done' is not one of 'planned', 'works', 'failed', 'fixed'"),
         (["--json", "/nowhere/list.json"], "cannot write /nowhere/list.json"),
     ],

@@ -49,6 +49,33 @@ def test_a_name_before_the_parents(root: Path, capsys: pytest.CaptureFixture[str
     assert error.startswith("warning: all comes before its parent one in ranges")
 
 
+SMALL = "  u1: {m: [1, 17, 129], n: 256, k: 512}\n"
+SMALL_WITH_MORE_TO_DO = "  u3: {m: [40, 76, 168, 72, 164], n: 512, k: 768}\n"
+
+
+@pytest.mark.parametrize(
+    ("limits", "shape"), [("", " --shape u3"), ("max_groups = 3", " --shape u1"),
+                          ("max_groups = 2", "")],
+)  # fmt: skip
+def test_a_first_run_on_a_small_shape_that_the_step_takes(
+    root: Path, limits: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (root / "shapes.yaml").open("a") as file:
+        file.write(SMALL + SMALL_WITH_MORE_TO_DO)
+    with (root / "tiny" / "one" / "step.toml").open("a") as file:
+        file.write(f"[limits]\n{limits}\n")
+    assert run(["new", "two", "--from", "one"]) == 0
+    assert f"then `kernelbench run two{shape}`," in capsys.readouterr().err
+
+
+def test_a_broken_shapes_file_costs_no_new_step(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "shapes.yaml").write_text("nonsense: 1\n")
+    assert run(["new", "two", "--from", "one"]) == 0
+    assert "then `kernelbench run two`," in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

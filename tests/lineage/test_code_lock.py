@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, code_lock, cubin, inspection
+from kernelbench import build, code_lock, console, cubin, inspection
 from kernelbench.code_lock import Entry, Key, LockedKernel, Move
 from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.lineage import load_lineages
@@ -106,6 +106,20 @@ class TestCheck:
         assert moved(project) == {}
         monkeypatch.setenv("KERNELBENCH_ROOT", str(project.root))
         assert code_lock.main(["--check"]) == 0
+
+    def test_progress(
+        self,
+        project: Project,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv("KERNELBENCH_ROOT", str(project.root))
+        monkeypatch.setattr(code_lock, "Status", lambda: console.Status(interval_s=0.0))
+        assert code_lock.main(["--check"]) == 0
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        lines = ["building 2 steps", "built 1 of 2 steps", "built 2 of 2 steps"]
+        assert captured.err.splitlines() == lines
 
     def test_comments_move_nothing(self, project: Project) -> None:
         edit(project, "common/shared.cuh", "__device__", "// Why.\n\n__device__")

@@ -102,6 +102,26 @@ def test_select_refuses_what_it_does_not_know(root: Path, spec: str, message: st
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("spec", ["s4", "s1..s4"])
+def test_a_folder_without_step_toml_is_named(root: Path, spec: str) -> None:
+    folder = root / "own" / "s4"
+    folder.mkdir()
+    with pytest.raises(UsageError) as caught:
+        load(root).select([spec])
+    assert caught.value.message == f"unknown step 's4': {folder} has no step.toml"
+    assert "`kernelbench new s4 --from STEP`" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["common", "beside"])
+def test_a_folder_that_is_meant_for_something_else_is_no_missing_step(
+    root: Path, name: str
+) -> None:
+    add_step(root / "own" / "beside" / "b1")
+    (root / "own" / "common").mkdir()
+    with pytest.raises(UnknownNameError, match=f"unknown step '{name}'; "):
+        load(root).select([name])
+
+
 def test_a_range_stays_in_one_lineage(root: Path) -> None:
     other = root / "other"
     add_step(other / "x1")

@@ -307,7 +307,31 @@ def test_a_death_in_the_second_class_keeps_the_first(rows: Rows) -> None:
         ("y", "gpu-mode", "pass"), ("y", "full", "pass"), ("y", "structured", "pass"),
     ]  # fmt: skip
     assert found[1].reason == DIED.reason
-    assert found[2].reason == f"not run: {DIED.reason}"
+    assert found[2].reason == "not run after the fault"
+
+
+@pytest.mark.parametrize(("ending", "after"), [
+    (DIED, "not run after the fault"), (HANG, "not run after the hang"),
+])  # fmt: skip
+def test_a_long_reason_is_given_once(ending: Ending, after: str, rows: Rows) -> None:
+    classes = ("gpu-mode", "full", "structured")
+    found, _ = rows(([environment(), shape("x")], ending), ([*whole("y")], DONE), classes=classes)
+    assert [row.reason for row in found[:3]] == [ending.reason, after, after]
+
+
+def test_what_an_interrupt_leaves_out_says_so(rows: Rows) -> None:
+    script = [environment(), shape("x"), checked("x"), KeyboardInterrupt]
+    found, _ = rows((script, None), classes=("gpu-mode", "full", "structured"))
+    assert [row.reason for row in found[:3]] == ["", "interrupted", "not run: interrupted"]
+
+
+def test_classes_after_a_fault_that_the_check_reports(rows: Rows) -> None:
+    found, _ = rows(
+        ([environment(), shape("x"), checked("x", "fault")], DIED), ([*whole("y")], DONE),
+        classes=("gpu-mode", "full", "structured"),
+    )  # fmt: skip
+    after = "not run after the fault"
+    assert [row.reason for row in found[:3]] == ["the check's own reason", after, after]
 
 
 def test_the_checks_reason_outlives_the_worker(rows: Rows) -> None:

@@ -61,7 +61,23 @@ def test_what_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         records.write_text(tmp_path / place, "x")
     assert f"cannot write {tmp_path / place}" in str(caught.value)
+    # Room would not help, and a file of --json or -o is not chosen with --results.
+    assert caught.value.hint == "write elsewhere; nothing was half-written"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_pipe_is_written_and_stays_one(tmp_path: Path) -> None:
+    """As root, a rename over /dev/null would take it from the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    try:
+        records.write_text(pipe, "text")
+        assert os.read(reader, 10) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert [*tmp_path.iterdir()] == [pipe]
 
 
 FULL_DISK = """
@@ -94,7 +110,7 @@ def test_a_full_disk(function: str, room: int, tmp_path: Path) -> None:
     assert done.returncode == 5, done.stderr
     assert done.stderr == ""
     assert f"cannot write {path}: {os.strerror(errno.EFBIG)}" in done.stdout
-    assert "nothing was half-written" in done.stdout
+    assert "; free space or write elsewhere; nothing was half-written" in done.stdout
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
