@@ -30,7 +30,7 @@ check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock
 test-gpu: setup-dev  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu -q
 
-mutations: setup-dev  ## mutate every step at every site and rewrite tests/mutations/table.md (an hour)
+mutations: setup-dev  ## mutate every step at every site and rewrite tests/mutations/table.md (two hours)
 	$(BIN)/python tests/mutations/mutate.py
 
 format: setup-dev  ## reformat sources and bring generated tables up to date

@@ -64,7 +64,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``left < right`` in the condition of a loop (then ``loop`` is set) or of an ``if``."""
+    """``left < right`` in the condition of a loop (then ``loop`` is set), an ``if`` or ``?``."""
 
     left: Span
     operator: Span
@@ -164,6 +164,12 @@ class Source:
             return None
         return Span(span.start, span.end + after.end())
 
+    def statement_before(self, start: int) -> Span:
+        """The statement of one line, or of several, that ends right before a position."""
+        end = len(self.code[:start].rstrip())
+        begin = max(self.code.rfind(mark, 0, end - 1) for mark in ";{}") + 1
+        return self.trim(Span(begin, end))
+
     # -- loops and conditions -------------------------------------------------------------------
 
     @cached_property
@@ -176,10 +182,11 @@ class Source:
             parts = list(self.split(Span(opening + 1, end - 1), ";"))
             if len(parts) != 3:
                 continue
-            found.append(Loop(Span(match.start(), end), parts[1], parts[2], self._body(end)))
+            found.append(Loop(Span(match.start(), end), parts[1], parts[2], self.body(end)))
         return found
 
-    def _body(self, position: int) -> Span:
+    def body(self, position: int) -> Span:
+        """The statement or block that a head which ends at a position belongs to."""
         start = position + len(self.code[position:]) - len(self.code[position:].lstrip())
         if self.code[start] == "{":
             return Span(start, self.closing(start))
@@ -190,10 +197,12 @@ class Source:
         return [loop for loop in self.loops if loop.body.start <= position < loop.body.end]
 
     def comparisons(self) -> Iterator[Comparison]:
-        """Every ``<`` in the conditions of loops and ifs; ``&&`` separates comparisons."""
+        """Every ``<`` in the conditions of loops, ifs and ``?``; ``&&`` separates comparisons."""
         heads: list[tuple[Span, Loop | None]] = [(loop.condition, loop) for loop in self.loops]
         for match in self.find(r"\bif \("):
             heads.append((Span(match.end(), self.closing(match.end() - 1) - 1), None))
+        for match in self.find(r"[\w.]+ < [\w.]+ (?=\?)"):
+            heads.append((Span(*match.span()), None))
         for head, loop in sorted(heads, key=lambda item: item[0].start):
             for part in self.split(head, "&&"):
                 operator = re.search(r" (<) ", self.code[part.start : part.end])

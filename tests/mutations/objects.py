@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cpp_source import Source, SourceError, Span
+from mutant import WRONG
 
 from kernelbench.emulator_report import Finding
 
@@ -12,17 +14,66 @@ STAGES = ("stages.a", "stages.b", "stages.sfa", "stages.sfb")
 ACCUMULATORS = "TMEM accumulators"
 SCALES = "TMEM scales"
 TMEM = (ACCUMULATORS, SCALES)
-BARRIERS = ("full", "empty", "tmem_full")
-MAPS = ("map_a", "map_b", "map_c")
+ANSWER, SLOTS = "launch_control.response", "tiles.slots"
+#: What has to be complete before a barrier's phase is, and may be touched only then.
+GUARDED = {
+    "full": STAGES,
+    "empty": STAGES,
+    "tmem_full": (ACCUMULATORS,),
+    "tmem_empty": (ACCUMULATORS,),
+    "launch_control.answered": (ANSWER,),
+    "taken": (ANSWER,),
+    "tiles.full": (SLOTS,),
+    "tiles.empty": (SLOTS,),
+}
+BARRIERS = tuple(GUARDED)
+#: Barriers that hand a buffer back, and those that hand it over again: the side that fills waits
+#: for the former, and for none before its first use.
+BACK = {
+    "empty": "full",
+    "tmem_empty": "tmem_full",
+    "taken": "launch_control.answered",
+    "tiles.empty": "tiles.full",
+}
+MAPS = ("map_a", "map_b", "map_c", "maps.a", "maps.b", "maps.c")
 GLOBAL = ("A", "B", "C", "SFA", "SFB", "tables")
-#: What nobody may touch before the barrier's phase is complete.
-GUARDED = {"full": STAGES, "empty": STAGES, "tmem_full": (ACCUMULATORS,)}
+#: Where a map that is wrong, or not yet there, shows.
+MAP_ROLES = (
+    "patch_maps patch_map_c scheduler_warp load_warp epilogue_warps "
+    "publish_maps replace_matrix replace_rows"
+)
+#: The other operand's.
+OTHER = {
+    "a": "b",
+    "b": "a",
+    "sfa": "sfb",
+    "sfb": "sfa",
+    "map_a": "map_b",
+    "map_b": "map_a",
+    "m_offset": "n_offset",
+    "n_offset": "m_offset",
+}
+#: Every barrier of all threads; the cluster's is one as well.
+EVERYONE = "bar_sync|cluster_sync"
 CTA_BARRIER = "barrier 0"
 #: Classes of two accesses without order: which it is depends on which came first.
 UNORDERED = "race early-read overwrite"
+#: Classes of a tile from a slot that holds none yet: what is there leads anywhere.
+NO_TILE = f"{UNORDERED} crash alignment out-of-bounds"
+#: Classes of an operand or a result at the wrong place: two CTAs may store to one.
+MISPLACED = f"{WRONG} out-of-bounds race"
 
 _SCALE_ATOM_COLUMNS = 4
 _SCALE_ATOM_K = 64
+_SCALE_ATOM_ROWS = 128
+# What building blocks call their part of SharedStorage.
+_PARTS = {"shared": "", "queue": "tiles.", "control": "launch_control."}
+
+
+def constant(source: Source, name: str) -> int | None:
+    """A constant that the source gives as a number."""
+    match = re.search(rf"\b{name} = (\d+);", source.code)
+    return int(match[1]) if match else None
 
 
 def barrier_in(source: Source, span: Span) -> str:
@@ -31,10 +82,11 @@ def barrier_in(source: Source, span: Span) -> str:
     A local pointer is followed to its initialization.
     """
     text = _followed(source, span, r"Mbarrier\*")
-    match = re.search(r"&shared\.(\w+)", text)
-    if match is None or match[1] not in BARRIERS:
+    match = re.search(r"&(shared|queue|control)\.(\w+)", text)
+    name = _PARTS[match[1]] + match[2] if match else ""
+    if name not in BARRIERS:
         raise SourceError(f"{source.name}:{source.line(span.start)}: which barrier is {text!r}?")
-    return match[1]
+    return name
 
 
 def buffer_in(source: Source, span: Span) -> str:
@@ -43,7 +95,7 @@ def buffer_in(source: Source, span: Span) -> str:
     match = re.search(r"\bstage\.(\w+)", text)
     if match:
         return f"stages.{match[1]}"
-    match = re.search(r"\bshared\.(\w+)", text)
+    match = re.search(r"\bshared\.((?:maps\.)?\w+)", text)
     if match is None:
         raise SourceError(f"{source.name}:{source.line(span.start)}: which buffer is {text!r}?")
     return match[1]
@@ -71,11 +123,15 @@ def _followed(source: Source, span: Span, kind: str) -> str:
     return found[1] if found else text
 
 
-def of_finding(finding: Finding, tile_n: int, tile_k: int) -> str:
-    """The object of a finding as expectations spell it; empty if it has none."""
+def of_finding(finding: Finding, constants: Mapping[str, int]) -> str:
+    """The object of a finding as expectations spell it; empty if it has none.
+
+    Args:
+        constants: The step's, as ``kb_describe`` tells them.
+    """
     column = re.fullmatch(r"TMEM column (\d+)", finding.object)
     if column:
-        return _tmem_part(int(column[1]), tile_n, tile_k)
+        return _tmem_part(int(column[1]), constants)
     if finding.object:
         return plain_name(finding.object)
     named = re.search(r"\bbarrier (\d+)\b", finding.text)
@@ -89,11 +145,16 @@ def of_finding(finding: Finding, tile_n: int, tile_k: int) -> str:
 
 def plain_name(name: str) -> str:
     """``stages.a`` for ``stages[2].a + 0x40``, ``barrier 0`` for ``named barrier 0``."""
-    return re.sub(r"^named |\[\d+\]|\.opaque| \+ 0x[0-9a-f]+$", "", name)
+    name = re.sub(r"^named |\[\d+\]|\.opaque| \+ 0x[0-9a-f]+$", "", name)
+    whole = [each for each in (ANSWER, SLOTS) if name.startswith(each)]
+    return whole[0] if whole else name
 
 
-def _tmem_part(column: int, tile_n: int, tile_k: int) -> str:
-    scales = tile_k // _SCALE_ATOM_K * _SCALE_ATOM_COLUMNS
-    if column < tile_n:
-        return ACCUMULATORS
-    return SCALES if column < tile_n + 2 * scales else "TMEM"
+def _tmem_part(column: int, constants: Mapping[str, int]) -> str:
+    """Each accumulator is followed by the scales of its tile's A and B."""
+    tile_n = constants["tile_n"]
+    scales = constants["tile_k"] // _SCALE_ATOM_K * _SCALE_ATOM_COLUMNS
+    tile = tile_n + (1 + -(-tile_n // _SCALE_ATOM_ROWS)) * scales
+    if column >= constants["accumulators"] * tile:
+        return "TMEM"
+    return ACCUMULATORS if column % tile < tile_n else SCALES

@@ -1,4 +1,4 @@
-"""Operators on mbarriers, the pipeline's state, and barriers of the CTA and the warp."""
+"""Operators on mbarriers, the rings that they guard, and commits to them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cpp_source import Call, Edit, Source, Span
 from mutant import WRONG, Expectation, Site, drop, expect, operator
 from objects import (
     ACCUMULATORS,
+    BACK,
     BARRIERS,
     GUARDED,
-    MAPS,
+    NO_TILE,
     STAGES,
-    TMEM,
     UNORDERED,
     barrier_in,
-    cta_barrier_in,
+    constant,
 )
 
 # ---- mbarriers ---------------------------------------------------------------------------------
@@ -59,19 +59,32 @@ def inval_dropped(source: Source) -> Iterator[Site]:
 
 @operator("fence-mbarrier-init-dropped", "fence.mbarrier_init is missing")
 def fence_init_dropped(source: Source) -> Iterator[Site]:
+    alone = "cluster_sync" not in source.code
     for call in source.calls("fence_mbarrier_init_release_cluster"):
         assert call.statement
         yield Site(
             call.span.start,
             (drop(call.statement),),
             expect("barrier-state", BARRIERS),
-            proof="The fence makes the initialization visible to other CTAs of the cluster (PTX "
+            proof=""
+            if not alone
+            else "The fence makes the initialization visible to other CTAs of the cluster (PTX "
             "ISA, membar/fence). The step launches no clusters: every user of the barriers is a "
             "thread of the CTA or acts for one, and bar.sync orders the initialization before it.",
         )
 
 
-WAIT = "mbarrier_wait_parity"
+WAIT = "mbarrier_wait_parity|cluster_wait_parity"
+
+
+def _waits(source: Source) -> Iterator[Call]:
+    """Calls that name a barrier: a building block's own parameter is named by its callers."""
+    for call in source.calls(WAIT):
+        if "&" in source[call.arguments[-2]]:
+            yield call
+
+
+_WORKERS = "load_warp mma_warp epilogue_warps"
 
 
 def _wait_expectation(source: Source, call: Call, dropped: bool) -> Expectation:
@@ -80,20 +93,25 @@ def _wait_expectation(source: Source, call: Call, dropped: bool) -> Expectation:
         # Without it, the last commits arrive on barriers whose memory is given up.
         if dropped:
             return expect("exit barrier-state race", bar)
-        return expect("hang phase", bar)
-    if bar == "empty":
+        # It waits for the phase that is still to come, or for none.
+        return expect("hang phase exit", bar)
+    if bar in BACK:
         if dropped:
-            return expect(f"arrival-count transaction-count {UNORDERED}", STAGES, "full")
+            kinds = f"arrival-count transaction-count phase {UNORDERED}"
+            return expect(kinds, GUARDED[bar], BACK[bar], bar)
         # A fresh barrier has completed the phase before its first, and no other.
-        return expect(f"hang phase {UNORDERED}", bar, STAGES)
+        return expect(f"hang phase {UNORDERED}", bar, GUARDED[bar])
+    early = NO_TILE if bar == "tiles.full" else UNORDERED
+    # Who is early hands back early, and passes, or is passed by, the other side.
+    back = [other for other, forth in BACK.items() if forth == bar]
     if dropped:
-        return expect(UNORDERED, GUARDED[bar])
-    return expect(f"phase {UNORDERED}", GUARDED[bar], bar)
+        return expect(f"phase {early}", GUARDED[bar], back, roles=_WORKERS)
+    return expect(f"hang phase {early}", GUARDED[bar], bar, back, roles=_WORKERS)
 
 
 @operator("wait-parity-flipped", "a wait is for the other phase")
 def wait_parity_flipped(source: Source) -> Iterator[Site]:
-    for call in source.calls(WAIT):
+    for call in _waits(source):
         parity = call.arguments[-1]
         yield Site(
             call.span.start,
@@ -104,7 +122,7 @@ def wait_parity_flipped(source: Source) -> Iterator[Site]:
 
 @operator("wait-dropped", "a wait is missing")
 def wait_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls(WAIT):
+    for call in _waits(source):
         assert call.statement
         yield Site(
             call.span.start,
@@ -188,18 +206,36 @@ def operand_forgotten(source: Source) -> Iterator[Site]:
             )
 
 
-# ---- the ring of stages ------------------------------------------------------------------------
+# ---- rings of stages, accumulators and slots ---------------------------------------------------
+
+_DEPTHS = {"state": "kStages", "accum": "kAccumulators", "slot": "kTileSlots"}
+# In the tile queue, whose position is `state`.
+_SLOT_DEPTH = "kSlots"
+
+
+# What a role meets that is at the wrong place of a ring.
+_RINGS = {
+    "state": (*STAGES, "full", "empty"),
+    "accum": (ACCUMULATORS, "tmem_full", "tmem_empty"),
+    "slot": (*GUARDED["tiles.full"], "tiles.full", "tiles.empty"),
+}
 
 
 def _swapped_expectation(source: Source, match: re.Match[str]) -> Expectation:
     where = source.function_at(match.start())
     before = source.code[: match.start()]
-    member = re.search(r"shared\.(\w+)$", before)
+    member = re.search(r"\b(shared|queue)\.(\w+)$", before)
     assert member, source.line_text(match.start())
-    name = member[1]
+    name = member[2]
     loads = where == "load_warp"
     if drains(source, match.start()):
         return expect("hang phase", "empty")
+    if member[1] == "queue":
+        kinds = f"hang arrival-count phase {NO_TILE} {WRONG}"
+        return expect(kinds, _RINGS["slot"], roles=_WORKERS)
+    if name in ("tmem_full", "tmem_empty"):
+        objects = ("tmem_full", "tmem_empty", ACCUMULATORS)
+        return expect(f"hang arrival-count phase {UNORDERED}", objects)
     if name == "stages":
         return expect(f"{UNORDERED} {WRONG}", STAGES)
     if name == "full":
@@ -213,13 +249,18 @@ def _swapped_expectation(source: Source, match: re.Match[str]) -> Expectation:
 
 @operator("stage-swapped", "the next stage's barrier or buffer in place of the stage's")
 def stage_swapped(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\[(state\.stage)\]"):
-        edit = Edit(Span(match.start(1), match.end(1)), "(state.stage + 1) % kStages")
-        yield Site(match.start(), (edit,), _swapped_expectation(source, match))
+    for match in source.find(r"\[((state|accum)\.stage)\]"):
+        queue = source.code[: match.start()].rpartition(" ")[2].rpartition("(")[2]
+        depth = _SLOT_DEPTH if "queue." in queue else _DEPTHS[match[2]]
+        edit = Edit(Span(match.start(1), match.end(1)), f"({match[1]} + 1) % {depth}")
+        proof = "The ring has one place: the next is the same."
+        alone = constant(source, depth) == 1
+        expected = _swapped_expectation(source, match)
+        yield Site(match.start(), (edit,), expected, proof if alone else "")
 
 
 def _advances(source: Source) -> Iterator[re.Match[str]]:
-    return source.find(r"\bstate\.advance\(\);")
+    return source.find(r"\b(state|accum|slot)\.advance\(\);")
 
 
 @operator("advance-dropped", "the pipeline's state stays where it is")
@@ -232,27 +273,47 @@ def advance_dropped(source: Source) -> Iterator[Site]:
             expected = expect(kinds, STAGES, "full", "empty")
         else:
             kinds = f"hang arrival-count phase {UNORDERED} {WRONG}"
-            expected = expect(kinds, STAGES, "full", "empty")
+            expected = expect(kinds, _RINGS[match[1]])
         yield Site(match.start(), (Edit(Span(*match.span()), ";"),), expected)
 
 
 @operator("advance-twice", "the pipeline's state skips a stage")
 def advance_twice(source: Source) -> Iterator[Site]:
     for match in _advances(source):
+        proof = ""
         if drains(source, match.start()):
             expected = expect("hang phase", "empty")
+        elif match[1] == "state":
+            # The stage behind the next may be filled already.
+            expected = expect(f"hang phase {UNORDERED}", "full", STAGES)
         else:
-            expected = expect("hang", "full")
-        edit = Edit(Span(match.end(), match.end()), " state.advance();")
-        yield Site(match.start(), (edit,), expected)
+            # All warps skip alike, and come to a barrier one phase too early.
+            kinds = f"hang phase {NO_TILE if match[1] == 'slot' else UNORDERED}"
+            expected = expect(kinds, _RINGS[match[1]], roles=_WORKERS)
+            if constant(source, _DEPTHS[match[1]]) == 2:
+                proof = (
+                    "All warps keep the position alike: with two places, they use the first for "
+                    "every tile, and its parity changes with every tile, as in a ring of one."
+                )
+        edit = Edit(Span(match.end(), match.end()), f" {match[0]}")
+        yield Site(match.start(), (edit,), expected, proof)
 
 
 @operator("ring-depth", "one role counts a stage fewer")
 def ring_depth(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\bPipelineState<(kStages)>"):
-        edit = Edit(Span(match.start(1), match.end(1)), "kStages - 1")
-        kinds = f"hang arrival-count phase {UNORDERED}"
-        yield Site(match.start(), (edit,), expect(kinds, "full", "empty", STAGES))
+    expected = expect(f"hang arrival-count phase {UNORDERED}", "full", "empty", STAGES)
+    for match in source.find(r"\bPipelineState<(kStages)> state;"):
+        if source.function_at(match.start()) in ("load_warp", "mma_warp"):
+            edit = Edit(Span(match.start(1), match.end(1)), "kStages - 1")
+            yield Site(match.start(), (edit,), expected)
+    # A position that runs on from tile to tile is its role's by reference.
+    for match in source.find(r"\bPipelineState<kStages>& state\)"):
+        where = source.function_span(match.start())
+        for advance in _advances(source):
+            if where.start < advance.start() < where.end and not drains(source, advance.start()):
+                at = Span(advance.end(), advance.end())
+                text = " if (state.stage == kStages - 1) state.advance();"
+                yield Site(advance.start(), (Edit(at, text),), expected)
 
 
 # ---- commits -----------------------------------------------------------------------------------
@@ -262,22 +323,25 @@ def ring_depth(source: Source) -> Iterator[Site]:
 def commit_dropped(source: Source) -> Iterator[Site]:
     for call in source.calls("tcgen05_commit"):
         assert call.statement
-        bar = barrier_in(source, call.arguments[-1])
+        bar = barrier_in(source, call.arguments[1])
         yield Site(call.span.start, (drop(call.statement),), expect("hang", bar))
 
 
 @operator("commit-other-barrier", "a tcgen05.commit arrives on the other barrier")
 def commit_other(source: Source) -> Iterator[Site]:
+    several = "tmem_full[" in source.code
     for call in source.calls("tcgen05_commit"):
-        to_stage = barrier_in(source, call.arguments[-1]) == "empty"
-        other = "&shared.tmem_full" if to_stage else "&shared.empty[state.stage]"
+        to_stage = barrier_in(source, call.arguments[1]) == "empty"
+        tile = "&shared.tmem_full" + ("[accum.stage]" if several else "")
+        other = tile if to_stage else "&shared.empty[state.stage]"
         if to_stage:
             expected = expect(
                 f"hang arrival-count phase {UNORDERED}", "tmem_full", "empty", ACCUMULATORS
             )
         else:
-            expected = expect("hang arrival-count phase", "tmem_full", "empty")
-        yield Site(call.span.start, (Edit(call.arguments[-1], other),), expected)
+            kinds = f"hang arrival-count barrier-state phase {UNORDERED}"
+            expected = expect(kinds, "tmem_full", "empty", STAGES)
+        yield Site(call.span.start, (Edit(call.arguments[1], other),), expected)
 
 
 @operator("commit-early", "a tcgen05.commit comes before the MMAs that it is to track")
@@ -286,7 +350,7 @@ def commit_early(source: Source) -> Iterator[Site]:
         assert call.statement
         (mma,) = source.calls(r"tcgen05_mma_\w+")
         around = source.loops_around(mma.span.start)
-        to_stage = barrier_in(source, call.arguments[-1]) == "empty"
+        to_stage = barrier_in(source, call.arguments[1]) == "empty"
         # A stage's in front of its loop over instructions, the tile's in front of the one over K.
         start = around[-1 if to_stage else 0].span.start
         edits = (Edit(Span(start, start), source[call.statement] + "\n"), drop(call.statement))
@@ -295,105 +359,3 @@ def commit_early(source: Source) -> Iterator[Site]:
         else:
             expected = expect(f"order {UNORDERED}", "tmem_full", ACCUMULATORS)
         yield Site(call.span.start, edits, expected)
-
-
-# ---- barriers of the CTA and the warp ----------------------------------------------------------
-
-
-def _crossed(source: Source, call: Call) -> tuple[str, tuple[str, ...]]:
-    """What threads hand over at a CTA barrier: classes of a missing one, and objects."""
-    if call.arguments:
-        return UNORDERED, ("c",)
-    code = source.code
-    after = code[call.span.end : source.function_span(call.span.start).end]
-    if re.match(r"[^}]*= shared\.tmem;", after):
-        objects = ("tmem", *MAPS)
-        if "init_barriers" not in after:
-            return f"barrier-state {UNORDERED}", (*objects, *BARRIERS)
-        return UNORDERED, objects
-    if "compute_tile" in after:
-        return f"barrier-state tensor-map-proxy {UNORDERED}", (*BARRIERS, *MAPS)
-    # The tile's last: what it held may be given up.
-    kinds = f"barrier-state tmem-bounds tensor-map-proxy {UNORDERED}"
-    return kinds, (*BARRIERS, *TMEM, *MAPS, "c")
-
-
-@operator("barrier-dropped", "a bar.sync is missing")
-def barrier_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls("bar_sync"):
-        assert call.statement
-        kinds, objects = _crossed(source, call)
-        yield Site(call.span.start, (drop(call.statement),), expect(kinds, objects))
-
-
-@operator("barrier-missing-warp", "one warp does not take part in a bar.sync")
-def barrier_missing_warp(source: Source) -> Iterator[Site]:
-    for call in source.calls("bar_sync"):
-        kinds, objects = _crossed(source, call)
-        yield Site(
-            call.span.start,
-            (Edit(Span(call.span.start, call.span.start), "if (ptx::warp_index() != 1) "),),
-            expect(f"hang named-barrier {kinds}", cta_barrier_in(source, call.arguments), objects),
-        )
-
-
-@operator("barrier-count", "a bar.sync expects a warp more or fewer")
-def barrier_count(source: Source) -> Iterator[Site]:
-    for call in source.calls("bar_sync"):
-        if len(call.arguments) != 2:
-            continue
-        bar = cta_barrier_in(source, call.arguments)
-        count = source[call.arguments[1]]
-        for sign, kinds in (("+", "hang named-barrier"), ("-", f"named-barrier {UNORDERED}")):
-            yield Site(
-                call.span.start,
-                (Edit(call.arguments[1], f"{count} {sign} 32"),),
-                expect(kinds, bar, "c" if sign == "-" else ()),
-                note=f"{sign} 32",
-            )
-
-
-@operator("barrier-number", "a bar.sync of some warps uses the barrier of all")
-def barrier_number(source: Source) -> Iterator[Site]:
-    for call in source.calls("bar_sync"):
-        if len(call.arguments) == 2:
-            edit = Edit(call.arguments[0], "0")
-            yield Site(call.span.start, (edit,), expect("named-barrier", "barrier 0"))
-
-
-@operator("warp-sync-dropped", "a bar.warp.sync is missing")
-def warp_sync_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls("bar_warp_sync"):
-        assert call.statement
-        proof = ""
-        after = source.code[call.statement.end :].lstrip()
-        if after.startswith("}"):
-            proof = (
-                "It ends the role: no lane reads or writes what another lane of the warp has "
-                "touched between it and the CTA barrier that every lane comes to next, which "
-                "orders memory among all threads."
-            )
-        yield Site(call.span.start, (drop(call.statement),), expect(UNORDERED, MAPS), proof)
-
-
-_ELECTED = {
-    "load_warp": expect(f"arrival-count divergence {UNORDERED}", "full", STAGES),
-    "mma_warp": expect("divergence arrival-count", "empty", "tmem_full"),
-    "patch_maps": expect(UNORDERED, MAPS),
-    "group_gemm": expect(UNORDERED, MAPS),
-    "epilogue_warps": expect("divergence", "c"),
-}
-
-
-@operator("elect-removed", "all lanes do what one lane has to")
-def elect_removed(source: Source) -> Iterator[Site]:
-    for call in source.calls("elect_sync"):
-        where = source.function_at(call.span.start)
-        yield Site(call.span.start, (Edit(call.span, "true"),), _ELECTED[where])
-
-
-@operator("thread-widened", "a warp does what one thread has to")
-def thread_widened(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\bptx::(thread_index)\(\) == 0"):
-        edit = Edit(Span(match.start(1), match.end(1)), "warp_index")
-        yield Site(match.start(), (edit,), expect(f"barrier-state {UNORDERED}", BARRIERS))

@@ -1,4 +1,4 @@
-"""Operators on copies, tensor maps and the proxies' fences, on the device and on the host."""
+"""Operators on bulk copies, their groups and the fence of their proxy."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterator
 
 from cpp_source import Call, Edit, Source, Span
-from mutant import WRONG, Site, drop, expect, operator
-from objects import GLOBAL, MAPS, STAGES, UNORDERED, buffer_in
+from mutant import WRONG, Expectation, Site, drop, expect, operator
+from objects import ANSWER, GLOBAL, MAP_ROLES, MAPS, MISPLACED, OTHER, STAGES, UNORDERED
 
 BOX_LOAD = "cp_async_bulk_tensor_2d_shared_global"
 BULK_LOAD = "cp_async_bulk_shared_global"
 BOX_STORE = "cp_async_bulk_tensor_2d_global_shared"
-_OTHER = {"a": "b", "b": "a", "sfa": "sfb", "sfb": "sfa", "m_offset": "n_offset"}
-_OTHER |= {"n_offset": "m_offset", "map_a": "map_b", "map_b": "map_a"}
 
 
 def _loads(source: Source) -> Iterator[Call]:
@@ -25,7 +23,7 @@ def _swapped(source: Source, span: Span, names: str) -> Edit:
     match = re.search(rf"\b({names})\b", source.code[span.start : span.end])
     assert match, source[span]
     at = Span(span.start + match.start(1), span.start + match.end(1))
-    return Edit(at, _OTHER[match[1]])
+    return Edit(at, OTHER[match[1]])
 
 
 # ---- loads -------------------------------------------------------------------------------------
@@ -72,7 +70,7 @@ def coordinates_swapped(source: Source) -> Iterator[Site]:
     for call in source.calls(f"{BOX_LOAD}|{BOX_STORE}"):
         x, y = call.arguments[2:4] if call.name == BOX_LOAD else call.arguments[1:3]
         edits = (Edit(x, source[y]), Edit(y, source[x]))
-        yield Site(call.span.start, edits, expect(f"{WRONG} out-of-bounds", GLOBAL))
+        yield Site(call.span.start, edits, expect(MISPLACED, GLOBAL))
 
 
 @operator("row-of-other-operand", "a load or store takes its row or column from the other operand")
@@ -82,7 +80,12 @@ def row_of_other(source: Source) -> Iterator[Site]:
             if not re.search(r"\b[mn]_offset\b", source[argument]):
                 continue
             edit = _swapped(source, argument, "m_offset|n_offset")
-            yield Site(argument.start, (edit,), expect(f"{WRONG} out-of-bounds", GLOBAL))
+            yield Site(argument.start, (edit,), expect(MISPLACED, GLOBAL))
+    # Offsets that are added when the tile is found, and coordinates with a name.
+    for match in source.find(r"\b(?:tile\.sf[ab]|column|row) = [^;]*\btile\.([mn]_offset)\b"):
+        edit = Edit(Span(match.start(1), match.end(1)), OTHER[match[1]])
+        expected = expect(MISPLACED, GLOBAL, roles="load_warp epilogue_warps")
+        yield Site(match.start(1), (edit,), expected)
 
 
 @operator("k-not-advanced", "a load reads the first tile along K every time")
@@ -108,18 +111,22 @@ def scales_of_other(source: Source) -> Iterator[Site]:
     for call in source.calls(BULK_LOAD):
         yield Site(call.span.start, (_swapped(source, call.arguments[1], "sfa|sfb"),), expected)
     for match in source.find(r"\bsf[ab] = [^;]*\b(?:groups|group|table\[[^;]*\])\.(sf[ab])\b"):
-        edit = Edit(Span(match.start(1), match.end(1)), _OTHER[match[1]])
+        edit = Edit(Span(match.start(1), match.end(1)), OTHER[match[1]])
         yield Site(match.start(1), (edit,), expected)
 
 
 # ---- stores ------------------------------------------------------------------------------------
 
 
+# A fence behind generic reads, in front of an asynchronous write to the same bytes.
+_READ_FIRST = "the checker asks for a proxy fence between a write and a use, not after a read"
+
+
 @operator("proxy-fence-dropped", "fence.proxy.async is missing")
 def proxy_fence_dropped(source: Source) -> Iterator[Site]:
     for call in source.calls("fence_proxy_async"):
         assert call.statement
-        yield Site(call.span.start, (drop(call.statement),), expect("proxy-fence", "c"))
+        yield _without_fence(source, call, (drop(call.statement),))
 
 
 @operator("proxy-fence-early", "fence.proxy.async comes before what it is to publish")
@@ -127,7 +134,13 @@ def proxy_fence_early(source: Source) -> Iterator[Site]:
     for call in source.calls("fence_proxy_async"):
         assert call.statement
         edits = (_at_start(source, call.statement), drop(call.statement))
-        yield Site(call.span.start, edits, expect("proxy-fence", "c"))
+        yield _without_fence(source, call, edits)
+
+
+def _without_fence(source: Source, call: Call, edits: tuple[Edit, ...]) -> Site:
+    reads = source.function_at(call.span.start) == "take_cta"
+    expected = expect("proxy-fence", ANSWER if reads else "c")
+    return Site(call.span.start, edits, expected, gap=_READ_FIRST if reads else "")
 
 
 def _at_start(source: Source, statement: Span) -> Edit:
@@ -144,28 +157,38 @@ def store_dropped(source: Source) -> Iterator[Site]:
         yield Site(call.span.start, (drop(call.statement),), expect(WRONG))
 
 
-@operator("commit-group-dropped", "a store is in no group")
+def _read_later(source: Source, call: Call) -> Expectation:
+    """What changes while a bulk copy still reads it: a staging buffer, or a tensor map."""
+    if source.function_at(call.span.start).startswith("patch_map"):
+        return expect(f"tensor-map-proxy {UNORDERED}", MAPS, roles=MAP_ROLES)
+    # At the end of the kernel, the place of the store is named.
+    return expect(f"exit tensor-map-proxy {UNORDERED}", "c", MAPS, roles=MAP_ROLES)
+
+
+@operator("commit-group-dropped", "a copy is in no group")
 def commit_group_dropped(source: Source) -> Iterator[Site]:
     for call in source.calls("cp_async_bulk_commit_group"):
         assert call.statement
-        yield Site(call.span.start, (drop(call.statement),), expect(f"exit {UNORDERED}", "c"))
+        yield Site(call.span.start, (drop(call.statement),), _read_later(source, call))
 
 
-@operator("wait-group-dropped", "nobody waits for a store")
+WAIT_GROUP = "cp_async_bulk_wait_group(?:_read)?"
+
+
+@operator("wait-group-dropped", "nobody waits for a group of copies")
 def wait_group_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls("cp_async_bulk_wait_group(?:_read)?"):
+    for call in source.calls(WAIT_GROUP):
         assert call.statement
-        yield Site(call.span.start, (drop(call.statement),), expect(f"exit {UNORDERED}", "c"))
+        yield Site(call.span.start, (drop(call.statement),), _read_later(source, call))
 
 
-@operator("wait-group-pending", "a wait leaves the newest store pending")
+@operator("wait-group-pending", "a wait leaves one more group pending")
 def wait_group_pending(source: Source) -> Iterator[Site]:
-    for call in source.calls("cp_async_bulk_wait_group(?:_read)?"):
-        if call.template != "<0>":
-            continue
+    for call in source.calls(WAIT_GROUP):
         start = source.code.index("<", call.span.start)
-        edit = Edit(Span(start, start + len(call.template)), "<1>")
-        yield Site(call.span.start, (edit,), expect(f"exit {UNORDERED}", "c"))
+        pending = int(call.template.strip("<>"))
+        edit = Edit(Span(start, start + len(call.template)), f"<{pending + 1}>")
+        yield Site(call.span.start, (edit,), _read_later(source, call))
 
 
 @operator("wait-group-read", "a wait for a store is one for its reads")
@@ -182,196 +205,65 @@ def wait_group_read(source: Source) -> Iterator[Site]:
         )
 
 
-# ---- tensor maps -------------------------------------------------------------------------------
-
-_PUBLISHED = "tensor-map-proxy"
-_MAP_ROLES = "patch_maps load_warp epilogue_warps"
-# A map that covers other memory than it should, or that the hardware refuses.
-_WRONG_FIELD = expect(f"{WRONG} out-of-bounds descriptor", GLOBAL, roles=_MAP_ROLES)
-
-
-@operator("replace-dropped", "a field of a tensor map keeps its old value")
-def replace_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls(r"tensormap_replace_\w+"):
+@operator("wait-group-early", "a wait for copies comes before the newest is committed")
+def wait_group_early(source: Source) -> Iterator[Site]:
+    for call in source.calls("cp_async_bulk_wait_group_read"):
         assert call.statement
-        # The templates' addresses are null; their rows are one tile.
-        yield Site(call.span.start, (drop(call.statement),), _WRONG_FIELD)
-
-
-@operator("replace-other-map", "a field of another tensor map is replaced")
-def replace_other_map(source: Source) -> Iterator[Site]:
-    for call in source.calls(r"tensormap_replace_\w+"):
-        name = buffer_in(source, call.arguments[1])
-        other = "map_b" if name == "map_a" else "map_a"
-        start = source.code.index(name, call.arguments[1].start)
-        edit = Edit(Span(start, start + len(name)), other)
-        yield Site(call.span.start, (edit,), _WRONG_FIELD)
-
-
-@operator("replace-rows", "a tensor map has a row too many or too few")
-def replace_rows(source: Source) -> Iterator[Site]:
-    for call in source.calls("tensormap_replace_global_dim"):
-        at = call.arguments[-1]
-        for sign in "+-":
-            edit = Edit(at, f"{source[at]} {sign} 1")
-            yield Site(call.span.start, (edit,), _WRONG_FIELD, note=f"{sign} 1")
-
-
-@operator("cp-fenceproxy-dropped", "a changed tensor map is not published")
-def cp_fenceproxy_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls("tensormap_cp_fenceproxy"):
-        assert call.statement
-        # The map in device memory was never written: no map at all.
-        yield Site(
-            call.span.start,
-            (drop(call.statement),),
-            expect(f"{_PUBLISHED} descriptor", roles=_MAP_ROLES),
-        )
-
-
-@operator("cp-fenceproxy-generic", "a changed tensor map is published by ordinary stores")
-def cp_fenceproxy_generic(source: Source) -> Iterator[Site]:
-    for call in source.calls("tensormap_cp_fenceproxy"):
-        to, value = (source[argument].removeprefix("&") for argument in call.arguments)
-        yield Site(
-            call.span.start,
-            (Edit(call.span, f"{to} = {value}"),),
-            expect(f"{_PUBLISHED} {UNORDERED}", MAPS, roles=_MAP_ROLES),
-        )
-
-
-@operator("map-acquire-dropped", "a changed tensor map is not acquired")
-def map_acquire_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls("fence_proxy_tensormap_generic_acquire_gpu"):
-        assert call.statement
-        yield Site(call.span.start, (drop(call.statement),), expect(_PUBLISHED, roles=_MAP_ROLES))
-
-
-@operator("map-acquire-early", "a tensor map is acquired before it is published")
-def map_acquire_early(source: Source) -> Iterator[Site]:
-    published = {
-        source.function_at(call.span.start) for call in source.calls("tensormap_cp_fenceproxy")
-    }
-    for call in source.calls("fence_proxy_tensormap_generic_acquire_gpu"):
-        assert call.statement
-        if source.function_at(call.span.start) not in published:
+        before = source.statement_before(call.statement.start)
+        if "cp_async_bulk_commit_group" not in source[before]:
             continue
-        (first, *_) = source.calls("tensormap_cp_fenceproxy")
-        at = Span(first.span.start, first.span.start)
-        edits = (Edit(at, source[call.statement] + "\n  "), drop(call.statement))
-        yield Site(call.span.start, edits, expect(_PUBLISHED, roles=_MAP_ROLES))
+        early = Edit(Span(before.start, before.start), source[call.statement] + " ")
+        edits = (early, drop(call.statement))
+        yield Site(call.span.start, edits, _read_later(source, call))
 
 
-@operator("group-change-inverted", "maps are patched when the group stays")
-def group_change_inverted(source: Source) -> Iterator[Site]:
-    kinds = f"{_PUBLISHED} descriptor out-of-bounds {WRONG}"
-    expected = expect(kinds, GLOBAL, roles=_MAP_ROLES)
-    for match in source.find(r"\.new_group = [^;]* (!=) "):
-        yield Site(match.start(1), (Edit(Span(match.start(1), match.end(1)), "=="),), expected)
-    for match in source.find(r"\bif \((tile\.new_group)\b"):
-        at = Span(match.start(1), match.end(1))
-        yield Site(at.start, (Edit(at, "!tile.new_group"),), expected)
+@operator("staging-shared", "every chunk is staged in the first buffer")
+def staging_shared(source: Source) -> Iterator[Site]:
+    for match in source.find(r"\bstaging = shared\.c\[([^\]]+)\]"):
+        edit = Edit(Span(match.start(1), match.end(1)), "0")
+        yield Site(match.start(), (edit,), expect(UNORDERED, "c"))
 
 
-# ---- the host ----------------------------------------------------------------------------------
-
-HOST = "launch.cu"
-# The host's mistakes show where a kernel's role uses what it prepared.
-_WRONG_OPERAND = expect(
-    f"{WRONG} out-of-bounds", GLOBAL, roles="load_warp epilogue_warps patch_maps"
-)
-
-
-def _encodings(source: Source) -> Iterator[Call]:
-    return source.calls("encode_operand_map|encode_output_map")
-
-
-@operator("host-map-pointer", "a tensor map points to the other operand", HOST)
-def host_map_pointer(source: Source) -> Iterator[Site]:
-    for call in _encodings(source):
-        match = re.search(r"\bcall\.([ab])\[", source[call.arguments[0]])
-        if match is None:
-            continue
-        at = call.arguments[0].start + match.start(1)
-        edit = Edit(Span(at, at + 1), _OTHER[match[1]])
-        yield Site(call.span.start, (edit,), _WRONG_OPERAND)
-
-
-@operator("host-map-rows", "a tensor map has a row too many", HOST)
-def host_map_rows(source: Source) -> Iterator[Site]:
-    for call in _encodings(source):
-        rows = call.arguments[1]
-        replaced = source[rows] == "kTileM"
+@operator("staging-row", "a thread stages its row or column in place of another's")
+def staging_row(source: Source) -> Iterator[Site]:
+    for match in source.find(r"(?<=[=(] )?\bstaging \+ ptx::(thread_index)\(\)"):
+        edit = Edit(Span(match.start(1), match.end(1)), "lane_index")
+        after = source.code[: match.start()]
+        unused = "if constexpr (kTranspose)" in after and after.rstrip().endswith("store_f16_row(")
         yield Site(
-            call.span.start,
-            (Edit(rows, f"{source[rows]} + 1"),),
-            _WRONG_OPERAND,
-            proof="The load warp replaces this field of the template before any copy uses the map."
-            if replaced
-            else "",
+            match.start(),
+            (edit,),
+            expect(UNORDERED, "c"),
+            proof="kTranspose is true: the branch is not compiled." if unused else "",
         )
 
 
-@operator("host-map-pitch", "a tensor map's rows are twice as long", HOST)
-def host_map_pitch(source: Source) -> Iterator[Site]:
-    for call in _encodings(source):
-        columns = call.arguments[2]
-        yield Site(
-            call.span.start,
-            (Edit(columns, f"{source[columns]} * 2"),),
-            _WRONG_OPERAND,
-        )
+@operator("staging-pitch", "rows of a staging buffer are half as long")
+def staging_pitch(source: Source) -> Iterator[Site]:
+    for call in source.calls("store_f16_column"):
+        at = call.arguments[1]
+        edit = Edit(at, f"{source[at]} / 2")
+        yield Site(call.span.start, (edit,), expect(f"{WRONG} {UNORDERED}", "c"))
 
 
-@operator("host-map-box", "a tensor map's box has half the rows", HOST)
-def host_map_box(source: Source) -> Iterator[Site]:
-    for call in _encodings(source):
-        box = call.arguments[3]
-        stored = call.name == "encode_output_map"
-        yield Site(
-            call.span.start,
-            (Edit(box, f"{source[box]} / 2"),),
-            expect(WRONG) if stored else expect("hang", "full"),
-        )
+@operator("store-place", "every chunk is stored where the first belongs")
+def store_place(source: Source) -> Iterator[Site]:
+    for call in source.calls(BOX_STORE):
+        for argument in call.arguments[1:3]:
+            match = re.search(r" \+ (column|at)$", source[argument])
+            if match:
+                start = argument.start + match.start()
+                edit = Edit(Span(start, argument.end), "")
+                yield Site(argument.start, (edit,), expect(WRONG))
+    for match in source.find(r"\brow = tile\.m_offset( \+ \(kTranspose \? at : 0\))"):
+        yield Site(match.start(), (Edit(Span(*match.span(1)), ""),), expect(WRONG))
 
 
-@operator("host-table-pointer", "a group's pointer is the other operand's", HOST)
-def host_table_pointer(source: Source) -> Iterator[Site]:
-    # v01 … v05 copy arrays, later steps fill a table.
-    for match in source.find(r"\bcall\.(a|b|sfa|sfb)(?=[\[,])"):
-        inside = any(call.span.start < match.start() < call.span.end for call in _encodings(source))
-        if inside:
-            continue
-        edit = Edit(Span(match.start(1), match.end(1)), _OTHER[match[1]])
-        yield Site(match.start(), (edit,), _WRONG_OPERAND)
-
-
-@operator("host-shared-bytes", "the launch gives 1024 bytes of shared memory too few", HOST)
-def host_shared_bytes(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\.shared_bytes = (sizeof\(SharedStorage\)),\s*\."):
-        if source.function_at(match.start()) != "run":
-            continue
-        edit = Edit(Span(match.start(1), match.end(1)), f"{match[1]} - 1024")
-        yield Site(match.start(), (edit,), expect("out-of-bounds", roles="group_gemm"))
-
-
-@operator("host-threads", "the launch has a warp too few", HOST)
-def host_threads(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\.threads = (kThreads)\b"):
-        if source.function_at(match.start()) != "run":
-            continue
-        edit = Edit(Span(match.start(1), match.end(1)), "kThreads - 32")
-        # The MMA warp is the last: nobody allocates tensor memory or commits.
-        yield Site(
-            match.start(), (edit,), expect("hang tmem-bounds", "tmem_full", "empty", *TMEM_ANY)
-        )
-
-
-TMEM_ANY = ("TMEM accumulators", "TMEM scales", "TMEM", "tmem")
-
-
-@operator("host-grid", "the grid lacks a CTA", HOST)
-def host_grid(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\.grid = \{(tiles),"):
-        edit = Edit(Span(match.start(1), match.end(1)), "tiles - 1")
-        yield Site(match.start(), (edit,), expect(WRONG))
+@operator("store-warp", "a warp stores that nobody makes wait at the end")
+def store_warp(source: Source) -> Iterator[Site]:
+    for match in source.find(r"\bptx::warp_index\(\) == (0) && ptx::elect_sync\(\)\) \{"):
+        if "wait_group<0>" in source[source.body(match.end() - 1)]:
+            continue  # whoever stores waits at once
+        edit = Edit(Span(match.start(1), match.end(1)), "1")
+        expected = expect(f"exit tensor-map-proxy {UNORDERED}", "c", MAPS, roles=MAP_ROLES)
+        yield Site(match.start(), (edit,), expected)

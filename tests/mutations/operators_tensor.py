@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cpp_source import Edit, Source, Span
 from mutant import WRONG, Site, drop, expect, operator
-from objects import ACCUMULATORS, SCALES, STAGES, TMEM, UNORDERED
+from objects import ACCUMULATORS, EVERYONE, SCALES, STAGES, TMEM, UNORDERED, constant
 
 _ANY_TMEM = (*TMEM, "TMEM", "tmem")
 MMA = "tcgen05_mma_mxf4nvf4_block_scale_4x"
@@ -57,7 +57,7 @@ def dealloc_early(source: Source) -> Iterator[Site]:
     for call in source.calls("tcgen05_dealloc"):
         assert call.statement
         barriers = [
-            each.span.start for each in source.calls("bar_sync") if each.span.end < call.span.start
+            each.span.start for each in source.calls(EVERYONE) if each.span.end < call.span.start
         ]
         at = Span(barriers[-1], barriers[-1])
         text = f"if (warp == kMmaWarp) {source[call.statement]}\n  "
@@ -67,17 +67,23 @@ def dealloc_early(source: Source) -> Iterator[Site]:
         )
 
 
+_ALONE = (
+    "The permit matters to another CTA on the same SM only, and a CTA takes more than half of an "
+    "SM's shared memory: there is none."
+)
+_LATER = (
+    "Another CTA on the same SM waits with its allocation until this one has ended. No CTA waits "
+    "for another: all end, if later."
+)
+
+
 @operator("relinquish-dropped", "the permit to allocate is kept")
 def relinquish_dropped(source: Source) -> Iterator[Site]:
+    proof = _LATER if "kCtasPerSm" in source.code else _ALONE
     for call in source.calls("tcgen05_relinquish_alloc_permit"):
         assert call.statement
-        yield Site(
-            call.span.start,
-            (drop(call.statement),),
-            expect("tmem-allocation", _ANY_TMEM),
-            proof="The permit matters to another CTA on the same SM only, and a CTA takes more "
-            "than half of an SM's shared memory: there is none.",
-        )
+        expected = expect("tmem-allocation", _ANY_TMEM)
+        yield Site(call.span.start, (drop(call.statement),), expected, proof)
 
 
 # ---- loads from tensor memory and fences -------------------------------------------------------
@@ -106,11 +112,13 @@ def tmem_lane(source: Source) -> Iterator[Site]:
 @operator("ld-column", "every chunk is loaded from the first columns")
 def ld_column(source: Source) -> Iterator[Site]:
     for call in source.calls("tcgen05_ld_32x32b"):
-        match = re.search(r" \+ column$", source[call.arguments[1]])
+        match = re.search(r" \+ (column|at)$", source[call.arguments[1]])
         if match is None:
             continue
         end = call.arguments[1].end
-        one = _constant(source, "kTileN") == _constant(source, "kChunkN")
+        # Once columns of C, once lanes' columns.
+        chunk = constant(source, "kChunkN" if match[1] == "column" else "kChunk")
+        one = constant(source, "kTileN" if match[1] == "column" else "kTileM") == chunk
         yield Site(
             call.span.start,
             (Edit(Span(end - len(match[0]), end), ""),),
@@ -121,15 +129,13 @@ def ld_column(source: Source) -> Iterator[Site]:
         )
 
 
-def _constant(source: Source, name: str) -> int:
-    match = re.search(rf"\b{name} = (\d+);", source.code)
-    assert match, name
-    return int(match[1])
-
-
 _NOTHING_DONE = (
     "No thread has issued a tcgen05 operation that runs on its own: there is nothing to order "
     "before the barrier. The address of what was allocated is written by an ordinary store."
+)
+_FENCED_BEFORE = (
+    "Each epilogue warp has fenced its last loads before it handed the accumulators back, and it "
+    "has waited for the commit of the last MMAs: nothing is left to order before the barrier."
 )
 _FENCED_AGAIN = (
     "Every later operation on tensor memory comes behind a wait for an mbarrier with a "
@@ -145,11 +151,14 @@ def tcgen05_fence_dropped(source: Source) -> Iterator[Site]:
         where = source.function_span(call.span.start)
         entry = "compute_tile" in source.code[where.start : where.end]
         before = source.code[where.start : call.span.start]
+        in_loop = bool(source.loops_around(call.span.start))
         proof = ""
         if entry and after:
             proof = _FENCED_AGAIN
         elif entry and "compute_tile" not in before:
             proof = _NOTHING_DONE
+        elif entry and not in_loop and "tmem_empty" in source.code:
+            proof = _FENCED_BEFORE
         # Its operations do not follow what it waited for, or others' do not follow its own.
         objects = STAGES if source.function_at(call.span.start) == "mma_warp" else (ACCUMULATORS,)
         yield Site(call.span.start, (drop(call.statement),), expect(UNORDERED, objects), proof)
@@ -180,6 +189,7 @@ def cp_from_other(source: Source) -> Iterator[Site]:
 _SWAPS = {
     "tmem_sfa": "tmem_sfb",
     "tmem_sfb": "tmem_sfa",
+    "tile_sfa": "tmem_sfb",
     "tile_sfb": "tmem_sfa",
     "sfa": "sfb",
     "sfb": "sfa",
@@ -217,7 +227,7 @@ def mma_operand_swapped(source: Source) -> Iterator[Site]:
 def scale_column(source: Source) -> Iterator[Site]:
     for call in source.calls(f"{MMA}|{CP}"):
         for argument in call.arguments:
-            match = re.search(r"\bi(?= \* kScaleAtomColumns)", source[argument])
+            match = re.search(r"\bi(?= \* kScale(?:AtomColumns|RowsB)\b)", source[argument])
             if match is None:
                 continue
             at = Span(argument.start + match.start(), argument.start + match.end())
@@ -227,7 +237,8 @@ def scale_column(source: Source) -> Iterator[Site]:
 @operator("scales-of-tile", "the tile's place in the atom of B's scales is ignored")
 def scales_of_tile(source: Source) -> Iterator[Site]:
     for call in source.calls("scale_atom_column"):
-        whole = _constant(source, "kTileN") == 128
+        of_a = "m_offset" in source[call.span]
+        whole = constant(source, "kTileM" if of_a else "kTileN") == 128
         yield Site(
             call.span.start,
             (Edit(call.span, "0"),),
@@ -239,7 +250,7 @@ def scales_of_tile(source: Source) -> Iterator[Site]:
 
 
 @operator("accumulate-constant", "an MMA always or never adds to the accumulator")
-def accumulate_constant(source: Source) -> Iterator[Site]:
+def accumulateconstant(source: Source) -> Iterator[Site]:
     for call in source.calls(MMA):
         for value in ("true", "false"):
             yield Site(
@@ -252,8 +263,8 @@ def accumulate_constant(source: Source) -> Iterator[Site]:
 
 @operator("accumulators-overlap", "accumulators and scales share columns")
 def accumulators_overlap(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\btmem_sfa = (tmem \+ kTileN);"):
-        edit = Edit(Span(match.start(1), match.end(1)), "tmem + kTileN / 2")
+    for match in source.find(r"\btmem_sfa = (tmem \+ (?:kTileN|kColumns));"):
+        edit = Edit(Span(match.start(1), match.end(1)), f"{match[1]} / 2")
         yield Site(match.start(1), (edit,), expect("tmem-bounds", TMEM))
     for match in source.find(r"\btmem_sfb = (tmem_sfa \+ kScaleColumns);"):
         edit = Edit(Span(match.start(1), match.end(1)), "tmem_sfa + kScaleColumns / 2")
@@ -311,17 +322,19 @@ def descriptor_advanced_twice(source: Source) -> Iterator[Site]:
 
 @operator("instruction-field", "a field of the instruction descriptor is wrong")
 def instruction_field(source: Source) -> Iterator[Site]:
-    for match in source.find(r"\bkInstruction\{(\.m = kTileM, \.n = kTileN)\}"):
+    extents = r"\.m = (\w+), \.n = (\w+)"
+    for match in source.find(rf"\bkInstruction\{{({extents})\}}"):
         at = Span(match.start(1), match.end(1))
+        m, n = match[2], match[3]
         for text in (
-            ".m = kTileM, .n = kTileN / 2",
-            ".m = kTileM, .n = kTileN, .scales = ScaleType::kUe8m0",
-            ".m = kTileM, .n = kTileN, .negate_a = true",
+            f".m = {m}, .n = {n} / 2",
+            f".m = {m}, .n = {n}, .scales = ScaleType::kUe8m0",
+            f".m = {m}, .n = {n}, .negate_a = true",
         ):
             yield Site(at.start, (Edit(at, text),), expect(f"{WRONG} descriptor"), note=text)
     # Where it is used: the constant itself is checked when it is compiled.
     for match in source.find(r"\bkInstruction\.bits\(\)"):
-        text = "Mxf4nvf4Instruction{.m = 2 * kTileM, .n = kTileN}.bits()"
+        text = f"Mxf4nvf4Instruction{{.m = 2 * {m}, .n = {n}}}.bits()"
         yield Site(
             match.start(), (Edit(Span(*match.span()), text),), expect("descriptor"), note=text
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mutant import FILES, WRONG, Expectation, Mutant
+from mutant import FAILED, FILES, WRONG, Expectation, Mutant
 from objects import of_finding, plain_name
 
 from kernelbench import build, compiled, emulator_report
@@ -31,9 +32,11 @@ from kernelbench.seeds import derive
 from kernelbench.target import Target
 
 TARGET = Target("emulator", "cpu", None, Emulation())
-SMS = (1, 2, 3)
+#: In turn. Three SMs leave one without a cluster; four hold two, ten enough for a single wave.
+SMS = (1, 2, 3, 4, 10)
 #: What shapes are for: groups that change (u1, u2), several tiles along every dimension (u3), N and
-#: K by group (t3), rings that wrap twice, tiles and rows that are cut.
+#: K by group (t3) and each alone (n, k), rings that wrap twice, tiles and rows that are cut, a
+#: group for every tile (ones), a queue of tiles that wraps nine times (many).
 SHAPES: dict[str, dict[str, Any]] = {
     "u1": {"m": [1, 17, 129], "n": 256, "k": 512},
     "u2": {"m": [8, 16, 24, 32, 40, 48, 56, 64], "n": 384, "k": 256},
@@ -41,6 +44,10 @@ SHAPES: dict[str, dict[str, Any]] = {
     "t3": {"m": [80, 128, 256], "n": [384, 256, 128], "k": [256, 512, 256]},
     "ring": {"m": [40, 129], "n": 128, "k": 4096},
     "ragged": {"m": [1, 129, 40], "n": 200, "k": 512},
+    "ones": {"m": [24, 128, 1, 64, 100, 8, 127, 33], "n": 128, "k": 256},
+    "many": {"m": [300, 260, 384, 257, 290, 310, 330, 270], "n": 512, "k": 256},
+    "n": {"m": [40, 129], "n": [128, 384], "k": 256},
+    "k": {"m": [129, 40], "n": 256, "k": [256, 768]},
 }
 SHAPES_AND_CLASSES = (
     ("u1", "gpu-mode", 2),
@@ -53,6 +60,10 @@ SHAPES_AND_CLASSES = (
     ("ragged", "structured", 2),
     ("u3", "gpu-mode", 1),
     ("t3", "gpu-mode", 1),
+    ("ones", "gpu-mode", 1),
+    ("n", "gpu-mode", 1),
+    ("k", "gpu-mode", 1),
+    ("many", "gpu-mode", 1),
 )
 
 
@@ -76,7 +87,7 @@ class Outcome:
         status: ``finding``, ``wrong`` (outputs), ``failed`` (the call, without a finding),
             ``not found``, ``refused`` (by the compiler), ``stuck`` (the watchdog ended it) or
             ``died`` (the process ended by a signal).
-        kind: The first finding's class, or :data:`~mutant.WRONG`.
+        kind: The first finding's class, :data:`~mutant.WRONG` or :data:`~mutant.FAILED`.
         objects: What the first finding names; in a hang, every barrier that lacks something.
         headline: What the report's first line names; in a hang, one barrier of ``objects``.
         roles: The functions of the first finding's two places.
@@ -121,10 +132,10 @@ def write_step(step: Step, folder: Path, mutant: Mutant | None) -> Step:
     """A step's files in another folder, mutated."""
     folder.mkdir(parents=True)
     for name in FILES:
-        text = (step.path / name).read_text(encoding="utf-8")
-        if mutant is not None and mutant.file == name:
-            text = mutant.text
-        (folder / name).write_text(text, encoding="utf-8")
+        shutil.copy(step.path / name, folder)
+    if mutant is not None:
+        # A building block too: the step's own folder is searched first.
+        (folder / mutant.file).write_text(mutant.text, encoding="utf-8")
     return dataclasses.replace(step, path=folder, entry=folder / "launch.cu")
 
 
@@ -165,7 +176,7 @@ def attempt(
         if report.findings:
             outcome = _found(report, constants)
         elif failed:
-            outcome = Outcome("failed", text=failed)
+            outcome = Outcome("failed", FAILED, text=failed)
         elif wrong:
             outcome = Outcome("wrong", WRONG, text=wrong)
         if outcome.status != "not found":
@@ -202,7 +213,7 @@ def _run(
 
 def _found(report: Report, constants: dict[str, int]) -> Outcome:
     first = report.findings[0]
-    objects = [of_finding(first, constants["tile_n"], constants["tile_k"])]
+    objects = [of_finding(first, constants)]
     headline = objects[0]
     if first.kind == "hang":
         objects = [plain_name(wait.what) for wait in report.waits if wait.needs]
@@ -226,7 +237,7 @@ def judge(mutant: Mutant, outcome: Outcome) -> tuple[bool, bool, bool]:
     expected: Expectation = mutant.expect
     if not found or outcome.kind not in expected.kinds:
         return found, False, False
-    if outcome.kind == WRONG:
+    if outcome.kind in (WRONG, FAILED):
         return found, True, True
     if outcome.objects:
         return found, True, bool(set(outcome.objects) & expected.objects)
