@@ -50,8 +50,8 @@ tiles that wraps, N or K alone by group, more SMs for several clusters and singl
 proofs; expectations were amended likewise, and operators dropped whose mutants never end.
 """
 
-_PART = """**{rows:,} of the {sites:,} sites have been run**: a part I/N is every N-th of them, from the
-I-th, whatever step and operator they are of. The percentages are of these.
+_PART = """**{rows:,} of the {sites:,} sites have been run**: a part I/N is every N-th of them,
+from the I-th, whatever step and operator they are of. The percentages are of these.
 """
 
 
