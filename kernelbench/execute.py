@@ -78,10 +78,12 @@ def _run(job: RunJob, report: Reporter) -> None:
         right = True
         for input_class in job.classes:
             result = _checker(job, job.arm, kernel, problem, shape, report).check(input_class)
+            # Asked for each class, so that no note tells of another's calls.
+            noted = result
+            if isinstance(kernel, compiled.EmulatedKernel):
+                noted = kernel.with_note(result)
             if input_class == job.classes[0]:
-                if isinstance(kernel, compiled.EmulatedKernel):
-                    result = kernel.with_note(result)
-                result = dataclasses.replace(result, notes=result.notes + notes_of(kernel))
+                result = dataclasses.replace(noted, notes=noted.notes + notes_of(kernel))
             _report_check(report, shape, input_class, result)
             right = right and result.status == "pass"
             _release(job.target)

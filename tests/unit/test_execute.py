@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import ROOT
 
-from kernelbench import schema, target
+from kernelbench import compiled, schema, target
 from kernelbench.blocks import BlockSamples
 from kernelbench.compare import Collected, block_samples, identical, impossible, protocol_size
 from kernelbench.context import Context
@@ -21,7 +21,8 @@ from kernelbench.errors import EnvironmentProblem
 from kernelbench.execute import execute
 from kernelbench.jobs import Arm, CompareJob, RunJob, Timing
 from kernelbench.lineage_files import read_submission
-from kernelbench.problem import Work
+from kernelbench.loader import load_callable
+from kernelbench.problem import Kernel, Work
 from kernelbench.project import project_at
 from kernelbench.records import Environment
 from kernelbench.runner import Runner, StepRun
@@ -100,6 +101,28 @@ def test_a_step_that_cannot_be_loaded_gets_a_row_for_every_shape_and_class(
     rows = [m for m in messages if m["kind"] == "check"]
     assert len(rows) == 4
     assert {m["status"] for m in rows} == {"fault"}
+
+
+class Sped(compiled.EmulatedKernel):
+    """A step whose calls take a second less each time: 100 s, 99 s, …"""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel, self._seconds, self._next = kernel, [], 100.0
+
+    def __call__(self, data: Any) -> Any:
+        self._seconds.append(self._next)
+        self._next -= 1
+        return self._kernel(data)
+
+
+def test_how_long_a_call_took_to_emulate_is_said_of_its_own_class(
+    submissions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = Messages()
+    monkeypatch.setattr("kernelbench.execute.load_callable", lambda path: Sped(load_callable(path)))
+    execute(run_job(arm(submissions, "right")), messages)
+    notes = [m["notes"] for m in messages if m["kind"] == "check"]
+    assert notes == [("emulated in 1e+02 s a call",), (), ("emulated in 94 s a call",), ()]
 
 
 def compare_job(base: Arm, cand: Arm, **more: Any) -> CompareJob:
