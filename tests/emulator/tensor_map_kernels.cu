@@ -59,7 +59,10 @@ KB_GLOBAL void replace_kernel(KB_GRID_CONSTANT(TensorMap) first, TensorMap* map,
   }
   bar_warp_sync();
   tensormap_cp_fenceproxy(map, &shared.map);
-  if (use_first && fault == kNoReadWait) mbarrier_wait_parity(&shared.bar, 0);
+  if (use_first && fault == kNoReadWait) {
+    mbarrier_wait_parity(&shared.bar, 0);
+    bar_warp_sync();  // thread 0's next phase would lap whoever still waits for this one
+  }
   if (thread_index() == 0) {
     if (fault != kNoAcquire) fence_proxy_tensormap_generic_acquire_gpu(map);
     mbarrier_arrive_expect_tx(sem_release, scope_cta, &shared.bar, second_bytes);
