@@ -35,6 +35,7 @@ CLASSES = {
     "exit": "the CTA exits with operations in flight",
     "crash": "segmentation fault or stack overflow",
     "order": "instructions in an order that has no effect",
+    "unwritten": "read before anything was written there",
 }
 
 
@@ -91,7 +92,12 @@ class Finding:
     @property
     def identity(self) -> tuple[str, ...]:
         """Equal for the same fault found again, also elsewhere in the same buffer."""
-        return (self.kind, str(self.access), str(self.other), self.object.partition(" + ")[0])
+        return (self.kind, str(self.access), str(self.other), self.buffer)
+
+    @property
+    def buffer(self) -> str:
+        """The object without an offset in it."""
+        return self.object.partition(" + ")[0]
 
 
 @dataclass(frozen=True)
@@ -160,16 +166,29 @@ class Report:
 
 def read(raw: Mapping[str, Any], symbols: Symbols) -> Report:
     """Resolve what the runtime reported."""
-    findings = symbols.findings(raw)
     waits = raw.get("waits", [])
     return Report(
-        tuple(_finding(found) for found in findings),
+        _causes_first([_finding(found) for found in symbols.findings(raw)]),
         tuple(_group(_waiting(wait, symbols) for wait in waits)),
         int(raw.get("launches", 0)),
         int(raw.get("switches", 0)),
         float(raw.get("seconds", 0.0)),
         int(raw.get("dropped", 0)),
     )
+
+
+def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """In time, but a read of nothing comes behind what tells why it came too early."""
+    explained = {
+        finding
+        for finding in findings
+        if finding.kind == "unwritten"
+        and any(
+            other.kind != "unwritten" and other.object and other.buffer == finding.buffer
+            for other in findings
+        )
+    }
+    return tuple(sorted(findings, key=explained.__contains__))
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

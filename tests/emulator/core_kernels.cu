@@ -30,6 +30,7 @@ enum Fault : int {
   kReadPastTheEnd,
   kSameBytes,
   kTooFewExpected,  // arrive_drop to nothing
+  kNoStore,         // the producer hands over a slot that it has not written
 };
 
 struct SharedStorage {
@@ -46,7 +47,7 @@ KB_DEVICE void load_warp(SharedStorage& storage, uint32_t count, int fault) {
   for (uint32_t i = 0; i < count; ++i) {
     if (fault != kNoWait) mbarrier_wait_parity(&storage.empty[stage], phase ^ 1);
     if (ptx::elect_sync()) {
-      storage.slot[stage] = i;
+      if (fault != kNoStore) storage.slot[stage] = i;
       ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &storage.full[stage]);
     }
     ptx::bar_warp_sync();

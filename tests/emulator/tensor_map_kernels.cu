@@ -41,7 +41,7 @@ KB_GLOBAL void replace_kernel(KB_GRID_CONSTANT(TensorMap) first, TensorMap* map,
                               uint32_t second_bytes, uint32_t field, uint64_t value, bool use_first,
                               void* out, uint32_t out_bytes, uint32_t fault) {
   Storage& shared = shared_storage<Storage>();
-  start_barrier(shared);
+  start_filled(shared);
   uint32_t phase = 0;
   if (use_first) {
     if (thread_index() == 0) {
@@ -76,7 +76,7 @@ KB_GLOBAL void replace_kernel(KB_GRID_CONSTANT(TensorMap) first, TensorMap* map,
 KB_GLOBAL void replace_global_kernel(TensorMap* map, Box box, const void* address, uint32_t user,
                                      void* out, uint32_t out_bytes, uint32_t fault) {
   Storage& shared = shared_storage<Storage>();
-  start_barrier(shared);
+  start_filled(shared);
   if (thread_index() == 0) {
     tensormap_replace_global_address(space_global, map, address);
     if (fault != kNoRelease) fence_proxy_tensormap_generic_release_gpu();

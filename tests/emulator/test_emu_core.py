@@ -29,6 +29,7 @@ FAULTS = (
     "read past the end",
     "same bytes",
     "too few expected",
+    "no store",
 )
 Emulated = Callable[..., Any]
 
@@ -88,6 +89,7 @@ def test_a_seed_gives_one_schedule_and_seeds_differ(emulated: Emulated) -> None:
         ("read past the end", "out-of-bounds", True),
         ("same bytes", "race", False),
         ("too few expected", "arrival-count", True),
+        ("no store", "unwritten", False),
     ],
 )
 def test_a_fault_has_its_class(emulated: Emulated, fault: str, kind: str, ends: bool) -> None:

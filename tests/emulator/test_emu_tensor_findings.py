@@ -71,13 +71,13 @@ def test_columns_of_an_operation_are_its_own(emulated: Emulated, column: int) ->
         of = emulated(FILE, check=True, seed=seed)
         program = simple(Operands(64))
         program.store_column = column
-        program.load_column = 384  # nobody's
+        program.load_column = 384  # nobody's, and unwritten
         program.run(of, "store too early")
         assert "overwrite" in kinds(of), seed
         free = emulated(FILE, check=True, seed=seed)
         program.store_column = 64
         program.run(free, "store too early")
-        assert free.findings() == []
+        assert kinds(free) == {"unwritten"}
 
 
 @pytest.mark.parametrize("column", [SFA, SFA + 3, SFB, SFB + 1])
@@ -96,6 +96,28 @@ def test_scale_factors_that_no_copy_brought_are_read(emulated: Emulated, column:
         of = emulated(FILE, check=True, seed=seed)
         program.run(of, "store too early")  # before or behind the mma: nothing orders them
         assert kinds(of) & {"overwrite", "early-read"}, seed
+
+
+@pytest.mark.parametrize(
+    ("what", "reader", "column"),
+    [("sums", "tcgen05.mma", 0), ("scales", "tcgen05.mma", SFB), ("loads", "tcgen05.ld", 384)],
+)
+def test_tensor_memory_that_nothing_has_written(
+    emulated: Emulated, what: str, reader: str, column: int
+) -> None:
+    program = simple(Operands(16), accumulate=what == "sums")
+    if what == "scales":
+        program.operations = [each for each in program.operations if each.get("d") != SFB]
+    if what == "loads":
+        program.load_column = column
+    for seed in range(4):
+        of = emulated(FILE, check=True, seed=seed)
+        program.run(of)
+        found = next(each for each in of.findings() if each["class"] == "unwritten")
+        assert found["text"] == f"{reader} reads tensor memory that nothing has written"
+        assert found["tmem_column"] == column
+        program.run(free := emulated(FILE, check=False, seed=seed))
+        assert free.findings() == []
 
 
 @pytest.mark.parametrize("column", [-15, 0, 15])

@@ -31,7 +31,7 @@ KB_GLOBAL void load_kernel(KB_GRID_CONSTANT(TensorMap) map, Box box, void* out, 
 KB_GLOBAL void multicast_kernel(KB_GRID_CONSTANT(TensorMap) map, Box box, unsigned char* out,
                                 uint32_t out_bytes, uint32_t mask) {
   Storage& shared = shared_storage<Storage>();
-  start_barrier(shared);
+  start_filled(shared);
   barrier_cluster_arrive(sem_release);
   barrier_cluster_wait(sem_acquire);
   const uint32_t rank = cluster_ctarank();

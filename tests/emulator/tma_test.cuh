@@ -43,6 +43,14 @@ KB_DEVICE void start_barrier(Storage& shared) {
   bar_sync();
 }
 
+// The same, with something in all of the data, which may then be read beside what a copy wrote.
+KB_DEVICE void start_filled(Storage& shared) {
+  auto* words = reinterpret_cast<uint32_t*>(shared.data);
+  for (uint32_t i = thread_index(); i < kBytes / 4; i += kThreads) words[i] = ~0u;
+  fence_proxy_async();
+  start_barrier(shared);
+}
+
 struct Box {
   uint32_t rank;
   int32_t at[3];

@@ -57,7 +57,7 @@ OTHER = {
 EVERYONE = "bar_sync|cluster_sync"
 CTA_BARRIER = "barrier 0"
 #: Classes of two accesses without order: which it is depends on which came first.
-UNORDERED = "race early-read overwrite"
+UNORDERED = "race early-read overwrite unwritten"
 #: Classes of a tile from a slot that holds none yet: what is there leads anywhere.
 NO_TILE = f"{UNORDERED} crash alignment out-of-bounds"
 #: Classes of an operand or a result at the wrong place: two CTAs may store to one.

@@ -30,7 +30,8 @@ Which classes count as right, and which barriers or buffers, stands beside the o
 * **sites**: mutants; those that the compiler refuses, and those that no execution can tell from
   the step (proofs below), are listed apart and are in no percentage.
 * **found**: by a finding, a wrong result or a failed call. What the watchdog had to end is not.
-* **class**: of the first finding, or a wrong result where no protocol is broken, as expected.
+* **class**: of the first finding, or a wrong result where no protocol is broken, as expected;
+  `unwritten` (a read of what nothing has written) counts as a wrong result that says more.
 * **class + object**: and it names an expected barrier or buffer; of a hang, the report's list of
   waits does. A finding of a class without an object has to be in the mutated function, or in the
   one that the expectation names.

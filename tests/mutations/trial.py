@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mutant import FAILED, FILES, WRONG, Expectation, Mutant
+from mutant import FAILED, FILES, UNWRITTEN, WRONG, Expectation, Mutant
 from objects import of_finding, plain_name
 
 from kernelbench import build, compiled, emulator_report
@@ -235,6 +235,8 @@ def judge(mutant: Mutant, outcome: Outcome) -> tuple[bool, bool, bool]:
     """Whether it was found, with the right class, and with the right class and object."""
     found = outcome.status in ("finding", "wrong", "failed")
     expected: Expectation = mutant.expect
+    if outcome.kind == UNWRITTEN and WRONG in expected.kinds:
+        return found, True, True  # it says where the wrong result comes from
     if not found or outcome.kind not in expected.kinds:
         return found, False, False
     if outcome.kind in (WRONG, FAILED):

@@ -70,6 +70,20 @@ def test_a_finding_has_both_sides_and_its_object() -> None:
     assert report.headline() == "race: a store and a load (load_warp, v07/kernel.cuh:101)"
 
 
+def test_a_read_of_nothing_stands_behind_what_explains_it() -> None:
+    unwritten = finding(**{"class": "unwritten", "other_pc": None})
+    race, elsewhere = finding(), finding(shared_offset=24)
+    crash = finding(**{"class": "crash", "shared_offset": -1})
+
+    def order(*found: Any) -> list[str]:
+        return [each.kind for each in report_of(*found).findings]
+
+    assert order(unwritten, crash, race) == ["crash", "race", "unwritten"]
+    assert order(unwritten, elsewhere, crash) == ["unwritten", "race", "crash"]
+    nowhere = [each | {"shared_offset": -1} for each in (unwritten, race)]
+    assert order(*nowhere) == ["unwritten", "race"]
+
+
 def test_a_finding_without_places_is_said_all_the_same() -> None:
     report = report_of(finding(pc=None, other_pc=None, shared_offset=-1, tmem_column=12, count=1))
     text = "\n".join(lines(report))

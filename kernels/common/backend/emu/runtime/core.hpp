@@ -84,6 +84,7 @@ enum class Class : uint8_t {
   kExit,         // CTA exits with operations in flight or peers that need it
   kCrash,        // segmentation fault or stack overflow in the kernel's code
   kOrder,        // e.g. a commit by a thread that issued nothing
+  kUnwritten,    // shared or tensor memory read before anything was written there
 };
 
 // One finding, before the reader resolves addresses. Repeats (same class, pc, other_pc) are
@@ -170,6 +171,8 @@ class Shadow {
   Shadow(Cta& cta, Space space, uint32_t cells);
   void read(uint32_t first, uint32_t count, const Actor& actor);
   void write(uint32_t first, uint32_t count, const Actor& actor);
+  // Reports a read of cells that nothing has written; part of `read`.
+  void check_written(uint32_t first, uint32_t count, const Actor& actor);
   // Whether the last write of a cell is visible to the async proxy.
   bool published(uint32_t cell, const Actor& actor) const;
   void reset();

@@ -39,6 +39,7 @@ constexpr const char* kNames[] = {
     "exit",
     "crash",
     "order",
+    "unwritten",
 };
 
 struct Found {

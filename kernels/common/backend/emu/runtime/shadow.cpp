@@ -112,6 +112,20 @@ void Shadow::reset() {
   std::fill(reader_.begin(), reader_.end(), 0);
 }
 
+// One finding for a read, of its first cell that holds nothing.
+void Shadow::check_written(uint32_t first, uint32_t count, const Actor& actor) {
+  const auto begin = writer_.begin() + first;
+  const auto found = std::find(begin, begin + count, 0u);
+  if (found == begin + count) return;
+  const auto cell = static_cast<int64_t>(found - writer_.begin());
+  report(
+      {.kind = Class::kUnwritten,
+       .pc = actor.pc,
+       .shared_offset = space_ == Space::kShared ? cell * 4 : -1,
+       .tmem_column = space_ == Space::kTmem ? cell / 8 : -1,
+       .text = std::string(actor.what) + " reads " + place(space_) + " that nothing has written"});
+}
+
 void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading) {
   visit_records(accesses(cta_), writer,
                 [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
@@ -222,6 +236,7 @@ uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
 }
 
 void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
+  check_written(first, count, actor);
   const uint32_t record = record_of(accesses(cta_), actor);
   uint32_t checked = 0;
   uint32_t previous = 0;

@@ -243,7 +243,9 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
       Shadow& shadow = *each.tmem_shadow;
       shadow.read(tmem_cell(at_a.column, 0), 4 * kTmemSlabs, actor.get());
       shadow.read(tmem_cell(at_b.column, 0), (columns + 31) / 32 * kTmemSlabs, actor.get());
-      shadow.write(tmem_cell(at_d.column, 0), columns * kTmemSlabs, actor.get());
+      const uint32_t sums = columns * kTmemSlabs;
+      if (accumulate) shadow.check_written(tmem_cell(at_d.column, 0), sums, actor.get());
+      shadow.write(tmem_cell(at_d.column, 0), sums, actor.get());
     }
   }
   start(std::move(multiply));
