@@ -43,6 +43,7 @@ _CONSTANTS = (
 
 #: How long building one step may take: both of the emulator's parts, say.
 BUILD_LIMIT_S = 1800.0
+_GRACE_S = 10.0
 
 
 class Description(ctypes.Structure):
@@ -191,12 +192,18 @@ class EmulatedKernel:
     """A compiled step's callable on the emulator: a finding is a fault of the call."""
 
     def __init__(
-        self, kernel: Kernel, runtime: emulator.Runtime, symbols: Symbols, emulation: Emulation
+        self,
+        kernel: Kernel,
+        runtime: emulator.Runtime,
+        symbols: Symbols,
+        emulation: Emulation,
+        limit_s: float,
     ) -> None:
         self._kernel = kernel
         self._runtime = runtime
         self._symbols = symbols
         self._emulation = emulation
+        self._limit_s = limit_s
         self._seconds: list[float] = []
 
     def __call__(self, data: Any) -> Any:
@@ -205,7 +212,7 @@ class EmulatedKernel:
         Raises:
             KernelFault: If the emulator found something, with its report.
         """
-        self._runtime.configure(self._emulation)
+        self._runtime.configure(self._emulation, limit_s=self._limit_s)
         fault: KernelFault | None = None
         result = None
         try:
@@ -231,8 +238,12 @@ class EmulatedKernel:
         return replace(result, notes=(*result.notes, note))
 
 
-def load(step: Step, problem: Problem, target: Target) -> Kernel:
+def load(step: Step, problem: Problem, target: Target, limit_s: float = 0.0) -> Kernel:
     """The step's callable on its problem's data.
+
+    Args:
+        limit_s: Seconds after which the emulator ends a launch; 0 for never. No other executor
+            can: there the watchdog ends the process.
 
     Raises:
         KernelbenchError: If it cannot be built or loaded, or the problem has no compiled steps.
@@ -242,8 +253,13 @@ def load(step: Step, problem: Problem, target: Target) -> Kernel:
     if entry.emulation is None:
         return kernel
     return EmulatedKernel(
-        kernel, entry.emulation, symbols_of(step), target.emulation or DEFAULT_EMULATION
+        kernel, entry.emulation, symbols_of(step), target.emulation or DEFAULT_EMULATION, limit_s
     )
+
+
+def watchdog_limit(call_limit_s: float, target: Target) -> float:
+    """Seconds that the watchdog gives a call: the emulator's own end of it says more."""
+    return call_limit_s + (_GRACE_S if target.executor == "emulator" else 0.0)
 
 
 def bind(problem: Problem, entry: Entry, step: Step, target: Target) -> Kernel:

@@ -46,6 +46,7 @@ class Options(ctypes.Structure):
         ("mma_rounding", ctypes.c_uint32),
         ("broken_fact", ctypes.c_uint32),
         ("max_findings", ctypes.c_uint32),
+        ("limit_ms", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
     )
 
@@ -185,6 +186,7 @@ class Runtime:
         max_findings: int = 64,
         broken_fact: int = 0,
         os_threads: int = 0,
+        limit_s: float = 0.0,
     ) -> None:
         """Set the options of the launches to come and forget what was found before.
 
@@ -193,6 +195,7 @@ class Runtime:
             seed: Of the schedules.
             broken_fact: A fact of the hardware to break, see ``facts.hpp``; 0 for none.
             os_threads: 0 for one per core.
+            limit_s: Seconds after which a launch is ended, as a hang; 0 for never.
         """
         options = Options(
             sms=emulation.sms,
@@ -201,6 +204,7 @@ class Runtime:
             mma_rounding=ROUNDINGS.index(emulation.mma_rounding),
             broken_fact=broken_fact,
             max_findings=max_findings,
+            limit_ms=round(limit_s * 1000),
             seed=seed & (2**64 - 1),
         )
         self._library.kb_emu_configure(ctypes.byref(options))

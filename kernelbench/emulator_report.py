@@ -15,7 +15,7 @@ from kernelbench.symbols import Place, Symbols
 
 #: Classes of findings and what they mean in a few words.
 CLASSES = {
-    "hang": "a wait that nothing can end",
+    "hang": "a wait or a loop that nothing ends",
     "race": "two accesses, one of them a write, without order between them",
     "early-read": "read before the completion of a copy or an MMA was observed",
     "overwrite": "overwritten while something still reads or writes it",
@@ -146,7 +146,7 @@ class Report:
         first = self.findings[0]
         text = first.text.rstrip(".")
         place = first.access.where
-        if first.kind == "hang" and self.waits:
+        if first.kind == "hang" and self.waits and not place:
             # Among equals the one with few threads: many wait for a result, one for a stage.
             stuck = min(
                 self.waits,

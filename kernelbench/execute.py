@@ -117,7 +117,7 @@ def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter
     try:
         if arm.step.kind == "cuda":
             report.phase("build and load", max(job.call_limit_s, compiled.BUILD_LIMIT_S))
-            return compiled.load(arm.step, problem, job.target)
+            return compiled.load(arm.step, problem, job.target, job.call_limit_s)
         report.phase("load", job.call_limit_s)
         return load_callable(overlay.entry_of(arm.step))
     except (LoadError, KernelbenchError) as error:
@@ -139,7 +139,7 @@ def _checker(
         job.target.device,
         job.seed,
         report.phase,
-        job.call_limit_s,
+        compiled.watchdog_limit(job.call_limit_s, job.target),
         arm.step.entry,
         job.own_stream and not arm.step.submission,
         job.references if isinstance(job, RunJob) and not arm.step.submission else "",

@@ -101,7 +101,7 @@ class _Case:
                 self._report.phase(
                     f"{self._class}, {sms} SM{'s' if sms > 1 else ''}, "
                     f"schedule {index + 1}/{job.schedules}",
-                    job.call_limit_s,
+                    compiled.watchdog_limit(job.call_limit_s, job.target),
                 )
                 outputs, found, reason = self._schedule(sms, index)
                 if outputs is not None and not reason:
@@ -137,6 +137,7 @@ class _Case:
             seed=seed,
             max_findings=job.max_findings,
             os_threads=job.os_threads,
+            limit_s=job.call_limit_s,
         )
         self._poison = self._inputs.arena.draw_poison(derive(seed, "poison"))
         self._inputs.arena.fill(self._poison)

@@ -315,16 +315,22 @@ def test_run_has_rows_but_no_times(project: Path, tmp_path: Path) -> None:
     assert "waits for announced[1]" in outcome.err
 
 
-def test_an_endless_loop_ends_by_the_watchdog(project: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_an_endless_loop_is_ended_where_it_is(project: Path, command: str) -> None:
     if not (project / "tiny" / "loops").exists():
         add_step(project, "loops", SOURCE.replace("FAULT;", "kLoop;"))
+    options = ["--schedules", 1] if command == "check" else ["--executor", "emulator", "--no-save"]
     outcome = launch(
-        "check", "loops", "--schedules", 1, "--sms", 1, "--timeout", 1, "--json", "-", root=project
-    )
+        command, "loops", *options, "--shape", "u1", "--sms", 1, "--timeout", 1, "--json", "-",
+        root=project,
+    )  # fmt: skip
     assert outcome.code == 3
-    (row,) = read_document(outcome.out)["steps"][0]["rows"]
-    assert row["status"] == "hang"
-    assert "no answer within 1 s" in row["reason"]
+    record = read_document(outcome.out)
+    rows = record["steps"][0]["rows"] if command == "check" else record["results"]
+    assert {row["status"] for row in rows} == {"hang"}
+    assert "the kernel has not ended after 1 s: " in rows[0]["reason"]
+    line = 1 + next(i for i, text in enumerate(SOURCE.splitlines()) if "forever" in text)
+    assert f"loops/launch.cu:{line}" in rows[0]["reason"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -53,6 +53,7 @@ struct Options {
       0;                     // 0: fp32 FMA; 1: the hardware's model (35 fractional bits, truncated)
   uint32_t broken_fact = 0;  // a Fact, to prove that the kernels' tests see it
   uint32_t max_findings = 64;
+  uint32_t limit_ms = 0;  // of a launch; 0: none
   uint64_t seed = 0;
 };
 const Options& options();
@@ -63,7 +64,7 @@ bool checking();
 
 // What went wrong. The names in findings.cpp are the reader's vocabulary.
 enum class Class : uint8_t {
-  kHang,              // nothing can run and nothing is pending
+  kHang,              // nothing can run and nothing is pending, or the launch lasts too long
   kRace,              // two accesses, one a write, without order between them
   kEarlyRead,         // bytes of a copy or accumulator read before its completion was observed
   kOverwrite,         // bytes overwritten while an asynchronous operation or a reader needs them

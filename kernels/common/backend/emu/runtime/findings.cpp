@@ -2,17 +2,16 @@
 #include "findings.hpp"
 
 #include <dlfcn.h>
-#include <signal.h>
-#include <ucontext.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <tuple>
 
 #include "runner.hpp"
+#include "watchdog.hpp"
 
 namespace kb::emu {
 
@@ -255,8 +254,9 @@ std::string launch_error() {
   return fatal.load() ? first_fatal : std::string();
 }
 
-void report_hang(std::deque<Cluster>& clusters) {
+void report_hang(std::deque<Cluster>& clusters, Pc running) {
   uint32_t threads = 0;
+  uint32_t run = 0;
   {
     const std::lock_guard lock(guard);
     if (fatal.load()) return;
@@ -267,6 +267,10 @@ void report_hang(std::deque<Cluster>& clusters) {
           for (uint32_t lane = 0; lane < warp.count; ++lane) {
             const Thread& thread = warp.threads[lane];
             if (thread.exited || done >> lane & 1) continue;
+            if (thread.wait.kind == Wait::Kind::kNone || thread.wait.kind == Wait::Kind::kYield) {
+              ++run;
+              continue;
+            }
             WaitRecord entry{.cta = cta.index,
                              .rank = cta.rank,
                              .warp = warp.index,
@@ -310,75 +314,15 @@ void report_hang(std::deque<Cluster>& clusters) {
       }
     }
   }
-  record({.kind = Class::kHang,
-          .text = "nothing can run and nothing is pending: " + std::to_string(threads) +
-                  " threads wait"},
-         true);
-}
-
-// ---- faults of the kernel's code ---------------------------------------------------------------
-
-thread_local Fault last_fault;
-
-namespace {
-
-constexpr int kCaught[] = {SIGSEGV, SIGBUS, SIGFPE};
-struct sigaction previous_action[std::size(kCaught)];
-
-void on_fault(int signal, siginfo_t* info, void* context) {
-  Runner* runner = current_runner;
-  if (runner == nullptr || current_thread == nullptr) {
-    // Not the kernel's: whoever was there before.
-    for (size_t i = 0; i < std::size(kCaught); ++i) {
-      if (kCaught[i] == signal) sigaction(signal, &previous_action[i], nullptr);
-    }
-    return;
+  const std::string wait = std::to_string(threads) + " threads wait";
+  std::string text = "nothing can run and nothing is pending: " + wait;
+  if (running != nullptr || overdue()) {
+    char limit[32];
+    std::snprintf(limit, sizeof limit, "%g s", options().limit_ms / 1000.0);
+    text = std::string("the kernel has not ended after ") + limit + ": " + wait + ", " +
+           std::to_string(run) + " can run";
   }
-  last_fault.signal = signal;
-  last_fault.address = info->si_addr;
-#if defined(__x86_64__)
-  last_fault.pc =
-      reinterpret_cast<Pc>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP] + 1);
-#elif defined(__aarch64__)
-  last_fault.pc = reinterpret_cast<Pc>(static_cast<ucontext_t*>(context)->uc_mcontext.pc + 1);
-#else
-  (void)context;
-#endif
-  runner->faulted();
-}
-
-}  // namespace
-
-void install_fault_handler() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    struct sigaction action = {};
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < std::size(kCaught); ++i) {
-      sigaction(kCaught[i], &action, &previous_action[i]);
-    }
-  });
-}
-
-void report_fault(const Runner& runner) {
-  const void* at = last_fault.address;
-  Finding finding{.kind = Class::kCrash, .pc = last_fault.pc, .text = {}};
-  if (last_fault.signal == SIGFPE) {
-    finding.text = "an integer division by zero";
-  } else if (device_block(at)) {
-    finding.kind = Class::kOutOfBounds;
-    finding.text = "an access beyond the end of device memory";
-  } else if (runner.stacks().in_guard(at)) {
-    finding.text = "stack overflow: the kernel recurses without end, or its locals are too large";
-  } else if (runner.owns_shared_guard(at)) {
-    finding.kind = Class::kOutOfBounds;
-    finding.text = "an access beyond the end of shared memory";
-  } else {
-    finding.text = "an access to memory that does not exist";
-  }
-  record(std::move(finding), true);
+  record({.kind = Class::kHang, .pc = running, .text = std::move(text)}, true);
 }
 
 void clear_findings() {

@@ -5,12 +5,8 @@
 
 namespace kb::emu {
 
-class Runner;
-
 void clear_findings();
 // Everything since clear_findings, as JSON; valid until the next call.
 const char* findings_json(uint64_t launches, uint64_t switch_count, double seconds);
-// Turns last_fault into a finding that ends the launch.
-void report_fault(const Runner& runner);
 
 }  // namespace kb::emu

@@ -16,6 +16,7 @@
 #include "findings.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
+#include "watchdog.hpp"
 
 namespace kb::emu {
 
@@ -88,6 +89,7 @@ class SignalStack {
 
 void run_clusters(Launch& launch) {
   const SignalStack signal_stack;
+  const Watched watched;
   const uint32_t resident = launch.cooperative ? progress.clusters : 1;
   Runner runner(
       launch, resources_for(launch.threads * launch.cluster * resident, launch.cluster * resident),
@@ -188,6 +190,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   uint32_t workers = current_options.os_threads;
   if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
   workers = config.cooperative ? 1 : std::min(workers, progress.clusters);
+  const Watchdog watchdog(current);
   std::vector<std::thread> others;
   for (uint32_t i = 1; i < workers; ++i) others.emplace_back([&current] { run_clusters(current); });
   run_clusters(current);

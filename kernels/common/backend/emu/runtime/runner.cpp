@@ -8,8 +8,8 @@
 #include <cstring>
 #include <new>
 
-#include "findings.hpp"
 #include "launch.hpp"
+#include "watchdog.hpp"
 
 namespace kb::emu {
 
@@ -318,6 +318,10 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   held_up_ = random(2 * static_cast<uint32_t>(warps_.size()));
   if (sigsetjmp(recovery_, 1) == 0) {
     while (live_ > 0 && !abandoned()) {
+      if (overdue()) {
+        report_hang(clusters_);
+        break;
+      }
       if (checking() ? pass_checked() : pass_plain()) continue;
       if (wait_for_other_clusters()) continue;
       report_hang(clusters_);
@@ -326,7 +330,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
     while (!abandoned() && run_a_task()) {
     }
   } else {
-    report_fault(*this);
+    report_fault(*this, clusters_);
   }
   current_thread = nullptr;
   current_runner = nullptr;

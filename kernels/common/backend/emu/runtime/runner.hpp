@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csetjmp>
+#include <csignal>
 #include <memory>
 #include <vector>
 
@@ -106,21 +107,22 @@ uint64_t split_mix(uint64_t& state);
 void begin_launch_findings();
 // One line if the launch must end with an error, else empty.
 std::string launch_error();
-// Describes every thread that waits, as a finding that ends the launch.
-void report_hang(std::deque<Cluster>& clusters);
-// What a signal handler may leave behind for faulted().
-struct Fault {
-  int signal = 0;
-  const void* address = nullptr;
-  Pc pc = nullptr;
-};
-extern thread_local Fault last_fault;
+// Describes every thread that waits, as a finding that ends the launch: nothing can run, or the
+// launch is overdue. `running`: where some thread still does; may be null.
+void report_hang(std::deque<Cluster>& clusters, Pc running = nullptr);
+// How many findings there are, repeats included.
+uint64_t findings_count();
+
+// faults.cpp
+// Sent to code of a kernel that is overdue; by default it does nothing.
+inline constexpr int kOverdueSignal = SIGURG;
+// Makes a signal of the kernel's code end its launch, by Runner::faulted.
 void install_fault_handler();
+// Turns the last such signal of this OS thread into a finding.
+void report_fault(const Runner& runner, std::deque<Cluster>& clusters);
 
 // barriers.cpp
 void check_barriers_at_exit(Cta& cta);
-// How many findings there are, repeats included.
-uint64_t findings_count();
 
 // memory.cpp
 void register_region(const void* pointer, size_t bytes, const char* name, bool writable);

@@ -1,11 +1,9 @@
-// Vector clocks and the shadow of memory: an access is in order with an earlier one if the later
-// actor's knowledge covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009).
+// The shadow of memory: an access is in order with an earlier one if the later actor's knowledge
+// covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009).
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 
 #include "launch.hpp"
-#include "runner.hpp"
 
 namespace kb::emu {
 
@@ -93,12 +91,6 @@ const char* place(Shadow::Space space) {
 }
 
 }  // namespace
-
-void Clock::join(const Clock& other) {
-  if (at.size() < other.at.size()) at.resize(other.at.size());
-  const size_t count = other.at.size();
-  for (size_t i = 0; i < count; ++i) at[i] = std::max(at[i], other.at[i]);
-}
 
 void forget_accesses(Cluster& cluster) {
   if (checking()) all_accesses[&cluster] = {};
@@ -288,174 +280,6 @@ bool Shadow::published(uint32_t cell, const Actor& actor) const {
     return all;
   });
   return all;
-}
-
-Actor generic_actor(Pc pc, const char* what) {
-  Thread& thread = self();
-  Actor actor;
-  actor.knows = &thread.knows;
-  actor.component = thread.component;
-  actor.epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
-  actor.thread = static_cast<int32_t>(thread.index);
-  actor.cta_rank = thread.cta->rank;
-  actor.pc = pc;
-  actor.what = what;
-  return actor;
-}
-
-namespace {
-
-AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tensor, Pc pc,
-                       const char* what) {
-  Thread& thread = self();
-  AsyncActor result;
-  result.actor.component = component;
-  result.actor.epoch = epoch;
-  result.actor.async = async;
-  result.actor.tensor = tensor;
-  result.actor.thread = static_cast<int32_t>(thread.index);
-  result.actor.cta_rank = thread.cta->rank;
-  result.actor.pc = pc;
-  result.actor.what = what;
-  if (checking()) {
-    result.knows = thread.knows;
-    result.knows.seen.at[component] = epoch;
-    // What the issuer does from now on is not ordered before the operation.
-    ++thread.knows.seen.at[thread.component];
-  }
-  return result;
-}
-
-}  // namespace
-
-AsyncActor copy_actor(Pc pc, const char* what) {
-  Cluster& cluster = *self().cta->cluster;
-  const uint32_t number = cluster.next_copy++;
-  const uint32_t component = cluster.components - kCopySlots + number % kCopySlots;
-  return async_actor(component, number / kCopySlots + 1, true, false, pc, what);
-}
-
-AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
-  Thread& thread = self();
-  Warp& warp = *thread.warp;
-  Cluster& cluster = *thread.cta->cluster;
-  const auto warps = static_cast<uint32_t>(thread.cta->warps.size());
-  const auto threads = static_cast<uint32_t>(thread.cta->threads.size());
-  const uint32_t component = static_cast<uint32_t>(cluster.ctas.size()) * threads +
-                             2 * (thread.cta->rank * warps + warp.index) +
-                             static_cast<uint32_t>(pipe);
-  const bool reads_shared = pipe == Pipe::kTensor;
-  return async_actor(component, ++warp.pipe_epoch[static_cast<uint32_t>(pipe)], reads_shared, true,
-                     pc, what);
-}
-
-void release_to(Knowledge& object) {
-  if (!checking()) return;
-  Thread& thread = self();
-  object.join(thread.knows);
-  ++thread.knows.seen.at[thread.component];
-}
-
-void acquire_from(const Knowledge& object) {
-  if (checking()) self().knows.join(object);
-}
-
-namespace {
-
-void check_bounds(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor, bool writing) {
-  if (offset + uint64_t{bytes} <= cta.shared_bytes) return;
-  fail({.kind = Class::kOutOfBounds,
-        .pc = actor.pc,
-        .shared_offset = offset,
-        .text = std::string(actor.what) + (writing ? " writes " : " reads ") +
-                std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
-                " of shared memory, which has " + std::to_string(cta.shared_bytes)});
-}
-
-// Looks at the barriers or at the bytes, whichever are fewer: copies are large, stores small.
-const Barrier* live_barrier_in(const Cta& cta, uint32_t offset, uint32_t bytes) {
-  if (cta.barriers.size() < bytes / 8) {
-    for (const Barrier& barrier : cta.barriers) {
-      if (barrier.live && barrier.offset < offset + bytes && offset < barrier.offset + 8) {
-        return &barrier;
-      }
-    }
-    return nullptr;
-  }
-  for (uint32_t at = offset / 8; at <= (offset + bytes - 1) / 8; ++at) {
-    const uint16_t index = cta.barrier_index[at];
-    if (index != 0 && cta.barriers[index - 1].live) return &cta.barriers[index - 1];
-  }
-  return nullptr;
-}
-
-// `actor` with the bytes of its cells, where it touches part of one.
-Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
-  Actor result = actor;
-  if (offset % 4 + bytes < 4 || (offset % 4 != 0 && offset % 4 + bytes == 4)) {
-    result.bytes = static_cast<uint8_t>(((1u << bytes) - 1) << offset % 4);
-  }
-  return result;
-}
-
-}  // namespace
-
-StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
-  check_bounds(cta, offset, bytes, actor, false);
-  StaleCells stale;
-  if (!checking() || bytes == 0) return stale;
-  const uint32_t first = offset / 4;
-  const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
-  if (actor.async) {
-    for (uint32_t cell = first; cell < first + count; ++cell) {
-      if (!cta.async_differs[cell]) continue;
-      if (cta.shared_shadow->published(cell, actor)) {
-        cta.async_differs[cell] = 0;
-      } else {
-        stale.push_back(cell);
-      }
-    }
-  }
-  cta.shared_shadow->read(first, count, narrowed(actor, offset, bytes));
-  return stale;
-}
-
-void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
-  check_bounds(cta, offset, bytes, actor, true);
-  if (bytes == 0) return;
-  // A barrier's bytes are not data.
-  if (const Barrier* barrier = live_barrier_in(cta, offset, bytes)) {
-    report({.kind = Class::kBarrierState,
-            .pc = actor.pc,
-            .other_pc = barrier->init_pc,
-            .shared_offset = barrier->offset,
-            .text = std::string(actor.what) + " overwrites a live mbarrier"});
-  }
-  if (!checking()) return;
-  const uint32_t first = offset / 4;
-  const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
-  cta.shared_shadow->write(first, count, narrowed(actor, offset, bytes));
-  if (actor.async) {
-    std::fill_n(cta.async_differs.begin() + first, count, uint8_t{0});
-    return;
-  }
-  // The async proxy keeps what was there, until a fence publishes this write.
-  for (uint32_t cell = first; cell < first + count; ++cell) {
-    if (cta.async_differs[cell]) continue;
-    cta.async_differs[cell] = 1;
-    std::memcpy(&cta.async_view[cell * 4], cta.shared + cell * 4, 4);
-  }
-}
-
-void shared_async_bytes(const Cta& cta, uint32_t offset, uint32_t bytes, const StaleCells& stale,
-                        void* out) {
-  std::memcpy(out, cta.shared + offset, bytes);
-  for (uint32_t cell : stale) {
-    for (uint32_t byte = cell * 4; byte < cell * 4 + 4; ++byte) {
-      if (byte < offset || byte >= offset + bytes) continue;
-      static_cast<std::byte*>(out)[byte - offset] = cta.async_view[byte];
-    }
-  }
 }
 
 }  // namespace kb::emu

@@ -1,0 +1,84 @@
+// Vector clocks: who knows of which events, and who acts: threads and asynchronous operations.
+#include <algorithm>
+
+#include "core.hpp"
+
+namespace kb::emu {
+
+void Clock::join(const Clock& other) {
+  if (at.size() < other.at.size()) at.resize(other.at.size());
+  const size_t count = other.at.size();
+  for (size_t i = 0; i < count; ++i) at[i] = std::max(at[i], other.at[i]);
+}
+
+Actor generic_actor(Pc pc, const char* what) {
+  Thread& thread = self();
+  Actor actor;
+  actor.knows = &thread.knows;
+  actor.component = thread.component;
+  actor.epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
+  actor.thread = static_cast<int32_t>(thread.index);
+  actor.cta_rank = thread.cta->rank;
+  actor.pc = pc;
+  actor.what = what;
+  return actor;
+}
+
+namespace {
+
+AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tensor, Pc pc,
+                       const char* what) {
+  Thread& thread = self();
+  AsyncActor result;
+  result.actor.component = component;
+  result.actor.epoch = epoch;
+  result.actor.async = async;
+  result.actor.tensor = tensor;
+  result.actor.thread = static_cast<int32_t>(thread.index);
+  result.actor.cta_rank = thread.cta->rank;
+  result.actor.pc = pc;
+  result.actor.what = what;
+  if (checking()) {
+    result.knows = thread.knows;
+    result.knows.seen.at[component] = epoch;
+    // What the issuer does from now on is not ordered before the operation.
+    ++thread.knows.seen.at[thread.component];
+  }
+  return result;
+}
+
+}  // namespace
+
+AsyncActor copy_actor(Pc pc, const char* what) {
+  Cluster& cluster = *self().cta->cluster;
+  const uint32_t number = cluster.next_copy++;
+  const uint32_t component = cluster.components - kCopySlots + number % kCopySlots;
+  return async_actor(component, number / kCopySlots + 1, true, false, pc, what);
+}
+
+AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
+  Thread& thread = self();
+  Warp& warp = *thread.warp;
+  Cluster& cluster = *thread.cta->cluster;
+  const auto warps = static_cast<uint32_t>(thread.cta->warps.size());
+  const auto threads = static_cast<uint32_t>(thread.cta->threads.size());
+  const uint32_t component = static_cast<uint32_t>(cluster.ctas.size()) * threads +
+                             2 * (thread.cta->rank * warps + warp.index) +
+                             static_cast<uint32_t>(pipe);
+  const bool reads_shared = pipe == Pipe::kTensor;
+  return async_actor(component, ++warp.pipe_epoch[static_cast<uint32_t>(pipe)], reads_shared, true,
+                     pc, what);
+}
+
+void release_to(Knowledge& object) {
+  if (!checking()) return;
+  Thread& thread = self();
+  object.join(thread.knows);
+  ++thread.knows.seen.at[thread.component];
+}
+
+void acquire_from(const Knowledge& object) {
+  if (checking()) self().knows.join(object);
+}
+
+}  // namespace kb::emu

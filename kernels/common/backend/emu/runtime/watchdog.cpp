@@ -1,0 +1,114 @@
+#include "watchdog.hpp"
+
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <typeinfo>
+#include <vector>
+
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// From one signal to the next: one may come where the kernel's code is not running. Code that comes
+// back to its scheduler is given as long as this for a signal that says where it is.
+constexpr milliseconds kInterval{5};
+constexpr int kSignals = 40;
+
+std::atomic<bool> is_overdue{false};
+std::atomic<uintptr_t> code_begin{0};
+std::atomic<uintptr_t> code_end{0};
+
+std::mutex watched_guard;
+std::vector<pthread_t> watched;
+
+struct Search {
+  uintptr_t inside;
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+// Finds the executable part of the library that `inside` belongs to.
+int visit_library(dl_phdr_info* info, size_t, void* context) {
+  auto& search = *static_cast<Search*>(context);
+  bool belongs = false;
+  uintptr_t begin = ~uintptr_t{0};
+  uintptr_t end = 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD) continue;
+    const uintptr_t low = info->dlpi_addr + part.p_vaddr;
+    const uintptr_t high = low + part.p_memsz;
+    belongs |= low <= search.inside && search.inside < high;
+    if ((part.p_flags & PF_X) == 0) continue;
+    begin = std::min(begin, low);
+    end = std::max(end, high);
+  }
+  if (!belongs) return 0;
+  search.begin = begin;
+  search.end = end;
+  return 1;
+}
+
+}  // namespace
+
+Watchdog::Watchdog(const Launch& launch) {
+  is_overdue = false;
+  code_begin = code_end = 0;
+  if (options().limit_ms != 0) thread_ = std::thread([this, &launch] { watch(launch); });
+}
+
+Watchdog::~Watchdog() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(guard_);
+    done_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::watch(const Launch& launch) {
+  std::unique_lock lock(guard_);
+  const auto done = [this] { return done_; };
+  if (ended_.wait_for(lock, milliseconds(options().limit_ms), done)) return;
+  // What the kernel's lambda is described by lies in the step's library.
+  Search search{reinterpret_cast<uintptr_t>(&launch.body.target_type()), 0, 0};
+  dl_iterate_phdr(visit_library, &search);
+  code_begin = search.begin;
+  code_end = search.end;
+  for (int signals = 0; !ended_.wait_for(lock, kInterval, done); ++signals) {
+    if (signals == kSignals) is_overdue = true;
+    const std::lock_guard alive(watched_guard);
+    for (const pthread_t thread : watched) pthread_kill(thread, kOverdueSignal);
+  }
+}
+
+bool overdue() {
+  return is_overdue.load(std::memory_order_relaxed);
+}
+
+Watched::Watched() {
+  const std::lock_guard lock(watched_guard);
+  watched.push_back(pthread_self());
+}
+
+Watched::~Watched() {
+  const std::lock_guard lock(watched_guard);
+  std::erase_if(watched, [](pthread_t each) { return pthread_equal(each, pthread_self()) != 0; });
+}
+
+bool in_overdue_code(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  return code_begin <= at && at < code_end;
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,44 @@
+// Between watchdog.cpp, launch.cpp and runner.cpp.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "core.hpp"
+
+namespace kb::emu {
+
+// Ends a launch that lasts too long (Options::limit_ms): a runner that comes back to its scheduler
+// asks `overdue`; code of the kernel that never does is interrupted by a signal.
+class Watchdog {
+ public:
+  explicit Watchdog(const Launch& launch);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  void watch(const Launch& launch);
+  std::mutex guard_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// Whether the launch in progress has lasted too long.
+bool overdue();
+
+// An OS thread that runs clusters, for as long as it does.
+class Watched {
+ public:
+  Watched();
+  ~Watched();
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+};
+
+// Whether an address is in the code of the launch that is overdue: there, no lock is held.
+bool in_overdue_code(const void* address);
+
+}  // namespace kb::emu
