@@ -18,9 +18,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// From one signal to the next: one may come where the kernel's code is not running. Code that comes
-// back to its scheduler is given as long as this for a signal that says where it is.
+// From one signal to the next: one may come where the kernel's code is not running.
 constexpr milliseconds kInterval{5};
+// That tell where the kernel is, before a scheduler that runs may end it without.
 constexpr int kSignals = 40;
 
 std::atomic<bool> is_overdue{false};
