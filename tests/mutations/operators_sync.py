@@ -132,6 +132,14 @@ _SLOT_READ = (
 )
 
 
+def _patches_maps_next(source: Source) -> bool:
+    """Whether what the warp does next is to change the maps that all its lanes have published."""
+    for call in source.calls("patch_maps"):
+        for loop in source.loops_around(call.span.start):
+            return not re.search(r"\bbar_(warp_)?sync\(", source[loop.body])
+    return False
+
+
 def _needless(source: Source, call: Call) -> str:
     """Why nobody misses this barrier; empty if somebody does."""
     assert call.statement
@@ -143,6 +151,8 @@ def _needless(source: Source, call: Call) -> str:
         return _SLOT_READ
     if after.startswith("}"):
         chunk = where == "epilogue_warps" and source.loops_around(call.span.start)
+        if where == "load_warp" and _patches_maps_next(source):
+            return ""
         return _ENDS_CHUNK if chunk else _ENDS_ROLE
     if re.match(r"if \(ptx::elect_sync\(\)\) \{[^;]*&shared\.tmem_empty", after):
         return _COLLECTIVE_LOADS

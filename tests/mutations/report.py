@@ -52,7 +52,9 @@ proofs; expectations were amended likewise, and operators dropped whose mutants 
 
 A read of what nothing has written became a finding when parts 1/8 and 2/8 of the sites had been
 run. `unwritten` was then added to the classes of accesses without order, which it is one of on the
-first lap of a ring, and counts where the result would be wrong.
+first lap of a ring, and counts where the result would be wrong. In the same run the checker
+refuted a proof: where no barrier lies between a warp's loads and its next change of their maps
+(v15, v16, v18), the one behind the loads is needed.
 """
 
 _PART = """**{rows:,} of the {sites:,} sites have been run**: a part I/N is every N-th of them,
