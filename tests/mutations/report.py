@@ -54,7 +54,8 @@ A read of what nothing has written became a finding when parts 1/8 and 2/8 of th
 run. `unwritten` was then added to the classes of accesses without order, which it is one of on the
 first lap of a ring, and counts where the result would be wrong. In the same run the checker
 refuted a proof: where no barrier lies between a warp's loads and its next change of their maps
-(v15, v16, v18), the one behind the loads is needed.
+(v15, v16, v18), the one behind the loads is needed. Copies and products that read shared memory
+were then left out of `unwritten`, and the rows of that class run again.
 """
 
 _PART = """**{rows:,} of the {sites:,} sites have been run**: a part I/N is every N-th of them,
