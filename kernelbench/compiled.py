@@ -43,6 +43,7 @@ _CONSTANTS = (
 
 #: How long building one step may take: both of the emulator's parts, say.
 BUILD_LIMIT_S = 1800.0
+#: From the end of a call's limit, which the emulator keeps itself, to the watchdog's.
 _GRACE_S = 10.0
 
 

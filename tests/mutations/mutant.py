@@ -14,10 +14,10 @@ FILES = ("kernel.cuh", "launch.cu")
 BLOCKS = ("cluster_sync.cuh", "group_maps.cuh", "launch_control.cuh", "tile_queue.cuh")
 #: The kind of an expectation that is met by a wrong result.
 WRONG = "wrong-result"
-#: What a wrong result is called when it comes from a read of what nothing has written.
-UNWRITTEN = "unwritten"
 #: And of one that is met by a call that says what it cannot do.
 FAILED = "failed-call"
+#: What a wrong result is called when it comes from a read of what nothing has written.
+UNWRITTEN = "unwritten"
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class Shadow {
   Shadow(Cta& cta, Space space, uint32_t cells);
   void read(uint32_t first, uint32_t count, const Actor& actor);
   void write(uint32_t first, uint32_t count, const Actor& actor);
-  // Reports a read of cells that nothing has written; part of `read`.
+  // Reports a read of cells that nothing has written; `read` calls it where that is a fault.
   void check_written(uint32_t first, uint32_t count, const Actor& actor);
   // Whether the last write of a cell is visible to the async proxy.
   bool published(uint32_t cell, const Actor& actor) const;
