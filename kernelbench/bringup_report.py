@@ -10,9 +10,9 @@ from typing import Literal
 from kernelbench import records
 from kernelbench.errors import ExitCode
 from kernelbench.lineage import Step
-from kernelbench.lineage_table import METRIC_NAMES, UNITS
 from kernelbench.markdown import table
 from kernelbench.records import Environment, Result
+from kernelbench.reported import METRIC_NAMES, UNITS
 
 BRINGUP_SCHEMA = "kernelbench.bringup/1"
 

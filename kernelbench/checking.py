@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench import compiled, coverage, emulator, schema
+from kernelbench import compiled, coverage, schema
 from kernelbench.build import CompileFailure
 from kernelbench.coverage import Coverage
 from kernelbench.emulator_report import Finding, Report, Waiting
@@ -20,6 +20,7 @@ from kernelbench.errors import EnvironmentProblem
 from kernelbench.jobs import CheckJob
 from kernelbench.lineage import source_sha
 from kernelbench.runner import OnProgress, StepRun
+from kernelbench.toolchain import emulator_compiler
 from kernelbench.worker import Launcher
 
 CHECK_SCHEMA: Literal["kernelbench.check/1"] = "kernelbench.check/1"
@@ -309,7 +310,7 @@ class ScheduleChecker:
         library = compiled.library(run.step, run.target, check=True)
         folders = compiled.symbol_folders(run.step)
         try:
-            found = coverage.read(counters, library, folders, emulator.compiler())
+            found = coverage.read(counters, library, folders, emulator_compiler())
         except (coverage.NoCoverage, EnvironmentProblem) as error:
             return replace(checked, note=str(error))
         return replace(checked, coverage=found)

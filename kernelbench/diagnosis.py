@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kernelbench import build, cache_listing, clocks, coverage, emulator, records, target
+from kernelbench import build, cache_listing, clocks, coverage, records, target
 from kernelbench.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.lineage import Step, load_lineages
 from kernelbench.project import Project, find_project
+from kernelbench.toolchain import builds_emulator
 
 DOCTOR_SCHEMA = "kernelbench.doctor/1"
 State = Literal["ok", "warn", "missing"]
@@ -150,7 +151,7 @@ def _compiler_rows() -> Iterator[Row]:
         if kind in found:
             compiler = found[kind]
             detail = f"{compiler.version}, {home_relative(compiler.path)}"
-            if emulator.supports(compiler):
+            if builds_emulator(compiler):
                 yield Row(kind, "ok", detail)
             else:
                 yield Row(kind, "warn", f"{detail}: no C++20", "the emulator needs a newer one")

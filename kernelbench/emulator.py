@@ -20,7 +20,7 @@ from typing import Any
 from kernelbench import build
 from kernelbench.emulation import DEFAULT_EMULATION, ROUNDINGS, Emulation
 from kernelbench.errors import EnvironmentProblem
-from kernelbench.toolchain import Compiler, cpu_facts
+from kernelbench.toolchain import cpu_facts, emulator_compiler
 
 #: What debug information calls the folders of a step; see :mod:`kernelbench.symbols`.
 STEP_NAME, LINEAGE_NAME, COMMON_NAME = "/kb/step", "/kb/lineage", "/kb/common"
@@ -33,7 +33,6 @@ _CHECK_FLAGS = ("-O1", "-fsanitize=thread")
 _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
-_OLDEST = {"g++": 11, "clang++": 14}
 
 
 class Options(ctypes.Structure):
@@ -51,34 +50,6 @@ class Options(ctypes.Structure):
     )
 
 
-def compiler() -> Compiler:
-    """The C++ compiler that builds for the emulator.
-
-    Raises:
-        EnvironmentProblem: If there is none, or only one without C++20.
-    """
-    found = build.host_compilers()
-    if not found:
-        raise EnvironmentProblem(
-            "the emulator needs a C++ compiler, and there is no g++ or clang++",
-            "install one, or name it in CXX",
-        )
-    for candidate in found:
-        if supports(candidate):
-            return candidate
-    seen = ", ".join(f"{c.kind} {c.version}" for c in found)
-    oldest = " or ".join(f"{kind} {version}" for kind, version in _OLDEST.items())
-    raise EnvironmentProblem(
-        f"the emulator needs C++20, {oldest} or newer, and finds {seen}",
-        "install a newer one, or name it in CXX",
-    )
-
-
-def supports(candidate: Compiler) -> bool:
-    """Whether a compiler is new enough for the emulator (C++20)."""
-    return int(candidate.version.split(".")[0]) >= _OLDEST[candidate.kind]
-
-
 def runtime_library(common: Path) -> Path:
     """The emulator's runtime, built on first use.
 
@@ -94,7 +65,7 @@ def runtime_library(common: Path) -> Path:
         sources,
         _RUNTIME_FLAGS,
         include_dirs=(common, backend),
-        compiler=compiler(),
+        compiler=emulator_compiler(),
         link_flags=("-pthread",),
         facts=cpu_facts(),
         outside=_other_backends(common, "emu"),
@@ -122,7 +93,7 @@ def step_library(
             library writes its counters when the process ends, too.
         include_dirs: Searched before ``common``.
     """
-    with_compiler = compiler()
+    with_compiler = emulator_compiler()
     flags = [*_STEP_FLAGS, *(_CHECK_FLAGS if check else _PLAIN_FLAGS)]
     link = [*_LINK_FLAGS]
     if with_compiler.kind == "g++":

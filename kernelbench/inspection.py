@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kernelbench import build, compiled, cubin, emulator, overlay
+from kernelbench import build, compiled, cubin, overlay
 from kernelbench.cubin import Cubin, Function
 from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.lineage_model import Allowance, Step
 from kernelbench.occupancy import SM_LIMITS, CtaNeeds, Occupancy, occupancy
 from kernelbench.target import SOFT_ARCH
-from kernelbench.toolchain import cpu_count
+from kernelbench.toolchain import cpu_count, emulator_compiler
 
 SCHEMA: Literal["kernelbench.inspect/1"] = "kernelbench.inspect/1"
 
@@ -310,7 +310,7 @@ def _describing_library(step: Step) -> Path:
         [overlay.entry_of(step)],
         _DESCRIBE_FLAGS,
         include_dirs=(*compiled.lineage_blocks(step), common, common / "backend" / "emu"),
-        compiler=emulator.compiler(),
+        compiler=emulator_compiler(),
         outside=[f for f in (common / "backend").iterdir() if f.is_dir() and f.name != "emu"],
     )
 

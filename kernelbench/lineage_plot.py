@@ -15,9 +15,9 @@ from kernelbench import roofline
 from kernelbench.context import Context
 from kernelbench.errors import EnvironmentProblem, UsageError
 from kernelbench.lineage import load_problem
-from kernelbench.lineage_table import METRIC_NAMES
 from kernelbench.lineage_tree import Measured, Node, Tree
 from kernelbench.problem import Work
+from kernelbench.reported import METRIC_NAMES
 
 SUFFIXES = (".png", ".svg")
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernelbench.errors import KernelbenchError, UsageError
-from kernelbench.lineage import Lineage, Lineages, Reported, Step, load_lineages
+from kernelbench.lineage import Lineage, Lineages, Step, load_lineages
 from kernelbench.markdown import table
 from kernelbench.project import Project, find_project
 from kernelbench.records import write_text
+from kernelbench.reported import caption, figures, shapes_of
 from kernelbench.results_table import (
     CALIBRATION_MARKERS,
     RESULTS_MARKERS,
@@ -30,33 +31,6 @@ REPORTED_MARKERS = ("<!-- reported:begin -->", "<!-- reported:end -->")
 
 #: Title of the second table of a lineage.
 BESIDE_TITLE = "Variants and failed experiments"
-
-METRIC_NAMES = {"call": "call time", "device": "device time", "end-to-end": "end to end"}
-UNITS = {"us": "µs", "TFLOPS": "TFLOPS"}
-
-
-def caption(reported: Reported) -> str:
-    """What the figures are: metric, unit, device and source, and that nobody measured them here."""
-    source = f" by {reported.source}" if reported.source else ""
-    return (
-        f"reported on {reported.device}{source} ({METRIC_NAMES[reported.metric]}, "
-        f"{UNITS[reported.unit]}), not measured here"
-    )
-
-
-def shapes_of(steps: Sequence[Step]) -> list[str]:
-    """The shapes that any step has a reported figure for, in order of appearance."""
-    shapes: dict[str, None] = {}
-    for step in steps:
-        if step.reported:
-            shapes.update(dict.fromkeys(step.reported.values))
-    return list(shapes)
-
-
-def figures(step: Step, shapes: Sequence[str]) -> list[str]:
-    """A step's reported figures, one per shape; ``–`` where there is none."""
-    values = step.reported.values if step.reported else {}
-    return [str(values[shape]) if shape in values else "–" for shape in shapes]
 
 
 def lineage_table(lineage: Lineage, steps: Sequence[Step]) -> str:

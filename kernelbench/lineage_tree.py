@@ -13,8 +13,8 @@ from typing import Literal
 from kernelbench import ledger
 from kernelbench.errors import UsageError
 from kernelbench.lineage import Lineage, Lineages, Reported, Status, Step
-from kernelbench.lineage_table import caption, shapes_of
 from kernelbench.records import FAILED, RunRecord, TimeStats
+from kernelbench.reported import caption, shapes_of
 from kernelbench.shape_table import newest_rows
 
 SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"

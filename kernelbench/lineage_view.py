@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelbench.lineage_table import UNITS
 from kernelbench.lineage_tree import Measured, Node, Tree, Verdict
 from kernelbench.markdown import table
+from kernelbench.reported import UNITS
 from kernelbench.shape_table import LETTERS
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelbench.errors import UsageError
 from kernelbench.lineage import Lineages, Reported, Status, Step
-from kernelbench.lineage_table import caption, figures, shapes_of
+from kernelbench.reported import caption, figures, shapes_of
 from kernelbench.target import runnable
 
 SCHEMA = "kernelbench.list/1"

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from kernelbench import clocks
 from kernelbench.emulation import DEFAULT_EMULATION, Emulation
 from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
-from kernelbench.toolchain import cpu_count
+from kernelbench.toolchain import cpu_count, emulator_compiler, nvcc
 
 if TYPE_CHECKING:
     from kernelbench.records import Environment
@@ -282,22 +282,18 @@ def _compiled_soft(step: StepLike, device: int) -> tuple[bool, str]:
 
 def _buildable(step: StepLike, backend: str, where: str) -> tuple[bool, str]:
     """Whether the parts that build a compiled step for a GPU are there."""
-    from kernelbench import build
-
     if not _has_backend(step, backend):
         return False, f"there is no common/backend/{backend} to build {step.name} with"
-    if build.nvcc() is None:
+    if nvcc() is None:
         return False, "no nvcc to build it with; install the CUDA toolkit"
     return True, f"native on {where}"
 
 
 def _compiled_emulated(step: StepLike) -> tuple[bool, str]:
-    from kernelbench import emulator
-
     if not _has_backend(step, "emu"):
         return False, f"there is no common/backend/emu to build {step.name} with"
     try:
-        emulator.compiler()
+        emulator_compiler()
     except EnvironmentProblem as error:
         return False, error.message
     return True, "emulated on the CPU"

@@ -13,6 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelbench.errors import EnvironmentProblem
+
+#: The first version of each compiler that has the C++20 of the emulator.
+_OLDEST = {"g++": 11, "clang++": 14}
+
 
 @dataclass(frozen=True)
 class Compiler:
@@ -67,6 +72,34 @@ def _host_compilers(named: str | None, search_path: str | None) -> tuple[Compile
             kind = "clang++" if "clang" in Path(name).name else "g++"
             found.append(Compiler(kind, Path(path), version))
     return tuple(found)
+
+
+def emulator_compiler() -> Compiler:
+    """The C++ compiler that builds for the emulator.
+
+    Raises:
+        EnvironmentProblem: If there is none, or only one without C++20.
+    """
+    found = host_compilers()
+    if not found:
+        raise EnvironmentProblem(
+            "the emulator needs a C++ compiler, and there is no g++ or clang++",
+            "install one, or name it in CXX",
+        )
+    for candidate in found:
+        if builds_emulator(candidate):
+            return candidate
+    seen = ", ".join(f"{c.kind} {c.version}" for c in found)
+    oldest = " or ".join(f"{kind} {version}" for kind, version in _OLDEST.items())
+    raise EnvironmentProblem(
+        f"the emulator needs C++20, {oldest} or newer, and finds {seen}",
+        "install a newer one, or name it in CXX",
+    )
+
+
+def builds_emulator(candidate: Compiler) -> bool:
+    """Whether a compiler is new enough for the emulator (C++20)."""
+    return int(candidate.version.split(".")[0]) >= _OLDEST[candidate.kind]
 
 
 def _version(path: Path, pattern: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernelbench.console import Text, make_table, out, styled, warn
-from kernelbench.lineage_table import METRIC_NAMES, UNITS
+from kernelbench.reported import METRIC_NAMES, UNITS
 from kernelbench.step_change import Change, FigureChange, KernelChange, StepDiff
 from kernelbench.step_diff import Block, DeltaTable, SourceDiff
 

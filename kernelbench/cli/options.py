@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,7 +15,9 @@ from click.shell_completion import CompletionItem
 from kernelbench import seeds
 from kernelbench.emulation import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 from kernelbench.errors import EnvironmentProblem, UsageError
-from kernelbench.jobs import Timing
+
+if TYPE_CHECKING:
+    from kernelbench.jobs import Timing
 
 #: Untimed calls of each arm before the timed ones.
 WARMUPS = 50
@@ -156,6 +158,8 @@ class Measuring:
         batch: int = 1,
     ) -> Timing:
         """The protocol for these metrics, with the usual warm-ups."""
+        from kernelbench.jobs import Timing
+
         return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget, batch)
 
 
@@ -296,10 +300,10 @@ def require_writable(json_path: str | None) -> None:
     Raises:
         UsageError: If its folder does not exist or cannot be written.
     """
-    from kernelbench.records import is_writable_folder
-
     if json_path is None or json_path == "-":
         return
+    from kernelbench.records import is_writable_folder
+
     path = Path(json_path).expanduser().resolve()
     folder = path.parent
     if path.is_dir():

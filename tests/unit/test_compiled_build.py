@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelbench import build, cache_listing, emulator, toolchain
+from kernelbench import build, cache_listing, toolchain
 from kernelbench.build import CompileFailure
 from kernelbench.errors import EnvironmentProblem
 
@@ -126,14 +126,14 @@ def test_sources_that_change_meanwhile_are_not_cached(
 
 def test_a_compiler_without_cxx20_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [build.Compiler("g++", Path("g++"), "9.4.0")]
-    monkeypatch.setattr(build, "host_compilers", lambda: found)
+    monkeypatch.setattr(toolchain, "host_compilers", lambda: found)
     with pytest.raises(EnvironmentProblem, match=r"needs C\+\+20.*finds g\+\+ 9\.4\.0"):
-        emulator.compiler()
+        toolchain.emulator_compiler()
     found.append(build.Compiler("clang++", Path("clang++"), "17.0.6"))
-    assert emulator.compiler().kind == "clang++"
+    assert toolchain.emulator_compiler().kind == "clang++"
     found.clear()
     with pytest.raises(EnvironmentProblem, match=r"no g\+\+ or clang\+\+"):
-        emulator.compiler()
+        toolchain.emulator_compiler()
 
 
 def test_facts_of_the_cpu_are_stable() -> None:

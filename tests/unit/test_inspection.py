@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, compiled, cubin, inspection
+from kernelbench import build, compiled, cubin, inspection, toolchain
 from kernelbench.cubin import Cubin, Function
 from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.lineage import Step, load_lineages
@@ -321,13 +321,13 @@ class TestDescribe:
         def none() -> build.Compiler:
             raise EnvironmentProblem("no C++ compiler")
 
-        monkeypatch.setattr(inspection.emulator, "compiler", none)
+        monkeypatch.setattr(inspection, "emulator_compiler", none)
         found = inspection.describe(repository_step("v01"))
         assert found | SOME_CONSTANTS == found
 
     def test_with_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(build, "nvcc", lambda: None)
-        monkeypatch.setattr(build, "host_compilers", list)
+        monkeypatch.setattr(toolchain, "host_compilers", list)
         step = repository_step("v01")
         found = inspection.inspect(step)
         assert found.constants is None

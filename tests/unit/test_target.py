@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build, target
+from kernelbench import target, toolchain
 from kernelbench.emulation import DEFAULT_EMULATION
 from kernelbench.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
 from kernelbench.lineage_model import Step
@@ -138,16 +138,16 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
     assert "common/backend/emu" in verdicts(step)["emulator"][1]
     for backend in ("sm100a", "soft", "emu"):
         (tmp_path / "kernels" / "common" / "backend" / backend).mkdir(parents=True)
-    here = build.Compiler("nvcc", Path("nvcc"), "13.0")
-    found: list[build.Compiler] = []
-    monkeypatch.setattr(build, "nvcc", lambda: None)
-    monkeypatch.setattr(build, "host_compilers", lambda: found)
+    here = toolchain.Compiler("nvcc", Path("nvcc"), "13.0")
+    found: list[toolchain.Compiler] = []
+    monkeypatch.setattr(target, "nvcc", lambda: None)
+    monkeypatch.setattr(toolchain, "host_compilers", lambda: found)
     assert "no nvcc" in verdicts(step)["gpu"][1]
     assert "no g++" in verdicts(step)["emulator"][1]
-    found.append(build.Compiler("g++", Path("g++"), "9.4.0"))
+    found.append(toolchain.Compiler("g++", Path("g++"), "9.4.0"))
     assert "needs C++20" in verdicts(step)["emulator"][1]
-    found.append(build.Compiler("clang++", Path("clang++"), "17.0.6"))
-    monkeypatch.setattr(build, "nvcc", lambda: here)
+    found.append(toolchain.Compiler("clang++", Path("clang++"), "17.0.6"))
+    monkeypatch.setattr(target, "nvcc", lambda: here)
     assert target.resolve(step).executor == "gpu"
     assert target.resolve(step, "emulator") == target.Target(
         "emulator", "cpu", None, DEFAULT_EMULATION
@@ -160,7 +160,9 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
 
 
 def test_a_lineage_beside_kernels_shares_its_backends(monkeypatch, tmp_path):
-    monkeypatch.setattr(build, "host_compilers", lambda: [build.Compiler("g++", Path("g++"), "12")])
+    monkeypatch.setattr(
+        toolchain, "host_compilers", lambda: [toolchain.Compiler("g++", Path("g++"), "12")]
+    )
     (tmp_path / "kernels" / "common" / "backend" / "emu").mkdir(parents=True)
     step = compiled(tmp_path / "moe" / "m00", arch="sm_90a")
     assert verdicts(step)["emulator"][0] is True
