@@ -100,6 +100,7 @@ def fitted_table(
 
     Args:
         columns: As for :func:`make_table`.
+        rows: A string is shown as it is, brackets included.
         prose: Heading of the column that may be folded.
         spare: Headings to leave out, one set after the other, until the others fit.
     """
@@ -116,9 +117,11 @@ def fitted_table(
     kept = [i for i, (heading, _) in enumerate(columns) if heading in widths]
     table = make_table([columns[i] for i in kept])
     for column in table.columns:
-        column.no_wrap = column.header != prose
+        if column.header != prose:
+            column.no_wrap, column.width = True, widths[str(column.header)]
     for row in rows:
-        table.add_row(*(row[i] for i in kept))
+        # Text, because a string would be read as markup.
+        table.add_row(*(Text(cell) if isinstance(cell := row[i], str) else cell for i in kept))
     return table, left_out
 
 

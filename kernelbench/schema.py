@@ -8,6 +8,7 @@ wrong types, and says which one and where, so that a foreign or truncated file i
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -95,10 +96,16 @@ def _load(kind: Any, value: Any, path: str) -> Any:
     return value
 
 
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """A class's resolved annotations, once: a results folder has thousands of its instances."""
+    return typing.get_type_hints(kind)
+
+
 def _load_dataclass(kind: Any, value: Any, path: str) -> Any:
     if not isinstance(value, dict):
         raise SchemaError(f"{path}: expected an object, found {type(value).__name__}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     fields = {f.name: f for f in dataclasses.fields(kind)}
     unknown = sorted(set(value) - set(fields))
     if unknown:

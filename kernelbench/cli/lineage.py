@@ -91,9 +91,8 @@ def _render(tree: Tree, as_markdown: bool) -> None:
     narrow = [
         (head.replace(" ", "\n") if side == "right" else head, side) for head, side in shown.heads
     ]
-    rows = [
-        (Text(step), styled(status), *(Text(cell) for cell in rest))
-        for step, status, *rest in shown.rows
+    rows: list[tuple[str | Text, ...]] = [
+        (step, styled(status), *rest) for step, status, *rest in shown.rows
     ]
     reported = [head for head, _ in narrow if "\nreported\n" in head]
     measured = [head for head, _ in narrow if "\nmeasured\n" in head]

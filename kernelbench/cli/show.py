@@ -82,7 +82,7 @@ def command(
 
 
 def _table(device: str, rows: Sequence[Saved]) -> None:
-    table = console.make_table(
+    table, left_out = console.fitted_table(
         [
             ("step", "left"),
             ("shape", "left"),
@@ -98,23 +98,28 @@ def _table(device: str, rows: Sequence[Saved]) -> None:
             ("date", "left"),
             ("status", "left"),
         ],
-        title=device,
+        [
+            (
+                row.result.step,
+                row.result.shape,
+                row.result.inputs,
+                row.result.executor,
+                row.run.protocol.l2,
+                {True: "yes", False: "no", None: "–"}[row.result.exact],
+                render.error_text(row.result.max_abs_err),
+                render.error_text(row.result.rel_rms_err),
+                render.time_text(row.result.device_us),
+                render.time_text(row.result.call_us),
+                "–" if row.result.sol_us is None else render.microseconds(row.result.sol_us),
+                row.run.created[:10],
+                console.styled(row.result.status),
+            )
+            for row in rows
+        ],
+        prose="shape",
+        spare=[["rel rms"], ["L2"], ["date"], ["SOL"], ["executor"]],
     )
-    for row in rows:
-        result = row.result
-        table.add_row(
-            console.escape(result.step),
-            result.shape,
-            result.inputs,
-            result.executor,
-            row.run.protocol.l2,
-            {True: "yes", False: "no", None: "–"}[result.exact],
-            render.error_text(result.max_abs_err),
-            render.error_text(result.rel_rms_err),
-            render.time_text(result.device_us),
-            render.time_text(result.call_us),
-            "–" if result.sol_us is None else render.microseconds(result.sol_us),
-            row.run.created[:10],
-            console.styled(result.status),
-        )
+    console.out.print(console.Text(device, style="bold"))
     console.out.print(table)
+    if left_out:
+        console.out.print("no room for: " + ", ".join(left_out), soft_wrap=True)
