@@ -19,6 +19,8 @@ from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeSt
 
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 
+# Processes of pytest-xdist are told the width of the terminal, and tables would be fitted to it.
+os.environ.pop("COLUMNS", None)
 # A shell's background job ignores Ctrl-C, and so would the commands that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -31,6 +31,7 @@ def slower(
     return outcome, folder / "r", folder / "sleepy.py"
 
 
+@pytest.mark.alone
 def test_slower_is_found_and_fails_where_asked(slower: tuple[Any, Path, Path]) -> None:
     outcome, _, _ = slower
     assert outcome.code == 1, outcome.err
@@ -44,6 +45,7 @@ def test_slower_is_found_and_fails_where_asked(slower: tuple[Any, Path, Path]) -
     assert re.search(r"source: \+\d+ −0 lines in submission.py", outcome.out)
 
 
+@pytest.mark.alone
 def test_faster_does_not_fail(
     slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
 ) -> None:
@@ -56,6 +58,7 @@ def test_faster_does_not_fail(
     assert [entry.verdict for entry in ledger.read(tmp_path)] == ["FASTER"]
 
 
+@pytest.mark.alone
 def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
     _, results, _ = slower
     (entry,) = ledger.read(results)
@@ -76,6 +79,7 @@ def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
     assert {tuple(block["arm"]) for block in session["blocks"]} == {(0, 1, 1, 0), (1, 0, 0, 1)}
 
 
+@pytest.mark.alone
 def test_log_prints_it(slower: tuple[Any, Path, Path], bench: Callable[..., Any]) -> None:
     _, results, _ = slower
     text = bench("log", "--results", results).out
@@ -84,6 +88,7 @@ def test_log_prints_it(slower: tuple[Any, Path, Path], bench: Callable[..., Any]
     assert "a [sleep] cannot help" in text
 
 
+@pytest.mark.alone
 def test_without_a_gpu_the_default_is_not_measured(
     slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
 ) -> None:
@@ -194,6 +199,7 @@ def test_ambiguous_fails_only_where_asked(
     assert outcome.code == 4
 
 
+@pytest.mark.alone
 def test_json_lines_of_the_ledger_are_plain(slower: tuple[Any, Path, Path]) -> None:
     _, results, _ = slower
     (line,) = ledger.path_of(results).read_text().splitlines()

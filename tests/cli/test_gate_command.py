@@ -198,6 +198,7 @@ def regressed(
     return outcome, before, folder / "g.json"
 
 
+@pytest.mark.alone
 def test_a_slower_step_is_measured_again_before_it_fails(regressed: tuple[Any, Path, Path]) -> None:
     outcome, _, path = regressed
     assert outcome.code == 1, outcome.out + outcome.err
@@ -210,6 +211,7 @@ def test_a_slower_step_is_measured_again_before_it_fails(regressed: tuple[Any, P
     )
 
 
+@pytest.mark.alone
 def test_the_other_steps(regressed: tuple[Any, Path, Path]) -> None:
     outcome, _, path = regressed
     rows = {r["step"]: r for r in json.loads(path.read_text())["report"]["rows"]}
@@ -221,6 +223,7 @@ def test_the_other_steps(regressed: tuple[Any, Path, Path]) -> None:
     assert "FAIL: s01, s02" in outcome.out
 
 
+@pytest.mark.alone
 def test_identical_code_passes_without_being_timed(
     regressed: tuple[Any, Path, Path], bench: Callable[..., Any]
 ) -> None:

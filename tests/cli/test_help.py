@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,15 +92,19 @@ def test_completion_completes(
     assert f"plain,{expected}" in outcome.out.splitlines()
 
 
-def test_a_warm_list_takes_less_than_half_a_second() -> None:
+@pytest.mark.alone
+def test_a_warm_list_takes_less_than_half_a_second(tmp_path: Path) -> None:
+    # Warm is with bytecode, as every call but the first has it.
+    environment = environment_of(ROOT) | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     times = []
-    for _ in range(4):
+    for _ in range(6):
         began = time.perf_counter()
         subprocess.run(
             [sys.executable, "-m", "kernelbench", "list"],
             check=True,
             capture_output=True,
-            env=environment_of(ROOT),
+            env=environment,
         )
         times.append(time.perf_counter() - began)
     assert min(times[1:]) < 0.5, times
@@ -108,7 +113,7 @@ def test_a_warm_list_takes_less_than_half_a_second() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["list"], ["list", "moe"], ["--help"], ["run", "--help"], ["ab", "--help"], ["run", "v99"],
-     ["run", "v00", "--shape", "Q"], ["show"], ["log"]],
+     ["run", "v00", "--shape", "Q"], ["show", "v05"], ["log"]],
     ids=" ".join,
 )  # fmt: skip
 def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:

@@ -26,6 +26,7 @@ from kernelbench.timing import (
     time_on_cpu,
 )
 
+pytestmark = pytest.mark.alone
 SHAPE = PROBLEM.parse_shape("s", {"m": 2, "n": 8, "k": 64})
 Step = Callable[[Any], Any]
 

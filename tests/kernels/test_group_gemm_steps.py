@@ -1,5 +1,6 @@
-"""Steps compile for their GPU and for the soft executor, without a warning or a spill; the diff of
-two neighbours is the step."""
+"""Steps are what their ``step.toml`` says, refuse what they cannot do, and are laid out alike; the
+diff of two neighbours is the step. That their device code neither spills nor warns is in
+``tests/lineage/test_code_lock.py``."""
 
 from __future__ import annotations
 
@@ -7,23 +8,24 @@ import ctypes
 import difflib
 import re
 import statistics
-import subprocess
 import tomllib
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from host_warnings import host_warnings
 
-from kernelbench import build
+from kernelbench import build, compiled
+from kernelbench.compiled import Entry
+from kernelbench.emulation import DEFAULT_EMULATION
+from kernelbench.lineage import Lineages, load_lineages
+from kernelbench.project import find_project
+from kernelbench.target import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 COMMON = KERNELS / "common"
 STEPS = sorted(file.parent.name for file in KERNELS.glob("v*/launch.cu"))
 WRITTEN = [f"v{number:02}" for number in range(1, 24)]
-TARGETS = {"sm100a": "100a", "soft": "90a"}  # backend and arch
 FILES = ("kernel.cuh", "launch.cu")
 # Lines removed plus added from parent to child: more than this is more than one step.
 MAX_CHANGED = 150
@@ -37,64 +39,13 @@ MEDIAN_CHANGED = 80
 ORDER = ("SharedStorage {", "load_warp(", "mma_warp(", "epilogue_warps(", "KB_GLOBAL void")
 
 needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-
-
-@dataclass(frozen=True)
-class Compiled:
-    code: int
-    log: str
-    library: Path
-
-
-class Description(ctypes.Structure):
-    """``kb::Description``."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_int32)
-        for name in [
-            "tile_m",
-            "tile_n",
-            "tile_k",
-            "stages",
-            "accumulators",
-            "threads",
-            "cluster",
-            "shared_bytes",
-            "tmem_columns",
-        ]
-    )
-
-
-def compile_step(step: str, backend: str, folder: Path) -> Compiled:
-    compiler = build.nvcc()
-    assert compiler is not None
-    arch = TARGETS[backend]
-    library = folder / f"{step}-{backend}.so"
-    command = [str(compiler.path), "-std=c++20", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
-    command += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xptxas", "-warn-spills"]
-    command += ["-Xcompiler", "-fPIC,-Wall,-Wextra", "-I", str(COMMON)]
-    command += ["-I", str(COMMON / "backend" / backend), "-shared", "-o", str(library)]
-    run = subprocess.run(
-        [*command, str(KERNELS / step / "launch.cu")], capture_output=True, text=True
-    )
-    return Compiled(run.returncode, run.stdout + run.stderr, library)
+needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+EMULATOR = Target("emulator", "cpu", None, DEFAULT_EMULATION)
 
 
 @pytest.fixture(scope="module")
-def compiled(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[tuple[str, str], Future[Compiled]]]:
-    """Every step for every target, two at a time; a test waits for its own."""
-    folder = tmp_path_factory.mktemp("steps")
-    with ThreadPoolExecutor(2) as pool:
-        jobs = {
-            (step, backend): pool.submit(compile_step, step, backend, folder)
-            for backend in TARGETS
-            for step in STEPS
-        }
-        yield jobs
-        for job in jobs.values():
-            job.cancel()
+def lineages() -> Lineages:
+    return load_lineages(find_project(ROOT))
 
 
 def settings(step: str) -> dict[str, object]:
@@ -106,37 +57,35 @@ def test_the_steps_are_written() -> None:
     assert set(WRITTEN) <= set(STEPS)
 
 
-@needs_nvcc
-@pytest.mark.parametrize("backend", TARGETS)
+@needs_compiler
 @pytest.mark.parametrize("step", STEPS)
-def test_compiles_without_warning_or_spill(compiled, step: str, backend: str) -> None:
-    result = compiled[step, backend].result()
-    assert result.code == 0, result.log
-    assert "warning" not in result.log.lower(), result.log
-    arch = TARGETS[backend]
-    assert re.search(rf"Compiling entry function '\w*group_gemm\w*' for 'sm_{arch}'", result.log)
-    spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", result.log)
-    assert spills and set(spills) == {("0", "0")}, result.log
+def test_the_host_compiler_has_no_warning(step: str) -> None:
+    assert host_warnings(KERNELS / step / "launch.cu") == ""
 
 
-@needs_nvcc
+@needs_compiler
 @pytest.mark.parametrize("step", STEPS)
-def test_the_kernel_is_what_step_toml_says(compiled, step: str) -> None:
-    result = compiled[step, "sm100a"].result()
-    assert result.code == 0, result.log
-    said = Description()
-    ctypes.CDLL(str(result.library)).kb_describe(ctypes.byref(said))
+def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
+    said = compiled.load_entry(lineages.get(step), EMULATOR).describe()
     config = settings(step)["config"]
     assert isinstance(config, dict)
-    assert [said.tile_m, said.tile_n, said.tile_k] == config["tile"]
-    assert said.stages == config["stages"]
-    assert said.accumulators == config["accumulators"]
-    assert said.threads == 32 * config["warps"]
-    assert 0 < said.shared_bytes <= 232448
+    assert [said["tile_m"], said["tile_n"], said["tile_k"]] == config["tile"]
+    assert said["stages"] == config["stages"]
+    assert said["accumulators"] == config["accumulators"]
+    assert said["threads"] == 32 * config["warps"]
+    assert 0 < said["shared_bytes"] <= 232448
     # Accumulators, and scales for one tile of K of A and of B, in a power of two of columns.
-    needed = said.accumulators * said.tile_n + 2 * said.tile_k // 64 * 4
-    assert said.tmem_columns // 2 < needed <= said.tmem_columns <= 512
-    assert bin(said.tmem_columns).count("1") == 1
+    needed = said["accumulators"] * said["tile_n"] + 2 * said["tile_k"] // 64 * 4
+    assert said["tmem_columns"] // 2 < needed <= said["tmem_columns"] <= 512
+    assert bin(said["tmem_columns"]).count("1") == 1
+
+
+@needs_nvcc
+@needs_compiler
+def test_the_library_for_the_gpu_describes_itself_alike(lineages: Lineages) -> None:
+    step = lineages.get("v01")
+    native = Entry(ctypes.CDLL(str(compiled.gpu_artefact(step, soft=False))), Path())
+    assert native.describe() == compiled.load_entry(step, EMULATOR).describe()
 
 
 class Call(ctypes.Structure):
@@ -150,8 +99,8 @@ class Call(ctypes.Structure):
     )
 
 
-def refuse(library: Path, groups: int = 2, **changes: list[int]) -> str:
-    """What a step says to a call that it must not launch; without a GPU, none could be."""
+def refuse(library: ctypes.CDLL, groups: int = 2, **changes: list[int]) -> str:
+    """What a step says to a call that it must not launch: its addresses lead nowhere."""
     values = {name: [0x1000] * groups for name in ("a", "b", "c", "sfa", "sfb")}
     values |= {"m": [5] * groups, "n": [128] * groups, "k": [512] * groups}
     values |= changes
@@ -161,33 +110,41 @@ def refuse(library: Path, groups: int = 2, **changes: list[int]) -> str:
     }
     message = ctypes.create_string_buffer(256)
     call = Call(groups, *arrays.values(), None)
-    status = ctypes.CDLL(str(library)).kb_run(ctypes.byref(call), message, ctypes.c_size_t(256))
+    status = library.kb_run(ctypes.byref(call), message, ctypes.c_size_t(256))
     assert status == 1, f"status {status}, {message.value!r}"
     return message.value.decode()
 
 
-@needs_nvcc
-@pytest.mark.parametrize("step", STEPS)
-def test_a_call_that_breaks_a_limit_is_refused_in_one_line(compiled, step: str) -> None:
-    result = compiled[step, "sm100a"].result()
-    assert result.code == 0, result.log
+def expect_refusals(library: ctypes.CDLL, step: str) -> None:
     limits = settings(step)["limits"]
     assert isinstance(limits, dict)
     said = {
-        "k = 320, not a multiple of 256": refuse(result.library, k=[512, 320]),
-        "n = 130, not a multiple of 8": refuse(result.library, n=[128, 130]),
-        "m = 0, not positive": refuse(result.library, m=[5, 0]),
-        "b is null or not aligned to 16 bytes": refuse(result.library, b=[0x1000, 0x1008]),
-        "1 to 8": refuse(result.library, groups=9),
+        "k = 320, not a multiple of 256": refuse(library, k=[512, 320]),
+        "n = 130, not a multiple of 8": refuse(library, n=[128, 130]),
+        "m = 0, not positive": refuse(library, m=[5, 0]),
+        "b is null or not aligned to 16 bytes": refuse(library, b=[0x1000, 0x1008]),
+        "1 to 8": refuse(library, groups=9),
     }
     if limits["nk"] == "fixed":
-        said["one N and K for all groups"] = refuse(result.library, n=[128, 256])
+        said["one N and K for all groups"] = refuse(library, n=[128, 256])
     for wanted, message in said.items():
         assert wanted in message and "\n" not in message
     assert limits["k_multiple"] == 256 and limits["max_groups"] == 8
     assert all(
         message.startswith("group 1: ") for message in said.values() if "1 to" not in message
     )
+
+
+@needs_compiler
+@pytest.mark.parametrize("step", STEPS)
+def test_a_call_that_breaks_a_limit_is_refused_in_one_line(lineages: Lineages, step: str) -> None:
+    expect_refusals(compiled.load_entry(lineages.get(step), EMULATOR).library, step)
+
+
+@needs_nvcc
+def test_the_library_for_the_gpu_refuses_alike(lineages: Lineages) -> None:
+    path = compiled.gpu_artefact(lineages.get("v01"), soft=False)
+    expect_refusals(ctypes.CDLL(str(path)), "v01")
 
 
 def changed_lines(old: Path, new: Path) -> int:
