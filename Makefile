@@ -23,7 +23,8 @@ check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(if $(CXX_SOURCES),$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
+	@echo "$(BIN)/clang-format --dry-run -Werror  # $(words $(CXX_SOURCES)) files"
+	@$(if $(CXX_SOURCES),$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/python -m kernelbench.lineage_table --check
 	$(BIN)/python -m kernelbench.code_lock --check
