@@ -150,7 +150,9 @@ def test_samples_round_trip_and_are_reproducible(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"plain", gzip.compress(b"[1, 2")[:-3], gzip.compress(b"[1, 2")]
+    "data",
+    [b"", b"plain", gzip.compress(b"[1, 2")[:-3], gzip.compress(b"[1, 2")],
+    ids=["empty", "plain", "cut gzip", "cut JSON"],
 )
 def test_broken_samples_are_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
