@@ -16,7 +16,7 @@ run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
 
 test: check  ## all checks, then every test that needs no GPU
-	$(BIN)/python -m pytest -m "not gpu and not alone" -q -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not gpu and not alone" -q -n auto --maxprocesses 8 --dist worksteal
 	$(BIN)/python -m pytest -m "alone and not gpu" -q
 
 check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock

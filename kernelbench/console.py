@@ -27,6 +27,7 @@ __all__ = [
     "fitted_table",
     "make_table",
     "out",
+    "say_left_out",
     "styled",
     "warn",
 ]
@@ -123,6 +124,12 @@ def fitted_table(
         # Text, because a string would be read as markup.
         table.add_row(*(Text(cell) if isinstance(cell := row[i], str) else cell for i in kept))
     return table, left_out
+
+
+def say_left_out(headings: Sequence[str]) -> None:
+    """One line about the columns that :func:`fitted_table` has left out, if there are any."""
+    if headings:
+        out.print("no room for: " + ", ".join(headings).replace("\n", " "), soft_wrap=True)
 
 
 class Status:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kernelbench import ledger
+from kernelbench.context import Context
 from kernelbench.errors import KernelbenchError, UsageError
 from kernelbench.lineage import Lineage, Lineages, Step, load_lineages
 from kernelbench.markdown import table
@@ -24,6 +26,8 @@ from kernelbench.results_table import (
     committed_runs,
     measured_table,
 )
+from kernelbench.shape_table import SHAPES_MARKERS, newest_rows, table_of
+from kernelbench.verdict_table import VERDICT_MARKERS, verdict_table
 
 #: Marker pairs: the table of a lineage's steps, and a step's figures beside its parent's.
 LINEAGE_MARKERS = ("<!-- lineage:begin -->", "<!-- lineage:end -->")
@@ -105,12 +109,6 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
     Raises:
         UsageError: If a README has an unpaired marker; names the file.
     """
-    # Here, because `kernelbench list` uses this module and must not wait for YAML.
-    from kernelbench import ledger
-    from kernelbench.context import Context
-    from kernelbench.shape_table import SHAPES_MARKERS, newest_rows, table_of
-    from kernelbench.verdict_table import VERDICT_MARKERS, verdict_table
-
     rows = committed_rows(project)
     checked = newest_rows(committed_runs(project))
     comparisons = ledger.read(project.results)

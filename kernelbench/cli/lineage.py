@@ -79,7 +79,7 @@ def command(
 
 
 def _render(tree: Tree, as_markdown: bool) -> None:
-    from kernelbench.console import Text, fitted_table, out, styled
+    from kernelbench.console import Text, fitted_table, out, say_left_out, styled
     from kernelbench.lineage_view import grid, markdown
 
     if as_markdown:
@@ -99,8 +99,7 @@ def _render(tree: Tree, as_markdown: bool) -> None:
     spare = [reported, ["right on"], measured, ["against its parent"]]
     table, left_out = fitted_table(narrow, rows, prose="what changes", spare=spare)
     out.print(table)
-    if left_out:
-        out.print("no room for: " + ", ".join(left_out).replace("\n", " "), soft_wrap=True)
+    say_left_out(left_out)
     for note in shown.notes:
         out.print(Text(note), soft_wrap=True)
     out.print()

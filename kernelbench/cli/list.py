@@ -55,7 +55,7 @@ def command(
 
 
 def _render(views: list[listing.LineageView]) -> None:
-    from kernelbench.console import Text, fitted_table, out, styled
+    from kernelbench.console import Text, fitted_table, out, say_left_out, styled
 
     if not views:
         out.print("no step fits")
@@ -75,8 +75,7 @@ def _render(views: list[listing.LineageView]) -> None:
             spare=[reported, ["arch"], ["parent"]],
         )
         out.print(table)
-        if left_out:
-            out.print("no room for: " + ", ".join(left_out).replace("\n", " "), soft_wrap=True)
+        say_left_out(left_out)
         if not set(reported) & set(left_out):
             for caption in view.captions:
                 out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)

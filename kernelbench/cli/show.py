@@ -121,5 +121,4 @@ def _table(device: str, rows: Sequence[Saved]) -> None:
     )
     console.out.print(console.Text(device, style="bold"))
     console.out.print(table)
-    if left_out:
-        console.out.print("no room for: " + ", ".join(left_out), soft_wrap=True)
+    console.say_left_out(left_out)

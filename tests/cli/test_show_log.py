@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from conftest import result_row as row
 from conftest import run_record
 
-from kernelbench import ledger, records, schema, store
+from kernelbench import console, ledger, records, schema, store
 from kernelbench.cli import invoke as run_cli
 from kernelbench.records import Result
 
@@ -78,6 +79,17 @@ def test_show_gives_the_newest_row_of_each_step(
     assert [(r["step"], float(r["device_median_us"])) for r in rows] == [("v00", 42), ("v01", 30)]
     markdown = call(capsys, "show", "--results", tmp_path, "--format", "markdown")
     assert "| v00 | A |" in markdown
+
+
+def test_show_leaves_columns_out_before_it_folds_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1, row(median=41.0))
+    monkeypatch.setattr(console.out, "width", 80)
+    text = call(capsys, "show", "--results", tmp_path)
+    assert "41.00 µs" in text
+    assert re.search(r"^no room for: rel rms, L2", text, re.MULTILINE)
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_show_filters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

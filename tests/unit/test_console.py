@@ -93,6 +93,13 @@ def test_a_reader_that_goes_away_is_neither_a_regression_nor_a_pass() -> None:
     assert (process.wait(60), errors) == (141, b"")
 
 
+def test_brackets_in_a_fitted_table_are_text() -> None:
+    table, _ = console.fitted_table([("step", "left")], [("[red]v07[/]",)], prose="", spare=[])
+    with console.out.capture() as captured:
+        console.out.print(table)
+    assert "[red]v07[/]" in captured.get()
+
+
 @pytest.mark.parametrize(
     ("width", "left_out"),
     [(60, []), (50, ["big"]), (36, ["big", "bigger"]), (10, ["big", "bigger"])],
