@@ -98,7 +98,7 @@ def test_a_warm_list_takes_less_than_half_a_second(tmp_path: Path) -> None:
     environment = environment_of(ROOT) | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     times = []
-    for _ in range(6):
+    for _ in range(4):
         began = time.perf_counter()
         subprocess.run(
             [sys.executable, "-m", "kernelbench", "list"],
@@ -113,7 +113,7 @@ def test_a_warm_list_takes_less_than_half_a_second(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["list"], ["list", "moe"], ["--help"], ["run", "--help"], ["ab", "--help"], ["run", "v99"],
-     ["run", "v00", "--shape", "Q"], ["show", "v05"], ["log"]],
+     ["run", "v00", "--shape", "Q"], ["show"], ["log"]],
     ids=" ".join,
 )  # fmt: skip
 def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
