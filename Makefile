@@ -23,11 +23,12 @@ check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 	@echo "$(BIN)/clang-format --dry-run -Werror  # $(words $(CXX_SOURCES)) files"
 	@$(if $(CXX_SOURCES),$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
 	$(BIN)/codespell $(PROSE)
-	$(BIN)/python -m kernelbench.lineage_table --check
-	$(BIN)/python -m kernelbench.code_lock --check
+	$(BIN)/python -m kernelbench.report.readme_tables --check
+	$(BIN)/python -m kernelbench.inspection.code_lock --check
 
 test-gpu: setup-dev  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu -q
@@ -39,10 +40,10 @@ format: setup-dev  ## reformat sources and bring generated tables up to date
 	$(BIN)/ruff check --fix --select I
 	$(BIN)/ruff format
 	$(if $(CXX_SOURCES),$(BIN)/clang-format -i $(CXX_SOURCES))
-	$(BIN)/python -m kernelbench.lineage_table
+	$(BIN)/python -m kernelbench.report.readme_tables
 
 lock: setup-dev  ## record what every step's kernels compile to (needs nvcc)
-	$(BIN)/python -m kernelbench.code_lock --update
+	$(BIN)/python -m kernelbench.inspection.code_lock --update
 
 setup:
 	@$(PYTHON) tools/bootstrap.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__version__ = "0.1.0"
+from kernelbench.base.version import __version__
 
 __all__ = ["__version__", "load"]
 
@@ -25,11 +25,11 @@ def load(spec: str) -> Callable[[Any], Any]:
     Raises:
         KernelbenchError: If there is no such step, it is planned, or it cannot be loaded.
     """
-    from kernelbench import compiled, target
-    from kernelbench.context import Context
-    from kernelbench.errors import UsageError
-    from kernelbench.lineage import load_problem, require_runnable
-    from kernelbench.loader import LoadError, load_callable
+    from kernelbench.base.errors import UsageError
+    from kernelbench.executors import compiled, targets
+    from kernelbench.executors.callables import LoadError, load_callable
+    from kernelbench.project.context import Context
+    from kernelbench.project.registry import load_problem, require_runnable
 
     context = Context.find()
     steps = context.lineages.select([spec])
@@ -39,7 +39,7 @@ def load(spec: str) -> Callable[[Any], Any]:
     entry = require_runnable(step)
     if step.kind == "cuda":
         problem = load_problem(context.lineage_for(step))
-        return compiled.load(step, problem, target.resolve(step))
+        return compiled.load_compiled(step, problem, targets.resolve(step))
     try:
         return load_callable(entry)
     except LoadError as error:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from emulated_kernels import emulated, emulated_files, emulator_runtime
 
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord, TimeStats
 
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 

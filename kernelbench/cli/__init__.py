@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from kernelbench import __version__
-from kernelbench.errors import ExitCode, KernelbenchError
+from kernelbench.base.errors import ExitCode, KernelbenchError
+from kernelbench.base.version import __version__
 
 #: Command name -> one line of help. The module is kernelbench.cli.<name>, and once imported it is
 #: an attribute of this package: no name of a command (run, list, …) can be used as anything else.
@@ -72,7 +72,7 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from kernelbench.errors import UnknownNameError
+            from kernelbench.base.errors import UnknownNameError
 
             raise UnknownNameError("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)

@@ -7,17 +7,19 @@ from typing import Literal
 
 import click
 
-from kernelbench import compare, console, records
+from kernelbench.base import console
+from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError
 from kernelbench.cli import ab_view, options
-from kernelbench.compare import ArmFailure, Collected, Comparer
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import ExitCode, KernelbenchError, UsageError
-from kernelbench.judging import Line, judge, record
-from kernelbench.lineage import Step, require_runnable
-from kernelbench.planning import plan
-from kernelbench.runner import Runner, StepRun, warnings_of
-from kernelbench.stats import ALPHA, MARGIN
-from kernelbench.worker import Launcher
+from kernelbench.compare import comparer as compare
+from kernelbench.compare.comparer import ArmFailure, Collected, Comparer
+from kernelbench.compare.verdicts import ComparisonLine, append_to_ledger, judge
+from kernelbench.project.context import Context, parse_results
+from kernelbench.project.registry import Step, require_runnable
+from kernelbench.records import run_record
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import Runner, StepRun, warnings_of
+from kernelbench.stats.inference import ALPHA, MARGIN
+from kernelbench.worker.launcher import Launcher
 
 _DEFAULT_SESSIONS = 3
 
@@ -169,7 +171,7 @@ def command(
         console.warn(warning)
     lines = judge(everything, environment.device, folder, timing, alpha, margin, seed)
     view.lines(lines, environment.device, sessions, timing, metric, same_code, explain)
-    record(
+    append_to_ledger(
         folder,
         lines,
         environment.device,
@@ -233,13 +235,17 @@ def _without_times(
     plans = [first] if first.step is second.step else [first, second]
     rows = [row for step_plan in plans for row in runner.run(step_plan)]
     view.not_measured(rows, why_not, [shape.name for shape in first.shapes])
-    if any(row.status in records.FAILED for row in rows):
+    if any(row.status in run_record.FAILED for row in rows):
         return int(ExitCode.INCORRECT)
     return int(ExitCode.ENVIRONMENT)
 
 
 def _exit_code(
-    lines: Sequence[Line], metric: str, fail_on: str | None, ambiguous: str, same_code: bool
+    lines: Sequence[ComparisonLine],
+    metric: str,
+    fail_on: str | None,
+    ambiguous: str,
+    same_code: bool,
 ) -> int:
     labels = {line.verdict.label for line in lines if line.metric == metric}
     if same_code:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernelbench import console
-from kernelbench.compare import Collected
-from kernelbench.jobs import Timing
-from kernelbench.lineage import Step
-from kernelbench.records import Result
-from kernelbench.runner import StepRun
-from kernelbench.source_delta import source_delta
+from kernelbench.base import console
+from kernelbench.compare.comparer import Collected
+from kernelbench.lineages.line_counts import source_delta
+from kernelbench.project.registry import Step
+from kernelbench.records.run_record import Result
+from kernelbench.runs.runner import StepRun
+from kernelbench.worker.jobs import Timing
 
 if TYPE_CHECKING:
-    from kernelbench.judging import Line
+    from kernelbench.compare.verdicts import ComparisonLine
 
 
 def p_text(p: float) -> str:
@@ -50,7 +50,7 @@ class View:
 
     def lines(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[ComparisonLine],
         device: str,
         sessions: int,
         timing: Timing,
@@ -116,7 +116,7 @@ class View:
             self._after(line, explain)
 
     @staticmethod
-    def _after(line: Line, explain: bool) -> None:
+    def _after(line: ComparisonLine, explain: bool) -> None:
         verdict, estimate = line.verdict, line.verdict.estimate
         where = f"{line.collected.shape.name} {line.metric}"
         if verdict.reason:

@@ -8,17 +8,20 @@ from typing import Literal
 
 import click
 
-from kernelbench import calibration, console, records
-from kernelbench.calibrate import Collector
-from kernelbench.calibration import AASample, CalibrationRecord, PlantedSample
+from kernelbench.base import console
+from kernelbench.base.errors import EnvironmentProblem, ExitCode, KernelbenchError, UsageError
 from kernelbench.cli import options
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import EnvironmentProblem, ExitCode, KernelbenchError, UsageError
-from kernelbench.planning import plan
-from kernelbench.runner import StepRun, warnings_of
-from kernelbench.significance import Floats
-from kernelbench.stats import ALPHA, MARGIN, compare
-from kernelbench.worker import Launcher
+from kernelbench.compare.calibration_samples import Collector
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import run_record
+from kernelbench.records.calibration_record import CalibrationRecord, save_calibration
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import StepRun, warnings_of
+from kernelbench.stats import calibration
+from kernelbench.stats.calibration import AASample, PlantedSample
+from kernelbench.stats.inference import ALPHA, MARGIN, estimate_change
+from kernelbench.stats.significance import Floats
+from kernelbench.worker.launcher import Launcher
 
 _LEVELS = (0.005, 0.01, 0.02)
 
@@ -117,7 +120,7 @@ def command(
         try:
             collector.a_a(a_a, sessions, -(-aa // sessions))
             if planted:
-                estimates = [compare([trial.samples], margin=margin) for trial in a_a]
+                estimates = [estimate_change([trial.samples], margin=margin) for trial in a_a]
                 target_level = calibration.target_slowdown(estimates)
                 base_us = sorted(e.base_us for e in estimates)[len(estimates) // 2]
                 levels = dict.fromkeys((*_LEVELS, target_level), planted)
@@ -179,10 +182,10 @@ def _keep(
         },
     )
     samples = f"{record.id}.samples.json.gz"
-    device_folder = folder / records.device_slug(environment.device) / "calibration"
-    records.write_samples(device_folder / samples, collector.raw)
+    device_folder = folder / run_record.device_slug(environment.device) / "calibration"
+    run_record.write_samples(device_folder / samples, collector.raw)
     record = replace(record, samples_file=samples)
-    path = calibration.save(record, folder)
+    path = save_calibration(record, folder)
     _print(record)
     console.out.print(console.Text(f"  saved {path.name}", style="dim"), soft_wrap=True)
     return record

@@ -6,14 +6,16 @@ from typing import Any
 
 import click
 
-from kernelbench import checking, console, records, seeds
-from kernelbench.checking import CheckRecord, Request, ScheduleChecker, StepCheck
+from kernelbench.base import console, seeds
+from kernelbench.base.errors import ExitCode
+from kernelbench.checks import checker as checking
+from kernelbench.checks.checker import CheckRecord, CheckRequest, ScheduleChecker, StepCheck
 from kernelbench.cli import check_view, options
-from kernelbench.context import Context
-from kernelbench.emulation import MAX_SMS, Emulation, Rounding
-from kernelbench.errors import ExitCode
-from kernelbench.planning import plan_check
-from kernelbench.toolchain import cpu_count
+from kernelbench.emulator.settings import MAX_SMS, Emulation, Rounding
+from kernelbench.machine.toolchain import cpu_count
+from kernelbench.project.context import Context
+from kernelbench.records import run_record
+from kernelbench.runs.plan import plan_check
 
 
 class _Numbers(click.ParamType[tuple[int, ...]]):
@@ -119,7 +121,7 @@ def command(
         context, steps, shapes, inputs, Emulation(mma_rounding=mma_rounding), warn=console.warn
     )
     seed = seeds.new_seed() if seed is None else seed
-    request = Request(sms, schedules, seed, timeout, max_findings, jobs)
+    request = CheckRequest(sms, schedules, seed, timeout, max_findings, jobs)
     view = check_view.View(console.err if json_path == "-" else console.out)
     view.head(runs, request)
     done: list[StepCheck] = []
@@ -130,7 +132,7 @@ def command(
     if json_path is not None:
         record = CheckRecord(
             schema=checking.CHECK_SCHEMA,
-            created=records.now_iso(),
+            created=run_record.now_iso(),
             command=options.command_line(),
             seed=seed,
             sms=sms,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelbench import console, emulator_report, target
-from kernelbench.checking import Request, Row, Seen, StepCheck
-from kernelbench.emulator_report import Report
-from kernelbench.runner import StepRun
+from kernelbench.base import console
+from kernelbench.checks.checker import CheckRequest, CheckRow, Seen, StepCheck
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.machine import environment
+from kernelbench.runs.runner import StepRun
 
 _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
 _SHOWN_BRANCHES = 40
@@ -20,13 +22,13 @@ class View:
     def __init__(self, to: console.Console) -> None:
         self._to = to
 
-    def head(self, runs: Sequence[StepRun], request: Request) -> None:
+    def head(self, runs: Sequence[StepRun], request: CheckRequest) -> None:
         """Say what is about to run."""
         names = [run.step.name for run in runs]
         label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
         sms = ", ".join(map(str, request.sms))
         parts = [
-            "executor emulator, checking", target.cpu_name(), f"SMs {sms}",
+            "executor emulator, checking", environment.cpu_name(), f"SMs {sms}",
             f"{request.schedules} schedule{'s' if request.schedules > 1 else ''} each",
             ", ".join(runs[0].classes),
             f"seed {request.seed}",
@@ -77,7 +79,7 @@ class View:
     def _line(self, text: str, style: str = "") -> None:
         self._to.print(console.Text(text, style=style), soft_wrap=True)
 
-    def _row(self, row: Row, max_findings: int) -> None:
+    def _row(self, row: CheckRow, max_findings: int) -> None:
         fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
         if row.reason and not fatal:
             why = row.reason.removeprefix(f"{row.status}: ")
@@ -87,9 +89,9 @@ class View:
         if len(row.seen) > max_findings:
             self._line(f"  … and {len(row.seen) - max_findings} more", "dim")
 
-    def _seen(self, row: Row, seen: Seen) -> None:
+    def _seen(self, row: CheckRow, seen: Seen) -> None:
         self._line(f"{row.step} {row.shape}:", "bold")
-        for line in emulator_report.lines(Report((seen.finding,), seen.waits)):
+        for line in findings.lines(EmulatorReport((seen.finding,), seen.waits)):
             self._line("  " + line)
         again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
         self._line(

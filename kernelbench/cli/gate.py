@@ -10,17 +10,19 @@ from typing import Literal
 
 import click
 
-from kernelbench import calibration, console, gate, records, store
+from kernelbench.base import console, files, json_file
+from kernelbench.base.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.cli import options
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
-from kernelbench.export import gate_markdown, junit
-from kernelbench.gate_report import GateReport
-from kernelbench.live_gate import LiveGate, Settings
-from kernelbench.planning import plan
-from kernelbench.revision import commit_of, lineages_at, uncommitted
-from kernelbench.stats import ALPHA, MARGIN
-from kernelbench.worker import Launcher
+from kernelbench.compare import gate_tables
+from kernelbench.compare.gate_report import GateReport
+from kernelbench.compare.live_gate import LiveGate, Settings
+from kernelbench.project.context import Context, parse_results
+from kernelbench.project.revision import commit_of, lineages_at, uncommitted
+from kernelbench.records import calibration_record, run_record, store
+from kernelbench.report import gate_markdown, junit
+from kernelbench.runs.plan import plan
+from kernelbench.stats.inference import ALPHA, MARGIN
+from kernelbench.worker.launcher import Launcher
 
 BEST_SCHEMA = "kernelbench.best/1"
 
@@ -134,15 +136,15 @@ def _tables(
     margin: float,
     ambiguous: str,
 ) -> GateReport:
-    before, after = records.read_run(baseline), records.read_run(current)
-    runs, broken = store.load_runs(folder, records.device_slug(after.device))
+    before, after = run_record.read_run(baseline), run_record.read_run(current)
+    runs, broken = store.load_runs(folder, run_record.device_slug(after.device))
     for line in broken:
         console.warn(line)
-    return gate.compare_tables(
+    return gate_tables.compare_tables(
         before,
         after,
-        best=gate.best_ever(runs, after),
-        spreads=calibration.load_spreads(folder, after.device, "level", after.protocol.l2),
+        best=gate_tables.best_ever(runs, after),
+        spreads=calibration_record.load_spreads(folder, after.device, "level", after.protocol.l2),
         margin=margin,
         metric=metric,
         fail_on_ambiguous=ambiguous == "fail",
@@ -200,7 +202,7 @@ def _live(
 
 
 def _best_path(folder: Path, device: str) -> Path:
-    return folder / records.device_slug(device) / "best.json"
+    return folder / run_record.device_slug(device) / "best.json"
 
 
 def _kept_best(folder: Path, device: str | None) -> tuple[str | None, str]:
@@ -209,7 +211,7 @@ def _kept_best(folder: Path, device: str | None) -> tuple[str | None, str]:
     path = _best_path(folder, device)
     if not path.is_file():
         return None, ""
-    value = records.read_json(path)
+    value = json_file.read_json(path)
     if not isinstance(value, dict) or value.get("schema") != BEST_SCHEMA:
         raise RecordError(f"{path} is not of schema {BEST_SCHEMA!r}", "remove it, or --best REF")
     return str(value["commit"]), f"kept since {value['created']}"
@@ -236,21 +238,21 @@ def _keep_best(context: Context, folder: Path, report: GateReport) -> None:
     if why_not:
         console.warn(f"the best-ever revision stays as it is: {why_not}")
         return
-    value = {"schema": BEST_SCHEMA, "commit": commit, "created": records.now_iso()}
-    records.write_json(path, value)
+    value = {"schema": BEST_SCHEMA, "commit": commit, "created": run_record.now_iso()}
+    json_file.write_json(path, value)
 
 
 def _publish(
     report: GateReport, markdown: str | None, junit_path: str | None, json_path: str | None
 ) -> None:
     """Print the report and write it wherever it was asked for."""
-    text = gate_markdown.render(report)
+    text = gate_markdown.gate_markdown(report)
     to = console.err if json_path == "-" else console.out
     to.print(console.Text(text.rstrip()), soft_wrap=True)
     if markdown is not None:
-        records.write_text(Path(markdown), text)
+        files.write_text(Path(markdown), text)
     if junit_path is not None:
-        records.write_text(Path(junit_path), junit.render(report))
+        files.write_text(Path(junit_path), junit.junit_xml(report))
     if json_path is not None:
         options.write_json_output(json_path, {"schema": "kernelbench.gate/1", "report": report})
     summary = os.environ.get("GITHUB_STEP_SUMMARY")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from kernelbench import seeds
-from kernelbench.emulation import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
-from kernelbench.errors import EnvironmentProblem, UsageError
+from kernelbench.base import seeds
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 
 if TYPE_CHECKING:
-    from kernelbench.jobs import Timing
+    from kernelbench.worker.jobs import Timing
 
 #: Untimed calls of each arm before the timed ones.
 WARMUPS = 50
@@ -53,7 +53,7 @@ class Percent(click.ParamType[float]):
 
 def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
     """Names of steps, for the shell."""
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     steps = Context.find().lineages.steps
     return [
@@ -64,7 +64,7 @@ def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     return [
         CompletionItem(name, help=shape.describe())
@@ -75,7 +75,7 @@ def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 def _complete_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """Names of steps and of lineages, for the shell."""
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     lineages = [
         CompletionItem(lineage.name, help=lineage.title)
@@ -158,7 +158,7 @@ class Measuring:
         batch: int = 1,
     ) -> Timing:
         """The protocol for these metrics, with the usual warm-ups."""
-        from kernelbench.jobs import Timing
+        from kernelbench.worker.jobs import Timing
 
         return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget, batch)
 
@@ -286,12 +286,12 @@ def write_json_output(json_path: str, value: Any) -> None:
     """Write a record to stdout (``-``) or atomically to a file."""
     import json
 
-    from kernelbench import records, schema
+    from kernelbench.base import json_file, schema
 
     if json_path == "-":
-        click.echo(json.dumps(schema.dump(value), indent=1, allow_nan=False))
+        click.echo(json.dumps(schema.encode(value), indent=1, allow_nan=False))
     else:
-        records.write_json(Path(json_path), value)
+        json_file.write_json(Path(json_path), value)
 
 
 def require_writable(json_path: str | None) -> None:
@@ -302,7 +302,7 @@ def require_writable(json_path: str | None) -> None:
     """
     if json_path is None or json_path == "-":
         return
-    from kernelbench.records import is_writable_folder
+    from kernelbench.base.files import is_writable_folder
 
     path = Path(json_path).expanduser().resolve()
     folder = path.parent
@@ -318,7 +318,7 @@ def require_results(folder: Path, hint: str = "choose another with --results") -
     Raises:
         EnvironmentProblem: If it, or what exists of the way there, is not a writable folder.
     """
-    from kernelbench.records import existing_part, is_writable_folder
+    from kernelbench.base.files import existing_part, is_writable_folder
 
     existing = existing_part(folder)
     if not is_writable_folder(existing):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from kernelbench import console, emulator_report, target
-from kernelbench.emulator_report import Report
-from kernelbench.jobs import Timing
-from kernelbench.peers import Standing
-from kernelbench.records import Result, TimeStats
-from kernelbench.runner import StepRun
+from kernelbench.base import console
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.machine import environment
+from kernelbench.records.run_record import Result, TimeStats
+from kernelbench.runs.peers import Standing
+from kernelbench.runs.runner import StepRun
+from kernelbench.worker.jobs import Timing
 
 _METHODS = {
     "events": "",
@@ -55,7 +57,7 @@ class RunView:
         for where, group in groupby(plans, key=lambda plan: plan.target):
             names = [plan.step.name for plan in group]
             label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-            device = where.gpu.name if where.gpu else target.cpu_name()
+            device = where.gpu.name if where.gpu else environment.cpu_name()
             parts = [f"executor {where.executor}", device]
             if where.emulation is not None:
                 parts.append(f"{where.emulation.sms} SMs emulated")
@@ -171,11 +173,11 @@ def _times(row: Result) -> tuple[str, str, str, str]:
     )
 
 
-def reports(found: Sequence[tuple[str, str, str, Report]]) -> None:
+def reports(found: Sequence[tuple[str, str, str, EmulatorReport]]) -> None:
     """What the emulator found, in full, on stderr."""
     for step, shape, input_class, report in found:
         console.err.print(console.Text(f"{step} {shape} {input_class}:", style="bold"))
-        for line in emulator_report.lines(report):
+        for line in findings.lines(report):
             console.err.print(console.Text("  " + line), soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kernelbench.base.errors import ExitCode
 from kernelbench.cli.options import (
     json_option,
     require_results,
@@ -15,14 +16,13 @@ from kernelbench.cli.options import (
     shape_option,
     write_json_output,
 )
-from kernelbench.errors import ExitCode
 
 if TYPE_CHECKING:
-    from kernelbench.console import Table
-    from kernelbench.context import Context
-    from kernelbench.lineage import Lineage
-    from kernelbench.roofline import Ceilings
-    from kernelbench.roofline_report import LineageReport, ShapeReport
+    from kernelbench.base.console import Table
+    from kernelbench.measure.speed_of_light import Ceilings
+    from kernelbench.project.context import Context
+    from kernelbench.project.registry import Lineage
+    from kernelbench.report.roofline import LineageReport, ShapeReport
 
 _BOUNDS = {"memory": "mem", "compute": "math"}
 
@@ -67,9 +67,9 @@ def command(
       kernelbench roofline --shape A --device h200 --l2 cold
       kernelbench roofline --measure
     """
-    from kernelbench import roofline_report
-    from kernelbench.context import Context, parse_results
-    from kernelbench.lineage import load_problem
+    from kernelbench.project.context import Context, parse_results
+    from kernelbench.project.registry import load_problem
+    from kernelbench.report import roofline as roofline_report
 
     require_writable(json_path)
     context = Context.find()
@@ -85,7 +85,7 @@ def command(
         where = roofline_report.choose_device(device, steps, folder)
         named = context.shapes_for(solved, shapes)
         reports.append(roofline_report.report_lineage(chosen, solved, named, where, modes, folder))
-    report = roofline_report.Report(tuple(reports))
+    report = roofline_report.RooflineReport(tuple(reports))
     if json_path is not None:
         write_json_output(json_path, report)
     if json_path != "-":
@@ -99,8 +99,8 @@ def _lineages(
     context: Context, lineage: str | None, problem: str | None, shapes: tuple[str, ...]
 ) -> list[Lineage]:
     """The lineages that the options leave; those of a named shape's problem, if none is named."""
-    from kernelbench.errors import UnknownNameError
-    from kernelbench.lineage import load_problem
+    from kernelbench.base.errors import UnknownNameError
+    from kernelbench.project.registry import load_problem
 
     chosen = list(context.lineages.chains)
     if lineage is not None:
@@ -119,20 +119,22 @@ def _lineages(
 
 def _measure(device: str | None, folder: Path) -> str:
     """Measure a GPU's ceilings in a worker and save them; returns its ordinal."""
-    from kernelbench import roofline, schema, target
-    from kernelbench.console import err
-    from kernelbench.errors import EnvironmentProblem, UsageError
-    from kernelbench.jobs import CeilingsJob
-    from kernelbench.worker import Launcher
+    from kernelbench.base import schema
+    from kernelbench.base.console import err
+    from kernelbench.base.errors import EnvironmentProblem, UsageError
+    from kernelbench.machine import devices
+    from kernelbench.measure import speed_of_light
+    from kernelbench.worker.jobs import CeilingsJob
+    from kernelbench.worker.launcher import Launcher
 
     if device is not None and not device.isdecimal():
         raise UsageError(
             f"--measure measures a GPU of this machine, not {device!r}", "give its CUDA ordinal"
         )
     index = int(device or 0)
-    found = target.gpus()
+    found = devices.gpus()
     if index >= len(found):
-        problem = target.gpu_problem() or f"this process sees {len(found)}"
+        problem = devices.gpu_problem() or f"this process sees {len(found)}"
         raise EnvironmentProblem(
             f"nothing to measure: no GPU {index}: {problem}",
             "without --measure the datasheet's ceilings are shown",
@@ -142,17 +144,17 @@ def _measure(device: str | None, folder: Path) -> str:
     with Launcher() as launcher:
         for message in launcher.run(CeilingsJob(index)):
             if message["kind"] == "ceilings":
-                ceilings = schema.load(roofline.Ceilings, message["ceilings"])
+                ceilings = schema.decode(speed_of_light.Ceilings, message["ceilings"])
         ending = launcher.ending
     if ceilings is None:
         reason = ending.reason if ending and ending.reason else "the worker gave no figures"
         raise EnvironmentProblem(f"the ceilings could not be measured: {reason}")
-    err.print(f"kept in {roofline.save_measured(ceilings, folder)}")
+    err.print(f"kept in {speed_of_light.save_measured(ceilings, folder)}")
     return str(index)
 
 
 def _render(report: LineageReport) -> None:
-    from kernelbench.console import Text, out
+    from kernelbench.base.console import Text, out
 
     device = report.device
     where = f"  on {device.name}" + (f" ({device.assumed})" if device.assumed else "")
@@ -192,7 +194,7 @@ def _ceilings_line(ceilings: Ceilings) -> str:
 
 
 def _floor_table(report: LineageReport) -> Table:
-    from kernelbench.console import make_table
+    from kernelbench.base.console import make_table
 
     kinds = [(f.source, f.floor.l2_mode) for f in report.shapes[0].floors] if report.shapes else []
     columns = [("shape", "left"), ("dims", "left")]
@@ -214,7 +216,7 @@ def _floor_table(report: LineageReport) -> Table:
 
 
 def _step_table(shapes: tuple[ShapeReport, ...]) -> Table:
-    from kernelbench.console import make_table, styled
+    from kernelbench.base.console import make_table, styled
 
     columns = [("step", "left"), ("shape", "left"), ("L2", "left"), ("metric", "left")]
     columns += [("µs", "right"), ("of datasheet", "right"), ("of measured", "right"), ("", "left")]

@@ -8,18 +8,21 @@ from typing import Any, Literal
 
 import click
 
-from kernelbench import console, records, schema, store, target
+from kernelbench.base import console, schema
+from kernelbench.base.errors import ExitCode, KernelbenchError
 from kernelbench.cli import options, render
-from kernelbench.context import Context, parse_results
-from kernelbench.emulation import Emulation
-from kernelbench.errors import ExitCode, KernelbenchError
-from kernelbench.jobs import Timing
-from kernelbench.peers import standings
-from kernelbench.planning import plan
-from kernelbench.records import Protocol, Result, RunRecord
-from kernelbench.references import shared_folder
-from kernelbench.runner import Runner, StepRun, warnings_of
-from kernelbench.worker import Launcher
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors import targets
+from kernelbench.machine.environment import read_environment
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import run_record, store
+from kernelbench.records.run_record import Protocol, Result, RunRecord
+from kernelbench.runs.peers import standings
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import Runner, StepRun, warnings_of
+from kernelbench.runs.shared_references import shared_folder
+from kernelbench.worker.jobs import Timing
+from kernelbench.worker.launcher import Launcher
 
 
 @click.command(
@@ -37,7 +40,7 @@ from kernelbench.worker import Launcher
     "--executor",
     default="auto",
     show_default=True,
-    metavar="|".join(("auto", *target.EXECUTORS)),
+    metavar="|".join(("auto", *targets.EXECUTORS)),
     help="What runs the step; auto picks the best that this machine has.",
 )
 @click.option(
@@ -124,13 +127,13 @@ def command(
         raise failure
     if runner.environment is None:
         # No worker was needed: every shape is beyond its step's limits.
-        runner.environment = target.environment(plans[0].target)
+        runner.environment = read_environment(plans[0].target.device, plans[0].target.gpu)
     for warning in warnings_of(runner.environment):
         console.warn(warning)
     record = RunRecord(
-        schema=records.RUN_SCHEMA,
-        id=records.new_id(),
-        created=records.now_iso(),
+        schema=run_record.RUN_SCHEMA,
+        id=run_record.new_id(),
+        created=run_record.now_iso(),
         command=options.command_line(),
         device=runner.environment.device,
         environment=runner.environment,
@@ -144,7 +147,7 @@ def command(
     render.reports(runner.reports)
     try:
         if not no_save:
-            path = store.save(folder, record, runner.samples)
+            path = store.save_run(folder, record, runner.samples)
             view.saved(_relative(path))
     finally:
         # Whichever of the two cannot be written must not cost the other.
@@ -176,12 +179,12 @@ def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
     """What was emulated, for the record."""
     for step_plan in plans:
         if step_plan.target.emulation is not None:
-            return {"emulation": schema.dump(step_plan.target.emulation)}
+            return {"emulation": schema.encode(step_plan.target.emulation)}
     return {}
 
 
 def _exit_code(rows: Sequence[Result]) -> int:
-    if any(row.status in records.FAILED for row in rows):
+    if any(row.status in run_record.FAILED for row in rows):
         return int(ExitCode.INCORRECT)
     return int(ExitCode.PASS)
 

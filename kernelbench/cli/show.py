@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from kernelbench import console, records, store
+from kernelbench.base import console
+from kernelbench.base.errors import UsageError
 from kernelbench.cli import options, render
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import UsageError
-from kernelbench.export import tables
-from kernelbench.store import Saved
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import rows, run_record, store, tables
+from kernelbench.records.rows import Saved
 
 
 @click.command(
@@ -48,34 +48,34 @@ def command(
 ) -> int:
     """Print saved runs: the newest row of every step and shape, or one record."""
     if run_file is not None:
-        runs = [records.read_run(Path(run_file))]
+        runs = [run_record.read_run(Path(run_file))]
     else:
         folder = parse_results(results, Context.find().project)
         runs, broken = store.load_runs(folder)
         for line in broken:
             console.warn(line)
-    rows = [
+    shown = [
         row
-        for row in store.latest(runs)
+        for row in rows.latest(runs)
         if (not steps or row.result.step in steps)
         and (not shapes or row.result.shape in shapes)
         and (device is None or device.lower() in row.run.device.lower())
     ]
-    if not rows:
+    if not shown:
         if steps or shapes or device:
             raise UsageError("no saved run matches", "`kernelbench show` alone prints all of them")
         console.out.print("no saved runs; `kernelbench run STEP` makes one")
         return 0
     if form == "csv":
-        click.echo(tables.csv_text(rows), nl=False)
+        click.echo(tables.rows_csv(shown), nl=False)
         return 0
     by_device = groupby(
-        sorted(rows, key=lambda row: row.run.device), key=lambda row: row.run.device
+        sorted(shown, key=lambda row: row.run.device), key=lambda row: row.run.device
     )
     for name, group in by_device:
         of_device = list(group)
         if form == "markdown":
-            click.echo(tables.markdown(of_device))
+            click.echo(tables.rows_markdown(of_device))
         else:
             _table(name, of_device)
     return 0

@@ -12,11 +12,11 @@ import pytest
 from conftest import Outcome, write_project
 from conftest import launch as launch_anywhere
 
-from kernelbench import target
+from kernelbench.machine import devices
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not target.gpus(), reason="no GPU here"),
+    pytest.mark.skipif(not devices.gpus(), reason="no GPU here"),
 ]
 
 QUICK = ("--inputs", "gpu-mode", "--reps", 60, "--seed", 7, "--no-save", "--json", "-")
@@ -194,7 +194,7 @@ def test_a_hang_of_the_device_costs_one_row(submissions: Path) -> None:
 def test_the_executor_and_device_are_the_gpu() -> None:
     outcome = launch("run", "v00", "--shape", "u0", "--check-only", *QUICK)
     value = json.loads(outcome.out)
-    assert value["device"] == target.gpus()[0].name
+    assert value["device"] == devices.gpus()[0].name
     assert {row["executor"] for row in value["results"]} == {"gpu"}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import TINY, launch, write_project
 
-from kernelbench import ledger, records
+from kernelbench.records import ledger, run_record
 
 CALL = ("--metric", "call", "--sessions", 1, "--reps", 40, "--budget", 5)
 
@@ -55,13 +55,13 @@ def test_faster_does_not_fail(
         "--fail-on", "slower",
     )  # fmt: skip
     assert outcome.code == 0
-    assert [entry.verdict for entry in ledger.read(tmp_path)] == ["FASTER"]
+    assert [entry.verdict for entry in ledger.read_ledger(tmp_path)] == ["FASTER"]
 
 
 @pytest.mark.alone
 def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
     _, results, _ = slower
-    (entry,) = ledger.read(results)
+    (entry,) = ledger.read_ledger(results)
     assert entry.why == "a [sleep] cannot help"
     assert (entry.base.step, entry.cand.step, entry.shape) == ("right", "sleepy", TINY)
     assert entry.base.source_sha != entry.cand.source_sha
@@ -71,7 +71,7 @@ def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
     assert entry.cand_us - entry.base_us > 1000
     assert entry.protocol["seed"] == 5
     assert {"welch_p", "welch_t", "mde", "rho1", "margin"} <= set(entry.figures)
-    sessions = records.read_samples(results / entry.samples_file)
+    sessions = run_record.read_samples(results / entry.samples_file)
     (session,) = sessions[0]["sessions"]
     for block in session["blocks"]:
         assert len(block["arm"]) == len(block["t_us"]) == len(block["input"])
@@ -113,7 +113,7 @@ def test_a_wrong_candidate(bench: Callable[..., Any], submissions: Path, tmp_pat
     assert untimed.code == 3
     assert "NOT MEASURED" in untimed.out
     assert re.search(r"one_nan \S+ gpu-mode: wrong: .*got nan", untimed.out)
-    assert ledger.read(tmp_path) == []
+    assert ledger.read_ledger(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_step_against_itself_is_timed(
     assert "identical code" in outcome.out
     assert "Welch t" in outcome.out
     assert "MDE" in outcome.out
-    (entry,) = ledger.read(root / "results")
+    (entry,) = ledger.read_ledger(root / "results")
     said = "same ±" if entry.verdict == "SAME" else entry.verdict
     assert said in outcome.out
 

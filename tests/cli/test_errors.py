@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from conftest import ROOT, SUBMISSIONS, write_project
 
-from kernelbench import target
 from kernelbench.cli import INTERRUPTED
 from kernelbench.cli import invoke as run_cli
-from kernelbench.context import Context
-from kernelbench.worker import Launcher
+from kernelbench.machine import devices
+from kernelbench.project.context import Context
+from kernelbench.worker.launcher import Launcher
 
-needs_no_gpu = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
+needs_no_gpu = pytest.mark.skipif(bool(devices.gpus()), reason="this machine has a GPU")
 
 
 def refused(

@@ -17,9 +17,9 @@ from conftest import ENVIRONMENT, PROTOCOL, launch, write_project, write_step
 from conftest import result_row as row
 from conftest import run_record as record
 
-from kernelbench import records
+from kernelbench.base import json_file
 from kernelbench.cli import invoke as run_cli
-from kernelbench.records import RunRecord
+from kernelbench.records.run_record import RunRecord
 
 ROWS = (row("v01", "A", 40.0), row("v02", "A", 30.0), row("v02", "B", 35.0))
 
@@ -33,8 +33,8 @@ def gate(
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
     def call(before: RunRecord, after: RunRecord, *more: object) -> tuple[int, str, str]:
-        records.write_json(tmp_path / "before.json", before)
-        records.write_json(tmp_path / "after.json", replace(after, id="y"))
+        json_file.write_json(tmp_path / "before.json", before)
+        json_file.write_json(tmp_path / "after.json", replace(after, id="y"))
         arguments = ["--baseline", tmp_path / "before.json", "--current", tmp_path / "after.json"]
         code = run_cli(
             ["gate", *map(str, arguments), "--results", str(tmp_path / "r"), *map(str, more)]
@@ -168,9 +168,9 @@ def test_a_summary_that_cannot_be_written_is_a_warning(
 
 def test_best_ever_is_the_least_of_the_saved_runs(gate: Callable[..., Any], tmp_path: Path) -> None:
     """Creeping: within the margin of the predecessor, not of the best."""
-    from kernelbench import store
+    from kernelbench.records import store
 
-    store.save(tmp_path / "r", record(row("v01", "A", 38.0), id="20200101T000000Z-a"), [])
+    store.save_run(tmp_path / "r", record(row("v01", "A", 38.0), id="20200101T000000Z-a"), [])
     code, out, _ = gate(record(*ROWS), record(*ROWS))
     assert code == 1
     assert re.search(r"v01 A device\*\*: \+5\.26% against the best of 1 runs", out)
@@ -272,9 +272,9 @@ def test_the_best_is_replaced_only_by_what_is_faster(
 ) -> None:  # fmt: skip
     """Else each pass would become the best, and losses within the margin would add up."""
     from kernelbench.cli.gate import _keep_best
-    from kernelbench.context import Context
-    from kernelbench.gate_report import GateReport, GateRow
-    from kernelbench.project import project_at
+    from kernelbench.compare.gate_report import GateReport, GateRow
+    from kernelbench.project.context import Context
+    from kernelbench.project.project_file import project_at
 
     root = write_project(tmp_path / "p", {"s00": right_source})
     for words in ("init -q", "add .", "-c user.name=n -c user.email=e@example.org commit -qm c"):

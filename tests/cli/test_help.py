@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from conftest import ROOT, environment_of
 
-from kernelbench import __version__, cli
+from kernelbench import cli
+from kernelbench.base.errors import ExitCode
+from kernelbench.base.version import __version__
 from kernelbench.cli import invoke as run_cli
-from kernelbench.errors import ExitCode
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -26,7 +26,7 @@ from conftest import (
     write_step,
 )
 
-from kernelbench import records
+from kernelbench.records import run_record
 
 QUICK = ("--budget", 0.2, "--reps", 30)
 
@@ -59,23 +59,23 @@ def test_the_terminal_says_what_ran_and_how(saved: tuple[Any, Path]) -> None:
 def test_files_of_a_run(saved: tuple[Any, Path]) -> None:
     _, results = saved
     (path,) = results.glob("*/runs/*.json")
-    record = records.read_run(path)
+    record = run_record.read_run(path)
     assert record.complete
     assert record.device == record.environment.device
-    assert path.parent.parent.name == records.device_slug(record.device)
+    assert path.parent.parent.name == run_record.device_slug(record.device)
     assert [(row.shape, row.inputs) for row in record.results] == [
         (shape, inputs) for shape in (TINY, "u1") for inputs in ("gpu-mode", "full", "structured")
     ]
     timed = [row for row in record.results if row.call_us is not None]
     assert [row.inputs for row in timed] == ["gpu-mode", "gpu-mode"]
-    samples = records.read_samples(path.parent / record.samples_file)
+    samples = run_record.read_samples(path.parent / record.samples_file)
     assert [(entry["step"], entry["shape"], entry["metric"]) for entry in samples] == [
         ("v00", TINY, "call"),
         ("v00", "u1", "call"),
     ]
     for entry, row in zip(samples, timed, strict=True):
         times = [t for block in entry["blocks"] for t in block["t_us"]]
-        assert records.summarize(times, "wall") == row.call_us
+        assert run_record.summarize(times, "wall") == row.call_us
     assert str(ROOT) not in path.read_text()
     assert str(results) not in path.read_text()
     table = (path.parent.parent / "table.md").read_text()
@@ -246,7 +246,7 @@ def test_two_processes_write_one_results_folder(tmp_path: Path, submissions: Pat
             )
         )  # fmt: skip
     assert [outcome.code for outcome in outcomes] == [0, 0, 0]
-    runs = [records.read_run(path) for path in tmp_path.glob("*/runs/*.json")]
+    runs = [run_record.read_run(path) for path in tmp_path.glob("*/runs/*.json")]
     steps = {"right", "slow", "returns_fresh"}
     assert {run.results[0].step for run in runs} == steps
     assert all((tmp_path.glob(f"*/runs/{run.samples_file}")) for run in runs)
@@ -265,11 +265,11 @@ import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 from kernelbench.cli import invoke as run
 import kernelbench.store
-real = kernelbench.store.save
+real = kernelbench.records.store.save_run
 def save(*arguments):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
     return real(*arguments)
-kernelbench.store.save = save
+kernelbench.records.store.save_run = save
 sys.exit(run(sys.argv[2:]))
 """
 
@@ -364,7 +364,7 @@ def test_ctrl_c_keeps_what_was_measured(
     assert "Traceback" not in err
     assert "kernelbench: interrupted" in err
     (path,) = (tmp_path / "r").glob("*/runs/*.json")
-    record = records.read_run(path)
+    record = run_record.read_run(path)
     assert not record.complete
     first, second = record.results
     assert (first.shape, first.status) == ("u0", "pass")
@@ -374,9 +374,9 @@ def test_ctrl_c_keeps_what_was_measured(
     assert 0 < second.call_us.reps < 60
     assert second.call_us.method == "incomplete"
     assert any("interrupted" in note for note in second.notes)
-    samples = records.read_samples(path.parent / record.samples_file)
+    samples = run_record.read_samples(path.parent / record.samples_file)
     assert [len(entry["blocks"]) > 0 for entry in samples] == [True, True]
-    assert records.read_run(tmp_path / "x.json").complete is False
+    assert run_record.read_run(tmp_path / "x.json").complete is False
     assert "| sleepy |" in next((tmp_path / "r").glob("*/table.md")).read_text()
     _wait_for(lambda: not processes_with(mark), 5)
 
@@ -411,7 +411,7 @@ def test_ctrl_c_before_anything_was_measured(
     assert (tmp_path / "err").read_text().count("\n") <= 2
     assert "Traceback" not in (tmp_path / "err").read_text()
     for path in (tmp_path / "r").glob("*/runs/*.json"):
-        assert not records.read_run(path).complete
+        assert not run_record.read_run(path).complete
     _wait_for(lambda: not processes_with(mark), 5)
 
 

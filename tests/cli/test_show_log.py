@@ -13,9 +13,11 @@ import pytest
 from conftest import result_row as row
 from conftest import run_record
 
-from kernelbench import console, ledger, records, schema, store
+from kernelbench.base import console, schema
 from kernelbench.cli import invoke as run_cli
-from kernelbench.records import Result
+from kernelbench.records import ledger, store
+from kernelbench.records import run_record as records
+from kernelbench.records.run_record import Result
 
 
 def save(folder: Path, number: int, *rows: Result, device: str = "NVIDIA H200") -> Path:
@@ -23,10 +25,10 @@ def save(folder: Path, number: int, *rows: Result, device: str = "NVIDIA H200") 
         *rows, id=f"20300101T00000{number}Z-0", device=device,
         created=f"2030-01-0{number}T00:00:00+00:00",
     )  # fmt: skip
-    return store.save(folder, record, [])
+    return store.save_run(folder, record, [])
 
 
-def entry(step: str = "v01", **changes: Any) -> ledger.Entry:
+def entry(step: str = "v01", **changes: Any) -> ledger.LedgerEntry:
     values: dict[str, Any] = {
         "schema": ledger.SCHEMA, "id": "x", "created": "2030-01-01T10:20:30+00:00",
         "device": "NVIDIA H200", "command": "kernelbench ab", "why": "two buffers",
@@ -34,7 +36,7 @@ def entry(step: str = "v01", **changes: Any) -> ledger.Entry:
         "metric": "device", "method": "graph", "verdict": "FASTER", "reason": "", "base_us": 50.0,
         "cand_us": 40.0, "change": -0.2, "ci": (-0.21, -0.19), "p_holm": 0.00004,
     }  # fmt: skip
-    return ledger.Entry(**(values | changes))
+    return ledger.LedgerEntry(**(values | changes))
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -139,7 +141,9 @@ def test_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "v03" not in call(capsys, "log", "--results", tmp_path, "--shape", "A")
     assert "v01" not in call(capsys, "log", "--results", tmp_path, "--last", "1")
     value = json.loads(call(capsys, "log", "--results", tmp_path, "--json", "-"))
-    assert [schema.load(ledger.Entry, e) for e in value["entries"]] == ledger.read(tmp_path)
+    assert [schema.decode(ledger.LedgerEntry, e) for e in value["entries"]] == ledger.read_ledger(
+        tmp_path
+    )
 
 
 def test_a_broken_ledger_is_refused_with_its_line(

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, compiled
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.errors import KernelFault
-from kernelbench.lineage import Step, load_lineages
-from kernelbench.problem import Inputs
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.project import project_at
-from kernelbench.step_sources import sources_of
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled
+from kernelbench.executors.fault import KernelFault
+from kernelbench.executors.targets import Target
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.problem import Inputs
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Step, load_lineages
+from kernelbench.project.source_files import sources_of
 
 FACTS = ROOT / "kernels" / "common" / "backend" / "emu" / "runtime" / "facts.hpp"
 TARGET = Target("emulator", "cpu", None, DEFAULT_EMULATION)
@@ -122,7 +123,7 @@ def facts() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def wrong() -> Iterator[Callable[[str, int], bool]]:
     """``wrong(step, fact)``: whether any class of inputs comes out wrong, or as a finding."""
-    if build.host_compiler() is None:
+    if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
     shape = PROBLEM.parse_shape("facts", SHAPE)
     drawn = []
@@ -132,7 +133,7 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
 
     def outcome(step: str, fact: int) -> bool:
         entry = entries[step].result()
-        kernel = compiled.bind(PROBLEM, entry, STEPS[step], TARGET)
+        kernel = compiled.bind_problem(PROBLEM, entry, STEPS[step], TARGET)
 
         def fails(name: str, inputs: Inputs, reference: object) -> bool:
             assert entry.emulation is not None

@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 
-from kernelbench import build, compiled, schedules
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.jobs import CheckJob
-from kernelbench.lineage import Lineages, Step, load_lineages
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.project import find_project
-from kernelbench.reporter import Reporter
-from kernelbench.step_sources import own_sources
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.executors.targets import Target
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, Step, load_lineages
+from kernelbench.project.source_files import own_sources
+from kernelbench.worker import schedules
+from kernelbench.worker.jobs import CheckJob
+from kernelbench.worker.reporter import Reporter
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "kernels" / "failed"
@@ -82,7 +85,7 @@ TARGET = Target("emulator", "cpu", None, DEFAULT_EMULATION)
 
 Check = Callable[[str, Any, str], list[dict[str, Any]]]
 
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 
 @dataclass
@@ -103,10 +106,10 @@ def lineages() -> Lineages:
 
 
 @pytest.fixture(scope="module")
-def entries(lineages: Lineages) -> Iterator[dict[str, Future[compiled.Entry]]]:
+def entries(lineages: Lineages) -> Iterator[dict[str, Future[LoadedStep]]]:
     """Each step's library for the checker, built two at a time; a test waits for its own."""
 
-    def load(name: str) -> compiled.Entry:
+    def load(name: str) -> LoadedStep:
         return compiled.load_entry(lineages.get(name), TARGET, check=True)
 
     with ThreadPoolExecutor(2) as pool:
@@ -117,7 +120,7 @@ def entries(lineages: Lineages) -> Iterator[dict[str, Future[compiled.Entry]]]:
 
 
 @pytest.fixture(scope="module")
-def checked(lineages: Lineages, entries: dict[str, Future[compiled.Entry]]) -> Check:
+def checked(lineages: Lineages, entries: dict[str, Future[LoadedStep]]) -> Check:
     """``checked(step, shape, input class)``: what a schedule found with one SM, another with three.
 
     The second is missing if the first ended the shape.
@@ -141,7 +144,7 @@ def checked(lineages: Lineages, entries: dict[str, Future[compiled.Entry]]) -> C
             counters="",
             os_threads=1,
         )
-        schedules.execute(job, messages)
+        schedules.run_schedules(job, messages)
         assert messages.kept
         return messages.kept
 
@@ -184,7 +187,7 @@ def test_the_others_are_clean(checked: Check, name: str, shape: Any, input_class
 @needs_compiler
 @pytest.mark.parametrize("name", STEPS)
 def test_the_kernel_is_what_step_toml_says(
-    lineages: Lineages, entries: dict[str, Future[compiled.Entry]], name: str
+    lineages: Lineages, entries: dict[str, Future[LoadedStep]], name: str
 ) -> None:
     said = entries[name].result().describe()
     config = lineages.get(name).config

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from host_warnings import host_warnings
 
-from kernelbench import build, compiled
-from kernelbench.compiled import Entry
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.lineage import Lineages, load_lineages
-from kernelbench.project import find_project
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.executors.targets import Target
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, load_lineages
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -38,8 +39,8 @@ SEVERAL = {
 MEDIAN_CHANGED = 80
 ORDER = ("SharedStorage {", "load_warp(", "mma_warp(", "epilogue_warps(", "KB_GLOBAL void")
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 EMULATOR = Target("emulator", "cpu", None, DEFAULT_EMULATION)
 
 
@@ -84,7 +85,7 @@ def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> Non
 @needs_compiler
 def test_the_library_for_the_gpu_describes_itself_alike(lineages: Lineages) -> None:
     step = lineages.get("v01")
-    native = Entry(ctypes.CDLL(str(compiled.gpu_artefact(step, soft=False))), Path())
+    native = LoadedStep(ctypes.CDLL(str(compiled.gpu_artefact(step, soft=False))), Path())
     assert native.describe() == compiled.load_entry(step, EMULATOR).describe()
 
 

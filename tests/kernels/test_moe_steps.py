@@ -13,13 +13,16 @@ import pytest
 import torch
 from host_warnings import host_warnings
 
-from kernelbench import build, compiled, cubin
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.lineage import Lineages, load_lineages
-from kernelbench.problem import Inputs
-from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
-from kernelbench.project import find_project
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled
+from kernelbench.executors.targets import Target
+from kernelbench.inspection import cubin
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
+from kernelbench.project.problem import Inputs
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, load_lineages
 
 ROOT = Path(__file__).resolve().parents[2]
 MOE = ROOT / "moe"
@@ -37,8 +40,8 @@ KERNELS = {
     "m07": {"route_quantize", "gemm"},
 }
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 every_step = pytest.mark.parametrize("step", STEPS)
 
 Kernel = Callable[[MoeData], torch.Tensor]
@@ -57,7 +60,7 @@ def kernels(lineages: Lineages) -> Callable[[str], Kernel]:
 
     def get(step: str) -> Kernel:
         if step not in loaded:
-            loaded[step] = compiled.load(lineages.get(step), PROBLEM, target)
+            loaded[step] = compiled.load_compiled(lineages.get(step), PROBLEM, target)
         return loaded[step]
 
     return get

@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, code_lock, console, cubin, inspection
-from kernelbench.code_lock import Entry, Key, LockedKernel, Move
-from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
-from kernelbench.lineage import load_lineages
-from kernelbench.project import Project, project_at
+from kernelbench.base import console
+from kernelbench.base.errors import EnvironmentProblem, RecordError, UsageError
+from kernelbench.build import compiler
+from kernelbench.inspection import code_lock, cubin, resources
+from kernelbench.inspection.code_lock import Key, LockedKernel, LockedStep, Move
+from kernelbench.project.project_file import Project, project_at
+from kernelbench.project.registry import load_lineages
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
 
 PROJECT = project_at(ROOT)
 WRITTEN = {step.name: step for step in code_lock.locked_steps(load_lineages(PROJECT).steps)}
 FLAVOURS = [
-    (name, soft) for name, step in WRITTEN.items() for soft in inspection.flavours(step, "all")
+    (name, soft) for name, step in WRITTEN.items() for soft in resources.flavours(step, "all")
 ]
 
 
@@ -68,7 +70,7 @@ SHARED = "__device__ inline float mechanism(float x) { return x * 2; }\n"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Two steps over one building block, locked."""
-    monkeypatch.setenv(build.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path / "cache"))
     root = tmp_path / "project"
     (root / "tiny" / "common" / "backend" / "sm100a").mkdir(parents=True)
     (root / "results").mkdir()
@@ -82,7 +84,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         (root / "tiny" / name / "step.toml").write_text(STEP.format(name=name))
         (root / "tiny" / name / "launch.cu").write_text(KERNEL)
     found = project_at(root)
-    if build.nvcc() is not None:
+    if compiler.nvcc() is not None:
         code_lock.update(found)
     return found
 
@@ -169,7 +171,7 @@ class TestCheck:
         assert "is not recorded" in str(moves["three"])
         assert "no such compiled step" in str(moves["two"])
         code_lock.update(project)
-        assert {key.step for key in code_lock.read(project.results / "code.lock")} == {
+        assert {key.step for key in code_lock.read_lock(project.results / "code.lock")} == {
             "one",
             "three",
         }
@@ -181,16 +183,16 @@ class TestCheck:
     def test_another_nvcc_is_not_compared_and_its_entries_stay(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = build.nvcc()
+        real = compiler.nvcc()
         assert real is not None
-        before = code_lock.read(project.results / "code.lock")
-        other = build.Compiler("nvcc", real.path, "99.1")
-        monkeypatch.setattr(build, "nvcc", lambda: other)
+        before = code_lock.read_lock(project.results / "code.lock")
+        other = compiler.Compiler("nvcc", real.path, "99.1")
+        monkeypatch.setattr(compiler, "nvcc", lambda: other)
         moves, why_not = code_lock.check(project)
         assert moves == []
         assert why_not == f"it is of nvcc {real.version}, here is 99.1"
         code_lock.update(project)
-        after = code_lock.read(project.results / "code.lock")
+        after = code_lock.read_lock(project.results / "code.lock")
         assert before.items() <= after.items()
         assert {key.nvcc for key in after} == {real.version, "99.1"}
 
@@ -198,7 +200,7 @@ class TestCheck:
         before = (project.results / "code.lock").read_bytes()
         edit(project, "one/launch.cu", "+ 1", "+ nonsense")
         for command in (code_lock.check, code_lock.update):
-            with pytest.raises(build.CompileFailure, match="nonsense"):
+            with pytest.raises(compiler.CompileFailure, match="nonsense"):
                 command(project)
         assert (project.results / "code.lock").read_bytes() == before
 
@@ -210,7 +212,7 @@ class TestCheck:
 
 
 def test_without_nvcc(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "nvcc", lambda: None)
+    monkeypatch.setattr(compiler, "nvcc", lambda: None)
     assert code_lock.check(project) == ([], "there is no nvcc here")
     with pytest.raises(EnvironmentProblem, match="the code lock needs nvcc"):
         code_lock.update(project)
@@ -222,13 +224,13 @@ class TestFile:
     def test_it_is_read_as_written_and_sorted(self, tmp_path: Path) -> None:
         kernels = {"b<1>": LockedKernel("0" * 64, 40, 1280), "a": LockedKernel("f" * 64, 0, 0)}
         lock = {
-            Key("v02", "sm_100a", "13.0.88"): Entry("2" * 64, {}),
-            Key("v01", "sm_90a", "13.0.88"): Entry("1" * 64, kernels),
-            Key("v01", "sm_90a", "12.9.86"): Entry("3" * 64, kernels),
+            Key("v02", "sm_100a", "13.0.88"): LockedStep("2" * 64, {}),
+            Key("v01", "sm_90a", "13.0.88"): LockedStep("1" * 64, kernels),
+            Key("v01", "sm_90a", "12.9.86"): LockedStep("3" * 64, kernels),
         }
         path = tmp_path / self.LOCK_PATH
         path.write_text(code_lock.text_of(lock))
-        assert code_lock.read(path) == lock
+        assert code_lock.read_lock(path) == lock
         heads = [line for line in path.read_text().splitlines() if line.startswith("[")]
         assert heads == [
             '[v01.sm_90a."12.9.86"]', '[v01.sm_90a."13.0.88"]', '[v02.sm_100a."13.0.88"]',
@@ -247,7 +249,7 @@ class TestFile:
         path = tmp_path / self.LOCK_PATH
         path.write_text(text)
         with pytest.raises(RecordError, match=what):
-            code_lock.read(path)
+            code_lock.read_lock(path)
 
     def test_arguments(self) -> None:
         with pytest.raises(UsageError, match="usage"):

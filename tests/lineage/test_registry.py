@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.errors import PlannedStepError, UnknownNameError, UsageError
-from kernelbench.lineage import (
+from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
+from kernelbench.project.project_file import Project, find_project
+from kernelbench.project.registry import (
     Lineages,
     load_lineages,
     load_problem,
     require_runnable,
     source_sha,
 )
-from kernelbench.project import Project, find_project
 
 STEP = """
 name = "{name}"

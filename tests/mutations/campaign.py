@@ -16,9 +16,9 @@ import trial
 from mutant import Mutant
 from trial import Outcome
 
-from kernelbench import emulator
-from kernelbench.lineage_files import read_lineage, read_step
-from kernelbench.lineage_model import Step
+from kernelbench.emulator import runtime
+from kernelbench.project.model import Step
+from kernelbench.project.step_files import read_lineage, read_step
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The longest that a mutant may take to be found, after its build.
@@ -77,7 +77,7 @@ class Campaign:
         self._scratch = scratch
         self._context = multiprocessing.get_context("fork")
         (scratch / "common").symlink_to(ROOT / "kernels" / "common")
-        emulator.runtime(scratch / "common")
+        runtime.runtime(scratch / "common")
 
     def step(self, name: str) -> Step:
         """A step of this checkout."""

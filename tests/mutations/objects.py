@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cpp_source import Source, SourceError, Span
 from mutant import WRONG
 
-from kernelbench.emulator_report import Finding
+from kernelbench.emulator.findings import Finding
 
 STAGES = ("stages.a", "stages.b", "stages.sfa", "stages.sfb")
 ACCUMULATORS = "TMEM accumulators"

@@ -15,7 +15,7 @@ import report
 from campaign import LIMIT_S
 from mutant import mutants
 
-from kernelbench import build
+from kernelbench.build import compiler
 
 HERE = Path(__file__).parent
 KERNELS = HERE.parents[1] / "kernels"
@@ -67,7 +67,7 @@ def test_nothing_ends_the_checker_itself(record: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_sample_is_found(tmp_path: Path) -> None:
-    if build.host_compiler() is None:
+    if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
     arguments = ["--steps", "v07,v11,v20", "--sample", "10", "--seed", "5", "--out", str(tmp_path)]
     done = subprocess.run(

@@ -20,16 +20,18 @@ import torch
 from mutant import FAILED, FILES, UNWRITTEN, WRONG, Expectation, Mutant
 from objects import of_finding, plain_name
 
-from kernelbench import build, compiled, emulator_report
-from kernelbench.emulation import Emulation
-from kernelbench.emulator import Runtime
-from kernelbench.emulator_report import Report
-from kernelbench.errors import KernelFault
-from kernelbench.lineage_model import Step
-from kernelbench.problem import Inputs
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.seeds import derive
-from kernelbench.target import Target
+from kernelbench.base.seeds import derive
+from kernelbench.build import compiler
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.emulator.runtime import Runtime
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors import compiled
+from kernelbench.executors.fault import KernelFault
+from kernelbench.executors.targets import Target
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.model import Step
+from kernelbench.project.problem import Inputs
 
 TARGET = Target("emulator", "cpu", None, Emulation())
 #: In turn. Three SMs leave one without a cluster; four hold two, ten enough for a single wave.
@@ -153,13 +155,13 @@ def attempt(
     """
     began = time.monotonic()
     # The build is of use to nobody else.
-    os.environ[build.CACHE_VARIABLE] = str(step.path / "cache")
+    os.environ[compiler.CACHE_VARIABLE] = str(step.path / "cache")
     try:
         entry = compiled.load_entry(step, TARGET, check=True)
-    except build.CompileFailure as error:
+    except compiler.CompileFailure as error:
         return Outcome("refused", text=str(error), build_s=time.monotonic() - began)
     assert entry.emulation is not None
-    kernel = compiled.bind(PROBLEM, entry, step, TARGET)
+    kernel = compiled.bind_problem(PROBLEM, entry, step, TARGET)
     symbols = compiled.symbols_of(step)
     constants = entry.describe()
     build_s = time.monotonic() - began
@@ -188,7 +190,7 @@ def attempt(
 
 def _run(
     kernel: Any, runtime: Runtime, symbols: Any, case: Case, sms: int, seed: int
-) -> tuple[Report, str, str]:
+) -> tuple[EmulatorReport, str, str]:
     """What the checker found, why the call failed, and what is wrong with the outputs."""
     inputs = case.inputs
     poison = inputs.arena.draw_poison(derive(seed, "mutations", case.name))
@@ -208,10 +210,10 @@ def _run(
             wrong = wrong or ("" if same else "overwrote its inputs")
     except (KernelFault, NotImplementedError) as error:
         failed = str(error)
-    return emulator_report.read(runtime.report(), symbols), failed, wrong
+    return findings.resolve_report(runtime.report(), symbols), failed, wrong
 
 
-def _found(report: Report, constants: dict[str, int]) -> Outcome:
+def _found(report: EmulatorReport, constants: dict[str, int]) -> Outcome:
     first = report.findings[0]
     objects = [of_finding(first, constants)]
     headline = objects[0]

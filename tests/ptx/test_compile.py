@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from declarations import ARCHES, COMMON, HEADERS, declarations, expand, pattern
 
-from kernelbench import build
+from kernelbench.build import compiler as build
 
 HERE = Path(__file__).resolve().parent
 STRICT = ("-Werror", "all-warnings", "-Xptxas", "-warn-spills")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build, cache_listing
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import cache_listing
+from kernelbench.build import compiler as build
 
 pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
 
@@ -126,7 +127,7 @@ def test_a_damaged_artefact_is_built_anew(cache, source):
 def test_two_processes_build_once(cache, source, counting, tmp_path):
     compiler, calls = counting
     code = (
-        "import sys\nfrom pathlib import Path\nfrom kernelbench import build\n"
+        "import sys\nfrom pathlib import Path\nfrom kernelbench.build import compiler as build\n"
         f"compiler = build.Compiler({compiler.kind!r}, Path({str(compiler.path)!r}), "
         f"{compiler.version!r})\n"
         f"print(build.compile_shared('answer', [Path({str(source)!r})], ['-DEXTRA=2'], "

@@ -13,21 +13,29 @@ import pytest
 import torch
 from conftest import ROOT
 
-from kernelbench import compiled, schema, target
-from kernelbench.blocks import BlockSamples
-from kernelbench.compare import Collected, block_samples, identical, impossible, protocol_size
-from kernelbench.context import Context
-from kernelbench.errors import EnvironmentProblem
-from kernelbench.execute import execute
-from kernelbench.jobs import Arm, CompareJob, RunJob, Timing
-from kernelbench.lineage_files import read_submission
-from kernelbench.loader import load_callable
-from kernelbench.problem import Kernel, Work
-from kernelbench.project import project_at
-from kernelbench.records import Environment
-from kernelbench.runner import Runner, StepRun
-from kernelbench.target import Target
-from kernelbench.worker import Ending
+from kernelbench.base import schema
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.compare.comparer import (
+    Collected,
+    block_samples,
+    identical,
+    impossible,
+    protocol_size,
+)
+from kernelbench.executors import compiled
+from kernelbench.executors.callables import load_callable
+from kernelbench.executors.targets import Target
+from kernelbench.machine.environment import read_environment
+from kernelbench.project.context import Context
+from kernelbench.project.problem import Kernel, Work
+from kernelbench.project.project_file import project_at
+from kernelbench.project.step_files import read_submission
+from kernelbench.records.run_record import Environment
+from kernelbench.runs.runner import Runner, StepRun
+from kernelbench.stats.blocks import BlockSamples
+from kernelbench.worker.body import execute_job
+from kernelbench.worker.jobs import Arm, CompareJob, RunJob, Timing
+from kernelbench.worker.launcher import Ending
 
 CPU = Target("torch", "cpu", None)
 CONTEXT = Context(project_at(ROOT))
@@ -78,10 +86,10 @@ def run_job(found: Arm, **more: Any) -> RunJob:
 
 def test_a_run_checks_every_class_of_every_shape_then_times_the_first(submissions: Path) -> None:
     messages = Messages()
-    execute(run_job(arm(submissions, "right"), timing=TIMING), messages)
+    execute_job(run_job(arm(submissions, "right"), timing=TIMING), messages)
     per_shape = ["shape", "check", "check", "work", *["block"] * 8, "measured"]
     assert messages.kinds == ["environment", *per_shape, *per_shape]
-    schema.load(Environment, messages[1]["environment"])
+    schema.decode(Environment, messages[1]["environment"])
     checks = [(m["shape"], m["inputs"]) for m in messages if m["kind"] == "check"]
     assert checks == [(s, c) for s in ("x", "y") for c in ("gpu-mode", "structured")]
     assert {m["limit_s"] for m in messages if "first call" in m.get("name", "")} == {9.0}
@@ -89,7 +97,7 @@ def test_a_run_checks_every_class_of_every_shape_then_times_the_first(submission
 
 def test_a_wrong_step_is_not_timed(submissions: Path) -> None:
     messages = Messages()
-    execute(run_job(arm(submissions, "writes_zeros"), timing=TIMING), messages)
+    execute_job(run_job(arm(submissions, "writes_zeros"), timing=TIMING), messages)
     assert messages.kinds == ["environment", *["shape", "check", "check"] * 2]
 
 
@@ -97,7 +105,7 @@ def test_a_step_that_cannot_be_loaded_gets_a_row_for_every_shape_and_class(
     submissions: Path,
 ) -> None:
     messages = Messages()
-    execute(run_job(arm(submissions, "import_error")), messages)
+    execute_job(run_job(arm(submissions, "import_error")), messages)
     rows = [m for m in messages if m["kind"] == "check"]
     assert len(rows) == 4
     assert {m["status"] for m in rows} == {"fault"}
@@ -119,8 +127,10 @@ def test_how_long_a_call_took_to_emulate_is_said_of_its_own_class(
     submissions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = Messages()
-    monkeypatch.setattr("kernelbench.execute.load_callable", lambda path: Sped(load_callable(path)))
-    execute(run_job(arm(submissions, "right")), messages)
+    monkeypatch.setattr(
+        "kernelbench.worker.body.load_callable", lambda path: Sped(load_callable(path))
+    )
+    execute_job(run_job(arm(submissions, "right")), messages)
     notes = [m["notes"] for m in messages if m["kind"] == "check"]
     assert notes == [("emulated in 1e+02 s a call",), (), ("emulated in 94 s a call",), ()]
 
@@ -136,7 +146,7 @@ def compare_job(base: Arm, cand: Arm, **more: Any) -> CompareJob:
 
 def test_a_comparison_interleaves_both_arms(submissions: Path) -> None:
     messages = Messages()
-    execute(compare_job(arm(submissions, "right"), arm(submissions, "slow")), messages)
+    execute_job(compare_job(arm(submissions, "right"), arm(submissions, "slow")), messages)
     expected = ["environment", "checked", "checked", "work", *["block"] * 3, "measured"]
     assert messages.kinds == expected
     blocks = [m["block"] for m in messages if m["kind"] == "block"]
@@ -149,7 +159,7 @@ def test_a_comparison_interleaves_both_arms(submissions: Path) -> None:
 def test_the_negative_control_takes_one_arm_after_the_other(submissions: Path) -> None:
     messages = Messages()
     right = arm(submissions, "right")
-    execute(compare_job(right, right, sequential=True, repeats=2, check=False), messages)
+    execute_job(compare_job(right, right, sequential=True, repeats=2, check=False), messages)
     blocks = [m["block"]["arm"] for m in messages if m["kind"] == "block"]
     assert blocks == [[0] * 6, [1] * 6] * 2
     assert [m["round"] for m in messages if m["kind"] == "measured"] == [0, 1]
@@ -162,7 +172,7 @@ def test_a_wrong_arm_is_named_and_nothing_is_timed(
     base: str, cand: str, which: str, submissions: Path
 ) -> None:
     messages = Messages()
-    execute(compare_job(arm(submissions, base), arm(submissions, cand)), messages)
+    execute_job(compare_job(arm(submissions, base), arm(submissions, cand)), messages)
     assert messages[-1]["kind"] == "unchecked"
     assert messages[-1]["arm"] == which
     assert "block" not in messages.kinds
@@ -247,7 +257,10 @@ DIED = Ending("died", "gpu-mode: second call", "the worker was ended by SIGSEGV"
 
 
 def environment() -> dict[str, Any]:
-    return {"kind": "environment", "environment": schema.dump(target.environment(CPU))}
+    return {
+        "kind": "environment",
+        "environment": schema.encode(read_environment(CPU.device, CPU.gpu)),
+    }
 
 
 def shape(name: str) -> dict[str, Any]:
@@ -268,7 +281,7 @@ def block(*times: float) -> dict[str, Any]:
     return {"kind": "block", "metric": "call", "block": value}
 
 
-WORK = {"kind": "work", "shape": "x", "work": schema.dump(Work(1.0, 1.0, 1.0, "fp4"))}
+WORK = {"kind": "work", "shape": "x", "work": schema.encode(Work(1.0, 1.0, 1.0, "fp4"))}
 MEASURED = {"kind": "measured", "metric": "call", "method": "wall", "notes": [], "busy_s": 1.0}
 Rows = Callable[..., tuple[list[Any], Scripted]]
 

@@ -13,21 +13,25 @@ import pytest
 import torch
 from conftest import ENVIRONMENT, ROOT, result_row, run_record, times, write_project, write_step
 
-from kernelbench import console, execute, measure_ceilings, records, schema, target
+from kernelbench.base import console, json_file, schema
+from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.cli.render import RunView
-from kernelbench.context import Context
-from kernelbench.errors import UnknownNameError, UsageError
-from kernelbench.jobs import Timing
-from kernelbench.lineage import Lineages, Step, load_lineages
-from kernelbench.loader import load_callable, notes_of
-from kernelbench.peers import Standing, standings
-from kernelbench.planning import plan
-from kernelbench.problem import Inputs, Work
-from kernelbench.problems.fused_moe import PROBLEM, FusedMoe
-from kernelbench.project import find_project, project_at
-from kernelbench.records import ReadFloor, Result
-from kernelbench.runner import Runner
-from kernelbench.worker import Ending
+from kernelbench.executors import targets
+from kernelbench.executors.callables import load_callable, notes_of
+from kernelbench.measure import ceilings_bench
+from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
+from kernelbench.project.context import Context
+from kernelbench.project.problem import Inputs, Work
+from kernelbench.project.project_file import find_project, project_at
+from kernelbench.project.registry import Lineages, Step, load_lineages
+from kernelbench.records import run_record as records
+from kernelbench.records.run_record import ReadFloor, Result
+from kernelbench.runs.peers import Standing, standings
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import Runner
+from kernelbench.worker import body
+from kernelbench.worker.jobs import Timing
+from kernelbench.worker.launcher import Ending
 
 PEERS = ["moe-torch", "moe-triton", "moe-vllm"]
 FLOOR = ReadFloor(264_000_000, 63.0, 100, "bulk copies")
@@ -134,10 +138,10 @@ def test_an_unknown_executor_is_no_missing_peer(project: Path) -> None:
 
 def test_what_a_step_needs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = load_lineages(project_at(project)).get("q")
-    verdicts = {name: why for name, works, why in target.executors_for(step) if not works}
+    verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["gpu"] == verdicts["torch"] == "no_such_module not installed"
-    monkeypatch.setattr(target, "_missing_modules", lambda _step: [])
-    verdicts = {name: why for name, works, why in target.executors_for(step) if not works}
+    monkeypatch.setattr(targets, "_missing_modules", lambda _step: [])
+    verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["torch"] == "q needs a GPU"
 
 
@@ -247,9 +251,9 @@ def test_the_table_fits_and_says_what_is_measured() -> None:
 
 def test_a_record_keeps_the_floor_and_older_ones_have_none(tmp_path: Path) -> None:
     record = run_record(moe_row("m02", 120.0, floor=FLOOR))
-    records.write_json(tmp_path / "run.json", record)
+    json_file.write_json(tmp_path / "run.json", record)
     assert records.read_run(tmp_path / "run.json").results[0].floor == FLOOR
-    value = schema.dump(record)
+    value = schema.encode(record)
     del value["results"][0]["floor"]
     assert records.parse_run(value, "here").results[0].floor is None
 
@@ -261,7 +265,7 @@ def test_the_floor_reads_the_bytes_of_the_work(monkeypatch: pytest.MonkeyPatch) 
         asked.append((device, nbytes, l2))
         return ReadFloor(nbytes, 1.0, 100, "vector loads")
 
-    monkeypatch.setattr(measure_ceilings, "read_floor", read_floor)
+    monkeypatch.setattr(ceilings_bench, "read_floor", read_floor)
     messages = measured_floor()
     assert asked == [(3, 1000, "warm")]
     assert messages[-1]["floor"] == {
@@ -283,7 +287,7 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     (shape,) = planned.shapes
     stats = {"arm": [0], "input": [0], "t_us": [5.0], "sm_mhz": None, "throttle": []}
     messages = [
-        {"kind": "environment", "environment": schema.dump(ENVIRONMENT)},
+        {"kind": "environment", "environment": schema.encode(ENVIRONMENT)},
         {"kind": "shape", "shape": shape.name},
         {
             **{"kind": "check", "inputs": planned.classes[0], "status": "pass", "exact": True},
@@ -291,7 +295,7 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
         },
         {"kind": "block", "metric": "device", "block": stats},
         {"kind": "measured", "metric": "device", "method": "graph", "notes": []},
-        {"kind": "floor", "floor": schema.dump(FLOOR), "note": ""},
+        {"kind": "floor", "floor": schema.encode(FLOOR), "note": ""},
     ]
     launcher: Any = SimpleNamespace(
         run=lambda _job: iter(messages), ending=Ending("done", "x", "", "")
@@ -319,7 +323,7 @@ def measured_floor() -> list[dict[str, Any]]:
     timing: Any = SimpleNamespace(l2="warm")
     shape: Any = SimpleNamespace(name="x")
     report: Any = Report()
-    execute._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
+    body._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
     return messages
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from conftest import ROOT, result_row, run_record
 
-from kernelbench.lineage import Step, load_lineages
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.project import project_at
-from kernelbench.records import Result, RunRecord
-from kernelbench.shape_table import newest_rows, shape_table
+from kernelbench.lineages.shape_table import newest_rows, shape_table
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Step, load_lineages
+from kernelbench.records.run_record import Result, RunRecord
 
 CLASSES = PROBLEM.input_classes
 SHAPES = {

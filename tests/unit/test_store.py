@@ -12,9 +12,10 @@ import pytest
 from conftest import PROTOCOL, run_record
 from conftest import result_row as row
 
-from kernelbench import records, store
-from kernelbench.errors import EnvironmentProblem
-from kernelbench.records import Result, RunRecord
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.records import run_record as records
+from kernelbench.records import store
+from kernelbench.records.run_record import Result, RunRecord
 
 
 def record(name: str, *rows: Result, **changes: Any) -> RunRecord:
@@ -27,7 +28,7 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 def test_layout(tmp_path: Path) -> None:
-    path = store.save(tmp_path, record("r1", row()), [{"t": [1]}])
+    path = store.save_run(tmp_path, record("r1", row()), [{"t": [1]}])
     assert path == tmp_path / "nvidia-h200" / "runs" / "r1.json"
     assert records.read_run(path).samples_file == "r1.samples.json.gz"
     assert records.read_samples(path.with_name("r1.samples.json.gz")) == [{"t": [1]}]
@@ -36,16 +37,18 @@ def test_layout(tmp_path: Path) -> None:
 
 
 def test_no_samples_no_file(tmp_path: Path) -> None:
-    path = store.save(tmp_path, record("r1", row()), [])
+    path = store.save_run(tmp_path, record("r1", row()), [])
     assert records.read_run(path).samples_file is None
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_tables_hold_the_newest_of_each_row_in_natural_order(tmp_path: Path) -> None:
-    store.save(tmp_path, record("r1", row("v10"), row("v2"), row("v2", median=50.0, shape="B")), [])
-    store.save(tmp_path, record("r2", row("v2", median=60.0)), [])
+    store.save_run(
+        tmp_path, record("r1", row("v10"), row("v2"), row("v2", median=50.0, shape="B")), []
+    )
+    store.save_run(tmp_path, record("r2", row("v2", median=60.0)), [])
     warm = replace(PROTOCOL, l2="warm")
-    store.save(tmp_path, record("r3", row("v2", median=30.0), protocol=warm), [])
+    store.save_run(tmp_path, record("r3", row("v2", median=30.0), protocol=warm), [])
     found = [
         (r["step"], r["shape"], r["l2"], float(r["device_median_us"])) for r in table(tmp_path)
     ]
@@ -58,8 +61,8 @@ def test_tables_hold_the_newest_of_each_row_in_natural_order(tmp_path: Path) -> 
 
 
 def test_another_device_has_another_table(tmp_path: Path) -> None:
-    store.save(tmp_path, record("r1", row()), [])
-    store.save(tmp_path, record("r2", row("v01"), device="NVIDIA B200"), [])
+    store.save_run(tmp_path, record("r1", row()), [])
+    store.save_run(tmp_path, record("r2", row("v01"), device="NVIDIA B200"), [])
     assert [r["step"] for r in table(tmp_path)] == ["v00"]
     runs, broken = store.load_runs(tmp_path)
     assert [run.id for run in runs] == ["r1", "r2"]
@@ -68,9 +71,9 @@ def test_another_device_has_another_table(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_record_does_not_cost_the_others(tmp_path: Path) -> None:
-    path = store.save(tmp_path, record("r1", row()), [])
+    path = store.save_run(tmp_path, record("r1", row()), [])
     path.with_name("r0.json").write_text('{"schema": "kernelbench.run/0"}')
-    store.save(tmp_path, record("r2", row("v01")), [])
+    store.save_run(tmp_path, record("r2", row("v01")), [])
     assert [r["step"] for r in table(tmp_path)] == ["v00", "v01"]
     runs, broken = store.load_runs(tmp_path)
     assert len(runs) == 2
@@ -81,14 +84,14 @@ def test_an_unreadable_record_does_not_cost_the_others(tmp_path: Path) -> None:
 def test_a_record_that_cannot_be_written_takes_its_samples_with_it(tmp_path: Path) -> None:
     (tmp_path / "nvidia-h200" / "runs" / "r1.json").mkdir(parents=True)
     with pytest.raises(EnvironmentProblem, match=r"r1\.json"):
-        store.save(tmp_path, record("r1", row()), [{"t": [1]}])
+        store.save_run(tmp_path, record("r1", row()), [{"t": [1]}])
     left = [p for p in (tmp_path / "nvidia-h200" / "runs").iterdir() if p.name != "r1.json"]
     assert left == []
 
 
 def test_reasons_cannot_break_a_table(tmp_path: Path) -> None:
     bad = row(status="wrong", device_us=None, reason='a | b c, "d"', exact=False)
-    store.save(tmp_path, record("r1", bad, row("v01")), [])
+    store.save_run(tmp_path, record("r1", bad, row("v01")), [])
     (first, second) = table(tmp_path)
     assert first["reason"].split() == ["a", "|", "b", "c,", '"d"']
     markdown = (tmp_path / "nvidia-h200" / "table.md").read_text().splitlines()
@@ -100,7 +103,7 @@ def test_reasons_cannot_break_a_table(tmp_path: Path) -> None:
 
 
 def _save(folder: Path, number: int) -> None:
-    store.save(folder, record(f"r{number}", row(f"v{number:02d}")), [{"n": number}])
+    store.save_run(folder, record(f"r{number}", row(f"v{number:02d}")), [{"n": number}])
 
 
 def test_many_processes_at_once(tmp_path: Path) -> None:

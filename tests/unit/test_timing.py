@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench import timing
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.timing import (
-    Block,
+from kernelbench.measure import timing
+from kernelbench.measure.timing import (
     SampledOutputs,
+    TimedBlock,
     TimingFault,
     abba,
     draw_input_sets,
@@ -25,6 +24,7 @@ from kernelbench.timing import (
     single_arm,
     time_on_cpu,
 )
+from kernelbench.problems.group_gemm.problem import PROBLEM
 
 pytestmark = pytest.mark.alone
 SHAPE = PROBLEM.parse_shape("s", {"m": 2, "n": 8, "k": 64})
@@ -115,7 +115,7 @@ def test_what_is_measured_is_the_call(sets: Any) -> None:
         time.sleep(0.004)
         return fast(data)
 
-    blocks: list[Block] = []
+    blocks: list[TimedBlock] = []
     found = measure([fast, slow], abba(3, 2, random.Random(1)), sets, on_block=blocks.append)
     assert found.blocks == blocks
     assert found.method == "wall"
@@ -225,7 +225,7 @@ def test_every_call_is_announced_with_its_limit(sets: Any) -> None:
 
 
 def test_a_block_as_json() -> None:
-    block = Block([0, 1], [1, 0], [1.23456, 2.0], 1980.0, ("power",))
+    block = TimedBlock([0, 1], [1, 0], [1.23456, 2.0], 1980.0, ("power",))
     assert block.to_json() == {
         "arm": [0, 1], "input": [1, 0], "t_us": [1.2346, 2.0], "sm_mhz": 1980.0,
         "throttle": ["power"],

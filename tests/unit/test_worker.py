@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from kernelbench.context import Context
-from kernelbench.jobs import Arm, RunJob, Timing
-from kernelbench.lineage_files import read_submission
-from kernelbench.project import project_at
-from kernelbench.shapes import resolve_shape
-from kernelbench.target import Target
-from kernelbench.worker import Launcher
+from kernelbench.executors.targets import Target
+from kernelbench.project.context import Context
+from kernelbench.project.project_file import project_at
+from kernelbench.project.shapes import resolve_shape
+from kernelbench.project.step_files import read_submission
+from kernelbench.worker.jobs import Arm, RunJob, Timing
+from kernelbench.worker.launcher import Launcher
 
 Make = Callable[..., RunJob]
 
