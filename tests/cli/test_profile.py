@@ -221,7 +221,7 @@ def test_static_facts_fit_the_names_of_the_timeline(monkeypatch: pytest.MonkeyPa
         code_bytes=1,
     )  # fmt: skip
     found = Inspection("x", "x", None, (Build("sm_90a", False, (code,), (), ()),), (), ())
-    monkeypatch.setattr(profile.inspection, "inspect", lambda step, arch: found)
+    monkeypatch.setattr(profile.resources, "inspect", lambda step, arch: found)
 
     run = SimpleNamespace(step=SimpleNamespace(kind="cuda", arch="sm_90a"))
     facts = profile._static_facts(run)  # type: ignore[arg-type]

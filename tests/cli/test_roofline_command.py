@@ -16,7 +16,7 @@ from kernelbench.records.run_record import Environment, Protocol, Result, RunRec
 
 PROBLEM = """
 from dataclasses import dataclass
-from kernelbench.problem import Work
+from kernelbench.project.problem import Work
 
 @dataclass(frozen=True)
 class Shape:

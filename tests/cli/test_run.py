@@ -180,7 +180,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelbench.problem import Comparison, Inputs, Work
+from kernelbench.project.problem import Comparison, Inputs, Work
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Doubling:
     def make_inputs(self, shape, input_class, seed, device):
         import torch
 
-        from kernelbench.arena import OutputArena
+        from kernelbench.project.arena import OutputArena
 
         source = torch.randn(shape.n, generator=torch.Generator(device).manual_seed(seed))
         arena = OutputArena([[shape.n]], torch.float32, device)
@@ -264,7 +264,7 @@ LIMITED = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 from kernelbench.cli import invoke as run
-import kernelbench.store
+import kernelbench.records.store
 real = kernelbench.records.store.save_run
 def save(*arguments):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
