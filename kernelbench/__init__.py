@@ -26,7 +26,7 @@ def load(spec: str) -> Callable[[Any], Any]:
         KernelbenchError: If there is no such step, it is planned, or it cannot be loaded.
     """
     from kernelbench.base.errors import UsageError
-    from kernelbench.executors import compiled, targets
+    from kernelbench.executors import targets
     from kernelbench.executors.callables import LoadError, load_callable
     from kernelbench.project.context import Context
     from kernelbench.project.registry import load_problem, require_runnable
@@ -37,10 +37,12 @@ def load(spec: str) -> Callable[[Any], Any]:
         raise UsageError(f"{spec!r} is {len(steps)} steps", "load one at a time")
     step = steps[0]
     entry = require_runnable(step)
-    if step.kind == "cuda":
-        problem = load_problem(context.lineage_for(step))
-        return compiled.load_compiled(step, problem, targets.resolve(step))
     try:
-        return load_callable(entry)
+        if not step.compiled:
+            # It runs wherever the tensors are that it is called with.
+            return load_callable(entry)
+        problem = load_problem(context.lineage_for(step))
+        target = targets.resolve(step)
+        return target.executor.load(step, problem, target, 0.0)
     except LoadError as error:
         raise UsageError(f"{step.name}: {error}") from error

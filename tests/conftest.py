@@ -33,7 +33,7 @@ title = "{name}"
 technique = "none"
 hypothesis = "none"
 arch = "any"
-kind = "torch"
+kind = "python"
 status = "{status}"
 {extra}
 """

@@ -1,7 +1,7 @@
 """Dataclasses to and from JSON, validated on reading.
 
 A record is a frozen dataclass whose fields are str, int, float, bool, None, tuples, dicts with str
-keys, other dataclasses, or unions of these. :func:`load` refuses unknown and missing fields and
+keys, other dataclasses, or unions of these. :func:`decode` refuses unknown and missing fields and
 wrong types, and says which one and where, so that a foreign or truncated file is never half-read.
 """
 

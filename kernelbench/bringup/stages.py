@@ -24,7 +24,7 @@ from kernelbench.bringup.bringup_record import (
     save_bringup,
 )
 from kernelbench.bringup.step_stages import StepStage
-from kernelbench.executors import targets
+from kernelbench.executors.compiled import ARCH_CAPABILITY
 from kernelbench.inspection import doctor
 from kernelbench.machine import devices
 from kernelbench.machine.devices import GpuInfo
@@ -75,10 +75,10 @@ def native_gpu() -> tuple[GpuInfo, str]:
             f"bringup needs a GPU: {devices.gpu_problem()}", "`kernelbench doctor` shows more"
         )
     gpu = found[DEVICE]
-    for arch, capability in targets.ARCH_CAPABILITY.items():
+    for arch, capability in ARCH_CAPABILITY.items():
         if gpu.capability == capability:
             return gpu, arch.replace("_", "")
-    known = ", ".join(targets.ARCH_CAPABILITY)
+    known = ", ".join(ARCH_CAPABILITY)
     raise EnvironmentProblem(
         f"bringup needs a GPU of {known}; this is {gpu.name} ({gpu.arch})",
         "choose another with CUDA_VISIBLE_DEVICES",

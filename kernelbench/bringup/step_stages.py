@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelbench.bringup.bringup_record import SHARED, BringupLine, Outcome
-from kernelbench.executors import targets
+from kernelbench.executors.gpu import GPU
 from kernelbench.machine import clocks
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Step, load_problem
@@ -51,10 +51,10 @@ def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
     found = [
         step
         for step in context.lineages.steps
-        if step.kind == "cuda"
+        if step.compiled
         and step.status in ("works", "fixed")
         and not (quick and step.experiment)
-        and any(name == "gpu" and works for name, works, _ in targets.executors_for(step, device))
+        and GPU.availability(step, device)[0]
     ]
     return sorted(found, key=lambda step: step.experiment)
 
@@ -129,7 +129,7 @@ class StepStage:
 
     def _plan(self, step: Step, shapes: Sequence[str], classes: Sequence[str]) -> StepRun:
         (plan,) = planning.plan(
-            self._context, [step.name], shapes, "gpu", classes, self._device, warn=self._progress
+            self._context, [step.name], shapes, GPU.name, classes, self._device, warn=self._progress
         )
         return plan
 

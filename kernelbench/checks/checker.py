@@ -12,18 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build.compiler import CompileFailure
+from kernelbench.build.compiler import CompileFailure, artefact_sha
 from kernelbench.emulator import branches
 from kernelbench.emulator.branches import Coverage
-from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting
+from kernelbench.emulator.findings import Finding, Waiting
 from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project.registry import source_sha
 from kernelbench.runs.runner import OnProgress, StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
 
 CHECK_SCHEMA: Literal["kernelbench.check/1"] = "kernelbench.check/1"
 
@@ -161,7 +162,7 @@ class ScheduleChecker:
             return StepCheck(run.step.name, sha, None, tuple(rows))
         self._on_progress(f"{run.step.name}: building for the checker")
         try:
-            binary = compiled.build_step(run.step, run.problem, run.target, check=True)
+            binary = self._build(run)
         except CompileFailure as error:
             failed = _Progress(reason=str(error))
             rows += [self._row(run, shape, "fault", failed, 0.0) for shape in left]
@@ -171,6 +172,12 @@ class ScheduleChecker:
         rows.sort(key=lambda row: order[row.shape])
         checked = StepCheck(run.step.name, sha, binary, tuple(rows))
         return self._with_coverage(checked, run, counters)
+
+    @staticmethod
+    def _build(run: StepRun) -> str:
+        """Build what a worker will open, and the hash of it."""
+        EMULATOR.prepare_runtime(run.step)
+        return artefact_sha(EMULATOR.library(run.step, check=True))
 
     def _rows(
         self, run: StepRun, shapes: Sequence[Any], launchers: Sequence[Launcher], counters: Path
@@ -261,30 +268,27 @@ class ScheduleChecker:
             os_threads=1,
         )
 
-    def _take(self, run: StepRun, shape: Any, progress: _Progress, message: dict[str, Any]) -> None:
-        kind = message["kind"]
-        if kind == "phase":
+    def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
+        if isinstance(message, PhaseBegins):
             found = len(progress.seen)
             so_far = f", {found} finding{'s' if found > 1 else ''}" if found else ""
-            self._on_progress(f"{run.step.name} {shape.name}: {message['name']}{so_far}")
-        elif kind == "unloadable":
-            progress.reason, progress.unloadable = message["reason"], True
-        elif kind == "schedule":
+            self._on_progress(f"{run.step.name} {shape.name}: {message.name}{so_far}")
+        elif isinstance(message, StepNotLoaded):
+            progress.reason, progress.unloadable = message.reason, True
+        elif isinstance(message, ScheduleRun):
             progress.schedules += 1
-            progress.reason = message["reason"]
+            progress.reason = message.reason
             self._add(progress, message)
 
     @staticmethod
-    def _add(progress: _Progress, message: dict[str, Any]) -> None:
-        report = schema.decode(EmulatorReport, message["report"])
+    def _add(progress: _Progress, message: ScheduleRun) -> None:
+        report = message.report
         counted = set()
         for finding in report.findings:
             known = progress.seen.get(finding.identity)
             if known is None:
                 waits = report.waits if finding.kind == "hang" else ()
-                seen = Seen(
-                    finding, message["inputs"], message["sms"], message["index"], waits=waits
-                )
+                seen = Seen(finding, message.inputs, message.sms, message.index, waits=waits)
             else:
                 total = replace(known.finding, count=known.finding.count + finding.count)
                 again = finding.identity not in counted
@@ -309,7 +313,7 @@ class ScheduleChecker:
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:
-        library = compiled.step_library(run.step, run.target, check=True)
+        library = EMULATOR.library(run.step, check=True)
         folders = compiled.symbol_folders(run.step)
         try:
             found = branches.read_counters(counters, library, folders, emulator_compiler())

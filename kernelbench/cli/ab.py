@@ -205,7 +205,7 @@ def _cannot_time(first: StepRun, second: StepRun, metric: str) -> str:
     for step_plan in (first, second):
         if not step_plan.target.timed:
             return (
-                f"{step_plan.step.name} runs on the {step_plan.target.executor} here, "
+                f"{step_plan.step.name} runs on the {step_plan.target.executor.name} here, "
                 "whose times stand for no device"
             )
     if first.target != second.target:

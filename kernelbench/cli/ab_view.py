@@ -171,7 +171,7 @@ class View:
     def _delta(self) -> None:
         if self._base is not self._cand:
             delta = source_delta(self._base, self._cand)
-            compiled = [step.name for step in (self._base, self._cand) if step.kind == "cuda"]
+            compiled = [step.name for step in (self._base, self._cand) if step.compiled]
             resources = ", ".join(compiled) or "none: no compiled code in either step"
             text = f"  source: {delta} · resources: {resources}"
             console.out.print(console.Text(text, style="dim"), soft_wrap=True)

@@ -165,11 +165,12 @@ def _live(
     plans = plan(context, wanted, shapes, "auto", [], device, warn=console.warn)
     for step_plan in plans:
         executor = step_plan.target.executor
-        if executor not in ("gpu", "torch"):
+        if not executor.timed:
             raise EnvironmentProblem(
-                f"{step_plan.step.name} runs on the {executor} here, whose times are never compared"
+                f"{step_plan.step.name} runs on the {executor.name} here, "
+                "whose times are never compared"
             )
-        if executor == "torch" and settings.metric == "device":
+        if not executor.device_timed and settings.metric == "device":
             raise EnvironmentProblem(
                 "device time needs a GPU", "--metric call compares wall-clock times on this CPU"
             )

@@ -84,7 +84,7 @@ def command(
         hint = f"no code of its own yet: copy there what you change from {where}"
         console.err.print(console.Text(hint), soft_wrap=True)
     commands = [f"run {name}{_small_shape(context, made)}", f"check {name}", f"diff {name}"]
-    if made.kind != "cuda":
+    if not made.compiled:
         del commands[1]
     shown = ", ".join(f"`kernelbench {command}`" for command in commands)
     hint = f"change it, say in step.toml and README.md what and why, then {shown}"

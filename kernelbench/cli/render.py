@@ -58,7 +58,7 @@ class RunView:
             names = [plan.step.name for plan in group]
             label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
             device = where.gpu.name if where.gpu else environment.cpu_name()
-            parts = [f"executor {where.executor}", device]
+            parts = [f"executor {where.executor.name}", device]
             if where.emulation is not None:
                 parts.append(f"{where.emulation.sms} SMs emulated")
                 if where.emulation.mma_rounding != "fp32":

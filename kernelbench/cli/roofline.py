@@ -119,13 +119,13 @@ def _lineages(
 
 def _measure(device: str | None, folder: Path) -> str:
     """Measure a GPU's ceilings in a worker and save them; returns its ordinal."""
-    from kernelbench.base import schema
     from kernelbench.base.console import err
     from kernelbench.base.errors import EnvironmentProblem, UsageError
     from kernelbench.machine import devices
     from kernelbench.measure import speed_of_light
     from kernelbench.worker.jobs import CeilingsJob
     from kernelbench.worker.launcher import Launcher
+    from kernelbench.worker.messages import CeilingsMeasured
 
     if device is not None and not device.isdecimal():
         raise UsageError(
@@ -143,8 +143,8 @@ def _measure(device: str | None, folder: Path) -> str:
     ceilings: Ceilings | None = None
     with Launcher() as launcher:
         for message in launcher.run(CeilingsJob(index)):
-            if message["kind"] == "ceilings":
-                ceilings = schema.decode(speed_of_light.Ceilings, message["ceilings"])
+            if isinstance(message, CeilingsMeasured):
+                ceilings = message.ceilings
         ending = launcher.ending
     if ceilings is None:
         reason = ending.reason if ending and ending.reason else "the worker gave no figures"

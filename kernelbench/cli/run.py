@@ -40,7 +40,7 @@ from kernelbench.worker.launcher import Launcher
     "--executor",
     default="auto",
     show_default=True,
-    metavar="|".join(("auto", *targets.EXECUTORS)),
+    metavar="|".join(("auto", *(executor.name for executor in targets.executors()))),
     help="What runs the step; auto picks the best that this machine has.",
 )
 @click.option(

@@ -70,7 +70,11 @@ def command(
 
 def _head(to: Console, session: Session) -> None:
     run = session.run
-    where = f"{run.target.executor}, {run.target.gpu.name}" if run.target.gpu else run.target.device
+    where = (
+        f"{run.target.executor.name}, {run.target.gpu.name}"
+        if run.target.gpu
+        else run.target.device
+    )
     calls = f"{session.calls} call{'s' if session.calls > 1 else ''}"
     parts = [session.shape.name, where, str(session.tool), calls, run.classes[0]]
     text = " · ".join([*parts, f"seed {session.seed}"])
@@ -100,7 +104,7 @@ def _summary(session: Session, result: ToolResult) -> str:
         text += f": {result.count - known}" + (f", and {known} explained" if known else "")
     elif result.status == "explained":
         text += f": {known} with a known cause of false positives"
-        if session.run.step.kind == "cuda":
+        if session.run.step.compiled:
             text += f"; `kernelbench check {session.run.step.name}` follows what racecheck misses"
     if result.elsewhere:
         text += f"; {result.elsewhere} in kernels that are not the step's"

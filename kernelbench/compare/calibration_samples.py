@@ -12,17 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.seeds import derive
 from kernelbench.compare.comparer import ArmFailure, block_samples, protocol_size
 from kernelbench.executors.targets import Target
+from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import Environment
 from kernelbench.stats.calibration import AASample, PlantedSample
 from kernelbench.stats.significance import Floats
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import (
+    ArmFailed,
+    BlockTimed,
+    DelayPlanted,
+    EnvironmentRead,
+    MetricMeasured,
+    PhaseBegins,
+    TimingFailed,
+)
 
 
 @dataclass
@@ -86,7 +95,7 @@ class Collector:
         """Add the negative control to ``found``: all of one arm, then all of the other."""
         for session in range(sessions):
             for blocks in self._run("sequential", session, repeats=per_session, sequential=True):
-                first, second = (np.array(block["t_us"]) for block in blocks)
+                first, second = (np.array(block.time_us) for block in blocks)
                 found.append((first, second))
 
     def _run(
@@ -99,7 +108,7 @@ class Collector:
         sequential: bool = False,
         plants_us: tuple[float, ...] = (),
         planted_us: dict[int, float] | None = None,
-    ) -> Iterator[list[dict[str, Any]]]:
+    ) -> Iterator[list[TimedBlock]]:
         """Run one worker and yield the blocks of each of its rounds."""
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
         plant = 0.0 if plants_us else None
@@ -122,7 +131,7 @@ class Collector:
             sequential=sequential,
             plants_us=plants_us,
         )
-        current: list[dict[str, Any]] = []
+        current: list[TimedBlock] = []
         attempt: dict[str, Any] = {
             "series": series,
             "session": session,
@@ -132,33 +141,30 @@ class Collector:
         }
         self.attempts.append(attempt)
         for message in self.launcher.run(job):
-            kind = message["kind"]
-            if kind == "environment" and self.environment is None:
-                self.environment = schema.decode(Environment, message["environment"])
-            elif kind == "phase":
-                self.on_progress(f"{series} session {session + 1}: {message['name']}")
-            elif kind == "planted" and planted_us is not None:
-                planted_us[message["round"]] = message["found_us"]
-            elif kind == "block":
-                current.append(message["block"])
-            elif kind == "measured":
+            if isinstance(message, EnvironmentRead) and self.environment is None:
+                self.environment = message.environment
+            elif isinstance(message, PhaseBegins):
+                self.on_progress(f"{series} session {session + 1}: {message.name}")
+            elif isinstance(message, DelayPlanted) and planted_us is not None:
+                planted_us[message.round] = message.found_us
+            elif isinstance(message, BlockTimed):
+                current.append(message.block)
+            elif isinstance(message, MetricMeasured):
                 self.raw.append(
                     {
                         "series": series,
                         "session": session,
-                        "round": message["round"],
-                        "method": message["method"],
-                        "blocks": current,
+                        "round": message.round,
+                        "method": message.method,
+                        "blocks": [block.to_json() for block in current],
                     }
                 )
                 attempt["rounds"] += 1
                 yield current
                 current = []
-            elif kind in ("unchecked", "fault"):
-                attempt["ending"] = message["reason"]
-                raise ArmFailure(
-                    f"{self.step.name} on {self.shape.name}: {message['reason']}", None
-                )
+            elif isinstance(message, ArmFailed | TimingFailed):
+                attempt["ending"] = message.reason
+                raise ArmFailure(f"{self.step.name} on {self.shape.name}: {message.reason}", None)
         ending = self.launcher.ending
         attempt["ending"] = ending.kind if ending else ""
         if ending is None or ending.kind != "done":

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
-from kernelbench.executors import compiled
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
+from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.problem import Work
 from kernelbench.project.registry import Lineage, Step, load_problem, source_sha
 from kernelbench.project.source_files import sources_of
@@ -32,6 +31,17 @@ from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate
 from kernelbench.stats.inference import estimate_change as infer
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import (
+    ArmChecked,
+    ArmFailed,
+    BlockTimed,
+    EnvironmentRead,
+    Message,
+    MetricMeasured,
+    PhaseBegins,
+    TimingFailed,
+    WorkCounted,
+)
 
 #: Reps of one arm per block at full size; each quad has two of each arm.
 _QUADS_PER_BLOCK = 10
@@ -119,7 +129,7 @@ class Comparer:
         problem = load_problem(self.lineage)
         for step in (self.base, self.cand):
             # Here, and not in the worker: what this machine lacks is no fault of the step.
-            compiled.build_step(step, problem, self.target)
+            self.target.executor.prepare(step, problem, self.target)
         for session in range(sessions):
             self._session(collected, session, sessions, check=session == 0)
         if self.environment is not None:
@@ -146,42 +156,14 @@ class Comparer:
             call_limit_s=self.call_limit_s,
             own_stream=True,
         )
-        found: dict[str, list[dict[str, Any]]] = {}
+        found: dict[str, list[TimedBlock]] = {}
         for message in self.launcher.run(job):
-            kind = message["kind"]
-            if kind == "phase":
-                self.on_progress(f"{shape.name} session {session + 1}/{of}: {message['name']}")
-            elif kind == "environment":
-                self.environment = self.environment or schema.decode(
-                    Environment, message["environment"]
-                )
-            elif kind == "checked":
-                step = self.base if message["arm"] == "base" else self.cand
-                collected.remarks += [
-                    f"{step.name} {message['inputs']}: {note}" for note in message["notes"]
-                ]
-            elif kind == "work":
-                collected.work = schema.decode(Work, message["work"])
-            elif kind == "block":
-                found.setdefault(message["metric"], []).append(message["block"])
-            elif kind == "measured":
-                metric = message["metric"]
-                collected.methods[metric] = message["method"]
-                collected.notes.setdefault(metric, []).extend(message["notes"])
-                collected.busy_s += message["busy_s"]
-            elif kind == "unchecked":
-                step = self.base if message["arm"] == "base" else self.cand
-                raise ArmFailure(
-                    f"{step.name} on shape {shape.name} is {message['status']}: "
-                    f"{message['reason']}",
-                    message["arm"],
-                )
-            elif kind == "fault":
-                raise ArmFailure(
-                    f"{self.base.name} vs {self.cand.name} on shape {shape.name}: "
-                    f"{message['status']}: {message['reason']}",
-                    None,
-                )
+            if isinstance(message, PhaseBegins):
+                self.on_progress(f"{shape.name} session {session + 1}/{of}: {message.name}")
+            elif isinstance(message, BlockTimed):
+                found.setdefault(message.metric, []).append(message.block)
+            else:
+                self._take(collected, message)
         ending = self.launcher.ending
         if ending is None or ending.kind != "done":
             reason = ending.reason if ending else "the worker left no word"
@@ -192,10 +174,37 @@ class Comparer:
             )
         for metric, of_metric in found.items():
             samples = block_samples(of_metric, shape.name)
-            collected.raw.append({"session": session, "metric": metric, "blocks": of_metric})
+            blocks_json = [block.to_json() for block in of_metric]
+            collected.raw.append({"session": session, "metric": metric, "blocks": blocks_json})
             collected.sessions.setdefault(metric, []).append(samples)
-            clocks = [block["sm_mhz"] for block in of_metric if block["sm_mhz"]]
+            clocks = [block.sm_mhz for block in of_metric if block.sm_mhz]
             collected.clocks.setdefault(metric, []).extend(clocks)
+
+    def _take(self, collected: Collected, message: Message) -> None:
+        shape = collected.shape
+        if isinstance(message, EnvironmentRead):
+            self.environment = self.environment or message.environment
+        elif isinstance(message, ArmChecked):
+            step = self.base if message.arm == "base" else self.cand
+            collected.remarks += [f"{step.name} {message.inputs}: {note}" for note in message.notes]
+        elif isinstance(message, WorkCounted):
+            collected.work = message.work
+        elif isinstance(message, MetricMeasured):
+            collected.methods[message.metric] = message.method
+            collected.notes.setdefault(message.metric, []).extend(message.notes)
+            collected.busy_s += message.busy_s
+        elif isinstance(message, ArmFailed):
+            step = self.base if message.arm == "base" else self.cand
+            raise ArmFailure(
+                f"{step.name} on shape {shape.name} is {message.status}: {message.reason}",
+                message.arm,
+            )
+        elif isinstance(message, TimingFailed):
+            raise ArmFailure(
+                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: "
+                f"{message.status}: {message.reason}",
+                None,
+            )
 
 
 def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> str:
@@ -215,7 +224,7 @@ def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> s
     return ""
 
 
-def block_samples(blocks: Sequence[dict[str, Any]], where: str) -> BlockSamples:
+def block_samples(blocks: Sequence[TimedBlock], where: str) -> BlockSamples:
     """The arrays of one session's blocks; an incomplete last block is left out.
 
     Raises:
@@ -224,11 +233,11 @@ def block_samples(blocks: Sequence[dict[str, Any]], where: str) -> BlockSamples:
     pairs = []
     for block in blocks:
         arms = [
-            [t for a, t in zip(block["arm"], block["t_us"], strict=False) if a == arm]
+            [t for a, t in zip(block.arm, block.time_us, strict=False) if a == arm]
             for arm in (0, 1)
         ]
-        if len(block["t_us"]) == len(block["arm"]) and len(arms[0]) == len(arms[1]):
-            pairs.append((arms, bool(block["throttle"])))
+        if len(block.time_us) == len(block.arm) and len(arms[0]) == len(arms[1]):
+            pairs.append((arms, bool(block.throttle)))
     if len(pairs) < 2:
         raise EnvironmentProblem(
             f"shape {where}: the time budget allowed fewer than two blocks of ABBA",
@@ -278,7 +287,7 @@ def identical(base: Step, cand: Step) -> bool:
 
     A Python step's configuration only describes it, and a submission's file may have any name.
     """
-    if base.kind == cand.kind == "torch":
+    if base.kind == cand.kind == "python":
         return _python_code(base) == _python_code(cand)
     return base.kind == cand.kind and source_sha(base) == source_sha(cand)
 

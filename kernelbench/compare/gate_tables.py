@@ -34,6 +34,7 @@ from kernelbench.compare.gate_report import (
     bare_row,
     from_live,
 )
+from kernelbench.executors.targets import never_timed
 from kernelbench.records.calibration_record import SessionSpread
 from kernelbench.records.run_record import FAILED, Result, RunRecord, TimeStats
 from kernelbench.stats.inference import MARGIN, TICK_US
@@ -49,8 +50,6 @@ RowKey = tuple[str, str, str]
 
 #: Chance that an unchanged table fails: 1 %, so that 20 unchanged tables in a row mostly pass.
 GATE_ALPHA = 0.01
-#: Executors whose times stand for no device and are never compared.
-UNTIMED_EXECUTORS = ("emulator", "gpu-soft")
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def compare_tables(
 
     Args:
         best: From :func:`best_ever`; rows without an entry are judged against the baseline alone.
-        spreads: Level spreads by (shape, metric), from ``calibration.load_spreads``. A shape
+        spreads: Level spreads by (shape, metric), from ``calibration_record.load_spreads``. A shape
             that was never calibrated takes the largest of its metric.
         metric: ``device`` compares device time, and call time where the baseline has no other.
         tick_us: Timer resolution; used for CUDA devices only.
@@ -323,7 +322,7 @@ def _rows(record: RunRecord, which: str) -> dict[RowKey, Result]:
 
 
 def _time(row: Result | None, metric: str) -> TimeStats | None:
-    if row is None or row.executor in UNTIMED_EXECUTORS:
+    if row is None or never_timed(row.executor):
         return None
     return {"device": row.device_us, "call": row.call_us}.get(metric)
 

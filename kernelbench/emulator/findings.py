@@ -1,7 +1,7 @@
 """What the emulator found, as an engineer reads it: roles, barriers by name, file and line.
 
-:func:`read` resolves a report where the step's library is; the result is plain data that travels
-from the worker to the command line, where :func:`lines` puts it into words.
+:func:`resolve_report` resolves a report where the step's library is; the result is plain data that
+travels from the worker to the command line, where :func:`lines` puts it into words.
 """
 
 from __future__ import annotations

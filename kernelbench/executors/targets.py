@@ -1,227 +1,142 @@
-"""What this machine can run, and which executor a step gets.
+"""The registry of executors: which there are, which runs a step here, and on what.
 
-========== =====================================================================================
-executor   meaning
-========== =====================================================================================
-gpu        the step runs natively on a GPU: a compiled step on a GPU of its own arch, a Python
-           step (arch ``any``) on CUDA tensors
-gpu-soft   an ``sm_100a`` step built for ``sm_90a``: TMA and barriers native, tensor cores in
-           software; for correctness, never timed as if it were a Blackwell GPU
-emulator   a compiled step on the CPU, one fiber for each CUDA thread; for correctness
-torch      a Python step on the CPU, through torch
-========== =====================================================================================
+Four ship, best first: ``gpu``, ``gpu-soft``, ``emulator``, ``torch``. Other packages add theirs by
+an entry point of the group ``kernelbench.executors`` that names an object with the attributes of
+:class:`kernelbench.executors.executor.Executor`; they come after those that ship.
 
-Nothing here imports torch except :func:`environment`: listing steps asks these questions too.
+Nothing here imports torch: listing steps asks these questions too.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
-from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.base.errors import (
+    EnvironmentProblem,
+    PlannedStepError,
+    UnknownNameError,
+    UsageError,
+)
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
-from kernelbench.machine import devices
-from kernelbench.machine.devices import GpuInfo
-from kernelbench.machine.toolchain import emulator_compiler, nvcc
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.executor import Executor, Target
+from kernelbench.executors.gpu import GPU
+from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.project.model import Step
 
-if TYPE_CHECKING:
-    pass
+__all__ = [
+    "EMULATOR", "GPU", "GROUP", "SOFT_GPU", "TORCH", "Executor", "Target", "device_timed",
+    "executor_named", "executors", "executors_for", "find_executor", "never_timed", "resolve",
+    "runnable",
+]  # fmt: skip
 
-Executor = Literal["gpu", "gpu-soft", "emulator", "torch"]
-#: Best first: the order in which ``auto`` chooses.
-EXECUTORS: tuple[Executor, ...] = get_args(Executor)
+#: The entry points' group.
+GROUP = "kernelbench.executors"
 
-#: Compute capability that runs each arch natively; arch-specific ("a") code runs on no other.
-ARCH_CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0)}
-#: What gpu-soft builds sm_100a steps for.
-SOFT_ARCH = "sm_90a"
-_ARCH_GPUS = {"sm_90a": "a Hopper GPU (H100, H200, H800)", "sm_100a": "a Blackwell GPU (B200)"}
-#: Executors whose times stand for the device that they ran on; no other is ever timed.
-TIMED_EXECUTORS: tuple[Executor, ...] = ("gpu", "torch")
+_ATTRIBUTES = tuple(name for name in vars(Executor) if not name.startswith("_"))
 
-Verdict = tuple[Executor, bool, str]
-
-
-class StepLike(Protocol):
-    """What is asked of a step here; ``lineage.Step`` fits."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def arch(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def lineage_path(self) -> Path: ...
-    @property
-    def entry(self) -> Path | None: ...
-    @property
-    def needs(self) -> tuple[str, ...]: ...
+#: An executor's name, whether it can run a step here, and why (not), in one line.
+Availability = tuple[str, bool, str]
 
 
-@dataclass(frozen=True)
-class Target:
-    """An executor and where it runs.
+@functools.cache
+def executors() -> tuple[Executor, ...]:
+    """Every executor, in the order in which ``auto`` chooses.
 
-    Attributes:
-        device: ``cuda:N`` or ``cpu``.
-        emulation: What is emulated; None for every executor but the emulator.
+    Raises:
+        EnvironmentProblem: If an installed one cannot be loaded, lacks an attribute or takes the
+            name of another.
     """
-
-    executor: Executor
-    device: str
-    gpu: GpuInfo | None
-    emulation: Emulation | None = None
-
-    @property
-    def timed(self) -> bool:
-        """Whether times taken here stand for the device."""
-        return self.executor in TIMED_EXECUTORS
+    found: list[Executor] = [GPU, SOFT_GPU, EMULATOR, TORCH]
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        found.append(_installed(point, found))
+    return tuple(found)
 
 
-def executors_for(step: StepLike, device: int = 0) -> list[Verdict]:
+def _installed(point: EntryPoint, others: Iterable[Executor]) -> Executor:
+    package = point.dist.name if point.dist else "?"
+    where = f"executor {point.name!r} of the installed package {package!r} ({point.value})"
+    advice = f"update or uninstall {package}"
+    try:
+        found = point.load()
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EnvironmentProblem(f"{where} cannot be loaded: {text}", advice) from error
+    for attribute in _ATTRIBUTES:
+        if not hasattr(found, attribute):
+            raise EnvironmentProblem(f"{where} has no {attribute!r}", advice)
+    if any(found.name == other.name for other in others):
+        raise EnvironmentProblem(f"{where}: there is another executor {found.name!r}", advice)
+    return cast("Executor", found)
+
+
+def find_executor(name: str) -> Executor | None:
+    """The executor of a name; None if there is none here (a record may name another machine's)."""
+    return next((executor for executor in executors() if executor.name == name), None)
+
+
+def device_timed(name: str) -> bool:
+    """Whether times of a record's executor are those of a device; no for one that is unknown."""
+    executor = find_executor(name)
+    return executor is not None and executor.device_timed
+
+
+def never_timed(name: str) -> bool:
+    """Whether a record's executor is one whose times stand for no device."""
+    executor = find_executor(name)
+    return executor is not None and not executor.timed
+
+
+def executor_named(name: str) -> Executor:
+    """The executor of a name.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    found = find_executor(name)
+    if found is None:
+        raise UnknownNameError("executor", name, [executor.name for executor in executors()])
+    return found
+
+
+def executors_for(step: Step, device: int = 0) -> list[Availability]:
     """Each executor with whether it can run ``step`` here, and why (not), in one line.
 
     Args:
-        device: CUDA ordinal that the GPU executors would use.
+        device: CUDA ordinal that executors on a GPU would use.
     """
     if step.status == "planned":
-        return [(executor, False, "planned: no kernel yet") for executor in EXECUTORS]
-    if step.kind == "torch":
-        compiled_only = f"{step.name} is a Python step; this executor runs compiled steps"
-        missing = _missing_modules(step)
-        here = (False, f"{', '.join(missing)} not installed") if missing else None
-        cpu = (False, f"{step.name} needs a GPU") if "gpu" in step.needs else _torch_on_cpu()
-        return [
-            ("gpu", *(here or _torch_on_gpu(device))),
-            ("gpu-soft", False, compiled_only),
-            ("emulator", False, compiled_only),
-            ("torch", *(here or cpu)),
-        ]
-    return [
-        ("gpu", *_compiled_on_gpu(step, device)),
-        ("gpu-soft", *_compiled_soft(step, device)),
-        ("emulator", *_compiled_emulated(step)),
-        ("torch", False, f"{step.name} is a compiled step; this executor runs Python steps"),
-    ]
+        return [(executor.name, False, "planned: no kernel yet") for executor in executors()]
+    found: list[Availability] = []
+    for executor in executors():
+        refusal = executor.refusal(step)
+        works, why = (False, refusal) if refusal else executor.availability(step, device)
+        found.append((executor.name, works, why))
+    return found
 
 
-def _missing_modules(step: StepLike) -> list[str]:
-    """The Python modules that a step needs and that are not installed; imports none."""
-    modules = [need.partition(".")[0] for need in step.needs if need != "gpu"]
-    return [module for module in modules if importlib.util.find_spec(module) is None]
-
-
-def _gpu(device: int) -> tuple[GpuInfo | None, str]:
-    found = devices.gpus()
-    if not found:
-        return None, devices.gpu_problem()
-    if not 0 <= device < len(found):
-        return None, f"no GPU {device}: this process sees {len(found)}"
-    return found[device], ""
-
-
-def _torch_on_cpu() -> tuple[bool, str]:
-    torch = devices.torch_info()
-    if torch is None:
-        return False, "torch is not installed"
-    return True, f"torch {torch.version} on the CPU"
-
-
-def _torch_on_gpu(device: int) -> tuple[bool, str]:
-    gpu, problem = _gpu(device)
-    if gpu is None:
-        return False, problem
-    torch = devices.torch_info()
-    if torch is None:
-        return False, "torch is not installed"
-    if torch.cuda is None:
-        return False, f"torch {torch.version} is a build without CUDA"
-    # Minor versions of one CUDA major work with any driver of that major (CUDA compatibility
-    # guide, "minor version compatibility"); an older major does not.
-    if gpu.cuda_driver and _major(gpu.cuda_driver) < _major(torch.cuda):
-        return False, (
-            f"driver {gpu.driver} supports CUDA {gpu.cuda_driver}, but torch {torch.version} "
-            f"was built for CUDA {torch.cuda}"
-        )
-    return True, f"torch {torch.version} on {gpu.name}"
-
-
-def _major(version: str) -> int:
-    return int(version.split(".")[0])
-
-
-def _compiled_on_gpu(step: StepLike, device: int) -> tuple[bool, str]:
-    gpu, problem = _gpu(device)
-    if gpu is None:
-        return False, problem
-    if gpu.capability != ARCH_CAPABILITY.get(step.arch):
-        need = _ARCH_GPUS.get(step.arch, step.arch)
-        return False, f"{step.name} is written for {step.arch}, {need}; this is {gpu.name}"
-    return _buildable(step, step.arch.replace("_", ""), gpu.name)
-
-
-def _compiled_soft(step: StepLike, device: int) -> tuple[bool, str]:
-    if step.arch != "sm_100a":
-        return False, f"gpu-soft runs sm_100a steps; {step.name} is written for {step.arch}"
-    gpu, problem = _gpu(device)
-    if gpu is None:
-        return False, problem
-    if gpu.capability != ARCH_CAPABILITY["sm_90a"]:
-        return False, f"gpu-soft needs {_ARCH_GPUS['sm_90a']}; this is {gpu.name}"
-    return _buildable(step, "soft", gpu.name)
-
-
-def _buildable(step: StepLike, backend: str, where: str) -> tuple[bool, str]:
-    """Whether the parts that build a compiled step for a GPU are there."""
-    if not _has_backend(step, backend):
-        return False, f"there is no common/backend/{backend} to build {step.name} with"
-    if nvcc() is None:
-        return False, "no nvcc to build it with; install the CUDA toolkit"
-    return True, f"native on {where}"
-
-
-def _compiled_emulated(step: StepLike) -> tuple[bool, str]:
-    if not _has_backend(step, "emu"):
-        return False, f"there is no common/backend/emu to build {step.name} with"
-    try:
-        emulator_compiler()
-    except EnvironmentProblem as error:
-        return False, error.message
-    return True, "emulated on the CPU"
-
-
-def _has_backend(step: StepLike, backend: str) -> bool:
-    # Lineages beside `kernels` share its backends.
-    lineage = step.lineage_path
-    folders = (lineage / "common", lineage.parent / "kernels" / "common")
-    return any((folder / "backend" / backend).is_dir() for folder in folders)
-
-
-def runnable(step: StepLike) -> tuple[bool, str]:
+def runnable(step: Step) -> tuple[bool, str]:
     """Whether anything here can run ``step``: the best executor and where, or why none can."""
-    verdicts = executors_for(step)
-    for executor, works, reason in verdicts:
+    found = executors_for(step)
+    for name, works, reason in found:
         if works:
-            return True, f"{executor}: {reason}"
-    return False, _why_none(step, verdicts)
+            return True, f"{name}: {reason}"
+    return False, _why_none(step, found)
 
 
-def _why_none(step: StepLike, verdicts: Iterable[Verdict]) -> str:
+def _why_none(step: Step, found: Iterable[Availability]) -> str:
     if step.status == "planned":
         return "planned"
-    meant = ("gpu", "torch") if step.kind == "torch" else ("gpu", "gpu-soft", "emulator")
-    return "; ".join(f"{e}: {reason}" for e, _, reason in verdicts if e in meant)
+    meant = {executor.name for executor in executors() if not executor.refusal(step)}
+    return "; ".join(f"{name}: {reason}" for name, _, reason in found if name in meant)
 
 
 def resolve(
-    step: StepLike,
+    step: Step,
     requested: str = "auto",
     device: int = 0,
     emulation: Emulation = DEFAULT_EMULATION,
@@ -229,7 +144,7 @@ def resolve(
     """The target on which ``step`` runs.
 
     Args:
-        requested: An executor, or ``auto`` for the best that this machine has.
+        requested: An executor's name, or ``auto`` for the best that this machine has.
         device: CUDA ordinal for the GPU executors.
         emulation: What to emulate, if it runs on the emulator.
 
@@ -238,35 +153,28 @@ def resolve(
         UsageError: If ``requested`` is not an executor.
         EnvironmentProblem: If this machine cannot run it so; says why and what can.
     """
-    if requested != "auto" and requested not in EXECUTORS:
-        raise UsageError(
-            f"unknown executor {requested!r}", f"choose from auto, {', '.join(EXECUTORS)}"
-        )
+    if requested != "auto" and find_executor(requested) is None:
+        names = ", ".join(executor.name for executor in executors())
+        raise UsageError(f"unknown executor {requested!r}", f"choose from auto, {names}")
     if step.status == "planned" or step.entry is None:
         raise PlannedStepError(
             f"{step.name} is planned: its kernel is not written yet",
             "`kernelbench list` shows the steps that run",
         )
-    verdicts = executors_for(step, device)
-    working = [executor for executor, works, _ in verdicts if works]
+    found = executors_for(step, device)
+    working = [name for name, works, _ in found if works]
     if requested == "auto":
         if not working:
             raise EnvironmentProblem(
-                f"this machine cannot run {step.name}: {_why_none(step, verdicts)}",
+                f"this machine cannot run {step.name}: {_why_none(step, found)}",
                 "`kernelbench doctor` shows what is missing",
             )
-        return _target(working[0], device, emulation)
-    reason = next(why for executor, _, why in verdicts if executor == requested)
+        return executor_named(working[0]).target(device, emulation)
     if requested not in working:
-        others = ", ".join(f"--executor {executor}" for executor in working)
+        reason = next(why for name, _, why in found if name == requested)
+        others = ", ".join(f"--executor {name}" for name in working)
         raise EnvironmentProblem(
             f"executor {requested!r} cannot run {step.name}: {reason}",
             f"what works here: {others}" if others else "`kernelbench doctor` shows more",
         )
-    return _target(requested, device, emulation)
-
-
-def _target(executor: Executor, device: int, emulation: Emulation) -> Target:
-    if executor in ("gpu", "gpu-soft"):
-        return Target(executor, f"cuda:{device}", devices.gpus()[device])
-    return Target(executor, "cpu", None, emulation if executor == "emulator" else None)
+    return executor_named(requested).target(device, emulation)

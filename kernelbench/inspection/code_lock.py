@@ -102,7 +102,7 @@ class Move:
 
 def locked_steps(steps: Iterable[Step]) -> list[Step]:
     """The steps that the lock covers: those with code, experiments included."""
-    return [step for step in steps if step.kind == "cuda" and step.status != "planned"]
+    return [step for step in steps if step.compiled and step.status != "planned"]
 
 
 def _untold(_text: str) -> None:

@@ -22,6 +22,7 @@ from kernelbench.build import cache_listing
 from kernelbench.build import compiler as build
 from kernelbench.emulator import branches
 from kernelbench.executors import targets
+from kernelbench.executors.executor import Executor
 from kernelbench.machine import clocks, devices
 from kernelbench.machine.toolchain import builds_emulator
 from kernelbench.project.project_file import Project, find_project
@@ -244,39 +245,38 @@ def executors_of(
     """Which executors can run at least one of ``steps`` here, and why the others cannot."""
     works: dict[str, bool] = {}
     rows = []
-    for executor in targets.EXECUTORS:
-        good = [s for s in steps if _verdict(s, executor)[0]]
-        if good and executor in ("gpu", "torch") and torch_row.state == "missing":
+    for executor in targets.executors():
+        good = [s for s in steps if _availability(s, executor)[0]]
+        if good and torch_row.state == "missing":
             # What torch's files promise does not hold: Python steps cannot run.
-            good = [s for s in good if s.kind != "torch"]
+            good = [s for s in good if s.compiled]
             reason = f"torch: {torch_row.detail}"
         else:
             reason = _why_not(steps, executor)
-        works[executor] = bool(good)
-        name = f"executor {executor}"
+        works[executor.name] = bool(good)
+        name = f"executor {executor.name}"
         if good:
             names = ", ".join(s.name for s in good[:4]) + (", …" if len(good) > 4 else "")
-            detail = f"{_verdict(good[0], executor)[1]}; runs {len(good)} step(s): {names}"
+            detail = f"{_availability(good[0], executor)[1]}; runs {len(good)} step(s): {names}"
             rows.append(DoctorRow(name, "ok", detail))
         else:
             rows.append(DoctorRow(name, "missing", reason))
     return works, rows
 
 
-def _verdict(step: Step, executor: str) -> tuple[bool, str]:
+def _availability(step: Step, executor: Executor) -> tuple[bool, str]:
     return next(
-        (works, why) for name, works, why in targets.executors_for(step) if name == executor
+        (works, why) for name, works, why in targets.executors_for(step) if name == executor.name
     )
 
 
-def _why_not(steps: Sequence[Step], executor: str) -> str:
+def _why_not(steps: Sequence[Step], executor: Executor) -> str:
     """The reason for the steps that the executor is for, written or not."""
-    kind = "cuda" if executor in ("gpu-soft", "emulator") else "torch"
-    meant = [s for s in steps if s.kind == kind and executor in s.executors]
+    meant = [s for s in steps if not executor.refusal(s)]
     if not meant:
         return "no step of this project is meant for it"
     # As if it were written: what the machine lacks is more use than that the step is planned.
-    reason = _verdict(replace(meant[0], status="works"), executor)[1]
+    reason = _availability(replace(meant[0], status="works"), executor)[1]
     if all(s.status == "planned" for s in meant):
         return f"{reason}; and no step for it is written yet ({len(meant)} planned)"
     return reason

@@ -17,7 +17,8 @@ from pathlib import Path
 from kernelbench.base import schema
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import EnvironmentProblem, UsageError
-from kernelbench.executors import targets
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.gpu import GPU
 from kernelbench.inspection.tool_child import Outcome, ToolJob, write_job
 from kernelbench.machine.toolchain import cuda_tools
 from kernelbench.project.context import Context
@@ -153,12 +154,12 @@ def _require_gpu(run: StepRun) -> None:
     where = run.target
     if where.gpu is not None:
         return
-    reasons = {why for name, _, why in targets.executors_for(run.step) if name == "gpu"}
+    _, reason = GPU.availability(run.step, 0)
     hint = "`kernelbench doctor` shows what is missing"
-    if where.executor == "emulator":
+    if where.executor == EMULATOR:
         hint = f"without it, `kernelbench check {run.step.name}` and `kernelbench inspect` work"
     raise EnvironmentProblem(
-        f"this needs {run.step.name} on a GPU, not on {where.executor}: {'; '.join(reasons)}", hint
+        f"this needs {run.step.name} on a GPU, not on {where.executor.name}: {reason}", hint
     )
 
 

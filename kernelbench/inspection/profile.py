@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError, UsageError
-from kernelbench.executors import compiled
 from kernelbench.inspection import gpu_tool, resources
 from kernelbench.inspection.gpu_tool import ChildEnd
 from kernelbench.inspection.nsight_counters import (
@@ -161,7 +160,7 @@ def profile(
     run = request.run
     name = f"{run.step.name} {request.shape.name}"
     on_progress(f"{run.step.name}: building")
-    compiled.build_step(run.step, run.problem, run.target)
+    run.target.executor.prepare(run.step, run.problem, run.target)
     try:
         if not request.counters:
             raise _NoCounters("--no-counters")
@@ -293,7 +292,7 @@ def _require_done(request: ProfileRequest, end: ChildEnd) -> Outcome:
 
 def _static_facts(run: StepRun) -> dict[str, Launch]:
     """What the compilers know of a compiled step's kernels, by name."""
-    if run.step.kind != "cuda":
+    if not run.step.compiled:
         return {}
     found = resources.inspect(run.step, run.step.arch)
     return {

@@ -21,8 +21,8 @@ from typing import Literal
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler
 from kernelbench.executors import compiled
+from kernelbench.executors.compiled import SOFT_ARCH
 from kernelbench.executors.loaded_step import LoadedStep
-from kernelbench.executors.targets import SOFT_ARCH
 from kernelbench.inspection import cubin
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, Occupancy, occupancy
@@ -146,7 +146,7 @@ def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
         PlannedStepError: If none has, because they are planned.
         UsageError: If none has.
     """
-    chosen = [step for step in steps if step.kind == "cuda" and step.status != "planned"]
+    chosen = [step for step in steps if step.compiled and step.status != "planned"]
     left_out = [
         f"{step.name} is planned: no kernel yet"
         if step.status == "planned"

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import ExitCode
-from kernelbench.executors import compiled
+from kernelbench.executors.compiled import LibraryExecutor
+from kernelbench.executors.gpu_soft import SoftGpuExecutor
 from kernelbench.inspection import cubin, gpu_tool
 from kernelbench.inspection.gpu_tool import ChildEnd, Tool
 from kernelbench.inspection.sanitizer_log import (
@@ -145,8 +146,8 @@ def prepare_session(run: StepRun, *, seed: int, calls: int, limit_s: float) -> S
     tool = gpu_tool.require("compute-sanitizer", _BROUGHT_BY)
     symbols: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    if run.step.kind == "cuda":
-        compiled.build_step(run.step, run.problem, run.target)
+    if run.step.compiled:
+        run.target.executor.prepare(run.step, run.problem, run.target)
         symbols, notes = _symbols(run)
     else:
         notes = ("a Python step's kernels cannot be told from others: all of its process count",)
@@ -162,11 +163,13 @@ def _own_files(step: Step) -> frozenset[str]:
 
 def _symbols(run: StepRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The step's kernels, if its library has them under these names, else none and a note."""
-    soft = run.target.executor == "gpu-soft"
-    code = cubin.compile_cubin(run.step, soft=soft)
+    executor = run.target.executor
+    if not isinstance(executor, LibraryExecutor):
+        return (), ("the step has no library of its own: all of its process count",)
+    code = cubin.compile_cubin(run.step, soft=isinstance(executor, SoftGpuExecutor))
     symbols = tuple(kernel.symbol for kernel in code.kernels)
     # Host code registers kernels by name: a filter with a name that is not there checks nothing.
-    library = compiled.step_library(run.step, run.target).read_bytes()
+    library = executor.library(run.step).read_bytes()
     unknown = [symbol for symbol in symbols if symbol.encode() + b"\0" not in library]
     if symbols and not unknown:
         return symbols, ()
@@ -305,7 +308,7 @@ def sanitize_record(
         shape=session.shape.name,
         dims=session.shape.describe(),
         inputs=run.classes[0],
-        executor=run.target.executor,
+        executor=run.target.executor.name,
         device=run.target.gpu.name if run.target.gpu else run.target.device,
         sanitizer=str(session.tool),
         seed=session.seed,

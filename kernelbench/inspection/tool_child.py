@@ -94,14 +94,7 @@ def perform(job: ToolJob, problem: Problem) -> Outcome:
 
 
 def _load(job: ToolJob, problem: Problem) -> Kernel:
-    from kernelbench.executors import compiled
-    from kernelbench.executors.callables import load_callable
-
-    if job.step.kind == "cuda":
-        return compiled.load_compiled(job.step, problem, job.target)
-    if job.step.entry is None:
-        raise FileNotFoundError(f"{job.step.name} has no entry file")
-    return load_callable(job.step.entry)
+    return job.target.executor.load(job.step, problem, job.target, 0.0)
 
 
 def _call(kernel: Kernel, problem: Problem, inputs: Any) -> None:

@@ -27,7 +27,7 @@ class ListedStep:
 
 @dataclass(frozen=True)
 class ListRecord:
-    """All listed steps, in order; ``schema.load(ListRecord, value)`` validates one."""
+    """All listed steps, in order; ``schema.decode(ListRecord, value)`` validates one."""
 
     schema: str
     steps: tuple[ListedStep, ...]

@@ -117,11 +117,11 @@ def sorts_before_parent(lineages: Lineages, step: Step) -> bool:
 
 def _fields_of(step: Step) -> dict[str, Any]:
     """What a ``step.toml`` says of how a step is built; an empty list is none."""
-    usual = {"cuda": "launch.cu", "torch": "submission.py"}[step.kind]
+    usual = {"step": "launch.cu", "python": "submission.py"}[step.kind]
     entry = step.entry.name if step.entry else usual
     return {
         "arch": step.arch,
-        "kind": "" if step.kind == "cuda" else step.kind,
+        "kind": "" if step.compiled else step.kind,
         "entry": "" if entry == usual else entry,
         "needs": list(step.needs),
         "gpu_flags": list(step.gpu_flags),

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernelbench.base.markdown import table
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.targets import executors
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Lineage, Step, load_problem
@@ -17,8 +19,6 @@ from kernelbench.records.run_record import FAILED, Result, RunRecord
 
 SHAPES_MARKERS = ("<!-- shapes:begin -->", "<!-- shapes:end -->")
 
-#: How a cell names an executor.
-LETTERS = {"gpu": "G", "gpu-soft": "S", "emulator": "E", "torch": "T"}
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 #: The newest row per setting (input class, number of SMs, …), by step, shape and executor.
@@ -33,7 +33,7 @@ def newest_rows(runs: Iterable[RunRecord]) -> Rows:
     newest: dict[tuple[str, str, str], dict[tuple[str, str], Result]] = {}
     for run in runs:
         for row in run.results:
-            emulated = run.extra.get("emulation") if row.executor == "emulator" else None
+            emulated = run.extra.get("emulation") if row.executor == EMULATOR.name else None
             setting = (row.inputs, repr(emulated))
             newest.setdefault((row.step, row.shape, row.executor), {})[setting] = row
     return {where: [*rows.values()] for where, rows in newest.items()}
@@ -85,8 +85,9 @@ def _cell(
         return _footnote(reason, notes)
     good, partial, bad = [], [], []
     skipped = ""
-    for executor, letter in LETTERS.items():
-        found = rows.get((step.name, name, executor), ())
+    for executor in executors():
+        letter = executor.letter
+        found = rows.get((step.name, name, executor.name), ())
         ran = [row for row in found if row.status != "skipped"]
         if found and not ran:
             skipped = found[0].reason

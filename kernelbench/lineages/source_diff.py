@@ -276,4 +276,4 @@ def _delta_row(step: Step, parent: Step, blocks: tuple[BlockChange, ...]) -> Del
 
 
 def _compiled(step: Step) -> bool:
-    return step.kind == "cuda" and step.status != "planned"
+    return step.compiled and step.status != "planned"

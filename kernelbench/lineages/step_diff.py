@@ -189,7 +189,7 @@ def _inspected(
     found: list[Inspection | None] = []
     missing: list[str] = []
     for step in (base, cand):
-        if step.kind != "cuda":
+        if not step.compiled:
             found.append(None)
             missing.append(f"{step.name} is a Python step")
             continue

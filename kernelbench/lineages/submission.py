@@ -63,7 +63,7 @@ def export(step: Step, leaderboard: str | None = None, gpus: tuple[str, ...] = (
         UsageError: If it is a compiled step, if the file is unreadable, or if it breaks a rule.
     """
     entry = require_runnable(step)
-    if step.kind != "torch":
+    if step.compiled:
         raise UsageError(
             f"{step.name} is a compiled step, and only Python steps can be exported",
             "those of arch 'any' in `kernelbench list`",

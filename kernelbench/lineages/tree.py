@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.errors import UsageError
+from kernelbench.executors.targets import device_timed
 from kernelbench.lineages.shape_table import newest_rows
 from kernelbench.project.registry import Lineage, Lineages, Reported, Status, Step
 from kernelbench.project.reported_figures import caption, shapes_of
@@ -254,7 +255,7 @@ def times_of(runs: Iterable[RunRecord]) -> dict[str, list[Measured]]:
     for run in runs:
         if run.environment.kind != "cuda":
             continue
-        rows = [row for row in run.results if row.executor == "gpu"]
+        rows = [row for row in run.results if device_timed(row.executor)]
         for row in rows:
             time = row.device_us or row.call_us
             if row.status == "pass" and time is not None:

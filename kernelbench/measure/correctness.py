@@ -27,9 +27,9 @@ from typing import Any
 import torch
 
 from kernelbench.base.seeds import derive
-from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.executors.callables import describe_exception
 from kernelbench.executors.fault import KernelFault
+from kernelbench.measure.outcomes import CheckResult
 from kernelbench.measure.references import reference as shared_reference
 from kernelbench.measure.stream_trial import StreamTrial
 from kernelbench.project.arena import bits
@@ -38,20 +38,6 @@ from kernelbench.records.run_record import Status
 
 #: Announces the phase that begins and how long it may take (seconds); see ``worker/launcher.py``.
 Announce = Callable[[str, float], None]
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """Outcome of the check of one step on one shape and class of inputs."""
-
-    status: Status
-    exact: bool | None = None
-    max_abs_err: float | None = None
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    #: What the emulator found, if it found something.
-    report: EmulatorReport | None = None
-    rel_rms_err: float | None = None
 
 
 class _Failed(Exception):

@@ -19,6 +19,7 @@ from kernelbench.base.seeds import derive
 from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.kernel_activity import activity_sums
+from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.measure.timing import (
     CLOCK,
     EVENT,
@@ -29,7 +30,6 @@ from kernelbench.measure.timing import (
     Metric,
     OnBlock,
     SampledOutputs,
-    TimedBlock,
     TimingFault,
     ValueExchange,
     require_untouched_timers,

@@ -1,8 +1,8 @@
 """Probes of a GPU: SM clock stamps, spins, the read-only floor, the persisting part of the L2.
 
 The kernels are in ``probes.cu``, compiled once for the present GPU and loaded with ctypes.
-Without a compiler :func:`load` gives None and the reason; then :func:`spin` falls back to torch's
-own, and clocks come from NVML. Every enqueued probe may be captured into a CUDA graph.
+Without a compiler :func:`load_probes` gives None and the reason; then :func:`spin` falls back to
+torch's own, and clocks come from NVML. Every enqueued probe may be captured into a CUDA graph.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def compile_probes(capability: tuple[int, int]) -> Path:
     """The probes' library for GPUs of ``capability``, from the cache or built now.
 
     Raises:
-        EnvironmentProblem: If it cannot be built (see :func:`build.compile_shared`).
+        EnvironmentProblem: If it cannot be built (see
+        :func:`kernelbench.build.compiler.compile_shared`).
     """
     flags = [*_FLAGS, *compiler.cuda_arch_flags(capability)]
     return compiler.compile_shared("probes", [SOURCE], flags)
@@ -172,7 +173,7 @@ class ClockStamps:
 
     @classmethod
     def create(cls, device: torch.device) -> ClockStamps | None:
-        """Stamps for ``device``; None where the probes cannot be built (see :func:`load`)."""
+        """Stamps for ``device``; None where they cannot be built (see :func:`load_probes`)."""
         import torch
 
         index = torch.cuda.current_device() if device.index is None else device.index

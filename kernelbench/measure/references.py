@@ -31,7 +31,8 @@ def reference(
     """The reference of inputs drawn from ``seed``, from the folder, or computed and left there.
 
     Args:
-        folder: Of :func:`shared_folder`; empty to compute it in any case.
+        folder: Of :func:`kernelbench.runs.shared_references.shared_folder`; empty to compute it in
+        any case.
         problem: As the step is judged by it.
         compute: Gives the reference. A folder that cannot hold it costs time and nothing else.
     """

@@ -27,6 +27,7 @@ import torch
 
 from kernelbench.base.seeds import derive
 from kernelbench.measure.correctness import Announce
+from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, Kernel, Problem
 
@@ -69,39 +70,8 @@ class InputSet:
     poisons: list[torch.Tensor]
 
 
-@dataclass
-class TimedBlock:
-    """Samples of one block, in the order measured.
-
-    Attributes:
-        arm, input_set, time_us: Per repetition.
-        sm_mhz: SM clock between the block's edges, or None.
-        throttle: Names of throttle reasons seen at its end.
-    """
-
-    arm: list[int]
-    input_set: list[int]
-    time_us: list[float]
-    sm_mhz: float | None = None
-    throttle: tuple[str, ...] = ()
-
-    def of(self, arm: int) -> list[float]:
-        """The samples of one arm, in order."""
-        return [t for a, t in zip(self.arm, self.time_us, strict=True) if a == arm]
-
-    def to_json(self) -> dict[str, Any]:
-        """The block as JSON, times rounded to 0.1 ns."""
-        return {
-            "arm": self.arm,
-            "input": self.input_set,
-            "t_us": [round(t, 4) for t in self.time_us],
-            "sm_mhz": self.sm_mhz,
-            "throttle": list(self.throttle),
-        }
-
-
 #: Told about each finished block, so that an interrupted run keeps what it measured.
-OnBlock = Callable[["TimedBlock"], None]
+OnBlock = Callable[[TimedBlock], None]
 
 
 @dataclass

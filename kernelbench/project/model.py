@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 Status = Literal["planned", "works", "failed", "fixed"]
-Kind = Literal["cuda", "torch"]
+#: ``step``: compiled, in the ptx layer. ``python``: a file that defines ``custom_kernel``.
+Kind = Literal["step", "python"]
 
 #: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
 #: kept as it failed, for what it teaches. ``fixed``: such an experiment with its fault repaired.
@@ -116,11 +117,9 @@ class Step:
         return bool(self.subfolder or self.base) or self.status in ("failed", "fixed")
 
     @property
-    def executors(self) -> tuple[str, ...]:
-        """The executors that such a step is written for, best first."""
-        if self.kind == "torch":
-            return ("gpu", "torch")
-        return ("gpu", "gpu-soft", "emulator") if self.arch == "sm_100a" else ("gpu", "emulator")
+    def compiled(self) -> bool:
+        """Whether it is device code of ours that a compiler makes a library of."""
+        return self.kind == "step"
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,7 @@ def source_sha(step: Step) -> str:
     """
     digest = hashlib.sha256()
     files = sources_of(step)
-    if step.kind == "cuda":
+    if step.compiled:
         # As seen from a folder of the lineage's, so that a variant in a subfolder compares.
         near = step.lineage_path / step.name
         for common in building_blocks(step.lineage_path):

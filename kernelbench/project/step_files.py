@@ -23,7 +23,9 @@ from kernelbench.project.model import (
     Step,
 )
 
-_ENTRY: dict[Kind, str] = {"cuda": "launch.cu", "torch": "submission.py"}
+_ENTRY: dict[Kind, str] = {"step": "launch.cu", "python": "submission.py"}
+#: What kinds were called before, for files from then.
+_FORMER_KINDS: dict[str, Kind] = {"cuda": "step", "torch": "python"}
 _ARCH = re.compile(r"any|sm_\d+[af]?")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 #: A lineage's name may have parts (``peers.moe``); two dots would be a range.
@@ -114,13 +116,13 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
     base = _read_base(table, lineage, {} if bases is None else bases)
     if base and base.status == "planned" and status != "planned":
         raise table.fail("base", f"{base.name} is planned: it has no code yet")
-    kind = cast(Kind, table.string("kind", base.kind if base else "cuda", tuple(_ENTRY)))
+    kind = _read_kind(table, base)
     if base and kind != base.kind:
         raise table.fail("kind", f"expected {base.kind!r}, that of the base, found {kind!r}")
     arch = table.string("arch", base.arch if base else None)
-    if not _ARCH.fullmatch(arch) or (arch == "any" and kind == "cuda"):
+    if not _ARCH.fullmatch(arch) or (arch == "any" and kind == "step"):
         raise table.fail(
-            "arch", f"expected 'sm_100a', 'sm_90a', ... or, for torch, 'any', found {arch!r}"
+            "arch", f"expected 'sm_100a', 'sm_90a', ... or, for Python, 'any', found {arch!r}"
         )
     entry = table.string("entry", default="")
     entry_file = folder / (entry or _ENTRY[kind])
@@ -128,7 +130,7 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         entry_file = base.path / entry if entry else base.entry
     gpu_flags = _read_gpu_flags(table, kind)
     needs = table.strings("needs")
-    if needs and kind != "torch":
+    if needs and kind != "python":
         raise table.fail("needs", "a compiled step's arch says what it needs")
     step = Step(
         name=name,
@@ -157,6 +159,15 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
     return step
 
 
+def _read_kind(table: TomlTable, base: Step | None) -> Kind:
+    found = table.string("kind", base.kind if base else "step")
+    if found in _FORMER_KINDS:
+        raise table.fail("kind", f"{found!r} is called {_FORMER_KINDS[found]!r} now")
+    if found not in _ENTRY:
+        raise table.fail("kind", f"expected one of {', '.join(map(repr, _ENTRY))}, found {found!r}")
+    return "python" if found == "python" else "step"
+
+
 def _read_base(table: TomlTable, lineage: Lineage | None, known: dict[str, Step]) -> Step | None:
     name = table.string("base", default="")
     if not name or name in known:
@@ -176,7 +187,7 @@ def _read_gpu_flags(table: TomlTable, kind: Kind) -> tuple[str, ...] | None:
         table.strings("gpu_flags")
         return None
     flags = tuple(" ".join(flag.split()) for flag in table.strings("gpu_flags"))
-    if kind != "cuda":
+    if kind != "step":
         raise table.fail("gpu_flags", "a Python step is not built by nvcc")
     for flag in flags:
         if not _GPU_FLAG.fullmatch(flag):
@@ -244,7 +255,7 @@ def read_submission(file: Path) -> Step:
         hypothesis="",
         arch="any",
         status="works",
-        kind="torch",
+        kind="python",
         path=file.parent,
         entry=file,
         submission=True,

@@ -1,6 +1,6 @@
 """The ladder of a lineage: time by step, reported beside measured, over the speed of light.
 
-What is drawn is decided by :func:`ladder`, without matplotlib; :func:`save` draws it.
+What is drawn is decided by :func:`ladder`, without matplotlib; :func:`save_ladder` draws it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.executors.targets import device_timed
 from kernelbench.machine import devices
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.speed_of_light import Ceilings, Floor, L2Mode
@@ -218,7 +219,9 @@ def _steps(
         if run.device != device.name or mode == "none":
             continue
         for result in run.results:
-            if (result.problem, result.shape) != (problem, shape) or result.executor != "gpu":
+            if (result.problem, result.shape) != (problem, shape) or not device_timed(
+                result.executor
+            ):
                 continue
             stats = result.device_us or result.call_us
             sheet = by_source.get(("datasheet", mode))

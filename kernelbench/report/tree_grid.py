@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelbench.base.markdown import table
-from kernelbench.lineages.shape_table import LETTERS
+from kernelbench.executors.targets import find_executor
 from kernelbench.lineages.tree import Measured, Node, Tree, TreeVerdict
 from kernelbench.project.reported_figures import UNITS
 
@@ -116,7 +116,8 @@ def _right_on(node: Node) -> str:
     for checked in node.checked:
         total = len(checked.right) + len(checked.wrong)
         count = str(total) if not checked.wrong else f"{len(checked.right)}/{total}"
-        parts.append(f"{LETTERS.get(checked.executor, checked.executor)} {count}")
+        executor = find_executor(checked.executor)
+        parts.append(f"{executor.letter if executor else checked.executor} {count}")
     return " ".join(parts)
 
 

@@ -9,7 +9,9 @@ from dataclasses import replace
 from kernelbench.base.errors import PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors import targets as target
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
+from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine import clocks, devices
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Step, load_problem
@@ -68,7 +70,7 @@ def plan(
         if step.name not in missing
     }
     # A row needs some target, even if its step does not run.
-    any_target = next(iter(targets.values()), Target("torch", "cpu", None))
+    any_target = next(iter(targets.values()), Target(TORCH, "cpu", None))
     plans = [
         _plan_step(context, step, shapes, inputs, targets.get(step.name, any_target))
         for step in runnable
@@ -118,8 +120,8 @@ def plan_check(
         KernelbenchError: For whatever in the request does not exist or cannot be checked.
     """
     chosen = context.lineages.select(steps)
-    written = [step for step in chosen if step.kind == "cuda" and step.status != "planned"]
-    if not written and any(step.kind == "cuda" for step in chosen):
+    written = [step for step in chosen if step.compiled and step.status != "planned"]
+    if not written and any(step.compiled for step in chosen):
         raise PlannedStepError(
             f"{', '.join(step.name for step in chosen)}: no kernel yet",
             "`kernelbench list` shows the steps that run",
@@ -135,7 +137,7 @@ def plan_check(
     found = []
     for step in written:
         problem = load_problem(context.lineage_for(step))
-        where = target.resolve(step, "emulator", 0, emulation)
+        where = target.resolve(step, EMULATOR.name, 0, emulation)
         wanted = shapes or context.check_shapes(problem) or ["all"]
         classes = inputs or problem.input_classes[:1]
         found.append(_plan_step(context, step, wanted, classes, where))

@@ -11,18 +11,36 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.executors import compiled
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
 from kernelbench.project.problem import Problem, Work
 from kernelbench.project.registry import Lineage, Step, source_sha
-from kernelbench.records.run_record import Environment, ReadFloor, Result, TimeStats, summarize
+from kernelbench.records.run_record import (
+    Environment,
+    ReadFloor,
+    Result,
+    Status,
+    TimeStats,
+    summarize,
+)
 from kernelbench.worker.jobs import Arm, RunJob, Timing
 from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import (
+    BlockTimed,
+    ClassChecked,
+    EnvironmentRead,
+    FloorRead,
+    Message,
+    MetricMeasured,
+    PhaseBegins,
+    ShapeBegins,
+    TimingFailed,
+    WorkCounted,
+)
 
 OnProgress = Callable[[str], None]
 
@@ -46,14 +64,22 @@ class StepRun:
     skip: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Failure:
+    """What ended a shape before all of it was done."""
+
+    status: Status
+    reason: str
+
+
 @dataclass
 class _Rows:
     """The rows of one shape as messages build them up."""
 
-    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    measured: dict[str, dict[str, Any]] = field(default_factory=dict)
-    fault: dict[str, Any] | None = None
+    checks: dict[str, CheckResult] = field(default_factory=dict)
+    samples: dict[str, list[TimedBlock]] = field(default_factory=dict)
+    measured: dict[str, MetricMeasured] = field(default_factory=dict)
+    fault: Failure | None = None
     work: Work | None = None
     floor: ReadFloor | None = None
     floor_note: str = ""
@@ -101,13 +127,12 @@ class Runner:
         left = [shape for shape in run.shapes if shape.name not in run.skip]
         self._binary_sha = None
         if left:
-            self._on_progress(f"{run.step.name}: building for {run.target.executor}")
+            self._on_progress(f"{run.step.name}: building for {run.target.executor.name}")
             try:
-                self._binary_sha = compiled.build_step(run.step, run.problem, run.target)
+                self._binary_sha = run.target.executor.prepare(run.step, run.problem, run.target)
             except CompileFailure as error:
                 for shape in left:
-                    failure = {"status": "fault", "reason": str(error)}
-                    yield from self._finish(run, shape, _Rows(), failure)
+                    yield from self._finish(run, shape, _Rows(), Failure("fault", str(error)))
                 return
         while left:
             done = 0
@@ -115,7 +140,7 @@ class Runner:
             current: Any = None
             try:
                 for message in self._launcher.run(self._job(run, tuple(left))):
-                    if message["kind"] == "shape":
+                    if isinstance(message, ShapeBegins):
                         if current is not None:
                             yield from self._finish(run, current, rows)
                         current, rows = left[done], _Rows()
@@ -123,7 +148,7 @@ class Runner:
                     self._take(run, current, rows, message)
             except KeyboardInterrupt:
                 if current is not None and rows.checks:
-                    interrupted = {"status": "skipped", "reason": "interrupted"}
+                    interrupted = Failure("skipped", "interrupted")
                     yield from self._finish(run, current, rows, interrupted)
                 raise
             ending = self._launcher.ending
@@ -134,10 +159,7 @@ class Runner:
                 if current is None:
                     return
                 continue
-            failure = {
-                "status": "hang" if ending.kind == "hang" else "fault",
-                "reason": ending.reason,
-            }
+            failure = Failure("hang" if ending.kind == "hang" else "fault", ending.reason)
             if self.environment is None and ending.phase in ("start", "environment"):
                 raise EnvironmentProblem(
                     f"the worker failed before it reached the step: {ending.reason}",
@@ -165,36 +187,33 @@ class Runner:
             references=self._references,
         )
 
-    def _take(self, run: StepRun, shape: Any, rows: _Rows, message: dict[str, Any]) -> None:
-        kind = message["kind"]
-        if kind == "phase":
-            where = f" {shape.name}" if shape is not None else ""
-            self._on_progress(f"{run.step.name}{where}: {message['name']}")
-        elif kind == "environment":
-            if self.environment is None:
-                self.environment = schema.decode(Environment, message["environment"])
-        elif kind == "check":
-            rows.checks[message["inputs"]] = message
-            if message.get("report") is not None:
-                report = schema.decode(EmulatorReport, message["report"])
-                self.reports.append((run.step.name, shape.name, message["inputs"], report))
-        elif kind == "work":
-            rows.work = schema.decode(Work, message["work"])
-        elif kind == "floor":
-            if message["floor"] is not None:
-                rows.floor = schema.decode(ReadFloor, message["floor"])
-            rows.floor_note = message["note"]
-        elif kind == "block":
-            rows.samples.setdefault(message["metric"], []).append(message["block"])
-            self._report_blocks(run, shape, rows, message["metric"])
-        elif kind == "measured":
-            rows.measured[message["metric"]] = message
-        elif kind == "fault":
-            rows.fault = message
+    def _take(self, run: StepRun, shape: Any, rows: _Rows, message: Message) -> None:
+        match message:
+            case PhaseBegins():
+                where = f" {shape.name}" if shape is not None else ""
+                self._on_progress(f"{run.step.name}{where}: {message.name}")
+            case EnvironmentRead():
+                self.environment = self.environment or message.environment
+            case ClassChecked():
+                rows.checks[message.inputs] = message.result
+                if message.result.report is not None:
+                    found = (run.step.name, shape.name, message.inputs, message.result.report)
+                    self.reports.append(found)
+            case WorkCounted():
+                rows.work = message.work
+            case FloorRead():
+                rows.floor, rows.floor_note = message.floor, message.note
+            case BlockTimed():
+                rows.samples.setdefault(message.metric, []).append(message.block)
+                self._report_blocks(run, shape, rows, message.metric)
+            case MetricMeasured():
+                rows.measured[message.metric] = message
+            case TimingFailed():
+                rows.fault = Failure(message.status, message.reason)
 
     def _report_blocks(self, run: StepRun, shape: Any, rows: _Rows, metric: str) -> None:
         if self._timing is not None:
-            taken = sum(len(block["t_us"]) for block in rows.samples[metric])
+            taken = sum(len(block.time_us) for block in rows.samples[metric])
             self._on_progress(
                 f"{run.step.name} {shape.name}: {metric} time, {taken}/{self._timing.reps} reps"
             )
@@ -207,7 +226,7 @@ class Runner:
             shape=shape.name,
             dims=shape.describe(),
             inputs=input_class,
-            executor=run.target.executor,
+            executor=run.target.executor.name,
             status="skipped",
             exact=None,
             max_abs_err=None,
@@ -227,31 +246,31 @@ class Runner:
         run: StepRun,
         shape: Any,
         rows: _Rows,
-        failure: dict[str, Any] | None = None,
+        failure: Failure | None = None,
     ) -> Iterator[Result]:
         """Rows of a shape; ``failure`` goes to the first class not checked, or to the timing."""
         failure = failure or rows.fault
-        if failure is not None and any(c["status"] == "fault" for c in rows.checks.values()):
+        if failure is not None and any(c.status == "fault" for c in rows.checks.values()):
             # The worker went down with what the check has reported already.
-            failure = {"status": "skipped", "reason": "not run after the fault"}
+            failure = Failure("skipped", "not run after the fault")
         for index, input_class in enumerate(run.classes):
             base = self._base(run, shape, input_class)
             check = rows.checks.get(input_class)
             if check is None:
                 if failure is not None:
-                    yield replace(base, status=failure["status"], reason=failure["reason"])
+                    yield replace(base, status=failure.status, reason=failure.reason)
                     failure = self._afterwards(failure)
                 else:
                     yield replace(base, reason="not run")
                 continue
             row = replace(
                 base,
-                status=check["status"],
-                exact=check["exact"],
-                max_abs_err=check["max_abs_err"],
-                rel_rms_err=check["rel_rms_err"],
-                reason=check["reason"],
-                notes=tuple(check["notes"]),
+                status=check.status,
+                exact=check.exact,
+                max_abs_err=check.max_abs_err,
+                rel_rms_err=check.rel_rms_err,
+                reason=check.reason,
+                notes=check.notes,
             )
             if index == 0:
                 row = self._with_times(run, shape, row, rows)
@@ -260,24 +279,24 @@ class Runner:
             yield row
 
     @staticmethod
-    def _afterwards(failure: dict[str, Any]) -> dict[str, Any]:
+    def _afterwards(failure: Failure) -> Failure:
         """What a failure means for the classes that come after the one whose row tells of it."""
-        reason = failure["reason"]
-        if failure["status"] != "skipped":
-            reason = f"not run after the {failure['status']}"
+        reason = failure.reason
+        if failure.status != "skipped":
+            reason = f"not run after the {failure.status}"
         elif not reason.startswith("not run"):
             reason = f"not run: {reason}"
-        return {"status": "skipped", "reason": reason}
+        return Failure("skipped", reason)
 
     @staticmethod
-    def _with_failure(row: Result, failure: dict[str, Any]) -> Result:
-        if failure["status"] == "skipped" or row.status != "pass":
+    def _with_failure(row: Result, failure: Failure) -> Result:
+        if failure.status == "skipped" or row.status != "pass":
             # A fault of the check says more than the end of the worker that it led to.
-            return replace(row, notes=(*row.notes, failure["reason"]))
+            return replace(row, notes=(*row.notes, failure.reason))
         return replace(
             row,
-            status=failure["status"],
-            reason=failure["reason"],
+            status=failure.status,
+            reason=failure.reason,
             call_us=None,
             device_us=None,
         )
@@ -288,25 +307,25 @@ class Runner:
         notes = list(row.notes)
         throttled: set[str] = set()
         for metric, blocks in rows.samples.items():
-            values = [t for block in blocks for t in block["t_us"]]
+            values = [t for block in blocks for t in block.time_us]
             complete = rows.measured.get(metric)
-            method = complete["method"] if complete else "incomplete"
+            method = complete.method if complete else "incomplete"
             if not complete:
                 notes.append(
                     f"{metric} time incomplete: {len(values)} reps, outputs not re-checked"
                 )
             else:
-                notes += complete["notes"]
+                notes += complete.notes
             times[metric] = summarize(values, method)
-            clocks += [block["sm_mhz"] for block in blocks if block["sm_mhz"]]
-            throttled |= {reason for block in blocks for reason in block["throttle"]}
+            clocks += [block.sm_mhz for block in blocks if block.sm_mhz]
+            throttled |= {reason for block in blocks for reason in block.throttle}
             self.samples.append(
                 {
                     "step": row.step,
                     "shape": row.shape,
                     "metric": metric,
                     "method": method,
-                    "blocks": blocks,
+                    "blocks": [block.to_json() for block in blocks],
                 }
             )
         if rows.floor_note:

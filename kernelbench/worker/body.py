@@ -1,10 +1,6 @@
 """The body of a worker: carry out a job and report what happens, message by message.
 
-Messages (``kind``): ``phase`` (watchdog), ``check`` (one class of inputs), ``block`` (raw samples
-of one block), ``measured`` (one metric is complete and its timed outputs are right), ``fault`` (a
-timed output was wrong, or the step raised while timed), ``checked`` and ``unchecked`` (an arm of a
-comparison passed a class, or failed),
-``environment``, ``work`` (FLOPs and bytes), ``floor`` (reading the same bytes), ``planted``.
+The messages are those of :mod:`kernelbench.worker.messages`.
 """
 
 from __future__ import annotations
@@ -17,22 +13,22 @@ from typing import Any
 
 import torch
 
-from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.base.seeds import derive
-from kernelbench.executors import compiled, targets
-from kernelbench.executors.callables import LoadError, describe_exception, load_callable, notes_of
+from kernelbench.executors.callables import LoadError, describe_exception
+from kernelbench.executors.compiled import BUILD_LIMIT_S
+from kernelbench.executors.executor import Target
 from kernelbench.machine.clocks import ClockSampler
 from kernelbench.machine.environment import read_environment
 from kernelbench.measure import ceilings_bench
-from kernelbench.measure.correctness import Checker, CheckResult
+from kernelbench.measure.correctness import Checker
 from kernelbench.measure.gpu_timing import GpuTimer
 from kernelbench.measure.kernel_activity import ProfilerError
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
 from kernelbench.measure.planted import SpinPlanter
 from kernelbench.measure.timing import (
     InputSet,
     Measurement,
-    TimedBlock,
     TimingFault,
     abba,
     draw_input_sets,
@@ -40,11 +36,26 @@ from kernelbench.measure.timing import (
     single_arm,
     time_on_cpu,
 )
-from kernelbench.project import overlay
 from kernelbench.project.problem import Kernel, Problem, Work, judging
 from kernelbench.project.registry import load_problem
+from kernelbench.records.run_record import Status
 from kernelbench.worker import schedules
 from kernelbench.worker.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
+from kernelbench.worker.messages import (
+    ArmChecked,
+    ArmFailed,
+    ArmName,
+    BlockTimed,
+    CeilingsMeasured,
+    ClassChecked,
+    DelayPlanted,
+    EnvironmentRead,
+    FloorRead,
+    MetricMeasured,
+    ShapeBegins,
+    TimingFailed,
+    WorkCounted,
+)
 from kernelbench.worker.reporter import Reporter
 
 
@@ -53,7 +64,7 @@ def execute_job(job: Job, report: Reporter) -> None:
     torch.set_grad_enabled(False)
     if isinstance(job, CeilingsJob):
         report.phase("ceilings", 600)
-        report("ceilings", ceilings=schema.encode(ceilings_bench.measure(job.device_index)))
+        report(CeilingsMeasured(ceilings_bench.measure(job.device_index)))
         return
     if isinstance(job, CheckJob):
         # Shapes run side by side; threads of each that wait for one another would cost more.
@@ -64,7 +75,7 @@ def execute_job(job: Job, report: Reporter) -> None:
     if job.target.gpu is not None:
         torch.cuda.set_device(job.target.device)
     environment = read_environment(job.target.device, job.target.gpu)
-    report("environment", environment=schema.encode(environment))
+    report(EnvironmentRead(environment))
     if isinstance(job, RunJob):
         _run(job, report)
     else:
@@ -75,22 +86,20 @@ def _run(job: RunJob, report: Reporter) -> None:
     problem = judging(load_problem(job.lineage), job.arm.step)
     kernel = _load(job, job.arm, problem, report)
     for shape in job.shapes:
-        report("shape", shape=shape.name)
+        report(ShapeBegins(shape.name))
         if isinstance(kernel, str):
             for input_class in job.classes:
-                _report_check(report, shape, input_class, CheckResult("fault", reason=kernel))
+                result = CheckResult("fault", reason=kernel)
+                report(ClassChecked(shape.name, input_class, result))
             continue
         right = True
         for input_class in job.classes:
             result = _checker(job, job.arm, kernel, problem, shape, report).check(input_class)
             # Asked for each class, so that no note tells of another's calls.
-            noted = result
-            if isinstance(kernel, compiled.EmulatedKernel) and (note := kernel.take_note()):
-                # What a call took to emulate: no time of any kernel.
-                noted = dataclasses.replace(result, notes=(*result.notes, note))
+            notes = job.target.executor.notes(kernel)
             if input_class == job.classes[0]:
-                result = dataclasses.replace(noted, notes=noted.notes + notes_of(kernel))
-            _report_check(report, shape, input_class, result)
+                result = dataclasses.replace(result, notes=result.notes + notes)
+            report(ClassChecked(shape.name, input_class, result))
             right = right and result.status == "pass"
             _release(job.target)
         if right and job.timing is not None:
@@ -113,19 +122,19 @@ def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: 
         floor = ceilings_bench.read_floor(job.target.gpu.index, int(work.bytes_read), timing.l2)
     except (EnvironmentProblem, torch.OutOfMemoryError) as error:
         reason = " ".join(str(error).split())
-        report("floor", shape=shape.name, floor=None, note=f"no read floor: {reason}")
+        report(FloorRead(shape.name, None, f"no read floor: {reason}"))
     else:
-        report("floor", shape=shape.name, floor=schema.encode(floor), note="")
+        report(FloorRead(shape.name, floor, ""))
 
 
 def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
     """The arm's callable, or why there is none."""
     try:
-        if arm.step.kind == "cuda":
-            report.phase("build and load", max(job.call_limit_s, compiled.BUILD_LIMIT_S))
-            return compiled.load_compiled(arm.step, problem, job.target, job.call_limit_s)
-        report.phase("load", job.call_limit_s)
-        return load_callable(overlay.entry_of(arm.step))
+        if arm.step.compiled:
+            report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
+        else:
+            report.phase("load", job.call_limit_s)
+        return job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
     except (LoadError, KernelbenchError) as error:
         return str(error)
 
@@ -145,18 +154,14 @@ def _checker(
         job.target.device,
         job.seed,
         report.phase,
-        compiled.watchdog_limit(job.call_limit_s, job.target),
+        job.target.executor.watchdog_limit(job.call_limit_s),
         arm.step.entry,
         job.own_stream and not arm.step.submission,
         job.references if isinstance(job, RunJob) and not arm.step.submission else "",
     )
 
 
-def _report_check(report: Reporter, shape: Any, input_class: str, result: CheckResult) -> None:
-    report("check", shape=shape.name, inputs=input_class, **dataclasses.asdict(result))
-
-
-def _generator_lost(where: targets.Target) -> bool:
+def _generator_lost(where: Target) -> bool:
     """Whether a graph capture that failed has left torch's generator behind, as if capturing.
 
     The next shape needs random bits: the runner sees that shapes are left, and starts a worker.
@@ -170,7 +175,7 @@ def _generator_lost(where: targets.Target) -> bool:
     return False
 
 
-def _release(where: targets.Target) -> None:
+def _release(where: Target) -> None:
     """Give memory back between checks; leave if a fault has cost the CUDA context.
 
     Nothing works in a lost context: the rest needs another process.
@@ -210,40 +215,33 @@ class _Series:
                 return False
         return True
 
-    def _fault(self, status: str, reason: str, **label: Any) -> None:
-        self.report("fault", shape=self.shape.name, status=status, reason=reason, **label)
+    def _fault(self, status: Status, reason: str) -> None:
+        self.report(TimingFailed(self.shape.name, status, reason))
 
     def measure(
-        self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], **label: Any
+        self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], round_index: int = 0
     ) -> bool:
         """Take and report every metric that the device has; False after a fault."""
         job, report = self.job, self.report
         entry = (job.arm if isinstance(job, RunJob) else job.cand).step.entry
-        context = {"shape": self.shape.name, **label}
+        name = self.shape.name
         for metric in self.timing.metrics if job.target.gpu is not None else ("call",):
 
             def on_block(block: TimedBlock, metric: str = metric) -> None:
-                report("block", metric=metric, block=block.to_json(), **context)
+                report(BlockTimed(name, metric, block, round_index))
 
             try:
                 with quiet_gc():
                     found = self._take(metric, kernels, order, on_block)
             except (TimingFault, ProfilerError) as error:
-                status = "wrong" if isinstance(error, TimingFault) else "fault"
-                self._fault(status, str(error), metric=metric, **label)
+                self._fault("wrong" if isinstance(error, TimingFault) else "fault", str(error))
                 return False
             except Exception as error:
                 reason = f"while timed: raised {describe_exception(error, entry)}"
-                self._fault("fault", reason, metric=metric, **label)
+                self._fault("fault", reason)
                 return False
-            report(
-                "measured",
-                metric=metric,
-                method=found.method,
-                notes=found.notes,
-                busy_s=found.busy_s,
-                **context,
-            )
+            notes = tuple(found.notes)
+            report(MetricMeasured(name, metric, found.method, notes, found.busy_s, round_index))
         return True
 
     def _take(
@@ -306,7 +304,7 @@ def _series(
     report.phase("timed inputs", 600)
     sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
     work = problem.work(shape, sets[0].inputs)
-    report("work", shape=shape.name, work=schema.encode(work))
+    report(WorkCounted(shape.name, work))
     return _Series(job, timing, problem, shape, input_class, sets, work, report)
 
 
@@ -315,13 +313,13 @@ def _compare(job: CompareJob, report: Reporter) -> None:
     rng = random.Random(derive(job.seed, "abba"))
     # Where a module is loaded changes its time a little, the same way in every process: a coin
     # decides which arm comes first, so that this, too, is noise and not a bias.
-    order = [(0, "base", job.base), (1, "cand", job.cand)]
+    order: list[tuple[int, ArmName, Arm]] = [(0, "base", job.base), (1, "cand", job.cand)]
     rng.shuffle(order)
     loaded: dict[int, Kernel] = {}
     for index, name, arm in order:
         kernel = _load(job, arm, problem, report)
         if isinstance(kernel, str):
-            report("unchecked", arm=name, status="fault", reason=kernel)
+            report(ArmFailed(name, "fault", kernel))
             return
         if job.check:
             judged = judging(problem, arm.step)
@@ -330,9 +328,9 @@ def _compare(job: CompareJob, report: Reporter) -> None:
                 result = checker.check(input_class)
                 if result.status != "pass":
                     reason = f"{input_class}: {result.reason}"
-                    report("unchecked", arm=name, status=result.status, reason=reason)
+                    report(ArmFailed(name, result.status, reason))
                     return
-                report("checked", arm=name, inputs=input_class, notes=list(result.notes))
+                report(ArmChecked(name, input_class, result.notes))
         loaded[index] = kernel
     kernels = [loaded[0], loaded[1]]
     _release(job.target)
@@ -351,10 +349,10 @@ def _compare(job: CompareJob, report: Reporter) -> None:
             base, cand = kernels
             arms = [planter.plant(base, 0.0), planter.plant(cand, plant_us or 0.0)]
             if plant_us:
-                report("planted", round=index, asked_us=plant_us, found_us=planter.verify(plant_us))
+                report(DelayPlanted(index, plant_us, planter.verify(plant_us)))
         arm_order = abba(job.blocks, job.quads, rng)
         if job.sequential:
             reps = job.blocks * job.quads * 2
             arm_order = [[0] * reps, [1] * reps]
-        if not series.measure(arms, arm_order, round=index):
+        if not series.measure(arms, arm_order, index):
             return

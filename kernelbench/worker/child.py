@@ -18,7 +18,8 @@ from kernelbench.project.registry import load_problem
 
 # Imports torch, once for all workers; no CUDA context may exist before the fork.
 from kernelbench.worker.body import execute_job
-from kernelbench.worker.reporter import Reporter
+from kernelbench.worker.messages import JobDone
+from kernelbench.worker.reporter import to_pipe
 
 _PR_SET_PDEATHSIG = 1
 
@@ -40,9 +41,9 @@ def _work(messages: int, log: int, job_file: int) -> None:
         if lineage is not None:
             load_problem(lineage)
         job = pickle.load(stream)
-    report = Reporter(messages)
+    report = to_pipe(messages)
     execute_job(job, report)
-    report("done")
+    report(JobDone())
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.worker.messages import JobDone, Message, PhaseBegins, decode_message
 
 _START_LIMIT_S = 180.0
 _REAP_LIMIT_S = 60.0
@@ -117,7 +118,7 @@ class Launcher:
             )
         return ours
 
-    def run(self, job: Any) -> Iterator[dict[str, Any]]:
+    def run(self, job: Any) -> Iterator[Message]:
         """Run a job (an object of ``jobs.py``) in a fresh worker and yield its messages.
 
         After the last message, :attr:`ending` says how the worker ended. Closing the iterator early
@@ -150,7 +151,7 @@ class Launcher:
 
     def _watch(
         self, control: socket.socket, read_end: int, pid: int, log: IO[bytes]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Message]:
         phase, limit, began = "start", _START_LIMIT_S, time.monotonic()
         buffer = b""
         finished = False
@@ -172,15 +173,15 @@ class Launcher:
                 buffer += chunk
                 *lines, buffer = buffer.split(b"\n")
                 for line in lines:
-                    message = json.loads(line)
-                    if message["kind"] == "phase":
-                        phase, limit = message["name"], float(message["limit_s"])
+                    message = decode_message(line)
+                    if isinstance(message, PhaseBegins):
+                        phase, limit = message.name, message.limit_s
                         began = time.monotonic()
-                    elif message["kind"] == "done":
+                    elif isinstance(message, JobDone):
                         finished = True
                         break
                     yield message
-                    if message["kind"] != "phase":
+                    if not isinstance(message, PhaseBegins):
                         # The reader's own work between messages is not the worker's time.
                         began = time.monotonic()
                 if finished:

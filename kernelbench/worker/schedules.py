@@ -1,7 +1,7 @@
 """The worker's part of ``kernelbench check``: one step under many schedules of the emulator.
 
-Messages (``kind``): ``phase`` (watchdog), ``shape``, and ``schedule``, one for each schedule, with
-what it found. A shape ends at its first wrong output or at a finding that ended a launch.
+There is one message for each schedule, with what it found. A shape ends at its first wrong output
+or at a finding that ended a launch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from kernelbench.base import schema
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.base.seeds import derive
 from kernelbench.emulator import branches, findings
@@ -20,6 +19,7 @@ from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import compiled
 from kernelbench.executors.callables import describe_exception
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
@@ -28,6 +28,7 @@ from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, Kernel, judging
 from kernelbench.project.registry import load_problem
 from kernelbench.worker.jobs import CheckJob
+from kernelbench.worker.messages import ScheduleRun, ShapeBegins, StepNotLoaded
 from kernelbench.worker.reporter import Reporter
 
 _COUNTERS_INTERVAL_S = 2.0
@@ -40,13 +41,13 @@ def run_schedules(job: CheckJob, report: Reporter) -> None:
         branches.collect_into(Path(job.counters))
     report.phase("build and load", compiled.BUILD_LIMIT_S)
     try:
-        entry = compiled.load_entry(job.step, job.target, check=True)
-        kernel = compiled.bind_problem(problem, entry, job.step, job.target)
+        entry = EMULATOR.open(job.step, check=True)
+        kernel = compiled.bind_problem(problem, entry, job.step, job.target.device)
     except KernelbenchError as error:
-        report("unloadable", reason=str(error))
+        report(StepNotLoaded(str(error)))
         return
     for shape in job.shapes:
-        report("shape", shape=shape.name)
+        report(ShapeBegins(shape.name))
         for input_class in job.classes:
             if not _Case(job, problem, entry, kernel, shape, input_class, report).run():
                 break
@@ -106,21 +107,13 @@ class _Case:
                 self._report.phase(
                     f"{self._class}, {sms} SM{'s' if sms > 1 else ''}, "
                     f"schedule {index + 1}/{job.schedules}",
-                    compiled.watchdog_limit(job.call_limit_s, job.target),
+                    job.target.executor.watchdog_limit(job.call_limit_s),
                 )
                 outputs, found, reason = self._schedule(sms, index)
                 if outputs is not None and not reason:
                     reason = self._judge(outputs, first)
                     first = first or outputs
-                self._report(
-                    "schedule",
-                    shape=shape.name,
-                    inputs=self._class,
-                    sms=sms,
-                    index=index,
-                    reason=reason,
-                    report=schema.encode(found),
-                )
+                self._report(ScheduleRun(shape.name, self._class, sms, index, reason, found))
                 if reason:
                     return False
                 if job.counters:

@@ -15,7 +15,7 @@ title = "t"
 technique = "t"
 hypothesis = "h"
 arch = "any"
-kind = "torch"
+kind = "python"
 status = "{status}"
 """
 

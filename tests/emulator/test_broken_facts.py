@@ -18,8 +18,8 @@ from conftest import ROOT
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.targets import Target
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.problem import Inputs
 from kernelbench.project.project_file import project_at
@@ -27,7 +27,6 @@ from kernelbench.project.registry import Step, load_lineages
 from kernelbench.project.source_files import sources_of
 
 FACTS = ROOT / "kernels" / "common" / "backend" / "emu" / "runtime" / "facts.hpp"
-TARGET = Target("emulator", "cpu", None, DEFAULT_EMULATION)
 
 #: Groups, rows and columns that do not fill tiles, and two tiles along K.
 SHAPE = {"m": [1, 17, 129], "n": 200, "k": 512}
@@ -59,7 +58,7 @@ def use_of(step: Step) -> Use:
 def right_steps() -> dict[str, Step]:
     """Every step of the main line, and a repaired experiment for each use that the line lacks."""
     steps = load_lineages(project_at(ROOT)).steps_of("group_gemm")
-    chosen = [step for step in steps if step.kind == "cuda" and not step.experiment]
+    chosen = [step for step in steps if step.compiled and not step.experiment]
     uses = {use_of(step) for step in chosen}
     for step in steps:
         if step.status == "fixed" and use_of(step) not in uses:
@@ -133,7 +132,7 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
 
     def outcome(step: str, fact: int) -> bool:
         entry = entries[step].result()
-        kernel = compiled.bind_problem(PROBLEM, entry, STEPS[step], TARGET)
+        kernel = compiled.bind_problem(PROBLEM, entry, STEPS[step], "cpu")
 
         def fails(name: str, inputs: Inputs, reference: object) -> bool:
             assert entry.emulation is not None
@@ -150,9 +149,7 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
 
     # Built two at a time: most of what these tests take.
     with ThreadPoolExecutor(2) as pool:
-        entries = {
-            name: pool.submit(compiled.load_entry, step, TARGET) for name, step in STEPS.items()
-        }
+        entries = {name: pool.submit(EMULATOR.open, step) for name, step in STEPS.items()}
         yield outcome
         for entry in entries.values():
             entry.cancel()

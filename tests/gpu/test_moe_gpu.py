@@ -23,7 +23,7 @@ from moe_cases import (
 )
 from test_native_parity import hopper, needs_nvcc
 
-from kernelbench.executors import compiled, targets
+from kernelbench.executors import targets
 from kernelbench.machine import devices
 from kernelbench.problems.fused_moe.problem import PROBLEM
 from kernelbench.problems.fused_moe.shape import MoeShape
@@ -52,7 +52,7 @@ def kernels() -> Get:
         if name not in loaded:
             step = steps.get(name)
             where = targets.resolve(step, "gpu", int(DEVICE.removeprefix("cuda:")))
-            loaded[name] = compiled.load_compiled(step, PROBLEM, where)
+            loaded[name] = where.executor.load(step, PROBLEM, where, 0.0)
         return loaded[name]
 
     return get

@@ -16,7 +16,7 @@ import torch
 
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.step_files import read_lineage, read_step
@@ -45,9 +45,9 @@ def kernels() -> Callable[[str, int], Kernel]:
 
     def get(step: str, sms: int) -> Kernel:
         if (step, sms) not in loaded:
-            target = Target("emulator", "cpu", None, Emulation(sms=sms))
-            loaded[step, sms] = compiled.load_compiled(
-                read_step(KERNELS / step, lineage), PROBLEM, target
+            target = Target(EMULATOR, "cpu", None, Emulation(sms=sms))
+            loaded[step, sms] = EMULATOR.load(
+                read_step(KERNELS / step, lineage), PROBLEM, target, 0.0
             )
         return loaded[step, sms]
 

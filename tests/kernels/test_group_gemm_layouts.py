@@ -10,7 +10,7 @@ import pytest
 
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.step_files import read_lineage, read_step
@@ -41,8 +41,8 @@ def test_the_other_way_round_is_right_too(step: str, tmp_path: Path) -> None:
     assert text.count(CONSTANT) == 1
     kernel.write_text(text.replace(CONSTANT, CONSTANT.replace("true", "false")))
 
-    target = Target("emulator", "cpu", None, Emulation(sms=4))
-    found = compiled.load_compiled(read_step(folder, read_lineage(lineage_folder)), PROBLEM, target)
+    target = Target(EMULATOR, "cpu", None, Emulation(sms=4))
+    found = EMULATOR.load(read_step(folder, read_lineage(lineage_folder)), PROBLEM, target, 0.0)
     shape = PROBLEM.parse_shape("edge", {"m": [130, 7], "n": [264, 128], "k": [256, 768]})
     for seed, name in enumerate(("structured", "full")):
         inputs = PROBLEM.make_inputs(shape, name, seed, "cpu")

@@ -15,10 +15,9 @@ import pytest
 from host_warnings import host_warnings
 
 from kernelbench.build import compiler
-from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.loaded_step import LoadedStep
-from kernelbench.executors.targets import Target
 from kernelbench.project.project_file import find_project
 from kernelbench.project.registry import Lineages, load_lineages
 
@@ -41,7 +40,6 @@ ORDER = ("SharedStorage {", "load_warp(", "mma_warp(", "epilogue_warps(", "KB_GL
 
 needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
-EMULATOR = Target("emulator", "cpu", None, DEFAULT_EMULATION)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +65,7 @@ def test_the_host_compiler_has_no_warning(step: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("step", STEPS)
 def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
-    said = compiled.load_entry(lineages.get(step), EMULATOR).describe()
+    said = EMULATOR.open(lineages.get(step)).describe()
     config = settings(step)["config"]
     assert isinstance(config, dict)
     assert [said["tile_m"], said["tile_n"], said["tile_k"]] == config["tile"]
@@ -86,7 +84,7 @@ def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> Non
 def test_the_library_for_the_gpu_describes_itself_alike(lineages: Lineages) -> None:
     step = lineages.get("v01")
     native = LoadedStep(ctypes.CDLL(str(compiled.gpu_artefact(step, soft=False))), Path())
-    assert native.describe() == compiled.load_entry(step, EMULATOR).describe()
+    assert native.describe() == EMULATOR.open(step).describe()
 
 
 class Call(ctypes.Structure):
@@ -139,7 +137,7 @@ def expect_refusals(library: ctypes.CDLL, step: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("step", STEPS)
 def test_a_call_that_breaks_a_limit_is_refused_in_one_line(lineages: Lineages, step: str) -> None:
-    expect_refusals(compiled.load_entry(lineages.get(step), EMULATOR).library, step)
+    expect_refusals(EMULATOR.open(lineages.get(step)).library, step)
 
 
 @needs_nvcc

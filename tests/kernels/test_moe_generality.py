@@ -15,7 +15,7 @@ from test_moe_steps import kernels, lineages, needs_compiler
 from kernelbench.emulator import findings
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import compiled
-from kernelbench.executors.targets import Target
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.problems.fused_moe.problem import PROBLEM
 from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
 from kernelbench.problems.group_gemm.problem import PROBLEM as GROUP_GEMM
@@ -78,9 +78,8 @@ def test_operands_that_are_not_finite_spoil_only_their_token(
 @pytest.fixture
 def checked(lineages: Lineages, step: str) -> Iterator[Callable[[MoeData, int], torch.Tensor]]:
     """``checked(data, seed)``: a call under the checker, on the schedule of that seed."""
-    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
-    entry = compiled.load_entry(lineages.get(step), target, check=True)
-    kernel = compiled.bind_problem(PROBLEM, entry, lineages.get(step), target)
+    entry = EMULATOR.open(lineages.get(step), check=True)
+    kernel = compiled.bind_problem(PROBLEM, entry, lineages.get(step), "cpu")
     runtime, symbols = entry.emulation, compiled.symbols_of(lineages.get(step))
     assert runtime is not None
 

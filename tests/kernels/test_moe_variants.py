@@ -14,7 +14,7 @@ import torch
 
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
 from kernelbench.problems.fused_moe.problem import PROBLEM
 from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
@@ -31,7 +31,7 @@ SHAPE = MoeShape("small", 150, 256, 384, 9, 3, routing="skewed", softcap=5.0)
 
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 # Few SMs, so that a persistent CTA takes several tiles, one of a cooperative grid several tokens.
-EMULATOR = Target("emulator", "cpu", None, Emulation(sms=2))
+TARGET = Target(EMULATOR, "cpu", None, Emulation(sms=2))
 every_variant = pytest.mark.parametrize("name", VARIANTS)
 
 Kernel = Callable[[MoeData], torch.Tensor]
@@ -47,7 +47,7 @@ def kernels(lineages: Lineages) -> Iterator[dict[str, Future[Kernel]]]:
     """Each variant's callable on the emulator, built two at a time; a finding fails the call."""
 
     def load(name: str) -> Kernel:
-        return compiled.load_compiled(lineages.get(name), PROBLEM, EMULATOR)
+        return EMULATOR.load(lineages.get(name), PROBLEM, TARGET, 0.0)
 
     with ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(load, name) for name in VARIANTS}
@@ -106,7 +106,7 @@ def test_the_kernel_is_what_step_toml_says(
 ) -> None:
     kernels[name].result()  # built once
     step = lineages.get(name)
-    said = compiled.load_entry(step, EMULATOR).describe()
+    said = EMULATOR.open(step).describe()
     assert [said["tile_m"], said["tile_n"], said["tile_k"]] == step.config["tile"]
     assert said["stages"] == step.config.get("stages", 1)
     assert said["shared_bytes"] >= (said["tile_m"] + said["tile_n"]) * said["tile_k"]

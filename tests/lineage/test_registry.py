@@ -23,7 +23,7 @@ title = "t"
 technique = "one line"
 hypothesis = "faster"
 arch = "any"
-kind = "torch"
+kind = "python"
 status = "works"
 """
 LINEAGE = 'name = "{name}"\ntitle = "t"\nproblem = "problem.py:PROBLEM"\n'

@@ -142,7 +142,7 @@ class TestInheritance:
             ('base = "s1-wide"\n', "field 'base': s1-wide has a base itself"),
             ('base = "x"\n', "field 'base': x has a base itself"),
             ('base = "later"\n', "field 'base': later is planned: it has no code yet"),
-            ('base = "s1"\nkind = "torch"\n', "field 'kind': expected 'cuda', that of the base"),
+            ('base = "s1"\nkind = "python"\n', "field 'kind': expected 'cuda', that of the base"),
             ('base = "s1"\narch = "any"\n', "field 'arch': expected 'sm_100a'"),
             ("", "field 'arch': missing"),
         ],
@@ -173,7 +173,7 @@ class TestInheritance:
             load(root)
 
     def test_a_python_step_has_no_gpu_flags(self, root: Path) -> None:
-        write(root / "own" / "p", 'arch = "any"\nkind = "torch"\ngpu_flags = ["--ftz=true"]\n')
+        write(root / "own" / "p", 'arch = "any"\nkind = "python"\ngpu_flags = ["--ftz=true"]\n')
         with pytest.raises(UsageError, match="a Python step is not built by nvcc"):
             load(root)
 
@@ -263,7 +263,7 @@ class TestComposedFolder:
 
     def test_a_python_variant_imports_its_own_module(self, root: Path) -> None:
         base, variant = root / "own" / "p", root / "own" / "variants" / "p-two"
-        write(base, 'arch = "any"\nkind = "torch"\n')
+        write(base, 'arch = "any"\nkind = "python"\n')
         write(variant, 'base = "p"\n')
         (base / "submission.py").write_text(
             "from part import VALUE\ndef custom_kernel(data): return VALUE\n"

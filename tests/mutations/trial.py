@@ -27,13 +27,14 @@ from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.targets import Target
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.model import Step
 from kernelbench.project.problem import Inputs
 
-TARGET = Target("emulator", "cpu", None, Emulation())
+TARGET = Target(EMULATOR, "cpu", None, Emulation())
 #: In turn. Three SMs leave one without a cluster; four hold two, ten enough for a single wave.
 SMS = (1, 2, 3, 4, 10)
 #: What shapes are for: groups that change (u1, u2), several tiles along every dimension (u3), N and
@@ -157,11 +158,11 @@ def attempt(
     # The build is of use to nobody else.
     os.environ[compiler.CACHE_VARIABLE] = str(step.path / "cache")
     try:
-        entry = compiled.load_entry(step, TARGET, check=True)
+        entry = EMULATOR.open(step, check=True)
     except compiler.CompileFailure as error:
         return Outcome("refused", text=str(error), build_s=time.monotonic() - began)
     assert entry.emulation is not None
-    kernel = compiled.bind_problem(PROBLEM, entry, step, TARGET)
+    kernel = compiled.bind_problem(PROBLEM, entry, step, TARGET.device)
     symbols = compiled.symbols_of(step)
     constants = entry.describe()
     build_s = time.monotonic() - began

@@ -42,7 +42,7 @@ def make_step(tmp_path, text=GOOD, **changes):
         hypothesis="",
         arch="any",
         status="works",
-        kind="torch",
+        kind="python",
         path=tmp_path,
         entry=entry,
     )

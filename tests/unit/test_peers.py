@@ -19,6 +19,7 @@ from kernelbench.cli.render import RunView
 from kernelbench.executors import targets
 from kernelbench.executors.callables import load_callable, notes_of
 from kernelbench.measure import ceilings_bench
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
 from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Inputs, Work
@@ -32,6 +33,16 @@ from kernelbench.runs.runner import Runner
 from kernelbench.worker import body
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Ending
+from kernelbench.worker.messages import (
+    BlockTimed,
+    ClassChecked,
+    EnvironmentRead,
+    FloorRead,
+    Message,
+    MetricMeasured,
+    ShapeBegins,
+)
+from kernelbench.worker.reporter import Reporter
 
 PEERS = ["moe-torch", "moe-triton", "moe-vllm"]
 FLOOR = ReadFloor(264_000_000, 63.0, 100, "bulk copies")
@@ -147,7 +158,7 @@ def test_what_a_step_needs(project: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_only_python_steps_have_needs(project: Path) -> None:
     file = project / "tiny" / "a" / "step.toml"
-    text = file.read_text().replace('kind = "torch"', 'kind = "cuda"')
+    text = file.read_text().replace('kind = "python"', 'kind = "cuda"')
     file.write_text(text.replace('arch = "any"', 'arch = "sm_90a"') + 'needs = ["triton"]\n')
     with pytest.raises(UsageError, match="field 'needs': a compiled step's arch says"):
         load_lineages(project_at(project))
@@ -278,24 +289,23 @@ def test_the_floor_reads_the_bytes_of_the_work(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_floor_that_cannot_be_measured_is_a_note() -> None:
     messages = measured_floor()
-    assert messages[-1]["floor"] is None
-    assert messages[-1]["note"].startswith("no read floor: no GPU 3 to measure")
+    (found,) = [message for message in messages if isinstance(message, FloorRead)]
+    assert found.floor is None
+    assert found.note.startswith("no read floor: no GPU 3 to measure")
 
 
 def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     (planned,) = plans(project, "a", executor="torch")
     (shape,) = planned.shapes
-    stats = {"arm": [0], "input": [0], "t_us": [5.0], "sm_mhz": None, "throttle": []}
-    messages = [
-        {"kind": "environment", "environment": schema.encode(ENVIRONMENT)},
-        {"kind": "shape", "shape": shape.name},
-        {
-            **{"kind": "check", "inputs": planned.classes[0], "status": "pass", "exact": True},
-            **{"max_abs_err": 0.0, "rel_rms_err": 0.0, "reason": "", "notes": ["tile 16"]},
-        },
-        {"kind": "block", "metric": "device", "block": stats},
-        {"kind": "measured", "metric": "device", "method": "graph", "notes": []},
-        {"kind": "floor", "floor": schema.encode(FLOOR), "note": ""},
+    right = CheckResult("pass", True, 0.0, notes=("tile 16",), rel_rms_err=0.0)
+    name = shape.name
+    messages: list[Message] = [
+        EnvironmentRead(ENVIRONMENT),
+        ShapeBegins(name),
+        ClassChecked(name, planned.classes[0], right),
+        BlockTimed(name, "device", TimedBlock([0], [0], [5.0])),
+        MetricMeasured(name, "device", "graph", (), 1.0),
+        FloorRead(name, FLOOR, ""),
     ]
     launcher: Any = SimpleNamespace(
         run=lambda _job: iter(messages), ending=Ending("done", "x", "", "")
@@ -304,25 +314,17 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     runner = Runner(launcher, seed=1, timing=timing, call_limit_s=9.0)
     (row,) = runner.run(dataclasses.replace(planned, classes=planned.classes[:1]))
     assert (row.status, row.floor, row.notes) == ("pass", FLOOR, ("tile 16",))
-    messages[-1] = {"kind": "floor", "floor": None, "note": "no read floor: because"}
+    messages[-1] = FloorRead(name, None, "no read floor: because")
     (row,) = runner.run(dataclasses.replace(planned, classes=planned.classes[:1]))
     assert (row.floor, row.notes) == (None, ("tile 16", "no read floor: because"))
 
 
-def measured_floor() -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-
-    class Report:
-        def __call__(self, kind: str, **fields: Any) -> None:
-            messages.append({"kind": kind, **fields})
-
-        def phase(self, name: str, limit_s: float) -> None:
-            self("phase", name=name)
-
+def measured_floor() -> list[Message]:
+    messages: list[Message] = []
     job: Any = SimpleNamespace(target=SimpleNamespace(gpu=SimpleNamespace(index=3)))
     timing: Any = SimpleNamespace(l2="warm")
     shape: Any = SimpleNamespace(name="x")
-    report: Any = Report()
+    report = Reporter(messages.append)
     body._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
     return messages
 

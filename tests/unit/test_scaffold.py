@@ -63,7 +63,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "project"
     own, other = root / "own", root / "other"
     write(own / "s1", CUDA, launch_cu="int a;\n", kernel_cuh="int b;\n", sub__part_cuh="int c;\n")
-    python = 'arch = "any"\nkind = "torch"\nentry = "main.py"'
+    python = 'arch = "any"\nkind = "python"\nentry = "main.py"'
     write(own / "p1", python, main_py="def custom_kernel(data): return data + 1\n")
     write(own / "bad", 'arch = "sm_100a"', "failed", launch_cu="int a;\n")
     write(own / "later", 'arch = "sm_100a"', "planned")

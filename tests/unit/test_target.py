@@ -13,6 +13,9 @@ import pytest
 from kernelbench.base.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import targets
+from kernelbench.executors.gpu import GPU
+from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine import devices, toolchain
 from kernelbench.machine.environment import read_environment
 from kernelbench.project.model import Step
@@ -34,7 +37,7 @@ def make_step(**changes):
         hypothesis="",
         arch="any",
         status="works",
-        kind="torch",
+        kind="python",
         path=Path("kernels/v00"),
         entry=Path("kernels/v00/submission.py"),
     )
@@ -76,7 +79,7 @@ def test_hidden_gpus_are_not_there_and_the_reason_says_so(no_gpu):
 
 
 def test_python_step_without_gpu_runs_on_the_cpu(no_gpu):
-    assert targets.resolve(make_step()) == targets.Target("torch", "cpu", None)
+    assert targets.resolve(make_step()) == targets.Target(TORCH, "cpu", None)
     assert targets.runnable(make_step())[0] is True
     found = verdicts(make_step())
     assert found["torch"][0] is True
@@ -85,7 +88,7 @@ def test_python_step_without_gpu_runs_on_the_cpu(no_gpu):
 
 def test_python_step_prefers_the_gpu(monkeypatch):
     machine(monkeypatch, [H200])
-    assert targets.resolve(make_step()) == targets.Target("gpu", "cuda:0", H200)
+    assert targets.resolve(make_step()) == targets.Target(GPU, "cuda:0", H200)
     assert targets.resolve(make_step(), "torch").device == "cpu"
 
 
@@ -158,7 +161,7 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
     )
     machine(monkeypatch, [H200])
     assert "this is NVIDIA H200" in verdicts(step)["gpu"][1]
-    assert targets.resolve(step) == targets.Target("gpu-soft", "cuda:0", H200)
+    assert targets.resolve(step) == targets.Target(SOFT_GPU, "cuda:0", H200)
     machine(monkeypatch, [])
     assert targets.resolve(step).executor == "emulator"
 

@@ -16,8 +16,8 @@
     exactly the logit of another one: the lower index must win.
 
 In all classes, hidden values whose rounding to e4m3 would hang on the last bits of a float32
-quotient are zero (:func:`kernelbench.problems.fp8.hinges`; about 6 in 1000 Gaussian values), so
-that every right quantization gives the same bits.
+quotient are zero (:func:`kernelbench.problems.fused_moe.fp8.hinges`; about 6 in 1000 Gaussian
+values), so that every right quantization gives the same bits.
 """
 
 from __future__ import annotations

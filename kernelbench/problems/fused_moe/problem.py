@@ -2,7 +2,8 @@
 
 Per token: ``logits = softcap * tanh(gating / softcap)`` (softcap 0: the gating itself), softmax
 over all experts in float32, the ``topk`` largest (ties to the lower expert index), optionally
-renormalized to sum to one; the hidden row quantized to FP8 (:mod:`kernelbench.problems.fp8`); then
+renormalized to sum to one; the hidden row quantized to FP8
+(:mod:`kernelbench.problems.fused_moe.fp8`); then
 
     output[t, n] = Σ_e weight[t, e] Σ_b sA[t, b] sB[e, n / 128, b] Σ_{k in b} q[t, k] w[e, n, k]
 

@@ -38,8 +38,9 @@ class GroupGemm:
     * ``(sfa, sfb)``: float8_e4m3fn ``[m, k/16, 1]`` and ``[n, k/16, 1]``, always in CPU memory, as
       in the competition.
     * the same scales on the device, float8_e4m3fn ``[32, 4, ceil(rows/128), 4, k/64, 1]``, a
-      permuted view of the blocked layout (:func:`kernelbench.problems.nvfp4.block_scales`). Rows
-      past m or n hold random valid codes: a step must not take them for zero.
+      permuted view of the blocked layout
+      (:func:`kernelbench.problems.group_gemm.nvfp4.block_scales`). Rows past m or n hold random
+      valid codes: a step must not take them for zero.
     * ``(m, n, k, 1)``.
     """
 
