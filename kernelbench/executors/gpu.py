@@ -56,7 +56,7 @@ class GpuExecutor(LibraryExecutor):
         """It takes a GPU that the step's code or the installed torch is made for."""
         gpu, problem = find_gpu(device)
         if not step.compiled:
-            return python_step.on_gpu(step, gpu, problem)
+            return python_step.runs_on_gpu(step, gpu, problem)
         if gpu is None:
             return False, problem
         if gpu.capability != ARCH_CAPABILITY.get(step.arch):
@@ -79,7 +79,7 @@ class GpuExecutor(LibraryExecutor):
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The step's callable on CUDA tensors; the watchdog keeps the limit."""
         if not step.compiled:
-            return python_step.load(step)
+            return python_step.load_python_step(step)
         return bind_problem(problem, self.open(step, timed=True), step, target.device)
 
     def watchdog_limit(self, call_limit_s: float) -> float:

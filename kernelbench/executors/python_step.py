@@ -14,10 +14,10 @@ from kernelbench.project.model import Step
 if TYPE_CHECKING:
     from kernelbench.project.problem import Kernel
 
-__all__ = ["load", "notes_of", "on_cpu", "on_gpu"]
+__all__ = ["load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu"]
 
 
-def load(step: Step) -> Kernel:
+def load_python_step(step: Step) -> Kernel:
     """The step's ``custom_kernel``.
 
     Raises:
@@ -26,7 +26,7 @@ def load(step: Step) -> Kernel:
     return load_callable(overlay.entry_of(step))
 
 
-def on_cpu(step: Step) -> tuple[bool, str]:
+def runs_on_cpu(step: Step) -> tuple[bool, str]:
     """Whether a Python step runs on this CPU, and why (not)."""
     lacking = _lacking(step)
     if lacking:
@@ -39,7 +39,7 @@ def on_cpu(step: Step) -> tuple[bool, str]:
     return True, f"torch {torch.version} on the CPU"
 
 
-def on_gpu(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bool, str]:
+def runs_on_gpu(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bool, str]:
     """Whether a Python step runs on a GPU, and why (not).
 
     Args:

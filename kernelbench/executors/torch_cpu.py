@@ -32,7 +32,7 @@ class TorchExecutor:
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
         """It takes torch and what else the step says that it needs."""
-        return python_step.on_cpu(step)
+        return python_step.runs_on_cpu(step)
 
     def target(self, device: int, emulation: Emulation) -> Target:
         """The CPU."""
@@ -44,7 +44,7 @@ class TorchExecutor:
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The callable of the step's file; the watchdog keeps the limit."""
-        return python_step.load(step)
+        return python_step.load_python_step(step)
 
     def watchdog_limit(self, call_limit_s: float) -> float:
         """The limit itself."""

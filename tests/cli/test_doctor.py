@@ -15,7 +15,7 @@ from kernelbench.inspection import doctor
 from kernelbench.inspection.doctor import DoctorRow
 from kernelbench.machine import clocks, devices
 
-ARCH = {"torch": "any", "cuda": "sm_100a"}
+ARCH = {"python": "any", "step": "sm_100a"}
 STEP = """name = "{name}"
 title = "t"
 technique = "t"
@@ -31,7 +31,7 @@ def project(tmp_path, monkeypatch):
     """A project with a Python step that works and a compiled step that is planned; no GPU."""
     (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["steps"]\n')
     steps = tmp_path / "steps"
-    for name, kind, status in (("a00", "torch", "works"), ("a01", "cuda", "planned")):
+    for name, kind, status in (("a00", "python", "works"), ("a01", "step", "planned")):
         (steps / name).mkdir(parents=True)
         (steps / name / "step.toml").write_text(
             STEP.format(name=name, arch=ARCH[kind], kind=kind, status=status)

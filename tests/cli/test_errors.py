@@ -114,12 +114,12 @@ def test_planned_steps(
     (tmp_path / "shapes.yaml").write_text((ROOT / "shapes.yaml").read_text())
     steps = tmp_path / "steps"
     for name, kind, status in (
-        ("p00", "torch", "works"), ("p01", "cuda", "planned"), ("p02", "cuda", "planned"),
+        ("p00", "python", "works"), ("p01", "step", "planned"), ("p02", "step", "planned"),
     ):  # fmt: skip
         (steps / name).mkdir(parents=True)
         (steps / name / "step.toml").write_text(
             f'name = "{name}"\nkind = "{kind}"\ntitle = "t"\ntechnique = "t"\n'
-            f'hypothesis = "h"\narch = "{"any" if kind == "torch" else "sm_100a"}"\n'
+            f'hypothesis = "h"\narch = "{"any" if kind == "python" else "sm_100a"}"\n'
             f'status = "{status}"\n'
         )
     (steps / "p00" / "submission.py").write_text("def custom_kernel(data):\n    return []\n")

@@ -36,7 +36,7 @@ class Copy:
 
 PROBLEM = Copy()
 """
-ARCH = {"torch": "any", "cuda": "sm_90a"}
+ARCH = {"python": "any", "step": "sm_90a"}
 STEP = """name = "{name}"
 title = "t"
 technique = "t"
@@ -53,7 +53,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["steps"]\n')
     (tmp_path / "shapes.yaml").write_text("copy:\n  small: {mb: 48}\n  large: {mb: 480}\n")
     steps = tmp_path / "steps"
-    for name, kind, status in (("a00", "torch", "works"), ("a01", "cuda", "planned")):
+    for name, kind, status in (("a00", "python", "works"), ("a01", "step", "planned")):
         (steps / name).mkdir(parents=True)
         (steps / name / "step.toml").write_text(
             STEP.format(name=name, arch=ARCH[kind], kind=kind, status=status)

@@ -122,7 +122,7 @@ class TestInheritance:
         )
         base, step = load(root).get("s1"), load(root).get("s1-wide")
         assert step.base == base.path
-        assert (step.kind, step.arch) == ("cuda", "sm_100a")
+        assert (step.kind, step.arch) == ("step", "sm_100a")
         assert step.entry == base.entry
         assert step.config == {"stages": 4, "warps": 6}
         assert step.limits == {"nk": "fixed"}
@@ -142,7 +142,7 @@ class TestInheritance:
             ('base = "s1-wide"\n', "field 'base': s1-wide has a base itself"),
             ('base = "x"\n', "field 'base': x has a base itself"),
             ('base = "later"\n', "field 'base': later is planned: it has no code yet"),
-            ('base = "s1"\nkind = "python"\n', "field 'kind': expected 'cuda', that of the base"),
+            ('base = "s1"\nkind = "python"\n', "field 'kind': expected 'step', that of the base"),
             ('base = "s1"\narch = "any"\n', "field 'arch': expected 'sm_100a'"),
             ("", "field 'arch': missing"),
         ],

@@ -149,7 +149,7 @@ def test_how_long_a_call_took_to_emulate_is_said_of_its_own_class(
 ) -> None:
     messages = Messages()
     right = arm(submissions, "right")
-    sped = Sped(python_step.load(right.step))
+    sped = Sped(python_step.load_python_step(right.step))
     monkeypatch.setattr(EmulatorExecutor, "load", lambda *_: sped)
     execute_job(run_job(right, target=Target(EMULATOR, "cpu", None)), messages)
     notes = [m.result.notes for m in messages.of(ClassChecked)]

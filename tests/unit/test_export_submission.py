@@ -147,7 +147,7 @@ def test_what_cannot_be_exported(tmp_path):
     with pytest.raises(PlannedStepError):
         submission.export(make_step(tmp_path, status="planned", entry=None))
     with pytest.raises(UsageError, match="compiled step"):
-        submission.export(make_step(tmp_path, kind="cuda"))
+        submission.export(make_step(tmp_path, kind="step"))
     with pytest.raises(UsageError, match="not UTF-8"):
         submission.export(make_step(tmp_path, GOOD.encode() + b"# \xff\n"))
 

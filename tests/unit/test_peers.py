@@ -16,7 +16,7 @@ from conftest import ENVIRONMENT, ROOT, result_row, run_record, times, write_pro
 from kernelbench.base import console, json_file, schema
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.cli.render import RunView
-from kernelbench.executors import targets
+from kernelbench.executors import python_step, targets
 from kernelbench.executors.callables import load_callable, notes_of
 from kernelbench.measure import ceilings_bench
 from kernelbench.measure.outcomes import CheckResult, TimedBlock
@@ -151,14 +151,14 @@ def test_what_a_step_needs(project: Path, monkeypatch: pytest.MonkeyPatch) -> No
     step = load_lineages(project_at(project)).get("q")
     verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["gpu"] == verdicts["torch"] == "no_such_module not installed"
-    monkeypatch.setattr(targets, "_missing_modules", lambda _step: [])
+    monkeypatch.setattr(python_step, "_lacking", lambda _step: "")
     verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["torch"] == "q needs a GPU"
 
 
 def test_only_python_steps_have_needs(project: Path) -> None:
     file = project / "tiny" / "a" / "step.toml"
-    text = file.read_text().replace('kind = "python"', 'kind = "cuda"')
+    text = file.read_text().replace('kind = "python"', 'kind = "step"')
     file.write_text(text.replace('arch = "any"', 'arch = "sm_90a"') + 'needs = ["triton"]\n')
     with pytest.raises(UsageError, match="field 'needs': a compiled step's arch says"):
         load_lineages(project_at(project))
@@ -279,12 +279,7 @@ def test_the_floor_reads_the_bytes_of_the_work(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ceilings_bench, "read_floor", read_floor)
     messages = measured_floor()
     assert asked == [(3, 1000, "warm")]
-    assert messages[-1]["floor"] == {
-        "bytes": 1000,
-        "us": 1.0,
-        "reps": 100,
-        "method": "vector loads",
-    }
+    assert messages[-1] == FloorRead("x", ReadFloor(1000, 1.0, 100, "vector loads"), "")
 
 
 def test_a_floor_that_cannot_be_measured_is_a_note() -> None:
@@ -334,7 +329,7 @@ def measured_floor() -> list[Message]:
 
 def step_with(**config: Any) -> Step:
     return Step(
-        "s", "moe", "", None, "", "", "", "any", "works", "torch", Path("s"), None, config=config
+        "s", "moe", "", None, "", "", "", "any", "works", "python", Path("s"), None, config=config
     )
 
 

@@ -98,7 +98,7 @@ class TestNewStep:
 
     def test_a_python_step_runs(self, root: Path) -> None:
         made = scaffold.new_step(load(root), "p2", load(root).get("p1"))
-        assert (made.kind, made.arch) == ("torch", "any")
+        assert (made.kind, made.arch) == ("python", "any")
         assert load_callable(overlay.entry_of(made))(1) == 2
 
     def test_what_it_says_of_itself(self, root: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled as compiled_module
 from kernelbench.executors import targets
 from kernelbench.executors.gpu import GPU
 from kernelbench.executors.gpu_soft import SOFT_GPU
@@ -47,7 +48,7 @@ def make_step(**changes):
 def compiled(path, arch="sm_100a", status="works"):
     return make_step(
         name="v10",
-        kind="cuda",
+        kind="step",
         arch=arch,
         status=status,
         path=path,
@@ -113,7 +114,7 @@ def test_why_a_python_step_gets_no_gpu(monkeypatch, gpus, torch, device, said):
 
 def test_a_newer_minor_version_of_cuda_is_no_obstacle(monkeypatch):
     machine(monkeypatch, [H200], devices.TorchInfo("2.13.0", "13.2"))
-    assert targets.resolve(make_step(), "gpu").executor == "gpu"
+    assert targets.resolve(make_step(), "gpu").executor == targets.GPU
 
 
 def test_without_torch_nothing_runs_a_python_step(monkeypatch):
@@ -147,23 +148,23 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
         (tmp_path / "kernels" / "common" / "backend" / backend).mkdir(parents=True)
     here = toolchain.Compiler("nvcc", Path("nvcc"), "13.0")
     found: list[toolchain.Compiler] = []
-    monkeypatch.setattr(targets, "nvcc", lambda: None)
+    monkeypatch.setattr(compiled_module, "nvcc", lambda: None)
     monkeypatch.setattr(toolchain, "host_compilers", lambda: found)
     assert "no nvcc" in verdicts(step)["gpu"][1]
     assert "no g++" in verdicts(step)["emulator"][1]
     found.append(toolchain.Compiler("g++", Path("g++"), "9.4.0"))
     assert "needs C++20" in verdicts(step)["emulator"][1]
     found.append(toolchain.Compiler("clang++", Path("clang++"), "17.0.6"))
-    monkeypatch.setattr(targets, "nvcc", lambda: here)
-    assert targets.resolve(step).executor == "gpu"
+    monkeypatch.setattr(compiled_module, "nvcc", lambda: here)
+    assert targets.resolve(step).executor == targets.GPU
     assert targets.resolve(step, "emulator") == targets.Target(
-        "emulator", "cpu", None, DEFAULT_EMULATION
+        targets.EMULATOR, "cpu", None, DEFAULT_EMULATION
     )
     machine(monkeypatch, [H200])
     assert "this is NVIDIA H200" in verdicts(step)["gpu"][1]
     assert targets.resolve(step) == targets.Target(SOFT_GPU, "cuda:0", H200)
     machine(monkeypatch, [])
-    assert targets.resolve(step).executor == "emulator"
+    assert targets.resolve(step).executor == targets.EMULATOR
 
 
 def test_a_lineage_beside_kernels_shares_its_backends(monkeypatch, tmp_path):

@@ -13,6 +13,7 @@ from conftest import ROOT
 
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.measure.outcomes import CheckResult
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
 from kernelbench.project.shapes import resolve_shape
@@ -66,11 +67,16 @@ def job(submissions: Path, tmp_path: Path) -> Make:
     return make
 
 
-def status_of(messages: list[Message]) -> str:
-    """How the last class was checked."""
+def last_check(messages: list[Message]) -> CheckResult:
+    """What the check of the last class found."""
     last = messages[-1]
     assert isinstance(last, ClassChecked)
-    return last.result.status
+    return last.result
+
+
+def status_of(messages: list[Message]) -> str:
+    """How the last class was checked."""
+    return last_check(messages).status
 
 
 def kinds(messages: list[Message]) -> list[type[Any]]:
@@ -116,14 +122,14 @@ def test_timing_reports_each_block_and_the_work(launcher: Launcher, job: Make) -
 def test_bad_endings_and_the_next_job_still_works(
     what: str, kind: str, phase: str, said: str, launcher: Launcher, job: Make
 ) -> None:
-    began = time.monotonic()
     messages = list(launcher.run(job(what, 1.0)))
-    assert time.monotonic() - began < 10
     ending = launcher.ending
     assert ending is not None
     assert (ending.kind, ending.phase) == (kind, phase)
     assert said in ending.reason
-    assert messages[0]["name"] == "environment", "what came before is kept"
+    first = messages[0]
+    assert isinstance(first, PhaseBegins), "what came before is kept"
+    assert first.name == "environment"
     assert status_of(list(launcher.run(job("right")))) == "pass"
 
 
@@ -161,12 +167,12 @@ def custom_kernel(data):
 """
     list(launcher.run(job(dirty)))
     messages = list(launcher.run(job(clean)))
-    assert "(None, 'torch.float32', False)" in messages[-1]["reason"]
+    assert "(None, 'torch.float32', False)" in last_check(messages).reason
 
 
 def test_each_job_has_a_process_of_its_own(launcher: Launcher, job: Make) -> None:
     source = "import os\ndef custom_kernel(data):\n    raise ValueError(f'pid={os.getpid()}')\n"
-    reasons = {list(launcher.run(job(source)))[-1]["reason"] for _ in range(3)}
+    reasons = {last_check(list(launcher.run(job(source)))).reason for _ in range(3)}
     assert len(reasons) == 3
 
 
@@ -180,7 +186,7 @@ def test_closing_the_messages_early_kills_the_worker(launcher: Launcher, job: Ma
     made = job(source)
     messages = launcher.run(made)
     for message in messages:
-        if message.get("name") == "gpu-mode: first call":
+        if isinstance(message, PhaseBegins) and message.name == "gpu-mode: first call":
             break
     messages.close()
     assert made.arm.step.entry is not None
