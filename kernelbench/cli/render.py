@@ -9,6 +9,7 @@ from kernelbench.base import console
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
+from kernelbench.records.device_table import TableTime
 from kernelbench.records.run_record import Result, TimeStats
 from kernelbench.runs.peers import Standing
 from kernelbench.runs.runner import StepRun
@@ -24,7 +25,7 @@ _METHODS = {
 }
 
 
-def time_text(stats: TimeStats | None) -> str:
+def time_text(stats: TimeStats | TableTime | None) -> str:
     """A median with a unit that suits it and, where it is not the usual one, its method."""
     if stats is None:
         return "–"
