@@ -23,7 +23,7 @@ def command(context: click.Context, results: str | None) -> None:
       kernelbench results
       kernelbench results tables                       make table.md and table.csv anew
       kernelbench results upgrade                      rewrite records of older versions
-      kernelbench results outcomes results/cpu-*/runs/*.json.gz
+      kernelbench results outcomes results/cpu-*
     """
     if context.invoked_subcommand is not None:
         context.obj = results
@@ -85,16 +85,25 @@ def upgrade(outer: str | None, results: str | None) -> None:
 
 @command.command("outcomes")
 @click.argument(
-    "records", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path),
-    metavar="RECORD...",
+    "places", nargs=-1, required=True, type=click.Path(path_type=Path),
+    metavar="RECORD|DEVICE_FOLDER...",
 )  # fmt: skip
 @options.results_option
 @click.pass_obj
-def add_outcomes(outer: str | None, records: tuple[Path, ...], results: str | None) -> None:
+def add_outcomes(outer: str | None, places: tuple[Path, ...], results: str | None) -> None:
     """Add what records show right or wrong to outcomes.json, which READMEs are made from."""
     folder = _folder(results or outer)
     known = outcomes.read_outcomes(folder)
-    found = outcomes.with_runs(known, [run_record.read_run(path) for path in records])
+    paths = [path for place in places for path in _records(place)]
+    found = outcomes.with_runs(known, [run_record.read_run(path) for path in paths])
     path = outcomes.write_outcomes(folder, found)
     changed = sum(1 for setting, each in found.items() if known.get(setting) != each)
     console.out.print(f"{path}: {len(found)} outcomes, {changed} of them new", soft_wrap=True)
+
+
+def _records(place: Path) -> list[Path]:
+    """The record that ``place`` is, or those of the device whose folder it is."""
+    if not place.is_dir():
+        return [place]
+    place = place.resolve()
+    return run_record.list_runs(place.parent, place.name)

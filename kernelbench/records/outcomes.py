@@ -3,8 +3,8 @@
 ``results/outcomes.json`` keeps of every step, shape, executor, input class and emulated machine
 whether the newest run was right. The READMEs' tables of correctness are made from it, so that the
 records of a CPU, which are large and have no figures of use to others, need not be kept.
-``kernelbench results outcomes RECORD…`` adds records to it; what it has already it keeps, unless
-they are newer.
+``kernelbench results outcomes results/cpu-…`` adds records to it, and keeps what it has already
+unless they are newer.
 """
 
 from __future__ import annotations

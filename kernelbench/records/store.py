@@ -5,8 +5,8 @@ Layout: ``results/<device>/runs/<id>.json.gz`` (one record a run, never changed)
 and ``.md`` with the newest figures. A save reads the table and its own record, no other, so that it
 costs the same however many there are; a lock makes two processes take turns at the tables.
 
-A save first leaves a mark in ``results/<device>/.saving/`` and takes it away when its rows are in
-the tables. What a killed process has left there the next save makes up for.
+A save first leaves a mark, ``results/<device>/.saving-<id>``, and takes it away when its rows are
+in the tables. Where a process was killed in between, the next save adds its rows too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kernelbench.records.run_record import RUN_SUFFIX, RunRecord
 _LOCK_LIMIT_S = 60
 #: A mark without a record is of a save under way; after this long, of one that was killed.
 _MARK_LIMIT_S = 3600
-_MARKS = ".saving"
+_MARK = ".saving-"
 
 
 def save_run(folder: Path, record: RunRecord, samples: Sequence[dict[str, Any]]) -> Path:
@@ -42,7 +42,7 @@ def save_run(folder: Path, record: RunRecord, samples: Sequence[dict[str, Any]])
     device = folder / run_record.device_slug(record.device)
     path = device / "runs" / f"{record.id}{RUN_SUFFIX}"
     samples_path = device / "runs" / f"{record.id}.samples.json.gz"
-    mark = device / _MARKS / record.id
+    mark = device / f"{_MARK}{record.id}"
     files.write_text(mark, "")
     try:
         if samples:
@@ -73,19 +73,20 @@ def _update_tables(device: Path, record: RunRecord) -> None:
             for path, text in tables.items():
                 files.write_text(path, text)
         for name in saved:
-            (device / _MARKS / name).unlink(missing_ok=True)
+            (device / f"{_MARK}{name}").unlink(missing_ok=True)
 
 
 def _unfinished(device: Path, own: str) -> dict[str, RunRecord]:
     """Records whose save has not reached the tables yet; those of other processes may be among."""
     found: dict[str, RunRecord] = {}
-    for mark in sorted((device / _MARKS).iterdir()):
-        path = device / "runs" / f"{mark.name}{RUN_SUFFIX}"
-        if mark.name == own or mark.name.startswith("."):
+    for mark in sorted(device.glob(f"{_MARK}*")):
+        name = mark.name.removeprefix(_MARK)
+        path = device / "runs" / f"{name}{RUN_SUFFIX}"
+        if name == own:
             continue
         with contextlib.suppress(RecordError, OSError):
             if path.is_file():
-                found[mark.name] = run_record.read_run(path)
+                found[name] = run_record.read_run(path)
             elif time.time() - mark.stat().st_mtime > _MARK_LIMIT_S:
                 mark.unlink()
     return found

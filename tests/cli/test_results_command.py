@@ -55,13 +55,16 @@ def test_tables_are_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_outcomes_of_named_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = [
-        store.save_run(tmp_path, run_record(result_row(step), id=f"r{i}"), [])
+        store.save_run(tmp_path, run_record(result_row(step), id=f"r{i}"), [{"t": [1]}])
         for i, step in enumerate(("v00", "v01"))
     ]
     text = call(capsys, "outcomes", saved[0], "--results", tmp_path)
     assert "outcomes.json: 1 outcomes, 1 of them new" in text
     assert {each.step for each in outcomes.read_outcomes(tmp_path).values()} == {"v00"}
     assert "2 outcomes, 1 of them new" in call(capsys, "outcomes", *saved, "--results", tmp_path)
+    assert "2 outcomes, 0 of them new" in call(
+        capsys, "outcomes", tmp_path / "nvidia-h200", "--results", tmp_path
+    )
 
 
 def test_lineage_says_what_the_outcomes_do(

@@ -34,7 +34,7 @@ def tables(folder: Path) -> list[bytes]:
 
 
 def marks(folder: Path) -> list[Path]:
-    return [*(folder / "nvidia-h200" / ".saving").iterdir()]
+    return [*(folder / "nvidia-h200").glob(".saving-*")]
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -300,7 +300,7 @@ def test_the_next_save_makes_up_for_a_killed_one(written: int, tmp_path: Path) -
 
 def test_a_mark_without_a_record_is_taken_away_when_it_is_old(tmp_path: Path) -> None:
     path = store.save_run(tmp_path, _run(1, row()), [])
-    young, old = (path.parent.parent / ".saving" / name for name in ("young", "old"))
+    young, old = (path.parent.parent / f".saving-{name}" for name in ("young", "old"))
     for mark in (young, old):
         mark.touch()
     os.utime(old, (0, 0))
