@@ -14,7 +14,7 @@ from kernelbench.executors.targets import executors
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Lineage, Step, load_problem
-from kernelbench.records.outcomes import Outcome
+from kernelbench.records.outcomes import RunOutcome
 from kernelbench.records.run_record import FAILED
 
 SHAPES_MARKERS = ("<!-- shapes:begin -->", "<!-- shapes:end -->")
@@ -22,12 +22,12 @@ SHAPES_MARKERS = ("<!-- shapes:begin -->", "<!-- shapes:end -->")
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 #: The newest outcome per setting (input class, number of SMs, …), by step, shape and executor.
-Rows = Mapping[tuple[str, str, str], Sequence[Outcome]]
+Rows = Mapping[tuple[str, str, str], Sequence[RunOutcome]]
 
 
-def outcome_rows(outcomes: Iterable[Outcome]) -> Rows:
+def outcome_rows(outcomes: Iterable[RunOutcome]) -> Rows:
     """The outcomes that a table is made from, those of the oldest run first."""
-    found: dict[tuple[str, str, str], list[Outcome]] = {}
+    found: dict[tuple[str, str, str], list[RunOutcome]] = {}
     for each in outcomes:
         found.setdefault((each.step, each.shape, each.executor), []).append(each)
     return found

@@ -16,7 +16,7 @@ from kernelbench.lineages.shape_table import outcome_rows
 from kernelbench.project.registry import Lineage, Lineages, Reported, Status, Step
 from kernelbench.project.reported_figures import caption, shapes_of
 from kernelbench.records import ledger
-from kernelbench.records.outcomes import Outcome, Setting, with_runs
+from kernelbench.records.outcomes import RunOutcome, Setting, with_runs
 from kernelbench.records.run_record import FAILED, RunRecord, TimeStats
 
 SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"
@@ -130,7 +130,7 @@ def trees(
     runs: Iterable[RunRecord],
     comparisons: Sequence[ledger.LedgerEntry],
     *,
-    outcomes: Mapping[Setting, Outcome] | None = None,
+    outcomes: Mapping[Setting, RunOutcome] | None = None,
     shapes: Sequence[str] = (),
     device: str | None = None,
 ) -> tuple[Tree, ...]:
@@ -280,7 +280,7 @@ def times_of(runs: Iterable[RunRecord]) -> dict[str, list[Measured]]:
     return times
 
 
-def _checked(outcomes: Iterable[Outcome]) -> dict[str, list[Checked]]:
+def _checked(outcomes: Iterable[RunOutcome]) -> dict[str, list[Checked]]:
     verdicts: dict[tuple[str, str], dict[str, bool]] = {}
     for (step, shape, executor), rows in outcome_rows(outcomes).items():
         ran = [row for row in rows if row.status != "skipped"]

@@ -68,10 +68,10 @@ class TableRow:
         return f"{self.run[:4]}-{self.run[4:6]}-{self.run[6:8]}"
 
 
-Key = tuple[str, str, str]
+TableKey = tuple[str, str, str]
 
 
-def key_of(row: TableRow) -> Key:
+def key_of(row: TableRow) -> TableKey:
     """What a table has one row of: step, shape and L2 state."""
     return row.step, row.shape, row.l2
 
@@ -128,7 +128,9 @@ def _microseconds(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def merged(known: Mapping[Key, TableRow], runs: Iterable[RunRecord]) -> dict[Key, TableRow]:
+def merged(
+    known: Mapping[TableKey, TableRow], runs: Iterable[RunRecord]
+) -> dict[TableKey, TableRow]:
     """``known`` with the rows of runs that are no older than what it has, in natural order."""
     rows = dict(known)
     for run in runs:
@@ -194,7 +196,7 @@ def _time_cells(time: TableTime | None) -> list[object]:
     return [_number(time.median), _number(time.p05), _number(time.p95), time.reps, time.method]
 
 
-def read_csv(path: Path) -> dict[Key, TableRow]:
+def read_csv(path: Path) -> dict[TableKey, TableRow]:
     """The rows of a ``table.csv``.
 
     Raises:

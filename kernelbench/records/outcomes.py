@@ -25,7 +25,7 @@ OUTCOMES_SCHEMA: Literal["kernelbench.outcomes/1"] = "kernelbench.outcomes/1"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How one step on one shape ended with one input class.
 
     Attributes:
@@ -49,7 +49,7 @@ EMULATING = "emulator"
 
 #: Step, shape, executor, input class, and the emulation as text.
 Setting = tuple[str, str, str, str, str]
-Outcomes = dict[Setting, Outcome]
+Outcomes = dict[Setting, RunOutcome]
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def read_outcomes(results: Path) -> Outcomes:
     return outcomes
 
 
-def _outcome(block: OutcomeBlock, step: str, shape: str, inputs: str) -> Outcome:
-    return Outcome(
+def _outcome(block: OutcomeBlock, step: str, shape: str, inputs: str) -> RunOutcome:
+    return RunOutcome(
         step=step,
         shape=shape,
         executor=block.executor,
@@ -118,7 +118,7 @@ def _outcome(block: OutcomeBlock, step: str, shape: str, inputs: str) -> Outcome
     )
 
 
-def with_runs(known: Mapping[Setting, Outcome], runs: Iterable[RunRecord]) -> Outcomes:
+def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) -> Outcomes:
     """``known`` with the outcomes of runs that are no older.
 
     What the emulator was told to emulate is part of the setting: a pass on one SM is none on 148.
@@ -127,7 +127,7 @@ def with_runs(known: Mapping[Setting, Outcome], runs: Iterable[RunRecord]) -> Ou
     for run in runs:
         for row in run.results:
             emulation = run.extra.get("emulation") if row.executor == EMULATING else None
-            outcome = Outcome(
+            outcome = RunOutcome(
                 step=row.step,
                 shape=row.shape,
                 executor=row.executor,
@@ -142,7 +142,7 @@ def with_runs(known: Mapping[Setting, Outcome], runs: Iterable[RunRecord]) -> Ou
     return found
 
 
-def _keep(outcomes: Outcomes, new: Outcome) -> None:
+def _keep(outcomes: Outcomes, new: RunOutcome) -> None:
     emulation = "" if new.emulation is None else json.dumps(new.emulation, sort_keys=True)
     setting = (new.step, new.shape, new.executor, new.inputs, emulation)
     old = outcomes.get(setting)

@@ -21,7 +21,7 @@ from typing import Any
 from kernelbench.base import files
 from kernelbench.base.errors import EnvironmentProblem, RecordError
 from kernelbench.records import device_table, run_record
-from kernelbench.records.device_table import Key, TableRow
+from kernelbench.records.device_table import TableKey, TableRow
 from kernelbench.records.run_record import RUN_SUFFIX, RunRecord
 
 _LOCK_LIMIT_S = 60
@@ -115,7 +115,9 @@ def derived_tables(device: Path) -> dict[Path, str]:
     return _tables(device, device_table.merged({}, runs), runs[-1].device, runs[-1].id)
 
 
-def _tables(device: Path, rows: dict[Key, TableRow], name: str, newest: str) -> dict[Path, str]:
+def _tables(
+    device: Path, rows: dict[TableKey, TableRow], name: str, newest: str
+) -> dict[Path, str]:
     markdown = device_table.write_markdown(name, newest, [*rows.values()])
     # The Markdown comes last: it says up to which run both are.
     return {

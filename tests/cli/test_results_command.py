@@ -12,8 +12,10 @@ from conftest import ROOT, result_row, run_record
 
 from kernelbench.base import json_file
 from kernelbench.cli import invoke as run_cli
+from kernelbench.project.project_file import project_at
 from kernelbench.records import outcomes, store
 from kernelbench.records import run_record as records
+from kernelbench.report.readme_tables import updated_results
 
 OLD = ROOT / "tests" / "fixtures" / "run_1.json"
 
@@ -78,6 +80,32 @@ def test_lineage_says_what_the_outcomes_do(
     (tree,) = json.loads(capsys.readouterr().out)["lineages"]
     (node,) = [node for node in tree["nodes"] if node["step"] == "v01"]
     assert node["checked"] == [{"executor": "emulator", "right": ["A"], "wrong": []}]
+
+
+def test_stale_tables_and_outcomes_are_found(tmp_path: Path) -> None:
+    """Outside a git checkout every record counts."""
+    (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["kernels"]\n')
+    project = project_at(tmp_path)
+    path = store.save_run(project.results, run_record(result_row("v01")), [])
+    folder = path.parent.parent
+
+    def stale() -> set[Path]:
+        return {file for file, old, new in updated_results(project) if old != new}
+
+    assert stale() == {project.results / "outcomes.json"}
+    for file, _, new in updated_results(project):
+        file.write_text(new)
+    assert stale() == set()
+    (folder / "table.md").write_text("v01 is the fastest\n")
+    assert stale() == {folder / "table.md"}
+    store.rebuild_tables(folder)
+    records.write_run(
+        path.with_name("y.json.gz"),
+        run_record(result_row("v01", status="wrong", reason="off"), id="y"),
+    )
+    assert stale() == {
+        project.results / "outcomes.json", folder / "table.md", folder / "table.csv",
+    }  # fmt: skip
 
 
 class TestCommitted:

@@ -11,11 +11,13 @@ import pytest
 from conftest import ROOT, result_row, run_record
 
 from kernelbench.base.errors import RecordError
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.lineages.shape_table import outcome_rows, shape_table
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import load_lineages
 from kernelbench.records.outcomes import (
+    EMULATING,
     Outcomes,
     outcomes_text,
     path_of_outcomes,
@@ -70,6 +72,10 @@ def test_the_newest_counts_whichever_comes_first(tmp_path: Path) -> None:
         found = with_runs({}, order)
         assert statuses(found, "v01") == {("r2", "wrong")}
         assert statuses(found, "v02") == {("r1", "pass")}
+
+
+def test_records_name_the_emulator_as_it_names_itself() -> None:
+    assert EMULATOR.name == EMULATING
 
 
 def test_another_machine_is_another_setting() -> None:
