@@ -12,7 +12,8 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import UsageError
-from kernelbench.cli import options, render
+from kernelbench.cli import options
+from kernelbench.cli.figure_texts import error_text, microseconds, time_text
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import device_table, rows, run_record, store, tables
 from kernelbench.records.device_table import TableRow, TableTime
@@ -175,14 +176,14 @@ def _figure_cells(row: TableRow) -> _Cells:
 
 def _error_cells(row: Result | TableRow) -> _Cells:
     exact = {True: "yes", False: "no", None: "–"}[row.exact]
-    return exact, render.error_text(row.max_abs_err), render.error_text(row.rel_rms_err)
+    return exact, error_text(row.max_abs_err), error_text(row.rel_rms_err)
 
 
 def _time_cells(
     device: TimeStats | TableTime | None, call: TimeStats | TableTime | None, sol_us: float | None
 ) -> _Cells:
-    sol = "–" if sol_us is None else render.microseconds(sol_us)
-    return render.time_text(device), render.time_text(call), sol
+    sol = "–" if sol_us is None else microseconds(sol_us)
+    return time_text(device), time_text(call), sol
 
 
 def _table(device: str, rows: Sequence[_Cells]) -> None:
