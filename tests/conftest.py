@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 from emulated_kernels import emulated, emulated_files, emulator_runtime
 
-from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.records.run_record import (
+    RUN_SCHEMA,
+    Environment,
+    Protocol,
+    Result,
+    RunRecord,
+    TimeStats,
+)
 
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 
@@ -198,7 +205,7 @@ def result_row(step: str = "v00", shape: str = "A", median: float = 40.0, **chan
 def run_record(*rows: Result, **changes: Any) -> RunRecord:
     """A complete run on an H200 with these rows."""
     found = RunRecord(
-        schema="kernelbench.run/1", id="x", created="2030-01-01T00:00:00+00:00",
+        schema=RUN_SCHEMA, id="x", created="2030-01-01T00:00:00+00:00",
         command="kernelbench run", device="NVIDIA H200", environment=ENVIRONMENT,
         protocol=PROTOCOL, results=rows,
     )  # fmt: skip

@@ -37,16 +37,19 @@ def encode(value: Any) -> Any:
     return value
 
 
-def decode(cls: type[T], value: Any, path: str = "") -> T:
+def decode(cls: type[T], value: Any, path: str = "", *, every_field: bool = False) -> T:
     """Build ``cls`` from a JSON value.
+
+    Args:
+        every_field: Whether a field with a default must be there too.
 
     Raises:
         SchemaError: With the path of the first field that is unknown, missing or of a wrong type.
     """
-    return typing.cast(T, _load(cls, value, path or "record"))
+    return typing.cast(T, _load(cls, value, path or "record", every_field))
 
 
-def _load(kind: Any, value: Any, path: str) -> Any:
+def _load(kind: Any, value: Any, path: str, full: bool) -> Any:
     origin = typing.get_origin(kind)
     if kind is Any:
         return value
@@ -59,7 +62,7 @@ def _load(kind: Any, value: Any, path: str) -> Any:
             if option is type(None):
                 continue
             try:
-                return _load(option, value, path)
+                return _load(option, value, path, full)
             except SchemaError as error:
                 errors.append(str(error))
         raise SchemaError(errors[0])
@@ -68,7 +71,7 @@ def _load(kind: Any, value: Any, path: str) -> Any:
             raise SchemaError(f"{path}: {value!r} is not one of {list(typing.get_args(kind))}")
         return value
     if dataclasses.is_dataclass(kind):
-        return _load_dataclass(kind, value, path)
+        return _load_dataclass(kind, value, path, full)
     if origin in (tuple, list):
         if not isinstance(value, list):
             raise SchemaError(f"{path}: expected a list, found {type(value).__name__}")
@@ -77,15 +80,16 @@ def _load(kind: Any, value: Any, path: str) -> Any:
             if len(args) != len(value):
                 raise SchemaError(f"{path}: expected {len(args)} items, found {len(value)}")
             return tuple(
-                _load(arg, item, f"{path}[{i}]")
+                _load(arg, item, f"{path}[{i}]", full)
                 for i, (arg, item) in enumerate(zip(args, value, strict=True))
             )
-        items = [_load(args[0], item, f"{path}[{i}]") for i, item in enumerate(value)]
+        items = [_load(args[0], item, f"{path}[{i}]", full) for i, item in enumerate(value)]
         return tuple(items) if origin is tuple else items
     if origin is dict:
         if not isinstance(value, dict):
             raise SchemaError(f"{path}: expected an object, found {type(value).__name__}")
-        return {k: _load(typing.get_args(kind)[1], v, f"{path}.{k}") for k, v in value.items()}
+        item_kind = typing.get_args(kind)[1]
+        return {k: _load(item_kind, v, f"{path}.{k}", full) for k, v in value.items()}
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
@@ -102,7 +106,12 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def _load_dataclass(kind: Any, value: Any, path: str) -> Any:
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def _load_dataclass(kind: Any, value: Any, path: str, full: bool) -> Any:
     if not isinstance(value, dict):
         raise SchemaError(f"{path}: expected an object, found {type(value).__name__}")
     hints = _hints(kind)
@@ -113,7 +122,7 @@ def _load_dataclass(kind: Any, value: Any, path: str) -> Any:
     arguments = {}
     for name, field in fields.items():
         if name in value:
-            arguments[name] = _load(hints[name], value[name], f"{path}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            arguments[name] = _load(hints[name], value[name], f"{path}.{name}", full)
+        elif full or _is_required(field):
             raise SchemaError(f"{path}: missing field {name!r}")
     return kind(**arguments)

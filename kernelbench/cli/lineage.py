@@ -49,7 +49,7 @@ def command(
     from kernelbench.base import console
     from kernelbench.lineages import tree as lineage_tree
     from kernelbench.project.context import Context, parse_results
-    from kernelbench.records import ledger, store
+    from kernelbench.records import ledger, outcomes, store
 
     options.require_writable(json_path)
     context = Context.find()
@@ -60,7 +60,13 @@ def command(
         console.warn(line)
     comparisons = ledger.read_ledger(folder)
     found = lineage_tree.trees(
-        context.lineages, chosen, runs, comparisons, shapes=shapes, device=device
+        context.lineages,
+        chosen,
+        runs,
+        comparisons,
+        outcomes=outcomes.read_outcomes(folder),
+        shapes=shapes,
+        device=device,
     )
     if plot_path is not None:
         from kernelbench.report import ladder_plot

@@ -6,44 +6,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from kernelbench.base import console
+from kernelbench.cli.figure_texts import error_text, microseconds, time_text
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
-from kernelbench.records.run_record import Result, TimeStats
+from kernelbench.records.run_record import Result
 from kernelbench.runs.peers import Standing
 from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import Timing
-
-_METHODS = {
-    "events": "",
-    "graph": "",
-    "wall": " wall",
-    "competition": " ×15",
-    "profiler": " prof",
-    "incomplete": " part",
-}
-
-
-def time_text(stats: TimeStats | None) -> str:
-    """A median with a unit that suits it and, where it is not the usual one, its method."""
-    if stats is None:
-        return "–"
-    return microseconds(stats.median) + _METHODS.get(stats.method, f" {stats.method}")
-
-
-def error_text(*errors: float | None) -> str:
-    """The largest of the errors that there are."""
-    known = [error for error in errors if error is not None]
-    return f"{max(known):.2g}" if known else "–"
-
-
-def microseconds(value: float) -> str:
-    """``41.20 µs``, ``3.21 ms`` or ``2.913 s``."""
-    if value < 1000:
-        return f"{value:.2f} µs"
-    if value < 1e6:
-        return f"{value / 1e3:.2f} ms"
-    return f"{value / 1e6:.3f} s"
 
 
 class RunView:

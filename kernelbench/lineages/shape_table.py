@@ -1,7 +1,7 @@
 """The step × shape table of a lineage's README: what has been shown right, on which executor.
 
-It says only what committed run records say, so that every reader can derive it. Figures of time are
-in the tables beside the steps.
+It says only what the committed ``results/outcomes.json`` and run records say, so that every reader
+can derive it. Figures of time are in the tables beside the steps.
 """
 
 from __future__ import annotations
@@ -10,33 +10,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernelbench.base.markdown import table
-from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import executors
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Lineage, Step, load_problem
-from kernelbench.records.run_record import FAILED, Result, RunRecord
+from kernelbench.records.outcomes import RunOutcome
+from kernelbench.records.run_record import FAILED
 
 SHAPES_MARKERS = ("<!-- shapes:begin -->", "<!-- shapes:end -->")
 
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
-#: The newest row per setting (input class, number of SMs, …), by step, shape and executor.
-Rows = Mapping[tuple[str, str, str], Sequence[Result]]
+#: The newest outcome per setting (input class, number of SMs, …), by step, shape and executor.
+Rows = Mapping[tuple[str, str, str], Sequence[RunOutcome]]
 
 
-def newest_rows(runs: Iterable[RunRecord]) -> Rows:
-    """The rows that count, of runs with the oldest first.
-
-    What the emulator was told to emulate is part of the setting: a pass on one SM is none on 148.
-    """
-    newest: dict[tuple[str, str, str], dict[tuple[str, str], Result]] = {}
-    for run in runs:
-        for row in run.results:
-            emulated = run.extra.get("emulation") if row.executor == EMULATOR.name else None
-            setting = (row.inputs, repr(emulated))
-            newest.setdefault((row.step, row.shape, row.executor), {})[setting] = row
-    return {where: [*rows.values()] for where, rows in newest.items()}
+def outcome_rows(outcomes: Iterable[RunOutcome]) -> Rows:
+    """The outcomes that a table is made from, those of the oldest run first."""
+    found: dict[tuple[str, str, str], list[RunOutcome]] = {}
+    for each in outcomes:
+        found.setdefault((each.step, each.shape, each.executor), []).append(each)
+    return found
 
 
 def shape_table(

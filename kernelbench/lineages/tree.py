@@ -6,16 +6,17 @@ ran has no time. Nothing here imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import device_timed
-from kernelbench.lineages.shape_table import newest_rows
+from kernelbench.lineages.shape_table import outcome_rows
 from kernelbench.project.registry import Lineage, Lineages, Reported, Status, Step
 from kernelbench.project.reported_figures import caption, shapes_of
 from kernelbench.records import ledger
+from kernelbench.records.outcomes import RunOutcome, Setting, with_runs
 from kernelbench.records.run_record import FAILED, RunRecord, TimeStats
 
 SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"
@@ -129,6 +130,7 @@ def trees(
     runs: Iterable[RunRecord],
     comparisons: Sequence[ledger.LedgerEntry],
     *,
+    outcomes: Mapping[Setting, RunOutcome] | None = None,
     shapes: Sequence[str] = (),
     device: str | None = None,
 ) -> tuple[Tree, ...]:
@@ -136,6 +138,7 @@ def trees(
 
     Args:
         runs: Saved runs, oldest first; ``comparisons``: the ledger, likewise.
+        outcomes: What is known of runs that are not among them.
         shapes: The shapes to show; those with reported figures if there are none.
         device: Only devices whose name contains this, in any case.
 
@@ -143,8 +146,10 @@ def trees(
         UsageError: If no saved run or comparison is of such a device, or nothing of a shape.
     """
     runs = list(runs)
+    shown = [*with_runs(outcomes or {}, runs).values()]
     if device is not None:
         known = {run.device for run in runs} | {entry.device for entry in comparisons}
+        known |= {each.device for each in shown}
         if not any(_fits(name, device) for name in known):
             raise UsageError(
                 f"nothing was measured on a device like {device!r}",
@@ -152,8 +157,9 @@ def trees(
             )
         runs = [run for run in runs if _fits(run.device, device)]
         comparisons = [entry for entry in comparisons if _fits(entry.device, device)]
+        shown = [each for each in shown if _fits(each.device, device)]
     times = times_of(runs)
-    checked = _checked(runs)
+    checked = _checked(shown)
     found = tuple(
         _tree(lineage, lineages.steps_of(lineage.name), times, checked, comparisons, shapes)
         for lineage in chosen
@@ -274,15 +280,15 @@ def times_of(runs: Iterable[RunRecord]) -> dict[str, list[Measured]]:
     return times
 
 
-def _checked(runs: Iterable[RunRecord]) -> dict[str, list[Checked]]:
-    outcomes: dict[tuple[str, str], dict[str, bool]] = {}
-    for (step, shape, executor), rows in newest_rows(runs).items():
+def _checked(outcomes: Iterable[RunOutcome]) -> dict[str, list[Checked]]:
+    verdicts: dict[tuple[str, str], dict[str, bool]] = {}
+    for (step, shape, executor), rows in outcome_rows(outcomes).items():
         ran = [row for row in rows if row.status != "skipped"]
         if ran:
             right = all(row.status not in FAILED for row in ran)
-            outcomes.setdefault((step, executor), {})[shape] = right
+            verdicts.setdefault((step, executor), {})[shape] = right
     found: dict[str, list[Checked]] = {}
-    for (step, executor), shapes in sorted(outcomes.items()):
+    for (step, executor), shapes in sorted(verdicts.items()):
         good = tuple(shape for shape, right in shapes.items() if right)
         bad = tuple(shape for shape, right in shapes.items() if not right)
         found.setdefault(step, []).append(Checked(executor, good, bad))

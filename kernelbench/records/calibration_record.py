@@ -253,11 +253,11 @@ def read_calibration(path: Path) -> CalibrationRecord:
         raise RecordError(f"{path} is not a valid calibration: {error}") from error
 
 
-Kind = Literal["comparison", "level"]
+SpreadKind = Literal["comparison", "level"]
 
 
 def load_spreads(
-    results: Path, device: str, kind: Kind, l2: str
+    results: Path, device: str, kind: SpreadKind, l2: str
 ) -> dict[tuple[str, str], SessionSpread]:
     """The newest spread of each (shape, metric) calibrated on a device in an L2 mode.
 

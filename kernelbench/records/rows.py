@@ -32,10 +32,11 @@ def latest(runs: Iterable[RunRecord]) -> list[Saved]:
                 run.protocol.call,
             )
             newest[key] = Saved(run, result)
-    return [newest[key] for key in sorted(newest, key=_natural)]
+    return [newest[key] for key in sorted(newest, key=natural)]
 
 
-def _natural(key: tuple[str, ...]) -> tuple[Any, ...]:
+def natural(key: tuple[str, ...]) -> tuple[Any, ...]:
+    """A sort key that puts ``v2`` before ``v10``."""
     return tuple(
         tuple((0, int(p)) if p.isdigit() else (1, p) for p in re.findall(r"\d+|\D+", part))
         for part in key

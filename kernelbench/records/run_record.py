@@ -1,14 +1,13 @@
 """The result schema, and reading and writing of records.
 
-A *run record* is what one ``kernelbench run`` measured; tables are derived from it, never typed.
-Files are written to a temporary name in the same folder, flushed to disk and renamed, so a reader
-(or a power cut, a full disk, Ctrl-C) sees the old file or the new one, never half of one.
+A *run record* is what one ``kernelbench run`` measured; tables are derived from it, never typed. It
+is saved as gzip-compressed JSON with a row a line (``zcat`` shows it); :func:`read_run` reads that,
+plain JSON as ``run --json`` writes it, and both of every older schema.
 """
 
 from __future__ import annotations
 
 import datetime
-import gzip
 import json
 import re
 import secrets
@@ -19,10 +18,10 @@ from typing import Any, Literal
 
 from kernelbench.base import schema
 from kernelbench.base.errors import RecordError
-from kernelbench.base.files import atomic_write
-from kernelbench.base.json_file import read_json
+from kernelbench.base.json_file import read_json, row_lines, write_gzip
+from kernelbench.records.run_upgrades import upgraded
 
-RUN_SCHEMA: Literal["kernelbench.run/1"] = "kernelbench.run/1"
+RUN_SCHEMA: Literal["kernelbench.run/2"] = "kernelbench.run/2"
 
 Status = Literal["pass", "wrong", "hang", "fault", "skipped"]
 #: Statuses that mean the step is not right.
@@ -144,7 +143,7 @@ class Protocol:
 class RunRecord:
     """Everything that one ``kernelbench run`` found."""
 
-    schema: Literal["kernelbench.run/1"]
+    schema: Literal["kernelbench.run/2"]
     id: str
     created: str
     command: str
@@ -175,46 +174,76 @@ def device_slug(device: str) -> str:
 
 def write_samples(path: Path, value: Any) -> None:
     """Write raw samples atomically as gzip-compressed JSON."""
-    data = json.dumps(value, separators=(",", ":")).encode()
-    with atomic_write(path) as stream:
-        stream.write(gzip.compress(data, mtime=0))
+    write_gzip(path, json.dumps(value, separators=(",", ":")).encode())
 
 
 def read_samples(path: Path) -> Any:
-    """Read what :func:`write_samples` wrote."""
+    """Read what :func:`write_samples` wrote.
+
+    Raises:
+        RecordError: If the file is absent or broken.
+    """
     try:
-        return json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, ValueError, EOFError) as error:
-        raise RecordError(f"cannot read samples {path}: {error}") from error
+        return read_json(path)
+    except RecordError as error:
+        raise RecordError(f"cannot read samples: {error}") from error
+
+
+def write_run(path: Path, record: RunRecord) -> None:
+    """Write a record atomically as gzip-compressed JSON, a row a line."""
+    write_gzip(path, row_lines(schema.encode(record), "results"))
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read and validate one run record.
+    """Read and validate one run record, saved or from ``run --json``, of any schema so far.
 
     Raises:
-        RecordError: If the file is absent, broken, of another schema version or not a run record.
+        RecordError: If the file is absent, broken, of a later schema or not a run record.
     """
     return parse_run(read_json(path), str(path))
 
 
 def parse_run(value: Any, where: str) -> RunRecord:
-    """Validate a run record that came from ``where``."""
+    """Validate a run record that came from ``where``, after bringing it to this version's schema.
+
+    Raises:
+        RecordError: If it is not a run record, or of a later schema.
+    """
     found = value.get("schema") if isinstance(value, dict) else None
-    if found != RUN_SCHEMA:
+    value = upgraded(value) if isinstance(value, dict) else value
+    if not isinstance(value, dict) or value.get("schema") != RUN_SCHEMA:
         what = f"schema {found!r}" if found else "no schema field"
         raise RecordError(
             f"{where} is not a run record of this version ({what}, expected {RUN_SCHEMA!r})",
             "make it anew with `kernelbench run … --json FILE`",
         )
     try:
-        return schema.decode(RunRecord, value)
+        return schema.decode(RunRecord, value, every_field=True)
     except schema.SchemaError as error:
         raise RecordError(f"{where} is not a valid run record: {error}") from error
 
 
-def list_runs(folder: Path) -> list[Path]:
-    """Saved run records below a results folder (``results/<device>/runs``), oldest first."""
-    return sorted(folder.glob("*/runs/*.json"), key=lambda path: path.name)
+#: How the files of records end: as saved now, and as they were with schema 1.
+RUN_SUFFIX, PLAIN_SUFFIX = ".json.gz", ".json"
+
+
+def id_of(path: Path) -> str:
+    """The identifier of the run that a record's file is of."""
+    return path.name.removesuffix(".gz").removesuffix(PLAIN_SUFFIX)
+
+
+def list_runs(folder: Path, device: str = "*") -> list[Path]:
+    """Saved run records below a results folder (``results/<device>/runs``), oldest first.
+
+    Args:
+        device: Name of the device's folder; all by default.
+    """
+    found: dict[tuple[str, Path], Path] = {}
+    for suffix in (PLAIN_SUFFIX, RUN_SUFFIX):
+        for path in folder.glob(f"{device}/runs/*{suffix}"):
+            if not path.name.endswith(f".samples{suffix}"):
+                found[id_of(path), path.parent] = path
+    return [found[key] for key in sorted(found)]
 
 
 def summarize(samples_us: Sequence[float], method: str) -> TimeStats:

@@ -40,7 +40,7 @@ def rows_markdown(rows: Sequence[Saved]) -> str:
     driver = f", driver {environment.driver}" if environment.driver else ""
     cuda = f", CUDA {environment.cuda}" if environment.cuda else ""
     lines = [
-        "<!-- Generated from runs/*.json by kernelbench; do not edit. -->",
+        "<!-- Generated from the records in runs/ by kernelbench; do not edit. -->",
         f"# {environment.device}",
         "",
         (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernelbench.project.project_file import Project
 from kernelbench.project.registry import Step
-from kernelbench.records import calibration_record, rows, store
+from kernelbench.records import calibration_record, rows, run_record, store
 from kernelbench.records.calibration_record import CalibrationRecord
 from kernelbench.records.rows import Saved
 from kernelbench.records.run_record import RunRecord
@@ -37,10 +37,14 @@ def committed_runs(project: Project) -> list[RunRecord]:
     """The saved runs under version control, oldest first."""
     tracked = _tracked(project)
     runs, _ = store.load_runs(project.results)
-    return [run for run in runs if tracked is None or f"{run.id}.json" in tracked]
+    if tracked is None:
+        return runs
+    names = {run_record.id_of(Path(name)) for name in tracked}
+    return [run for run in runs if run.id in names]
 
 
 def _tracked(project: Project) -> set[str] | None:
+    """The names of the result files under version control; None outside a git checkout."""
     try:
         answer = subprocess.run(
             ["git", "-C", str(project.root), "ls-files", "--", str(project.results)],

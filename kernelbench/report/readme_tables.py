@@ -1,11 +1,13 @@
-"""The generated tables inside the project's and the lineages' READMEs.
+"""The generated tables inside the project's and the lineages' READMEs, and those of its results.
 
-``python -m kernelbench.report.readme_tables`` brings every README of the project up to date;
-``--check`` only says which ones are not. Only the text between the markers is replaced.
+``python -m kernelbench.report.readme_tables`` brings every README of the project up to date, and
+before them ``results/outcomes.json`` and the tables of committed devices; ``--check`` only says
+which ones are not. In a README only the text between the markers is replaced.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +15,20 @@ from pathlib import Path
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.base.files import write_text
 from kernelbench.base.markdown import table
-from kernelbench.lineages.shape_table import SHAPES_MARKERS, newest_rows, table_of
+from kernelbench.lineages.shape_table import SHAPES_MARKERS, outcome_rows, table_of
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages
 from kernelbench.project.reported_figures import caption, figures, shapes_of
-from kernelbench.records import ledger
+from kernelbench.records import ledger, store
+from kernelbench.records.outcomes import (
+    Outcomes,
+    outcomes_text,
+    path_of_outcomes,
+    read_outcomes,
+    with_runs,
+)
+from kernelbench.records.run_record import device_slug
 from kernelbench.report.measured_table import (
     CALIBRATION_MARKERS,
     RESULTS_MARKERS,
@@ -103,6 +113,21 @@ def replace_between(text: str, markers: tuple[str, str], content: str) -> str:
     return f"{before}{begin}\n{content}\n{end}{after}"
 
 
+def committed_outcomes(project: Project) -> Outcomes:
+    """What the committed records and the kept outcomes show right or wrong."""
+    return with_runs(read_outcomes(project.results), committed_runs(project))
+
+
+def updated_results(project: Project) -> Iterator[tuple[Path, str, str]]:
+    """The outcomes and the tables of devices with committed runs, as :func:`updated_readmes`."""
+    files = {path_of_outcomes(project.results): outcomes_text(committed_outcomes(project))}
+    for device in sorted({device_slug(run.device) for run in committed_runs(project)}):
+        folder = project.results / device
+        files |= store.derived_tables(folder)
+    for file, new in files.items():
+        yield file, file.read_text(encoding="utf-8") if file.is_file() else "", new
+
+
 def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path, str, str]]:
     """Every README with a generated part: (file, its text now, its text up to date).
 
@@ -110,7 +135,7 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
         UsageError: If a README has an unpaired marker; names the file.
     """
     rows = committed_rows(project)
-    checked = newest_rows(committed_runs(project))
+    checked = outcome_rows(committed_outcomes(project).values())
     comparisons = ledger.read_ledger(project.results)
     readme = project.root / "README.md"
     yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
@@ -138,7 +163,9 @@ def main(arguments: Sequence[str]) -> int:
     project = find_project()
     stale = [
         (file, new)
-        for file, old, new in updated_readmes(project, load_lineages(project))
+        for file, old, new in itertools.chain(
+            updated_results(project), updated_readmes(project, load_lineages(project))
+        )
         if new != old
     ]
     for file, new in stale:

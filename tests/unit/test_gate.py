@@ -22,7 +22,14 @@ from kernelbench.compare.gate_tables import (
     from_live,
 )
 from kernelbench.records.calibration_record import SessionSpread
-from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.records.run_record import (
+    RUN_SCHEMA,
+    Environment,
+    Protocol,
+    Result,
+    RunRecord,
+    TimeStats,
+)
 from kernelbench.report import gate_markdown, junit
 from kernelbench.stats.inference import BlockSamples, Verdict, estimate_change, family
 
@@ -69,7 +76,7 @@ def result(step: str = "v01", shape: str = "A", **changes: Any) -> Result:
 
 def record(*rows: Result, **changes: Any) -> RunRecord:
     run = RunRecord(
-        schema="kernelbench.run/1",
+        schema=RUN_SCHEMA,
         id="run",
         created="",
         command="kernelbench run",
