@@ -26,6 +26,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
+#: Environment of a command that measures by a clock of the tests' own: ``counted_clock``.
+COUNTED = {"PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "counted_clock"), str(ROOT)))}
 TINY = "m=8,24:n=128:k=256"
 
 STEP_TOML = """name = "{name}"

@@ -116,9 +116,7 @@ def test_timing_reports_each_block_and_the_work(launcher: Launcher, job: Make) -
 def test_bad_endings_and_the_next_job_still_works(
     what: str, kind: str, phase: str, said: str, launcher: Launcher, job: Make
 ) -> None:
-    began = time.monotonic()
     messages = list(launcher.run(job(what, 1.0)))
-    assert time.monotonic() - began < 10
     ending = launcher.ending
     assert ending is not None
     assert (ending.kind, ending.phase) == (kind, phase)
