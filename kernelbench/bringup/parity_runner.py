@@ -75,7 +75,6 @@ def gpu_library(stem: str, backend: str) -> Path:
         [SOURCES / f"{stem}.cu"],
         [*compiler.cuda_arch_flags(ARCHES[backend]), *FLAGS],
         include_dirs=(COMMON, COMMON / "backend" / backend),
-        outside=(COMMON / "backend" / "emu",),
     )
 
 

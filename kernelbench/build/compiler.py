@@ -1,8 +1,9 @@
 """Compile to shared libraries, cached by content.
 
-An artefact's key is the hash of everything that makes it: sources, headers, flags, compiler and
-host compiler versions, machine. An entry appears by the rename of a finished folder, so that a
-reader, Ctrl-C or a power cut never meets half of one, and a lock keeps two builds of one key apart.
+An artefact's key is the hash of everything that makes it: sources, the headers that they include,
+flags, compiler and host compiler versions, machine. An entry appears by the rename of a finished
+folder, so that a reader, Ctrl-C or a power cut never meets half of one, and a lock keeps two builds
+of one key apart.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from kernelbench.base.cache_folder import CACHE_VARIABLE, cache_dir, disk_full, writing
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build.includes import reached_files
 from kernelbench.machine.toolchain import (
     Compiler,
     cpu_count,
@@ -39,7 +41,9 @@ __all__ = [
     "CACHE_VARIABLE",
     "CompileFailure",
     "Compiler",
+    "Recipe",
     "artefact_sha",
+    "build",
     "build_log",
     "cache_dir",
     "compile_shared",
@@ -49,8 +53,7 @@ __all__ = [
     "nvcc",
 ]
 
-_HEADERS = (".h", ".hpp", ".cuh", ".inl")
-_LAYOUT = "2"
+_LAYOUT = "3"
 LIBRARY_FILE, META_FILE, _LOG = "lib.so", "meta.json", "log"
 _BUILD_TIMEOUT_S = 900.0
 #: What g++ and clang++ say of an assertion's two sides.
@@ -71,17 +74,29 @@ class CompileFailure(EnvironmentProblem):
 
 
 @dataclass(frozen=True)
-class _Recipe:
-    """What an artefact is made of; the arguments of :func:`compile_shared`."""
+class Recipe:
+    """What a shared library (or, with such a flag, a cubin) is made of.
+
+    Attributes:
+        name: What it is, for the cache listing and messages.
+        sources: ``.cu`` or ``.cpp`` files.
+        flags: Compiler flags, the GPU's arch among them (:func:`cuda_arch_flags`).
+        include_dirs: Passed with ``-I``; the headers that are included are part of the key.
+        link_flags: None to compile and link all sources in one command; else each source is
+            compiled alone, on all cores, and linked with these flags. What else the compiler
+            leaves (``.gcno``) stays beside the library.
+        facts: What else decides the code and is part of the key only, e.g. the CPU.
+        names: What debug information calls a folder, for artefacts that do not depend on where
+            the checkout is.
+    """
 
     name: str
     compiler: Compiler
     sources: Sequence[Path]
-    flags: Sequence[str]
-    include_dirs: Sequence[Path]
+    flags: Sequence[str] = ()
+    include_dirs: Sequence[Path] = ()
     link_flags: Sequence[str] | None = None
     facts: Sequence[str] = ()
-    outside: Sequence[Path] = ()
     names: Mapping[Path, str] = field(default_factory=dict)
 
 
@@ -94,39 +109,46 @@ def compile_shared(
     compiler: Compiler | None = None,
     link_flags: Sequence[str] | None = None,
     facts: Sequence[str] = (),
-    outside: Sequence[Path] = (),
     names: Mapping[Path, str] | None = None,
 ) -> Path:
     """A shared library made of ``sources``, from the cache or built now.
 
     Args:
-        name: What it is, for the cache listing and messages.
-        sources: ``.cu`` or ``.cpp`` files.
-        flags: Compiler flags, the GPU's arch among them (:func:`cuda_arch_flags`).
-        include_dirs: Passed with ``-I``; every header below them is part of the key.
-        compiler: :func:`nvcc` by default.
-        link_flags: None to compile and link all sources in one command; else each source is
-            compiled alone, on all cores, and linked with these flags. What else the compiler
-            leaves (``.gcno``) stays beside the library.
-        facts: What else decides the code and is part of the key only, e.g. the CPU.
-        outside: Folders below ``include_dirs`` that the sources do not include from.
-        names: What debug information calls a folder, for artefacts that do not depend on where
-            the checkout is.
+        compiler: :func:`nvcc` by default; the others are those of :class:`Recipe`.
 
     Raises:
         CompileFailure: If the sources do not compile (first error and the log's path).
         EnvironmentProblem: If there is no compiler, or the cache folder cannot be written or is
             full.
     """
-    compiler = compiler or nvcc()
+    compiler = compiler or needed_nvcc(name)
+    return build(
+        Recipe(name, compiler, sources, flags, include_dirs, link_flags, facts, names or {})
+    )
+
+
+def needed_nvcc(name: str) -> Compiler:
+    """:func:`nvcc`, to build something of this name.
+
+    Raises:
+        EnvironmentProblem: If there is none.
+    """
+    compiler = nvcc()
     if compiler is None:
         raise EnvironmentProblem(
             f"cannot build {name}: no nvcc on PATH, in CUDA_HOME or in the Python environment",
             "install the CUDA toolkit, or `pip install nvidia-cuda-nvcc`",
         )
-    recipe = _Recipe(
-        name, compiler, sources, flags, include_dirs, link_flags, facts, outside, names or {}
-    )
+    return compiler
+
+
+def build(recipe: Recipe) -> Path:
+    """What a recipe makes, from the cache or built now.
+
+    Raises:
+        CompileFailure: If the sources do not compile (first error and the log's path).
+        EnvironmentProblem: If the cache folder cannot be written or is full.
+    """
     key = _key(recipe)
     root = cache_dir()
     entry = root / "builds" / key
@@ -136,7 +158,7 @@ def compile_shared(
     with writing(root):
         (root / "locks").mkdir(parents=True, exist_ok=True)
         (root / "builds").mkdir(exist_ok=True)
-        with _lock(root / "locks" / f"{key}.lock", name):
+        with _lock(root / "locks" / f"{key}.lock", recipe.name):
             if not _valid(entry):
                 _build(recipe, key, root)
     return entry / LIBRARY_FILE
@@ -155,7 +177,7 @@ def build_log(library: Path) -> str:
     return (library.parent / _LOG).read_text()
 
 
-def _key(recipe: _Recipe) -> str:
+def _key(recipe: Recipe) -> str:
     compiler = recipe.compiler
     host = host_compiler() if compiler.kind == "nvcc" else None
     digest = hashlib.sha256()
@@ -166,29 +188,20 @@ def _key(recipe: _Recipe) -> str:
     facts += [f"{i} is {name}" for i, name in enumerate(recipe.names.values())]
     for fact in facts:
         digest.update(b"%d %s\n" % (len(fact.encode()), fact.encode()))
-    for label, path in _inputs(recipe):
-        content = path.read_bytes()
+    for label, content in _inputs(recipe):
         digest.update(b"%d %s %d\n" % (len(label.encode()), label.encode(), len(content)))
         digest.update(content)
     return digest.hexdigest()
 
 
-def _inputs(recipe: _Recipe) -> Iterator[tuple[str, Path]]:
+def _inputs(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
     """Every file that makes the artefact, under a name that does not depend on the checkout."""
     for source in recipe.sources:
         if not source.is_file():
             raise EnvironmentProblem(f"cannot build: source {source} is missing")
-        yield source.name, source
-    folders = [*dict.fromkeys(source.parent for source in recipe.sources)]
-    for i, folder in enumerate([*folders, *recipe.include_dirs]):
-        # Beside a source only its own folder is searched by #include "..."; -I folders are deep.
-        files = folder.rglob("*") if i >= len(folders) else folder.glob("*")
-        outside = [other for other in recipe.outside if other != folder]
-        for path in sorted(files):
-            if path.suffix not in _HEADERS or any(path.is_relative_to(other) for other in outside):
-                continue
-            if path.is_file():
-                yield f"{i}:{path.relative_to(folder).as_posix()}", path
+        yield source.name, b""
+    for file in reached_files(recipe.sources, recipe.include_dirs):
+        yield file.label, file.read()
 
 
 def _valid(entry: Path) -> bool:
@@ -224,7 +237,7 @@ def _lock(path: Path, name: str) -> Iterator[None]:
         ) from None
 
 
-def _build(recipe: _Recipe, key: str, root: Path) -> None:
+def _build(recipe: Recipe, key: str, root: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
     try:
         library = temporary / LIBRARY_FILE
@@ -269,7 +282,7 @@ def _build(recipe: _Recipe, key: str, root: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _compile(recipe: _Recipe, key: str, root: Path, folder: Path) -> list[Path]:
+def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> list[Path]:
     """Every source as an object file, compiled at the same time on as many cores as there are."""
     if recipe.link_flags is None:
         return []
@@ -292,11 +305,11 @@ def _compile(recipe: _Recipe, key: str, root: Path, folder: Path) -> list[Path]:
     return objects
 
 
-def _position_independent(recipe: _Recipe, what: str) -> list[str]:
+def _position_independent(recipe: Recipe, what: str) -> list[str]:
     return [what, *(["-Xcompiler", "-fPIC"] if recipe.compiler.kind == "nvcc" else ["-fPIC"])]
 
 
-def _where(recipe: _Recipe) -> list[str]:
+def _where(recipe: Recipe) -> list[str]:
     """Where headers are, and what debug information calls the folders."""
     maps = [f"-ffile-prefix-map={folder}={name}" for folder, name in recipe.names.items()]
     if recipe.compiler.kind == "nvcc":
@@ -325,7 +338,7 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def _failure(
-    recipe: _Recipe, key: str, root: Path, command: Sequence[str], status: int, log: str
+    recipe: Recipe, key: str, root: Path, command: Sequence[str], status: int, log: str
 ) -> EnvironmentProblem:
     if "No space left on device" in log:
         return disk_full(root)

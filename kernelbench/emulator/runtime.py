@@ -68,7 +68,6 @@ def runtime_library(common: Path) -> Path:
         compiler=emulator_compiler(),
         link_flags=("-pthread",),
         facts=cpu_facts(),
-        outside=_other_backends(common, "emu"),
         names={common: COMMON_NAME},
     )
 
@@ -112,15 +111,8 @@ def step_library(
         include_dirs=(*include_dirs, common, common / "backend" / "emu"),
         compiler=with_compiler,
         link_flags=link,
-        outside=_other_backends(common, "emu"),
         names=names,
     )
-
-
-def _other_backends(common: Path, backend: str) -> list[Path]:
-    """What a build for one backend never includes, so that a change there costs no rebuild."""
-    folders = (folder for folder in (common / "backend").iterdir() if folder.is_dir())
-    return [folder for folder in folders if folder.name != backend]
 
 
 class Runtime:

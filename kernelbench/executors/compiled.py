@@ -123,7 +123,14 @@ def buildable(step: Step, backend: str, where: str) -> tuple[bool, str]:
 
 
 def gpu_artefact(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = "") -> Path:
-    """What nvcc makes of a step: its library or, with ``-cubin`` or ``-ptx``, its device code.
+    """What nvcc makes of a step (:func:`gpu_recipe`), from the cache or built now."""
+    return compiler.build(gpu_recipe(step, soft=soft, flags=flags, what=what))
+
+
+def gpu_recipe(
+    step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = ""
+) -> compiler.Recipe:
+    """How nvcc makes a step's library or, with ``-cubin`` or ``-ptx``, its device code.
 
     Args:
         soft: Whether for gpu-soft; else for the step's own arch.
@@ -136,12 +143,13 @@ def gpu_artefact(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str
     capability = ARCH_CAPABILITY[SOFT_ARCH if soft else step.arch]
     described = ", ".join(filter(None, ("soft" if soft else step.arch, what)))
     own = [word for flag in step.gpu_flags for word in flag.split()]
-    return compiler.compile_shared(
-        f"{step.name} ({described})",
+    name = f"{step.name} ({described})"
+    return compiler.Recipe(
+        name,
+        compiler.needed_nvcc(name),
         [entry],
         [*_GPU_FLAGS, *compiler.cuda_arch_flags(capability), *own, *flags],
-        include_dirs=(*lineage_blocks(step), common, backend),
-        outside=(common / "backend" / "emu",),
+        (*lineage_blocks(step), common, backend),
     )
 
 

@@ -3,10 +3,13 @@
 Steps share building blocks, so that a change there can change the code of any step, also of one
 that was measured long ago. The lock holds a hash of every kernel's machine code and literals, by
 step, arch and version of nvcc; comments, names and line numbers do not reach it. It also holds a
-hash of the step's own sources, which tells a step that was edited from one that was moved.
+hash of the step's own sources, which tells a step that was edited from one that was moved, and for
+each build (native and gpu-soft) that neither spilled nor warned a key of what it was made of: text
+without comments, flags, allowances. A build whose key is still the same is not repeated.
 
 ``python -m kernelbench.inspection.code_lock --check`` names every step whose code is not as
-recorded; ``--update`` (``make lock``) records it. Only nvcc is needed, no GPU.
+recorded or whose builds complain; ``--update`` (``make lock``) records it; ``--anew`` with either
+builds whatever the keys say. Only nvcc is needed, no GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelbench.base import schema
@@ -26,18 +29,22 @@ from kernelbench.base.console import Status
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, RecordError, UsageError
 from kernelbench.base.files import write_text
 from kernelbench.build import compiler
-from kernelbench.inspection import cubin
+from kernelbench.build.includes import reached_files, without_comments
+from kernelbench.inspection import cubin, resources
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Step, load_lineages
 from kernelbench.project.source_files import sources_of
 
 NAME = "code.lock"
+#: The builds of a step: for its own arch, and for one of sm_100a in software on sm_90a.
+NATIVE, SOFT = "native", "soft"
 _HEAD = """\
 # What each step's kernels compile to, by step, arch and version of nvcc: `make lock` writes it,
 # `make check` compares. A step whose hash moves though its own sources stay was changed through a
-# building block that it shares.
+# building block that it shares. Builds are repeated only where a key is not as recorded.
 """
+_KEY_VERSION = 1
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -72,10 +79,12 @@ class LockedStep:
     Attributes:
         sources: Hash of the step's files, those of its base included.
         kernels: By mangled name.
+        keys: :func:`build_key` by build (:data:`NATIVE`, :data:`SOFT`), of those without complaint.
     """
 
     sources: str
     kernels: dict[str, LockedKernel]
+    keys: dict[str, str] = field(default_factory=dict)
 
 
 Lock = Mapping[Key, LockedStep]
@@ -110,22 +119,41 @@ def _untold(_text: str) -> None:
 
 
 def build_entries(
-    steps: Sequence[Step], on_progress: OnProgress = _untold
-) -> dict[Key, LockedStep]:
-    """The entries of steps as they are now, each built for its own arch.
+    steps: Sequence[Step],
+    recorded: Lock | None = None,
+    on_progress: OnProgress = _untold,
+) -> tuple[dict[Key, LockedStep], list[Move]]:
+    """The entries of steps as they are now, and what is wrong with their builds.
+
+    Args:
+        recorded: What is not built again where its keys still hold; None to build everything.
 
     Raises:
         CompileFailure: If one does not compile.
         EnvironmentProblem: If there is no nvcc.
     """
     nvcc = _nvcc()
-    on_progress(f"building {len(steps)} steps")
-    entries = {}
+    known = recorded or {}
+    keys = {step.name: _build_keys(step) for step in steps}
+    entries: dict[Key, LockedStep] = {}
+    changed: list[Step] = []
+    for step in steps:
+        old = known.get(key := Key(step.name, step.arch, nvcc))
+        if old is None or old.keys != keys[step.name]:
+            changed.append(step)
+        else:
+            entries[key] = LockedStep(sources_hash(step), old.kernels, old.keys)
+    complaints: list[Move] = []
+    if changed:
+        on_progress(f"building {len(changed)} steps")
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for step, code in zip(steps, pool.map(cubin.compile_cubin, steps), strict=True):
-            entries[Key(step.name, step.arch, nvcc)] = _entry(step, code)
-            on_progress(f"built {len(entries)} of {len(steps)} steps")
-    return entries
+        built = pool.map(lambda step: _build(step, keys[step.name]), changed)
+        for done, (step, (entry, found)) in enumerate(zip(changed, built, strict=True), 1):
+            key = Key(step.name, step.arch, nvcc)
+            entries[key] = entry
+            complaints += [Move(key, True, complaint) for complaint in found]
+            on_progress(f"built {done} of {len(changed)} steps")
+    return entries, complaints
 
 
 def _nvcc() -> str:
@@ -138,14 +166,53 @@ def _nvcc() -> str:
     return nvcc.version
 
 
-def _entry(step: Step, code: cubin.Cubin) -> LockedStep:
+def _build_keys(step: Step) -> dict[str, str]:
+    return {
+        SOFT if soft else NATIVE: build_key(step, soft=soft)
+        for soft in resources.flavours(step, "all")
+    }
+
+
+def build_key(step: Step, *, soft: bool) -> str:
+    """SHA-256 of what decides a step's device code and what may be said of it, for one nvcc.
+
+    That is the text that nvcc sees of the project's files, comments apart, by name; the flags;
+    the allowances of the step. Headers of the toolkit come with its version.
+    """
+    recipe = cubin.cubin_recipe(step, soft=soft)
+    allowed = sorted({allowance.what for allowance in step.allowances})
+    texts = [
+        (file.label, without_comments(file.read()))
+        for file in reached_files(recipe.sources, recipe.include_dirs)
+    ]
+    said = json.dumps([_KEY_VERSION, list(recipe.flags), allowed, texts])
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _build(step: Step, keys: Mapping[str, str]) -> tuple[LockedStep, list[str]]:
+    """A step's entry, with the keys of the builds without complaint, and the complaints."""
+    kernels: dict[str, LockedKernel] = {}
+    clean: dict[str, str] = {}
+    complaints: list[str] = []
+    for name, key in keys.items():
+        code = cubin.compile_cubin(step, soft=name == SOFT)
+        if name == NATIVE:
+            kernels = _locked_kernels(code)
+        if found := cubin.complaints(code, step.allowances):
+            complaints += [f"{name} build: {complaint}" for complaint in found]
+        else:
+            clean[name] = key
+    return LockedStep(sources_hash(step), kernels, clean), complaints
+
+
+def _locked_kernels(code: cubin.Cubin) -> dict[str, LockedKernel]:
     functions = {function.symbol: function for function in code.functions}
     kernels = {}
     for symbol, sha in code.hashes.items():
         function = functions.get(symbol)
         registers, size = (function.registers, function.code_bytes) if function else (0, 0)
         kernels[symbol] = LockedKernel(sha, registers, size)
-    return LockedStep(sources_hash(step), kernels)
+    return kernels
 
 
 def sources_hash(step: Step) -> str:
@@ -169,17 +236,17 @@ def compare_locks(recorded: Lock, current: Lock) -> list[Move]:
         old, new = recorded.get(key), current.get(key)
         if old is None:
             moves.append(Move(key, True, "is not recorded"))
-        elif new is None:
+            continue
+        if new is None:
             moves.append(Move(key, True, "is recorded, but there is no such compiled step"))
-        elif old.kernels != new.kernels:
-            own = old.sources != new.sources
-            how = (
-                "with its own sources"
-                if own
-                else "through common/, its own sources are as recorded"
-            )
+            continue
+        own = old.sources != new.sources
+        how = "with its own sources" if own else "through common/, its own sources are as recorded"
+        if old.kernels != new.kernels:
             parts = [_difference(name, old, new) for name in sorted({*old.kernels, *new.kernels})]
             moves.append(Move(key, own, f"changed {how}: {'; '.join(filter(None, parts))}"))
+        elif any(old.keys.get(name) != sha for name, sha in new.keys.items()):
+            moves.append(Move(key, own, f"its keys changed {how}; its code did not"))
     return moves
 
 
@@ -228,6 +295,8 @@ def text_of(lock: Lock) -> str:
         entry = lock[key]
         parts.append(f"\n[{_quoted(key.step)}.{_quoted(key.arch)}.{_quoted(key.nvcc)}]\n")
         parts.append(f'sources = "{entry.sources}"\n')
+        for name, sha in sorted(entry.keys.items()):
+            parts.append(f'keys.{_quoted(name)} = "{sha}"\n')
         if not entry.kernels:
             parts.append("kernels = {}\n")
         for symbol, kernel in sorted(entry.kernels.items()):
@@ -242,8 +311,14 @@ def _quoted(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
 
 
-def check(project: Project, on_progress: OnProgress = _untold) -> tuple[list[Move], str]:
-    """What is not as recorded, and why nothing could be compared (else empty)."""
+def check(
+    project: Project, on_progress: OnProgress = _untold, *, anew: bool = False
+) -> tuple[list[Move], str]:
+    """What is not as recorded, and why nothing could be compared (else empty).
+
+    Args:
+        anew: Whether to build every step, whatever the keys say.
+    """
     recorded = read_lock(project.results / NAME)
     steps = locked_steps(load_lineages(project).steps)
     versions = sorted({key.nvcc for key in recorded})
@@ -253,13 +328,20 @@ def check(project: Project, on_progress: OnProgress = _untold) -> tuple[list[Mov
     if versions and nvcc.version not in versions:
         return [], f"it is of nvcc {', '.join(versions)}, here is {nvcc.version}"
     mine = {key: entry for key, entry in recorded.items() if key.nvcc == nvcc.version}
-    return compare_locks(mine, build_entries(steps, on_progress)), ""
+    entries, complaints = build_entries(steps, None if anew else mine, on_progress)
+    return compare_locks(mine, entries) + complaints, ""
 
 
-def update(project: Project, on_progress: OnProgress = _untold) -> list[Move]:
+def update(
+    project: Project, on_progress: OnProgress = _untold, *, anew: bool = False
+) -> list[Move]:
     """Record the steps as they are for the nvcc here; what that changes in the lock.
 
-    Entries of other versions stay while there is such a step.
+    Entries of other versions stay while there is such a step. A build that complains gets no key,
+    so that :func:`check` goes on to say so.
+
+    Args:
+        anew: Whether to build every step, whatever the keys say.
 
     Raises:
         KernelbenchError: If there is no nvcc or a step does not compile; the lock stays as it was.
@@ -267,7 +349,7 @@ def update(project: Project, on_progress: OnProgress = _untold) -> list[Move]:
     path = project.results / NAME
     recorded = read_lock(path)
     steps = locked_steps(load_lineages(project).steps)
-    current = build_entries(steps, on_progress)
+    current, complaints = build_entries(steps, None if anew else recorded, on_progress)
     nvcc = _nvcc()
     names = {(step.name, step.arch) for step in steps}
     others = {
@@ -276,23 +358,30 @@ def update(project: Project, on_progress: OnProgress = _untold) -> list[Move]:
         if key.nvcc != nvcc and (key.step, key.arch) in names
     }
     write_text(path, text_of(others | current))
-    return compare_locks({k: e for k, e in recorded.items() if k.nvcc == nvcc}, current)
+    mine = {key: entry for key, entry in recorded.items() if key.nvcc == nvcc}
+    return compare_locks(mine, current) + complaints
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``--check`` (the default) or ``--update``; returns the exit code."""
-    if list(arguments) not in ([], ["--check"], ["--update"]):
-        raise UsageError("usage: python -m kernelbench.inspection.code_lock [--check|--update]")
+    """``--check`` (the default) or ``--update``, with or without ``--anew``; the exit code."""
+    given = [*arguments]
+    anew = "--anew" in given
+    if anew:
+        given.remove("--anew")
+    if given not in ([], ["--check"], ["--update"]):
+        raise UsageError(
+            "usage: python -m kernelbench.inspection.code_lock [--check|--update] [--anew]"
+        )
     project = find_project()
     where = (project.results / NAME).relative_to(project.root)
-    if list(arguments) == ["--update"]:
+    if given == ["--update"]:
         with Status() as status:
-            moves = update(project, status)
+            moves = update(project, status, anew=anew)
         for move in moves:
             print(move)
         return 0
     with Status() as status:
-        moves, why_not = check(project, status)
+        moves, why_not = check(project, status, anew=anew)
     if why_not:
         print(f"{where}: not compared: {why_not}")
     for move in moves:

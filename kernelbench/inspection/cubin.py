@@ -105,11 +105,16 @@ def compile_cubin(step: Step, *, soft: bool = False) -> Cubin:
         CompileFailure: If the step does not compile.
         EnvironmentProblem: If there is no nvcc.
     """
-    path = compiled.gpu_artefact(step, soft=soft, flags=("-cubin", *_PTXAS), what="cubin")
+    path = compiler.build(cubin_recipe(step, soft=soft))
     functions, warnings = read_ptxas_log(compiler.build_log(path))
     sizes, hashes = _read_sections(path)
     sized = tuple(replace(f, code_bytes=sizes.get(f.symbol, 0)) for f in functions)
     return Cubin(path, sized, warnings, hashes)
+
+
+def cubin_recipe(step: Step, *, soft: bool = False) -> compiler.Recipe:
+    """How nvcc makes what :func:`compile_cubin` returns."""
+    return compiled.gpu_recipe(step, soft=soft, flags=("-cubin", *_PTXAS), what="cubin")
 
 
 def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:

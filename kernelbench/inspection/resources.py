@@ -315,7 +315,6 @@ def _describing_library(step: Step) -> Path:
         _DESCRIBE_FLAGS,
         include_dirs=(*compiled.lineage_blocks(step), common, common / "backend" / "emu"),
         compiler=emulator_compiler(),
-        outside=[f for f in (common / "backend").iterdir() if f.is_dir() and f.name != "emu"],
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -176,12 +175,10 @@ def test_a_fault_costs_one_row(name: str, pattern: str, submissions: Path) -> No
 
 
 def test_a_hang_of_the_device_costs_one_row(submissions: Path) -> None:
-    began = time.monotonic()
     outcome = launch(
         "run", submissions / "gpu_spins.py", submissions / "gpu_right.py", "--shape", "u0",
         "--timeout", 4, "--check-only", *QUICK,
     )  # fmt: skip
-    assert time.monotonic() - began < 90
     rows = json.loads(outcome.out)["results"]
     assert [(row["step"], row["status"]) for row in rows] == [
         ("gpu_spins", "hang"),

@@ -94,13 +94,14 @@ def test_everything_that_makes_the_code_is_in_the_key(cache, source, tmp_path):
     assert answer(code) == 44
     includes = tmp_path / "include" / "deep"
     includes.mkdir(parents=True)
-    (includes / "unused.cuh").write_text("// one\n")
+    source.write_text(source.read_text() + '#include "deep/used.cuh"\n')
+    (includes / "used.cuh").write_text("// one\n")
     with_include = make(source, include_dirs=[tmp_path / "include"])
-    (includes / "unused.cuh").write_text("// two\n")
+    (includes / "used.cuh").write_text("// two\n")
     changed_include = make(source, include_dirs=[tmp_path / "include"])
     real = build.host_compiler()
     newer = build.Compiler(real.kind, real.path, real.version + ".1")
-    compiler = make(source, compiler=newer)
+    compiler = make(source, compiler=newer, include_dirs=[tmp_path / "include"])
     found = [first, flags, header, code, with_include, changed_include, compiler]
     assert len(set(found)) == len(found)
     assert len(cache_listing.cache_entries()) == len(found)

@@ -1,10 +1,10 @@
 """Apply every mutation operator at every site of the steps, and count what the checker finds.
 
-python tests/mutations/mutate.py                     all steps; writes table.md and table.json
-python tests/mutations/mutate.py --part 1/3 --out /tmp/1
-python tests/mutations/mutate.py --merge /tmp/1 /tmp/2 /tmp/3 [--again /tmp/4]
-python tests/mutations/mutate.py --steps v07 --only wait-dropped --out /tmp/x
-python tests/mutations/mutate.py --sample 10 --seed 3 --out /tmp/x
+python tools/mutations/mutate.py                     all steps; writes table.md and table.json.gz
+python tools/mutations/mutate.py --part 1/3 --out /tmp/1
+python tools/mutations/mutate.py --merge /tmp/1 /tmp/2 /tmp/3 [--again /tmp/4]
+python tools/mutations/mutate.py --steps v07 --only wait-dropped --out /tmp/x
+python tools/mutations/mutate.py --sample 10 --seed 3 --out /tmp/x
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after the build")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder of table.md and table.json")
+    parser.add_argument(
+        "--out", type=Path, default=HERE, help="folder of table.md and table.json.gz"
+    )
     parser.add_argument("--list", action="store_true", help="only list the sites")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="DIR", help="tables of all parts")
     parser.add_argument(
@@ -73,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.merge:
         try:
-            tables = [[_load(folder) for folder in some] for some in (options.merge, options.again)]
+            tables = [
+                [report.read(folder) for folder in some] for some in (options.merge, options.again)
+            ]
             return _write(report.merge(*tables), options.out)
         except ValueError as error:
             parser.error(str(error))
@@ -96,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = {
         # Where the table goes says nothing of how it came about.
         "command": re.sub(
-            r" --out[ =]\S+", "", shlex.join(["python", "tests/mutations/mutate.py", *sys.argv[1:]])
+            r" --out[ =]\S+", "", shlex.join(["python", "tools/mutations/mutate.py", *sys.argv[1:]])
         ),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - began),
@@ -117,14 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _write(record, options.out)
 
 
-def _load(folder: Path) -> dict[str, Any]:
-    return report.load((folder / "table.json").read_text(encoding="utf-8"))
-
-
 def _write(record: dict[str, Any], out: Path) -> int:
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "table.json").write_text(report.dump(record), encoding="utf-8")
-    (out / "table.md").write_text(report.render(record), encoding="utf-8")
+    report.write(record, out)
     real = report.judged(record["rows"])
     say(
         f"{len(real)} mutants: {report.share(real, 'found'):.1%} found, "
