@@ -47,7 +47,7 @@ def ab(
     executor: str = "auto",
     why: str = "",
     save: bool = False,
-    results: str | None = None,
+    results: str | Path | None = None,
     command: str | None = None,
     on_progress: OnProgress | None = None,
     on_warning: OnWarning = warn_in_python,

@@ -70,7 +70,7 @@ def calibrate(
     metric: Metric = "device",
     size: CalibrationSize = SIZE,
     margin: float = MARGIN,
-    results: str | None = None,
+    results: str | Path | None = None,
     command: str | None = None,
     on_progress: OnProgress | None = None,
     on_saved: Callable[[Path], None] | None = None,

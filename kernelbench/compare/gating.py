@@ -39,7 +39,7 @@ def gate_files(
     metric: Metric = "device",
     margin: float = MARGIN,
     fail_on_ambiguous: bool = False,
-    results: str | None = None,
+    results: str | Path | None = None,
     on_warning: OnWarning = warn_in_python,
 ) -> GateReport:
     """Judge a record of ``run --json`` by another one, of the same device.
@@ -78,7 +78,7 @@ def gate_against(
     margin: float = MARGIN,
     sessions: int = SESSIONS,
     fail_on_ambiguous: bool = False,
-    results: str | None = None,
+    results: str | Path | None = None,
     on_progress: OnProgress | None = None,
     on_warning: OnWarning = warn_in_python,
     **measuring: Unpack[MeasuringOptions],

@@ -123,7 +123,7 @@ def roofline(
     device: str | None = None,
     measure: bool = False,
     modes: Sequence[L2Mode] = ("cold", "warm"),
-    results: str | None = None,
+    results: str | Path | None = None,
     on_progress: Callable[[str], None] = lambda _text: None,
 ) -> RooflineReport:
     """Floors per shape, and what saved runs reach of them, lineage by lineage.

@@ -65,7 +65,7 @@ def run(
     peers: bool = False,
     emulation: Emulation = DEFAULT_EMULATION,
     save: bool = False,
-    results: str | None = None,
+    results: str | Path | None = None,
     command: str | None = None,
     on_plan: Callable[[RunPlan], None] | None = None,
     on_progress: OnProgress | None = None,

@@ -89,7 +89,7 @@ class TestRun:
     def test_it_saves_where_it_is_asked_to(self, project: Path, tmp_path: Path) -> None:
         saved: list[Path] = []
         record = kernelbench.run(
-            "s00", "u0", inputs="gpu-mode", **QUICK, save=True, results=str(tmp_path / "r"),
+            "s00", "u0", inputs="gpu-mode", **QUICK, save=True, results=tmp_path / "r",
             on_saved=saved.append, command="a test",
         )  # fmt: skip
         assert len(saved) == 1
@@ -115,7 +115,7 @@ class TestRun:
         with pytest.raises(kernelbench.Interrupted) as stopped:
             kernelbench.run(
                 ["s00", "s01"], "u0", inputs="gpu-mode", timed=False, on_row=stop, save=True,
-                results=str(tmp_path / "r"),
+                results=tmp_path / "r",
             )  # fmt: skip
         partial = stopped.value.partial
         assert isinstance(partial, kernelbench.RunRecord)
@@ -150,7 +150,7 @@ class TestRun:
         monkeypatch.setattr(store, "save_run", full)
         with pytest.raises(kernelbench.EnvironmentProblem, match="no space") as failed:
             kernelbench.run(
-                "s00", "u0", inputs="gpu-mode", timed=False, save=True, results=str(tmp_path / "r")
+                "s00", "u0", inputs="gpu-mode", timed=False, save=True, results=tmp_path / "r"
             )
         assert isinstance(failed.value.partial, kernelbench.RunRecord)
         assert len(failed.value.partial.results) == 1
@@ -173,7 +173,7 @@ class TestAb:
         said: list[str] = []
         comparison = kernelbench.ab(
             "s00", "s01", "u0", metric="call", sessions=1, inputs="gpu-mode", why="none",
-            save=True, results=str(tmp_path / "r"), on_progress=said.append, reps=20, budget_s=5,
+            save=True, results=tmp_path / "r", on_progress=said.append, reps=20, budget_s=5,
         )  # fmt: skip
         (row,) = comparison.rows()
         assert comparison.verdicts == {"u0": row["verdict"]}
@@ -313,7 +313,7 @@ class TestErrors:
         rows: list[object] = []
         with pytest.raises(kernelbench.EnvironmentProblem, match="cannot write results"):
             kernelbench.run(
-                "s00", "u0", save=True, results=str(tmp_path / "file" / "r"), on_row=rows.append
+                "s00", "u0", save=True, results=tmp_path / "file" / "r", on_row=rows.append
             )
         assert rows == []
 
