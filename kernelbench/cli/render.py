@@ -91,15 +91,15 @@ class RunView:
 
     def record(self, record: RunRecord) -> None:
         """Rows, how they stand against their peers, what the emulator found, where it is kept."""
-        self._rows(record.results)
-        self._standings(standings(record.results, self._lineages))
+        self.rows(record.results)
+        self.standings(standings(record.results, self._lineages))
         _print_reports(self._reports)
         if self._path is not None:
             self._to.print(
                 console.Text(f"  saved {_relative(self._path)}", style="dim"), soft_wrap=True
             )
 
-    def _rows(self, rows: Sequence[Result]) -> None:
+    def rows(self, rows: Sequence[Result]) -> None:
         """The table, then every reason and note, then the conclusion."""
         groups = [
             (key, list(group)) for key, group in groupby(rows, key=lambda r: (r.step, r.shape))
@@ -154,7 +154,7 @@ class RunView:
         )
         self._to.print(f"→ {summary} of {total}")
 
-    def _standings(self, found: Sequence[Standing]) -> None:
+    def standings(self, found: Sequence[Standing]) -> None:
         """Each step against the best peer and the measured floor; nothing if there is nothing."""
         if not found:
             return
