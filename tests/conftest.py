@@ -27,8 +27,8 @@ from kernelbench.records.run_record import (
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 
 # Before torch is imported. Each process would take a thread per core; of several such processes the
-# threads spend their time waiting for one another: a test of references took 15.7 s of CPU time, and
-# 2.4 s with one thread (2 cores, busy, 2026-11-22).
+# threads spend their time waiting for one another: a test of references took 15.7 s of CPU time,
+# and 2.4 s with one thread (2 cores, busy, 2026-11-22).
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes of pytest-xdist are told the width of the terminal, and tables would be fitted to it.
 os.environ.pop("COLUMNS", None)

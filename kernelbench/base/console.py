@@ -136,7 +136,8 @@ class Status:
     """One changing line about what is going on, on stderr.
 
     On a terminal it is a spinner that goes away; elsewhere a line at most every ``interval_s``
-    seconds, so that a log shows that work goes on without being flooded.
+    seconds, so that a log shows that work goes on without being flooded. Nothing is shown before
+    the first text, so that what is printed before it stands alone.
     """
 
     def __init__(self, interval_s: float = 10.0) -> None:
@@ -145,8 +146,6 @@ class Status:
         self._live = err.status("starting") if err.is_terminal else None
 
     def __enter__(self) -> Status:
-        if self._live is not None:
-            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -157,6 +156,7 @@ class Status:
         """Say what is going on now."""
         if self._live is not None:
             self._live.update(escape(text))
+            self._live.start()
         elif time.monotonic() - self._printed > self._interval_s:
             self._printed = time.monotonic()
             err.print(Text(text, style="dim"), soft_wrap=True)

@@ -48,9 +48,13 @@ class KernelbenchError(Exception):
     Args:
         message: What is wrong and where, in one line.
         hint: What to do about it, in one line; printed after the message.
+
+    Attributes:
+        partial: What was measured before it, such as the record of a run; None if nothing was.
     """
 
     exit_code = ExitCode.ENVIRONMENT
+    partial: object | None = None
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -59,6 +63,26 @@ class KernelbenchError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a measurement.
+
+    Attributes:
+        partial: What was measured before it, such as the record of a run; None if nothing was.
+    """
+
+    def __init__(self, partial: object | None = None) -> None:
+        super().__init__()
+        self.partial = partial
+
+
+def ended_early(error: BaseException, partial: object | None) -> BaseException:
+    """``error`` with what was measured before it: Ctrl-C becomes :class:`Interrupted`."""
+    if isinstance(error, KernelbenchError):
+        error.partial = partial
+        return error
+    return Interrupted(partial) if isinstance(error, KeyboardInterrupt) else error
 
 
 class UsageError(KernelbenchError):

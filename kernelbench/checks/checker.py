@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +25,6 @@ from kernelbench.runs.runner import OnProgress, StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
-
-CHECK_SCHEMA: Literal["kernelbench.check/1"] = "kernelbench.check/1"
 
 Status = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
 #: Statuses that mean the step is not right.
@@ -87,21 +85,6 @@ class StepCheck:
 
 
 @dataclass(frozen=True)
-class CheckRecord:
-    """The JSON contract of ``kernelbench check --json``."""
-
-    schema: Literal["kernelbench.check/1"]
-    created: str
-    command: str
-    seed: int
-    sms: tuple[int, ...]
-    inputs: tuple[str, ...]
-    mma_rounding: str
-    complete: bool
-    steps: tuple[StepCheck, ...]
-
-
-@dataclass(frozen=True)
 class CheckRequest:
     """What is asked of every step.
 
@@ -140,7 +123,7 @@ class ScheduleChecker:
         self._stop = threading.Event()
         self.interrupted = False
 
-    def run(self, runs: Sequence[StepRun]) -> Iterator[StepCheck]:
+    def run(self, runs: Sequence[StepRun]) -> Generator[StepCheck, None, None]:
         """Check every step; after Ctrl-C the step in hand is the last."""
         with contextlib.ExitStack() as stack:
             launchers = [stack.enter_context(Launcher()) for _ in range(self._request.jobs)]
@@ -320,8 +303,3 @@ class ScheduleChecker:
         except (branches.NoCoverage, EnvironmentProblem) as error:
             return replace(checked, note=str(error))
         return replace(checked, coverage=found)
-
-
-def failed(steps: Sequence[StepCheck]) -> bool:
-    """Whether any step is not right."""
-    return any(row.status in FAILED for step in steps for row in step.rows)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kernelbench.base import console
-from kernelbench.checks.checker import CheckRequest, CheckRow, Seen, StepCheck
+from kernelbench.checks.api import CheckPlan
+from kernelbench.checks.checker import CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
-from kernelbench.runs.runner import StepRun
 
 _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
 _SHOWN_BRANCHES = 40
@@ -19,11 +19,13 @@ _SHOWN_BRANCHES = 40
 class View:
     """Renders a check to one console."""
 
-    def __init__(self, to: console.Console) -> None:
+    def __init__(self, to: console.Console, max_findings: int) -> None:
         self._to = to
+        self._max_findings = max_findings
 
-    def head(self, runs: Sequence[StepRun], request: CheckRequest) -> None:
+    def head(self, plan: CheckPlan) -> None:
         """Say what is about to run."""
+        runs, request = plan.steps, plan.request
         names = [run.step.name for run in runs]
         label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
         sms = ", ".join(map(str, request.sms))
@@ -35,7 +37,7 @@ class View:
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
 
-    def results(self, steps: Sequence[StepCheck], max_findings: int) -> None:
+    def results(self, steps: Sequence[StepCheck]) -> None:
         """The table, then findings and branches step by step, then the conclusion."""
         rows = [row for step in steps for row in step.rows]
         if not rows:
@@ -64,7 +66,7 @@ class View:
         self._to.print(table)
         for step in steps:
             for row in step.rows:
-                self._row(row, max_findings)
+                self._row(row)
         for step in steps:
             # A shape that ended early has left most branches alone.
             if all(row.status == "clean" for row in step.rows):
@@ -79,15 +81,15 @@ class View:
     def _line(self, text: str, style: str = "") -> None:
         self._to.print(console.Text(text, style=style), soft_wrap=True)
 
-    def _row(self, row: CheckRow, max_findings: int) -> None:
+    def _row(self, row: CheckRow) -> None:
         fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
         if row.reason and not fatal:
             why = row.reason.removeprefix(f"{row.status}: ")
             self._line(f"{row.step} {row.shape}: {row.status}: {why}", "bold")
-        for seen in row.seen[:max_findings]:
+        for seen in row.seen[: self._max_findings]:
             self._seen(row, seen)
-        if len(row.seen) > max_findings:
-            self._line(f"  … and {len(row.seen) - max_findings} more", "dim")
+        if len(row.seen) > self._max_findings:
+            self._line(f"  … and {len(row.seen) - self._max_findings} more", "dim")
 
     def _seen(self, row: CheckRow, seen: Seen) -> None:
         self._line(f"{row.step} {row.shape}:", "bold")

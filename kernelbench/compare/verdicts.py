@@ -71,8 +71,8 @@ def append_to_ledger(
     timing: Timing,
     sessions: int,
     seed: int,
-) -> None:
-    """Keep raw samples and add every line to the ledger.
+) -> str:
+    """Keep raw samples and add every line to the ledger; returns the identifier of its entries.
 
     Raises:
         EnvironmentProblem: If one of the files cannot be written.
@@ -136,3 +136,4 @@ def append_to_ledger(
             )
         )
     ledger.append(folder, entries)
+    return identifier

@@ -117,6 +117,6 @@ class Context:
         return tuple(dict.fromkeys(specs))
 
 
-def parse_results(folder: str | None, project: Project) -> Path:
+def parse_results(folder: str | Path | None, project: Project) -> Path:
     """The results folder: ``--results``, else the project's."""
     return Path(folder).expanduser().resolve() if folder else project.results

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from kernelbench.base import schema
 from kernelbench.base.errors import RecordError
 from kernelbench.base.json_file import read_json, row_lines, write_gzip
+from kernelbench.base.row_table import Row, RowTable
 from kernelbench.records.run_upgrades import upgraded
 
 RUN_SCHEMA: Literal["kernelbench.run/2"] = "kernelbench.run/2"
@@ -140,7 +141,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class RunRecord(RowTable):
     """Everything that one ``kernelbench run`` found."""
 
     schema: Literal["kernelbench.run/2"]
@@ -154,6 +155,43 @@ class RunRecord:
     complete: bool = True
     samples_file: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> tuple[Result, ...]:
+        """The rows whose step is not right."""
+        return tuple(row for row in self.results if row.status in FAILED)
+
+    def rows(self) -> list[Row]:
+        """One row per step, shape and input class; times are medians in microseconds."""
+        return [_flat(row) for row in self.results]
+
+    def _caption(self) -> str:
+        return f"{self.command} on {self.device}, {self.created}, seed {self.protocol.seed}"
+
+
+def _flat(row: Result) -> Row:
+    return {
+        "step": row.step,
+        "shape": row.shape,
+        "inputs": row.inputs,
+        "executor": row.executor,
+        "status": row.status,
+        "exact": row.exact,
+        "max_abs_err": row.max_abs_err,
+        "rel_rms_err": row.rel_rms_err,
+        "device_us": row.device_us.median if row.device_us else None,
+        "device_method": row.device_us.method if row.device_us else "",
+        "call_us": row.call_us.median if row.call_us else None,
+        "call_method": row.call_us.method if row.call_us else "",
+        "sol_us": row.sol_us,
+        "floor_us": row.floor.us if row.floor else None,
+        "sm_mhz": row.sm_mhz,
+        "reason": row.reason,
+        "notes": list(row.notes),
+        "lineage": row.lineage,
+        "problem": row.problem,
+        "dims": row.dims,
+    }
 
 
 def new_id() -> str:

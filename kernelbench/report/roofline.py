@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
 from kernelbench.executors.targets import device_timed
 from kernelbench.machine import devices
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.speed_of_light import Ceilings, Floor, L2Mode
+from kernelbench.project.context import Context, parse_results
 from kernelbench.project.problem import Problem, Work
-from kernelbench.project.registry import Lineage, Step
+from kernelbench.project.registry import Lineage, Step, load_problem
 from kernelbench.records import store
 from kernelbench.records.run_record import RunRecord, device_slug
+from kernelbench.runs.ceilings import measure_ceilings
+from kernelbench.runs.settings import require_results
 
 REPORT_SCHEMA = "kernelbench.roofline/1"
 #: The GPU that a lineage is shown for where the machine has none, by the arch of its steps.
@@ -104,6 +107,70 @@ class RooflineReport:
 
     lineages: tuple[LineageReport, ...]
     schema: Literal["kernelbench.roofline/1"] = "kernelbench.roofline/1"
+
+    @property
+    def failures(self) -> tuple[StepTime, ...]:
+        """Times that no right kernel could reach."""
+        times = (t for lineage in self.lineages for shape in lineage.shapes for t in shape.steps)
+        return tuple(time for time in times if time.below_floor)
+
+
+def roofline(
+    shapes: Sequence[str] = (),
+    *,
+    lineage: str | None = None,
+    problem: str | None = None,
+    device: str | None = None,
+    measure: bool = False,
+    modes: Sequence[L2Mode] = ("cold", "warm"),
+    results: str | Path | None = None,
+    on_progress: Callable[[str], None] = lambda _text: None,
+) -> RooflineReport:
+    """Floors per shape, and what saved runs reach of them, lineage by lineage.
+
+    Args:
+        shapes: By name or ad hoc; the problem's benchmark shapes for none.
+        lineage, problem: Only this one; otherwise the chains that the shapes belong to.
+        device: A known device's name or a CUDA ordinal; what is here, if None.
+        measure: Measure this GPU's ceilings first, and keep them.
+        modes: Whether operands start in DRAM, may be in the L2 cache, or both.
+        results: Folder of the runs; the project's if None.
+
+    Raises:
+        UsageError: For what does not exist.
+        EnvironmentProblem: If there is no such GPU or its ceilings cannot be measured.
+    """
+    context = Context.find()
+    folder = parse_results(results, context.project)
+    if measure:
+        require_results(folder)
+        device = measure_ceilings(device, folder, on_progress)
+    reports = []
+    for chosen in _chosen_lineages(context, lineage, problem, shapes):
+        solved = load_problem(chosen)
+        where = choose_device(device, context.lineages.steps_of(chosen.name), folder)
+        named = context.shapes_for(solved, shapes)
+        reports.append(report_lineage(chosen, solved, named, where, modes, folder))
+    return RooflineReport(tuple(reports))
+
+
+def _chosen_lineages(
+    context: Context, lineage: str | None, problem: str | None, shapes: Sequence[str]
+) -> list[Lineage]:
+    """The lineages that the options leave; those of a named shape's problem, if none is named."""
+    chosen = list(context.lineages.chains)
+    if lineage is not None:
+        chosen = [context.lineages.lineage(lineage)]
+    if problem is not None:
+        names = {item.name: load_problem(item).name for item in chosen}
+        if problem not in names.values():
+            raise UnknownNameError("problem", problem, dict.fromkeys(names.values()))
+        chosen = [item for item in chosen if names[item.name] == problem]
+    if lineage is None and problem is None:
+        owners = {context.shapes.problem_of[s] for s in shapes if s in context.shapes}
+        if owners:
+            chosen = [item for item in chosen if load_problem(item).name in owners]
+    return chosen
 
 
 def choose_device(option: str | None, steps: Iterable[Step], results: Path) -> Device:
