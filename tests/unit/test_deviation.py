@@ -78,6 +78,7 @@ def test_a_problem_reports_the_relative_error_also_of_wrong_outputs(
 def test_records_from_before_it_was_taken_are_read() -> None:
     value = schema.encode(run_record(result_row(rel_rms_err=2.5e-4)))
     assert records.parse_run(value, "x").results[0].rel_rms_err == 2.5e-4
+    value["schema"] = "kernelbench.run/1"
     del value["results"][0]["rel_rms_err"]
     assert records.parse_run(value, "x").results[0].rel_rms_err is None
 
