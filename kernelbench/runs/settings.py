@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.base.files import existing_part, is_writable_folder
 from kernelbench.base.seeds import new_seed
+from kernelbench.measure.speed_of_light import L2Mode
 from kernelbench.worker.jobs import Timing
 
-L2 = Literal["cold", "warm"]
 Metric = Literal["device", "call"]
 CallForm = Literal["single", "competition"]
 #: One name, file or folder, or several.
@@ -49,7 +49,7 @@ class MeasuringOptions(TypedDict, total=False):
     """The fields of :class:`Measuring` as keyword arguments; a seed of None is drawn anew."""
 
     reps: int
-    l2: L2
+    l2: L2Mode
     device: int
     seed: int | None
     timeout_s: float
@@ -73,7 +73,7 @@ class Measuring:
     """
 
     reps: int = 500
-    l2: L2 = "cold"
+    l2: L2Mode = "cold"
     device: int = 0
     seed: int = field(default_factory=new_seed)
     timeout_s: float = 120.0
@@ -85,7 +85,7 @@ class Measuring:
         at_least("seed", self.seed, 0)
         at_least("timeout_s", self.timeout_s, 0.1)
         at_least("budget_s", self.budget_s, 0.1)
-        one_of("l2", self.l2, ("cold", "warm"))
+        one_of("l2", self.l2, get_args(L2Mode))
 
     @classmethod
     def of(cls, options: MeasuringOptions) -> Measuring:
