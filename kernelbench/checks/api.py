@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernelbench.base import seeds
-from kernelbench.base.errors import Interrupted, UsageError
+from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.checks.checker import CheckRequest, CheckRow, ScheduleChecker, StepCheck
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
 from kernelbench.emulator.settings import (
@@ -89,7 +89,7 @@ def check(
     Raises:
         UsageError: For what does not exist, cannot be checked or is out of range.
         EnvironmentProblem: For what this machine lacks.
-        Interrupted: After Ctrl-C; ``partial`` is the report up to there.
+        Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
     asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
@@ -100,12 +100,18 @@ def check(
         on_plan(CheckPlan(tuple(runs), asked))
     done: list[StepCheck] = []
     checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
-    with contextlib.closing(checker.run(runs)) as found:
-        for step in found:
-            done.append(step)
-            if on_row is not None:
-                for row in step.rows:
-                    on_row(row)
+    failure: BaseException | None = None
+    try:
+        with contextlib.closing(checker.run(runs)) as found:
+            for step in found:
+                done.append(step)
+                if on_row is not None:
+                    for row in step.rows:
+                        on_row(row)
+    except (KernelbenchError, KeyboardInterrupt) as error:
+        failure = error
+    if checker.interrupted:
+        failure = KeyboardInterrupt()
     report = CheckReport(
         schema=CHECK_SCHEMA,
         created=run_record.now_iso(),
@@ -114,11 +120,11 @@ def check(
         sms=asked.sms,
         inputs=runs[0].classes,
         mma_rounding=mma_rounding,
-        complete=not checker.interrupted,
+        complete=failure is None,
         steps=tuple(done),
     )
-    if checker.interrupted:
-        raise Interrupted(report)
+    if failure is not None:
+        raise ended_early(failure, report)
     return report
 
 

@@ -127,13 +127,21 @@ class ScheduleChecker:
         """Check every step; after Ctrl-C the step in hand is the last."""
         with contextlib.ExitStack() as stack:
             launchers = [stack.enter_context(Launcher()) for _ in range(self._request.jobs)]
+            # One for all steps: a launcher goes with the thread that started it.
+            pool = stack.enter_context(ThreadPoolExecutor(len(launchers)))
             for run in runs:
                 if self._stop.is_set():
                     return
                 with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
-                    yield self._step(run, launchers, Path(folder))
+                    yield self._step(run, launchers, pool, Path(folder))
 
-    def _step(self, run: StepRun, launchers: Sequence[Launcher], counters: Path) -> StepCheck:
+    def _step(
+        self,
+        run: StepRun,
+        launchers: Sequence[Launcher],
+        pool: ThreadPoolExecutor,
+        counters: Path,
+    ) -> StepCheck:
         rows = [
             self._row(run, shape, "skipped", _Progress(reason=run.skip[shape.name]), 0.0)
             for shape in run.shapes
@@ -150,7 +158,7 @@ class ScheduleChecker:
             failed = _Progress(reason=str(error))
             rows += [self._row(run, shape, "fault", failed, 0.0) for shape in left]
             return StepCheck(run.step.name, sha, None, tuple(rows))
-        rows += self._rows(run, left, launchers, counters)
+        rows += self._rows(run, left, launchers, pool, counters)
         order = {shape.name: i for i, shape in enumerate(run.shapes)}
         rows.sort(key=lambda row: order[row.shape])
         checked = StepCheck(run.step.name, sha, binary, tuple(rows))
@@ -163,7 +171,12 @@ class ScheduleChecker:
         return artefact_sha(EMULATOR.library(run.step, check=True))
 
     def _rows(
-        self, run: StepRun, shapes: Sequence[Any], launchers: Sequence[Launcher], counters: Path
+        self,
+        run: StepRun,
+        shapes: Sequence[Any],
+        launchers: Sequence[Launcher],
+        pool: ThreadPoolExecutor,
+        counters: Path,
     ) -> list[CheckRow]:
         if len(launchers) == 1:
             return [
@@ -180,14 +193,16 @@ class ScheduleChecker:
             finally:
                 idle.append(launcher)
 
-        with ThreadPoolExecutor(len(launchers)) as pool:
-            futures: list[Future[CheckRow]] = [pool.submit(one, shape) for shape in shapes]
-            try:
-                return [future.result() for future in futures]
-            except KeyboardInterrupt:
-                self._interrupt()
-                pool.shutdown(wait=True, cancel_futures=True)
-                return [future.result() for future in futures if not future.cancelled()]
+        futures: list[Future[CheckRow]] = [pool.submit(one, shape) for shape in shapes]
+        try:
+            return [future.result() for future in futures]
+        except BaseException as error:
+            self._stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            self.interrupted = True
+            return [future.result() for future in futures if not future.cancelled()]
 
     def _interrupt(self) -> None:
         self.interrupted = True

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import ExitCode, Interrupted
+from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.checks import api
 from kernelbench.checks.report import CheckReport
 from kernelbench.cli import check_view, options
@@ -122,7 +122,7 @@ def command(
                 on_progress=status,
                 on_warning=console.warn,
             )
-    except Interrupted as error:
+    except (KernelbenchError, Interrupted) as error:
         if isinstance(error.partial, CheckReport):
             _show(view, error.partial, json_path)
         raise

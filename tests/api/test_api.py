@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from kernelbench.build import compiler
 from kernelbench.machine import devices
 from kernelbench.records import ledger, store
 from kernelbench.runs.api import RunPlan
+from kernelbench.worker import launcher
 
 WRONG = '"""Nothing right."""\n\n\ndef custom_kernel(data):\n    return "<b>&"\n'
 QUICK: dict[str, Any] = {"reps": 20, "budget_s": 0.2}
@@ -264,6 +266,45 @@ class TestCheck:
         partial = stopped.value.partial
         assert isinstance(partial, kernelbench.CheckReport)
         assert not partial.complete
+
+    def test_ctrl_c_between_two_steps_keeps_the_first(self, checkout: None) -> None:
+        def stop(text: str) -> None:
+            if text == "v02: building for the checker":
+                signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(kernelbench.Interrupted) as stopped:
+            kernelbench.check("v01..v03", "u0", schedules=1, sms=[1], on_progress=stop)
+        partial = stopped.value.partial
+        assert isinstance(partial, kernelbench.CheckReport)
+        assert [step.step for step in partial.steps] == ["v01"]
+        assert not partial.complete
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_an_error_of_a_callback_comes_through(self, checkout: None, jobs: int) -> None:
+        def broken(text: str) -> None:
+            if "schedule" in text:
+                raise ValueError("the caller's own")
+
+        with pytest.raises(ValueError, match="the caller's own"):
+            kernelbench.check(
+                "v01", ["u0", "u1"], schedules=9, sms=[1], jobs=jobs, on_progress=broken
+            )
+
+    def test_launchers_serve_all_steps(
+        self, checkout: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One process per job imports torch, however many steps there are."""
+        started: list[object] = []
+        start = subprocess.Popen
+
+        def counting(command: list[str], **options: Any) -> Any:
+            if "kernelbench.worker.child" in command:
+                started.append(command)
+            return start(command, **options)
+
+        monkeypatch.setattr(launcher.subprocess, "Popen", counting)
+        kernelbench.check("v01..v03", ["u0", "u1"], schedules=1, sms=[1], jobs=2)
+        assert len(started) <= 2
 
 
 class TestErrors:
