@@ -95,7 +95,7 @@ def _require_common() -> None:
         )
 
 
-def run(
+def run_parity(
     library: Path, works: Mapping[str, ParityCase], *rounding: Rounding, limit_s: float = TIMEOUT_S
 ) -> dict[str, Ran]:
     """Cases one after another in a process; after one that fails, the rest in a new process.
@@ -150,7 +150,7 @@ def on_gpu(
     stem: str, backend: str, works: Mapping[str, ParityCase], *, limit_s: float = TIMEOUT_S
 ) -> dict[str, Ran]:
     """The cases on the first GPU that CUDA shows."""
-    return run(gpu_library(stem, backend), works, limit_s=limit_s)
+    return run_parity(gpu_library(stem, backend), works, limit_s=limit_s)
 
 
 def emulated(
@@ -165,7 +165,7 @@ def emulated(
     Raises:
         IncorrectError: If one fails or writes nothing.
     """
-    found = run(emulator_library(stem), works, rounding, limit_s=limit_s)
+    found = run_parity(emulator_library(stem), works, rounding, limit_s=limit_s)
     failed = [f"{key}: {ran.error}" for key, ran in found.items() if ran.out is None]
     if failed:
         raise IncorrectError(f"in the emulator {len(failed)} of {len(found)} fail: {failed[0]}")

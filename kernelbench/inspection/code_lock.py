@@ -311,7 +311,7 @@ def _quoted(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
 
 
-def check(
+def check_lock(
     project: Project, on_progress: OnProgress = _untold, *, anew: bool = False
 ) -> tuple[list[Move], str]:
     """What is not as recorded, and why nothing could be compared (else empty).
@@ -381,7 +381,7 @@ def main(arguments: Sequence[str]) -> int:
             print(move)
         return 0
     with Status() as status:
-        moves, why_not = check(project, status, anew=anew)
+        moves, why_not = check_lock(project, status, anew=anew)
     if why_not:
         print(f"{where}: not compared: {why_not}")
     for move in moves:

@@ -33,7 +33,7 @@ from kernelbench.measure.outcomes import CheckResult
 from kernelbench.measure.references import reference as shared_reference
 from kernelbench.measure.stream_trial import StreamTrial
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Comparison, Inputs, Kernel, Problem, refill
+from kernelbench.project.problem import Inputs, Kernel, OutputVerdict, Problem, refill
 from kernelbench.records.run_record import Status
 
 #: Announces the phase that begins and how long it may take (seconds); see ``worker/launcher.py``.
@@ -186,7 +186,7 @@ class Checker:
         input_class: str,
         inputs: Inputs,
         poison: torch.Tensor,
-    ) -> Comparison:
+    ) -> OutputVerdict:
         verdict = self.problem.compare(outputs, reference, self.shape, input_class)
         if verdict.ok:
             return verdict
@@ -215,10 +215,12 @@ class Checker:
             self._notes.append(f"not bitwise repeatable ({differing} elements)")
 
     @staticmethod
-    def _merge(a: Comparison, b: Comparison) -> Comparison:
+    def _merge(a: OutputVerdict, b: OutputVerdict) -> OutputVerdict:
         worst = max(a.max_abs_err or 0.0, b.max_abs_err or 0.0)
         relative = [c.rel_rms_err for c in (a, b) if c.rel_rms_err is not None]
-        return Comparison(True, a.exact and b.exact, worst, rel_rms_err=max(relative, default=None))
+        return OutputVerdict(
+            True, a.exact and b.exact, worst, rel_rms_err=max(relative, default=None)
+        )
 
     def _check_ordering(
         self, input_class: str, current: Inputs, stale: Inputs, reference: Any
@@ -267,7 +269,7 @@ class Checker:
         return ""
 
 
-def why_wrong(verdict: Comparison, inputs: Inputs, poison: torch.Tensor) -> str:
+def why_wrong(verdict: OutputVerdict, inputs: Inputs, poison: torch.Tensor) -> str:
     """Why a result is not right, in one line, with how many elements were never written.
 
     Args:
@@ -284,7 +286,7 @@ def why_wrong(verdict: Comparison, inputs: Inputs, poison: torch.Tensor) -> str:
 
 
 def _judged(
-    status: Status, verdict: Comparison, reason: str, notes: tuple[str, ...] = ()
+    status: Status, verdict: OutputVerdict, reason: str, notes: tuple[str, ...] = ()
 ) -> CheckResult:
     return CheckResult(
         status,

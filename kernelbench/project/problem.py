@@ -63,7 +63,7 @@ def refill(target: Inputs, source: Inputs) -> None:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputVerdict:
     """The verdict on one set of outputs.
 
     Attributes:
@@ -140,7 +140,7 @@ class Problem(Protocol):
 
     def compare(
         self, outputs: Sequence[torch.Tensor], reference: Any, shape: Any, input_class: str
-    ) -> Comparison:
+    ) -> OutputVerdict:
         """Judge outputs against a reference with the tolerance of the input class."""
 
     def broken_limit(self, shape: Any, limits: Mapping[str, Any]) -> str:

@@ -65,7 +65,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
             stem: str, _backend: str, works: Mapping[str, ParityCase], *, limit_s: float
         ) -> dict[str, Ran]:
             library = parity_runner.emulator_library(stem)
-            return change(parity_runner.run(library, works, ROUNDING, limit_s=limit_s))
+            return change(parity_runner.run_parity(library, works, ROUNDING, limit_s=limit_s))
 
         monkeypatch.setattr(native_stages, "on_gpu", on_gpu)
         monkeypatch.setattr(native_stages, "gpu_library", lambda *_: Path())

@@ -182,7 +182,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelbench.project.problem import Comparison, Inputs, Work
+from kernelbench.project.problem import OutputVerdict, Inputs, Work
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class Doubling:
 
     def compare(self, outputs, reference, shape, input_class):
         same = bool((outputs[0] == reference).all())
-        return Comparison(same, same, 0.0 if same else None, "" if same else "differs")
+        return OutputVerdict(same, same, 0.0 if same else None, "" if same else "differs")
 
     def broken_limit(self, shape, limits):
         return ""

@@ -13,7 +13,7 @@ from kernelbench.bringup.parity_runner import (
     difference,
     emulator_library,
     gpu_library,
-    run,
+    run_parity,
     written,
 )
 from kernelbench.bringup.parity_suites import ROUNDING, SUITES
@@ -42,7 +42,7 @@ def test_every_point_has_a_probe_or_a_reason():
 def test_the_emulator_answers_a_probe_as_stated(point: Point):
     trials = point.trials(np.random.default_rng([0, *point.name.encode()]))
     works = {key: trial.work for key, trial in trials.items()}
-    ran = run(emulator_library(point.stem), works, ROUNDING)
+    ran = run_parity(emulator_library(point.stem), works, ROUNDING)
     assert all(found.out is not None and written(found.out) for found in ran.values()), ran
     known = {key: trial.wanted for key, trial in trials.items() if trial.wanted is not None}
     wanted = {key: to(ran[key].out) if callable(to) else to for key, to in known.items()}

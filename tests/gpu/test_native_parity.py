@@ -23,7 +23,7 @@ from kernelbench.bringup.parity_runner import (
     gpu_library,
     on_gpu,
     outputs,
-    run,
+    run_parity,
 )
 from kernelbench.bringup.parity_suites import ROUNDING, SUITES
 from kernelbench.build import compiler
@@ -78,7 +78,7 @@ def test_the_gpu_and_the_emulator_agree(group, seed):
 @needs_host
 def test_the_emulator_refuses_a_box_that_starts_between_16_bytes():
     works = misplaced_cases(np.random.default_rng(0))
-    said = run(emulator_library("parity_tma"), works, ROUNDING)
+    said = run_parity(emulator_library("parity_tma"), works, ROUNDING)
     assert all(ran.error.startswith("alignment: ") for ran in said.values()), said
 
 

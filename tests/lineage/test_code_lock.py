@@ -49,7 +49,7 @@ def test_no_spill_and_no_warning(name: str, soft: bool) -> None:
 
 
 def test_this_checkout_is_as_locked() -> None:
-    moves, why_not = code_lock.check(PROJECT)
+    moves, why_not = code_lock.check_lock(PROJECT)
     if why_not:
         pytest.skip(f"the code lock cannot be compared: {why_not}")
     assert [str(move) for move in moves] == [], "if that is meant, run `make lock`"
@@ -59,7 +59,7 @@ def test_this_checkout_is_as_locked() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_this_checkout_is_as_locked_whatever_its_keys_say() -> None:
-    moves, why_not = code_lock.check(PROJECT, anew=True)
+    moves, why_not = code_lock.check_lock(PROJECT, anew=True)
     if why_not:
         pytest.skip(f"the code lock cannot be compared: {why_not}")
     assert [str(move) for move in moves] == []
@@ -120,7 +120,7 @@ def edit(project: Project, file: str, old: str, new: str) -> None:
 
 
 def moved(project: Project) -> dict[str, Move]:
-    moves, why_not = code_lock.check(project)
+    moves, why_not = code_lock.check_lock(project)
     assert why_not == ""
     return {move.key.step: move for move in moves}
 
@@ -170,7 +170,7 @@ class TestCheck:
         assert set(moved(project)) == {"one"}
         assert built == ["one native", "one soft"]
         built.clear()
-        code_lock.check(project, anew=True)
+        code_lock.check_lock(project, anew=True)
         assert sorted(built) == ["one native", "one soft", "two native", "two soft"]
 
     def test_a_wrong_key_fails(self, project: Project) -> None:
@@ -219,7 +219,7 @@ class TestCheck:
         moves = code_lock.update(project)
         assert any("native build: " in str(move) and "unused" in str(move) for move in moves)
         for _ in range(2):  # it stays so, until it is mended or allowed
-            moves, _ = code_lock.check(project)
+            moves, _ = code_lock.check_lock(project)
             assert {move.key.step for move in moves} == {"one"}
             assert {move.what.partition(":")[0] for move in moves} == {"native build", "soft build"}
         edit(project, "one/step.toml", WORKS, WORKS + ALLOWED.format("warning"))
@@ -286,7 +286,7 @@ class TestCheck:
         before = code_lock.read_lock(project.results / "code.lock")
         other = compiler.Compiler("nvcc", real.path, "99.1")
         monkeypatch.setattr(compiler, "nvcc", lambda: other)
-        moves, why_not = code_lock.check(project)
+        moves, why_not = code_lock.check_lock(project)
         assert moves == []
         assert why_not == f"it is of nvcc {real.version}, here is 99.1"
         code_lock.update(project)
@@ -298,7 +298,7 @@ class TestCheck:
         before = (project.results / "code.lock").read_bytes()
         edit(project, "one/launch.cu", "+ 1", "+ nonsense")
         with pytest.raises(compiler.CompileFailure, match="nonsense"):
-            code_lock.check(project)
+            code_lock.check_lock(project)
         with pytest.raises(compiler.CompileFailure, match="nonsense"):
             code_lock.update(project)
         assert (project.results / "code.lock").read_bytes() == before
@@ -312,7 +312,7 @@ class TestCheck:
 
 def test_without_nvcc(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "nvcc", lambda: None)
-    assert code_lock.check(project) == ([], "there is no nvcc here")
+    assert code_lock.check_lock(project) == ([], "there is no nvcc here")
     with pytest.raises(EnvironmentProblem, match="the code lock needs nvcc"):
         code_lock.update(project)
 

@@ -16,7 +16,7 @@ from kernelbench.base.errors import UnknownNameError
 from kernelbench.problems.fused_moe import fp8
 from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
 from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
-from kernelbench.project.problem import Comparison, Inputs
+from kernelbench.project.problem import Inputs, OutputVerdict
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = ("random", "skewed", "structured")
@@ -77,7 +77,7 @@ def independent_reference(data: MoeData) -> np.ndarray:
     return result
 
 
-def judge(inputs: Inputs, shape: MoeShape, input_class: str, output: torch.Tensor) -> Comparison:
+def judge(inputs: Inputs, shape: MoeShape, input_class: str, output: torch.Tensor) -> OutputVerdict:
     reference = PROBLEM.reference(inputs, shape, input_class)
     return PROBLEM.compare([output], reference, shape, input_class)
 

@@ -17,7 +17,7 @@ from kernelbench.problems.group_gemm import inputs as group_gemm_inputs
 from kernelbench.problems.group_gemm import nvfp4, tolerance
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
-from kernelbench.project.problem import Comparison, Inputs
+from kernelbench.project.problem import Inputs, OutputVerdict
 from kernelbench.project.shapes import load_shapes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def independent_reference(inputs: Inputs) -> list[np.ndarray]:
 
 def judge(
     inputs: Inputs, shape: GroupGemmShape, input_class: str, outputs: list[torch.Tensor]
-) -> Comparison:
+) -> OutputVerdict:
     reference = PROBLEM.reference(inputs, shape, input_class)
     return PROBLEM.compare(outputs, reference, shape, input_class)
 

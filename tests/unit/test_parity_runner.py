@@ -13,7 +13,7 @@ from kernelbench.bringup.parity_runner import (
     ParityCase,
     Ran,
     difference,
-    run,
+    run_parity,
     written,
 )
 
@@ -22,7 +22,7 @@ WORKS = {name: ParityCase("case", b"\0\0\0\0", 4) for name in ("a", "b", "c", "d
 
 def test_processes_that_do_not_end_are_ended_and_the_rest_is_given_up(tmp_path: Path) -> None:
     # No Python starts within a millisecond.
-    ran = run(tmp_path / "none.so", WORKS, limit_s=0.001)
+    ran = run_parity(tmp_path / "none.so", WORKS, limit_s=0.001)
     assert [found.timed_out for found in ran.values()] == [True] * MAX_TIMEOUTS + [False] * 2
     assert [found.started for found in ran.values()] == [True] * MAX_TIMEOUTS + [False] * 2
     assert ran["a"].error == "did not end within 0.001 s"
@@ -30,7 +30,7 @@ def test_processes_that_do_not_end_are_ended_and_the_rest_is_given_up(tmp_path: 
 
 
 def test_a_process_that_fails_costs_one_case(tmp_path: Path) -> None:
-    ran = run(tmp_path / "none.so", {"a": WORKS["a"]})
+    ran = run_parity(tmp_path / "none.so", {"a": WORKS["a"]})
     assert not ran["a"].timed_out
     assert "none.so" in ran["a"].error
 

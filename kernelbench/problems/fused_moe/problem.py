@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
-from kernelbench.project.problem import Comparison, Inputs, Work
+from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_int
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class FusedMoe:
         reference: Any,
         shape: MoeShape,
         input_class: str,
-    ) -> Comparison:
+    ) -> OutputVerdict:
         """Derived bounds, see :func:`kernelbench.problems.fused_moe.tolerance.judge_moe`."""
         from kernelbench.problems.fused_moe.tolerance import judge_moe
 

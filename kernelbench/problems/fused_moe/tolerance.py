@@ -49,7 +49,7 @@ import torch
 from kernelbench.problems.deviation import Deviation
 from kernelbench.problems.fused_moe import fp8
 from kernelbench.problems.fused_moe.shape import MoeData
-from kernelbench.project.problem import Comparison
+from kernelbench.project.problem import OutputVerdict
 
 _RHO = {"float32": 1e-3, "bfloat16": 3e-3}
 _BFLOAT16_STEP = {"float32": 0.0, "bfloat16": 2.0**-8}
@@ -225,7 +225,7 @@ def _columns(tiles: torch.Tensor) -> torch.Tensor:
     return tiles.transpose(0, 1).reshape(tiles.shape[1], -1)
 
 
-def judge_moe(output: torch.Tensor, reference: MoeReference, intermediate: str) -> Comparison:
+def judge_moe(output: torch.Tensor, reference: MoeReference, intermediate: str) -> OutputVerdict:
     """Compare an output, float32 ``[m, n]``, with the reference.
 
     NaN passes in the tokens that must be NaN, and nothing else does there; elsewhere it never does.
@@ -262,7 +262,7 @@ def judge_moe(output: torch.Tensor, reference: MoeReference, intermediate: str) 
         reason = f"token {unspoiled[0]}: expected NaN in every column, its operands are not finite"
     if reason and reference.tokens_near:
         reason += f" ({reference.tokens_near} tokens with near ties judged apart)"
-    return Comparison(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
+    return OutputVerdict(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
 
 
 def _wrong_elements(

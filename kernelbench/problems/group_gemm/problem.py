@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
-from kernelbench.project.problem import Comparison, Inputs, Work
+from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class GroupGemm:
         reference: Any,
         shape: GroupGemmShape,
         input_class: str,
-    ) -> Comparison:
+    ) -> OutputVerdict:
         """Bitwise for ``gpu-mode`` and ``structured``, derived bounds for ``full``.
 
         See :func:`kernelbench.problems.group_gemm.tolerance.judge_group_gemm`.

@@ -32,7 +32,7 @@ import torch
 
 from kernelbench.problems.deviation import Deviation
 from kernelbench.problems.group_gemm import nvfp4
-from kernelbench.project.problem import Comparison
+from kernelbench.project.problem import OutputVerdict
 
 _LAMBDA = 8.0
 _ACCUMULATE = 2.0**-23
@@ -112,7 +112,7 @@ def _multiply_group(
 
 def judge_group_gemm(
     outputs: Sequence[torch.Tensor], references: Sequence[GroupReference]
-) -> Comparison:
+) -> OutputVerdict:
     """Compare outputs, ``[m, n]`` or ``[m, n, 1]``, with the references.
 
     Elements are compared by value: -0 equals 0, because the sign of a zero sum depends on the order
@@ -140,7 +140,7 @@ def judge_group_gemm(
     reason = shared
     if worst is not None:
         reason = f"{worst[1]}; {wrong} of {count} elements wrong"
-    return Comparison(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
+    return OutputVerdict(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
 
 
 def _tolerance(exact: torch.Tensor, sigma: torch.Tensor, k: int) -> torch.Tensor:
