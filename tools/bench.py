@@ -196,6 +196,7 @@ def figures(scratch: Path) -> dict[str, list[Figure]]:
 def prepare(trees: Sequence[Tree], parts: Sequence[str]) -> None:
     """Fill the caches: what is measured warm is built before."""
     for tree in trees:
+        print(f"building in {tree.root}", file=sys.stderr)
         if "run" in parts:
             tree.command("run", "v22", "--shape", "u0", "--no-save", "--check-only")
         if "check" in parts:
