@@ -100,9 +100,11 @@ class Tree:
             )  # fmt: skip
         process = self.emulation
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps([step, shape, check]) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps([step, shape, check]) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
         if not line:
             raise BenchError(f"emulating {step} on {shape}: the process is gone")
         answer = json.loads(line)
@@ -114,7 +116,8 @@ class Tree:
         """End what was started."""
         if self.emulation is not None:
             self.emulation.kill()
-            self.emulation.wait()
+            with contextlib.suppress(BrokenPipeError), self.emulation:
+                pass
 
 
 @dataclass
