@@ -100,9 +100,11 @@ class Tree:
             )  # fmt: skip
         process = self.emulation
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps([step, shape, check]) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps([step, shape, check]) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
         if not line:
             raise BenchError(f"emulating {step} on {shape}: the process is gone")
         answer = json.loads(line)
@@ -114,7 +116,8 @@ class Tree:
         """End what was started."""
         if self.emulation is not None:
             self.emulation.kill()
-            self.emulation.wait()
+            with contextlib.suppress(BrokenPipeError), self.emulation:
+                pass
 
 
 @dataclass
@@ -196,6 +199,7 @@ def figures(scratch: Path) -> dict[str, list[Figure]]:
 def prepare(trees: Sequence[Tree], parts: Sequence[str]) -> None:
     """Fill the caches: what is measured warm is built before."""
     for tree in trees:
+        print(f"building in {tree.root}", file=sys.stderr)
         if "run" in parts:
             tree.command("run", "v22", "--shape", "u0", "--no-save", "--check-only")
         if "check" in parts:

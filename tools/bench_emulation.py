@@ -9,6 +9,7 @@ hold one emulator runtime only.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import sys
 import time
@@ -19,9 +20,9 @@ from kernelbench.emulator.runtime import Runtime, load_emulated
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
-from kernelbench.project.project_file import find_project
-from kernelbench.project.registry import load_lineages, load_problem
-from kernelbench.project.shapes import load_shapes, resolve_shape
+from kernelbench.project.context import Context
+from kernelbench.project.registry import load_problem
+from kernelbench.project.shapes import resolve_shape
 
 SEED = 1
 
@@ -36,10 +37,17 @@ class Bench:
         )
         for file in metas:
             self._libraries[json.loads(file.read_text())["name"]] = file.parent / "lib.so"
-        self._runtime = Runtime(self._libraries["emulator runtime"])
-        self._project = find_project()
-        self._lineages = load_lineages(self._project)
+        self._context = Context.find()
         self._calls: dict[tuple[str, str, bool], Any] = {}
+
+    @functools.cached_property
+    def _runtime(self) -> Runtime:
+        return Runtime(self._library("emulator runtime"))
+
+    def _library(self, name: str) -> Path:
+        if name not in self._libraries:
+            raise LookupError(f"nothing called {name} is built")
+        return self._libraries[name]
 
     def seconds(self, step: str, shape: str, check: bool) -> float:
         """How long one call of a step takes, and of its library for the checker if ``check``."""
@@ -55,15 +63,15 @@ class Bench:
     def _loaded(self, name: str, shape_name: str, check: bool) -> Any:
         key = name, shape_name, check
         if key not in self._calls:
-            step = self._lineages.get(name)
-            problem = load_problem(self._lineages.lineage(step.lineage))
-            shapes = load_shapes(self._project.shapes_file, {problem.name: problem})
-            shape = resolve_shape(shape_name, problem, shapes)
+            step = self._context.lineages.get(name)
+            problem = load_problem(self._context.lineage_for(step))
+            shape = resolve_shape(shape_name, problem, self._context.shapes)
             inputs = problem.make_inputs(shape, problem.input_classes[0], SEED, "cpu")
-            path = self._libraries[f"{name} ({'emulator, checked' if check else 'emulator'})"]
+            path = self._library(f"{name} ({'emulator, checked' if check else 'emulator'})")
+            runtime = self._runtime  # before the library, which finds what it calls there
             library = load_emulated(path)
             library.kb_run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
-            entry = LoadedStep(library, path, self._runtime)
+            entry = LoadedStep(library, path, runtime)
             kernel = cast(CompiledProblem, problem).bind(entry, step, "cpu")
             self._calls[key] = kernel, inputs.data
         return self._calls[key]

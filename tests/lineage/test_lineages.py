@@ -113,7 +113,7 @@ def test_repairs_name_the_steps_that_lack_the_fence(lineages: Lineages) -> None:
 def test_arch_follows_the_lineage(lineages: Lineages) -> None:
     for step in main_line(lineages):
         native = {"group_gemm": "sm_100a", "moe": "sm_90a"}[step.lineage]
-        assert step.arch == ("any" if step.kind == "torch" else native), step.name
+        assert step.arch == ("any" if step.kind == "python" else native), step.name
 
 
 def test_written_steps_have_their_entry_and_problem(lineages: Lineages) -> None:

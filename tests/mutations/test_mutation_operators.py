@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -81,7 +82,13 @@ def test_a_bracket_that_is_never_closed() -> None:
 
 @pytest.fixture(scope="module", params=mutate.STEPS)
 def of_step(request: pytest.FixtureRequest) -> list[Mutant]:
-    return list(mutants(KERNELS / request.param))
+    return sites(request.param)
+
+
+@functools.cache
+def sites(step: str) -> list[Mutant]:
+    """Every mutant of a step, found once."""
+    return list(mutants(KERNELS / step))
 
 
 def on_device(step: Path) -> str:
@@ -154,7 +161,7 @@ def test_every_ptx_function_of_the_steps_is_mutated() -> None:
     for step in mutate.STEPS:
         used = set(re.findall(r"\bptx::(\w+)[<(]", on_device(KERNELS / step))) - passive
         changed: set[str] = set()
-        for mutant in mutants(KERNELS / step):
+        for mutant in sites(step):
             changed |= used & set(re.findall(r"\w+", mutant.code))
         assert used <= changed, step
 
@@ -189,5 +196,5 @@ def test_expectations_are_in_the_checkers_words(of_step: list[Mutant]) -> None:
 
 
 def test_every_operator_has_a_site_somewhere() -> None:
-    used = {mutant.operator for step in mutate.STEPS for mutant in mutants(KERNELS / step)}
+    used = {mutant.operator for step in mutate.STEPS for mutant in sites(step)}
     assert used == {each.name for each in OPERATORS}

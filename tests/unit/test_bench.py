@@ -11,14 +11,24 @@ from types import ModuleType
 import pytest
 from conftest import ROOT
 
+from kernelbench.base.cache_folder import cache_dir
+from kernelbench.build.compiler import host_compiler
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import load_lineages
+
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
     """The tool as a module."""
-    spec = importlib.util.spec_from_file_location("bench", ROOT / "tools" / "bench.py")
+    return load("bench")
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["bench"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -72,6 +82,30 @@ def test_the_table(bench: ModuleType, against: str | None) -> None:
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1
     assert ("| 1.4" in text) == bool(against)
+
+
+@pytest.mark.skipif(host_compiler() is None, reason="no C++ compiler")
+def test_a_call_is_emulated_as_asked(bench: ModuleType, tmp_path: Path) -> None:
+    """With the libraries of a cache, plain and for the checker; the answer is one of seconds."""
+    step = load_lineages(project_at(ROOT)).get("v07")
+    for check in (False, True):
+        EMULATOR.library(step, check=check)
+    EMULATOR.runtime(step)
+    tree, empty = bench.Tree(ROOT, cache_dir()), bench.Tree(ROOT, tmp_path)
+    try:
+        assert all(tree.call("v07", "u0", check) > 0 for check in (False, True, False))
+        with pytest.raises(bench.BenchError, match=r"emulating v07 on u9: .*u9"):
+            tree.call("v07", "u9", False)
+        with pytest.raises(bench.BenchError, match="nothing called"):
+            empty.call("v07", "u0", False)
+        assert empty.emulation is not None
+        empty.emulation.kill()
+        empty.emulation.wait()
+        with pytest.raises(bench.BenchError, match="the process is gone"):
+            empty.call("v07", "u0", False)
+    finally:
+        tree.close()
+        empty.close()
 
 
 def test_arguments(bench: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
