@@ -10,7 +10,7 @@ CXX_SOURCES := $(shell find kernelbench kernels moe tests tools \
 	-o -name '*.inl' \) 2>/dev/null)
 PROSE := $(wildcard *.md) docs kernelbench kernels moe tests tools Makefile .ci .github
 
-.PHONY: run test test-long bench check docs format lock test-gpu mutations clean distclean help setup setup-dev
+.PHONY: run test test-long bench check docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
@@ -38,6 +38,9 @@ check: setup-dev docs  ## lint, formats, types, spelling, generated tables, code
 docs: setup-dev  ## build the documentation into build/docs; warnings are errors
 	@echo "$(BIN)/python -m sphinx -W -E docs build/docs"
 	@$(BIN)/python -m sphinx -W -E --keep-going -q -d build/doctrees docs build/docs
+
+pictures: setup-dev  ## draw the README's picture anew, by running the checker
+	$(BIN)/python tools/pictures.py
 
 test-gpu: setup-dev  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu -q

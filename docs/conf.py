@@ -21,7 +21,6 @@ extensions = [
     "sphinx_click",
     "package_picture",
     "public_api",
-    "repository_files",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["pictures/*.md"]

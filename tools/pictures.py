@@ -29,9 +29,9 @@ _WIDTH = 104
 
 # As rich's own, without the window around it and without fonts from the network.
 _FORMAT = """\
-<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<svg viewBox="0 0 {width} {terminal_height}" xmlns="http://www.w3.org/2000/svg">
 <style>
-.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace;
+.{unique_id}-matrix {{ font-family: DejaVu Sans Mono, Menlo, Consolas, monospace;
   font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
@@ -39,7 +39,7 @@ _FORMAT = """\
 <rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
 {lines}</defs>
 <rect width="100%" height="100%" rx="8" fill="#292929"/>
-<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+<g transform="translate({terminal_x}, 12)" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}<g class="{unique_id}-matrix">
 {matrix}
 </g></g></svg>
@@ -89,6 +89,7 @@ def drawn(lines: list[str]) -> str:
     console = Console(
         record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
+    console.print(Text(f"# {STEP} without one of its tcgen05.commit", style="dim"))
     console.print(Text(f"$ kernelbench {' '.join(COMMAND[:4])}", style="bold green"))
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -98,6 +99,7 @@ def drawn(lines: list[str]) -> str:
             text.highlight_words(["waits for"], "cyan")
             text.highlight_regex(r"\[[\w./]+:\d+\]", "yellow")
             console.print(text)
+    console.print()  # the last line's lower edge
     return console.export_svg(title="", code_format=_FORMAT, unique_id="finding")
 
 

@@ -57,7 +57,7 @@ def imports(package: str) -> set[str]:
 
 def picture(packages: Sequence[str]) -> str:
     """An SVG: a row and a column for each package, a dot where the row imports the column."""
-    width = _NAME + _CELL * len(packages) + 8
+    width = _NAME + _CELL * len(packages) + 36
     height = _HEAD + _CELL * len(packages) + 8
     head = (
         f'<svg class="packages" viewBox="0 0 {width} {height}" width="{width}" role="img" '

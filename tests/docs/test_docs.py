@@ -139,6 +139,19 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert gone == []
 
 
+def test_files_that_are_named_exist() -> None:
+    """Paths in running text of the pages; those with a placeholder aside."""
+    tops = {path.name for path in ROOT.iterdir() if not path.name.startswith(".git")} - {"results"}
+    gone, seen = [], 0
+    for page in (*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for path in re.findall(r"`([\w./-]+)`", page.read_text()):
+            if path.split("/")[0] in tops and page.name != "journal.md":
+                seen += 1
+                gone += [f"{page.name}: {path}"] if not (ROOT / path).exists() else []
+    assert gone == []
+    assert seen > 50
+
+
 def test_tests_that_are_named_exist() -> None:
     named = [
         pair
