@@ -39,8 +39,9 @@ def comparable(
     kept: list[StepRun] = []
     left_out: list[StepRun] = []
     for plan in plans:
-        timed = plan.target.timed and (metric == "call" or plan.target.gpu is not None)
-        (kept if timed else left_out).append(plan)
+        executor = plan.target.executor
+        has_times = executor.device_timed if metric == "device" else executor.timed
+        (kept if has_times else left_out).append(plan)
     if not kept:
         return list(plans)
     if left_out:

@@ -9,14 +9,18 @@ from typing import Any, cast
 import pytest
 from conftest import ROOT
 
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.gpu import GPU
+from kernelbench.executors.gpu_soft import SOFT_GPU
 from kernelbench.executors.targets import Target
+from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
 from kernelbench.runs.defaults import comparable, lineages_with
 from kernelbench.runs.runner import StepRun
 
 CONTEXT = Context(project_at(ROOT))
-GPU = cast("Any", SimpleNamespace(name="a GPU"))
+H200 = cast("Any", SimpleNamespace(name="a GPU"))
 
 
 @pytest.mark.parametrize(
@@ -48,10 +52,10 @@ def plan(name: str, target: Target) -> StepRun:
 
 def test_steps_without_times_are_left_out() -> None:
     plans = [
-        plan("native", Target("gpu", "cuda:0", GPU)),
-        plan("soft", Target("gpu-soft", "cuda:0", GPU)),
-        plan("python", Target("torch", "cpu", None)),
-        plan("emulated", Target("emulator", "cpu", None)),
+        plan("native", Target(GPU, "cuda:0", H200)),
+        plan("soft", Target(SOFT_GPU, "cuda:0", H200)),
+        plan("python", Target(TORCH, "cpu", None)),
+        plan("emulated", Target(EMULATOR, "cpu", None)),
     ]
     told: list[str] = []
     kept = comparable(plans, "device", warn=told.append)
@@ -65,5 +69,5 @@ def test_steps_without_times_are_left_out() -> None:
 
 
 def test_where_none_has_times_all_are_left() -> None:
-    plans = [plan("emulated", Target("emulator", "cpu", None))]
+    plans = [plan("emulated", Target(EMULATOR, "cpu", None))]
     assert comparable(plans, "call", warn=lambda _: pytest.fail("told")) == plans
