@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_click",
+    "command_examples",
     "package_picture",
     "public_api",
 ]
@@ -29,6 +30,9 @@ myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 # GitHub shows the pages too: a link to another page is one to its file.
 suppress_warnings = ["myst.strikethrough"]
+
+# An option is typed with two hyphens.
+smartquotes = False
 
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
