@@ -14,6 +14,17 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 
+#: Those are shown where the family of errors is.
+_ERRORS = "kernelbench.base.errors"
+
+
+def _group(value: Any) -> int:
+    """Functions first, then what they return, then what they raise."""
+    if not inspect.isclass(value):
+        return 0
+    return 2 if issubclass(value, BaseException) else 1
+
+
 class PublicApi(SphinxDirective):
     """``.. public-api:: kernelbench``."""
 
@@ -22,10 +33,11 @@ class PublicApi(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """One autodoc directive a name."""
         module = importlib.import_module(self.arguments[0])
+        names = [name for name in module.__all__ if not name.startswith("__")]
+        values = {name: getattr(module, name) for name in names}
         lines: list[str] = []
-        for name in module.__all__:
-            value = getattr(module, name)
-            if name.startswith("__"):
+        for name, value in sorted(values.items(), key=lambda item: _group(item[1])):
+            if _group(value) == 2 and value.__module__ == _ERRORS:
                 continue
             directive = "autoclass" if inspect.isclass(value) else "autofunction"
             lines += [f".. {directive}:: {module.__name__}.{name}"]
