@@ -13,7 +13,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-
 #: Those are shown where the family of errors is.
 _ERRORS = "kernelbench.base.errors"
 
