@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from conftest import ROOT
+from conftest import ROOT, launch
 
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
@@ -161,6 +161,32 @@ def test_tests_that_are_named_exist() -> None:
     assert len(named) > 10
     gone = [name for file, name in named if f"def {name}(" not in (ROOT / file).read_text()]
     assert gone == []
+
+
+def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
+    """Its files, as they stand there: right, and wrong where the step is."""
+    text = (DOCS / "own-problem.md").read_text()
+    files = re.findall(r"^\*\*`([\w./]+)`\*\*\n\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(files) == 6
+    for name, content in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    run = ("run", "s0", "--budget", 0.2, "--json", "-")
+    outcome = launch(*run, root=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    rows = json.loads(outcome.out)["results"]
+    assert [(row["inputs"], row["status"]) for row in rows] == [
+        ("normal", "pass"), ("integers", "pass"),
+    ]  # fmt: skip
+    assert rows[1]["exact"]
+    assert rows[0]["call_us"]["median"] > 0
+    made = launch("new", "s1", "--from", "s0", root=tmp_path)
+    assert made.code == 0, made.err
+    step = tmp_path / "sums" / "s1" / "submission.py"
+    step.write_text(step.read_text().replace("sum(x,", "sum(x * (1 + 1e-3),"))
+    outcome = launch("run", "s1", "--check-only", "--no-save", "--json", "-", root=tmp_path)
+    assert outcome.code == 3
+    assert {row["status"] for row in json.loads(outcome.out)["results"]} == {"wrong"}
 
 
 def test_the_readme_is_short_and_its_picture_stands_alone() -> None:
