@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from conftest import ROOT, launch
+from conftest import ROOT, environment_of, launch
 
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
@@ -53,6 +53,11 @@ def mistake_in(command: str) -> str:
         return name
     found = cli.get_command(click.Context(cli), name)
     assert found is not None
+    if isinstance(found, click.Group) and len(words) > 1 and not words[1].startswith("-"):
+        name, words = words[1], words[1:]
+        if name not in found.commands:
+            return name
+        found = found.commands[name]
     options = [each for each in found.params if isinstance(each, click.Option)]
     known = {option for each in options for option in (*each.opts, *each.secondary_opts)}
     for word in words[1:]:
@@ -71,6 +76,8 @@ def test_commands_exist_with_their_options(page: Path) -> None:
 def test_the_test_above_sees_commands_and_mistakes() -> None:
     text = "`kernelbench rnu a`\n```\nkernelbench run a --shapes A  # x\n```\n`kernelbench ab\na b`"
     assert [mistake_in(command) for command in commands_in(text)] == ["--shapes", "rnu", ""]
+    assert mistake_in("kernelbench results upgrade") == ""
+    assert mistake_in("kernelbench results upgarde") == "upgarde"
     assert sum(len([*commands_in(page.read_text())]) for page in PAGES) > 60
 
 
@@ -187,6 +194,17 @@ def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
     outcome = launch("run", "s1", "--check-only", "--no-save", "--json", "-", root=tmp_path)
     assert outcome.code == 3
     assert {row["status"] for row in json.loads(outcome.out)["results"]} == {"wrong"}
+
+
+def test_the_python_of_a_day_runs() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "day.md").read_text(), re.M | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        done = subprocess.run(
+            [sys.executable, "-c", block],
+            capture_output=True, text=True, check=False, cwd=ROOT, env=environment_of(ROOT),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_readme_is_short_and_its_picture_stands_alone() -> None:
