@@ -77,7 +77,7 @@ def test_the_test_above_sees_commands_and_mistakes() -> None:
     text = "`kernelbench rnu a`\n```\nkernelbench run a --shapes A  # x\n```\n`kernelbench ab\na b`"
     assert [mistake_in(command) for command in commands_in(text)] == ["--shapes", "rnu", ""]
     assert mistake_in("kernelbench results upgrade") == ""
-    assert mistake_in("kernelbench results upgarde") == "upgarde"
+    assert mistake_in("kernelbench results downgrade") == "downgrade"
     assert sum(len([*commands_in(page.read_text())]) for page in PAGES) > 60
 
 
