@@ -18,6 +18,7 @@ from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
 from kernelbench.emulator.findings import CLASSES
 from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.records import ledger, run_record
 
 DOCS = ROOT / "docs"
 _FOLDERS = ("kernels", "moe", "peers", "tests", "tools", "hopper")
@@ -205,6 +206,31 @@ def test_the_python_of_a_day_runs() -> None:
             capture_output=True, text=True, check=False, cwd=ROOT, env=environment_of(ROOT),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+def test_the_measured_figures_of_the_readme_are_measured() -> None:
+    """Each time is the median of a committed run, each change of a committed comparison."""
+    text = (ROOT / "README.md").read_text().partition("## Measured")[2].partition("\n## ")[0]
+    results = ROOT / "results"
+    rows = [
+        row
+        for path in run_record.list_runs(results)
+        for row in run_record.read_run(path).results
+        if row.shape.startswith("qwen35")
+    ]
+    stats = [each for row in rows for each in (row.device_us, row.call_us) if each is not None]
+    medians = {f"{each.median:.2f}" for each in stats}
+    times = re.findall(r"\b(\d+\.\d\d)(?= µs| \|)", text)
+    assert len(times) >= 7
+    assert [time for time in times if time not in medians] == []
+    changes = {
+        f"{100 * each.change:.2f} % [{100 * each.ci[0]:.2f}, {100 * each.ci[1]:.2f}] {each.verdict}"
+        for each in ledger.read_ledger(results)
+        if each.change is not None and each.ci is not None
+    }
+    shown = re.findall(r"−[\d.]+ % \[[^]]+\] [A-Z]+", text)
+    assert len(shown) == 3
+    assert [each for each in shown if each.replace("−", "-") not in changes] == []
 
 
 def test_the_readme_is_short_and_its_picture_stands_alone() -> None:
