@@ -8,9 +8,9 @@ SHAPE  ?= A
 CXX_SOURCES := $(shell find kernelbench kernels moe tests tools \
 	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \
 	-o -name '*.inl' \) 2>/dev/null)
-PROSE := $(wildcard *.md) kernelbench kernels moe tests tools Makefile .ci .github
+PROSE := $(wildcard *.md) docs kernelbench kernels moe tests tools Makefile .ci .github
 
-.PHONY: run test test-long bench check format lock test-gpu mutations clean distclean help setup setup-dev
+.PHONY: run test test-long bench check docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
@@ -24,7 +24,7 @@ test-long: check  ## what takes longer than `make test`: every step built anew, 
 bench: setup-dev  ## measure what users wait for and write results/bench.md (BENCH="--against REF")
 	$(BIN)/python tools/bench.py $(BENCH)
 
-check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock
+check: setup-dev docs  ## lint, formats, types, spelling, generated tables, code lock, docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -34,6 +34,13 @@ check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/python -m kernelbench.report.readme_tables --check
 	$(BIN)/python -m kernelbench.inspection.code_lock --check
+
+docs: setup-dev  ## build the documentation into build/docs; warnings are errors
+	@echo "$(BIN)/python -m sphinx -W -E docs build/docs"
+	@$(BIN)/python -m sphinx -W -E --keep-going -q -d build/doctrees docs build/docs
+
+pictures: setup-dev  ## draw the README's picture anew, by running the checker
+	$(BIN)/python tools/pictures.py
 
 test-gpu: setup-dev  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest -m gpu -q

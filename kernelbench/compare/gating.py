@@ -17,6 +17,7 @@ from kernelbench.project.registry import Lineages
 from kernelbench.project.revision import lineages_at
 from kernelbench.records import calibration_record, run_record, store
 from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.runs.defaults import comparable, lineages_with
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import OnProgress, StepRun
 from kernelbench.runs.settings import (
@@ -87,7 +88,8 @@ def gate_against(
 
     Args:
         reference: A git reference or a folder.
-        steps: The project's lineages if None; shapes: the problem's benchmark shapes if None.
+        steps: If None, those of the project's lineages that have the shapes and times here.
+        shapes: The problem's benchmark shapes if None.
         best: A second revision, the best so far; the one kept for the device if None.
         update_best: After a pass, keep HEAD as the best if none is kept or it is faster.
         margin: Change below which nobody cares, as a fraction.
@@ -105,8 +107,10 @@ def gate_against(
     folder = parse_results(results, context.project)
     if update_best:
         require_results(folder)
-    wanted = names_of(steps) or [lineage.name for lineage in context.lineages.chains]
+    wanted = names_of(steps) or lineages_with(context, names_of(shapes))
     plans = plan(context, wanted, names_of(shapes), "auto", [], settings.device, warn=on_warning)
+    if not names_of(steps):
+        plans = comparable(plans, metric, warn=on_warning)
     _require_timed(plans, metric)
     live_settings = Settings(
         settings.timing(metric), sessions, metric, margin, ALPHA, settings.seed,

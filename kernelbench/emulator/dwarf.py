@@ -52,8 +52,11 @@ def layout_of(module: str, type_name: str) -> Layout | None:
 
 @functools.cache
 def _units(module: str) -> tuple[_Unit, ...]:
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
+    try:
+        from elftools.common.exceptions import ELFError
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        return ()  # a finding without its lines is better than none
 
     try:
         # In memory, as DIEs are read when they are asked for.

@@ -204,8 +204,13 @@ def _read_sections(path: Path) -> tuple[dict[str, int], dict[str, str]]:
     Line tables, names of files and the like are in sections of their own, so neither a comment nor
     a line that moves changes anything here.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
+    try:
+        from elftools.common.exceptions import ELFError
+        from elftools.elf.elffile import ELFFile
+    except ImportError as error:
+        raise EnvironmentProblem(
+            "pyelftools is missing, which reads device code", "`pip install pyelftools`"
+        ) from error
 
     code: dict[str, bytes] = {}
     literals: dict[str, list[tuple[str, bytes]]] = {}

@@ -68,7 +68,8 @@ def examine() -> Diagnosis:
     """Look at everything; takes as long as importing torch in a process of its own."""
     project, steps, project_rows = _project()
     torch_row = check_torch()
-    rows = [*_gpu_rows(), *_compiler_rows(), _probes_row(), _python_row(), torch_row]
+    rows = [*_gpu_rows(), *_compiler_rows(), _probes_row(), _python_row()]
+    rows += [elftools_row(), torch_row]
     executors, executor_rows = executors_of(steps, torch_row)
     rows += [*executor_rows, *project_rows, _cache_row()]
     if project is not None:
@@ -198,6 +199,16 @@ def _python_row() -> DoctorRow:
     if sys.version_info[:2] < _MIN_PYTHON:
         return DoctorRow("Python", "warn", version, "Python 3.11 or newer is needed")
     return DoctorRow("Python", "ok", version)
+
+
+def elftools_row() -> DoctorRow:
+    """Whether code can be read for sizes, and debug information for lines."""
+    try:
+        import elftools
+    except ImportError:
+        detail = "not installed: findings have no lines; `inspect` and `sanitize` do not work"
+        return DoctorRow("pyelftools", "warn", detail, "`pip install pyelftools`")
+    return DoctorRow("pyelftools", "ok", str(elftools.__version__))
 
 
 def check_torch(

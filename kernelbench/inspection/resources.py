@@ -304,6 +304,11 @@ def describe(step: Step) -> dict[str, int]:
         raise EnvironmentProblem(
             f"{step.name}: its library cannot be loaded: {' '.join(str(error).split())}"
         ) from error
+    if not hasattr(library, "kb_describe"):
+        raise EnvironmentProblem(
+            f"{step.name} has no kb_describe",
+            "define KB_EXPORT void kb_describe(kb::Description*) in launch.cu",
+        )
     return LoadedStep(library, path).describe()
 
 

@@ -143,6 +143,12 @@ def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
     lineage = lineages.lineage_of(source)
     if lineage is None:
         raise UsageError(f"{source.name} belongs to no lineage", "name a step of one after --from")
+    if all(source.path != step.path for step in lineages.steps):
+        # Its lineage may have a name that this project has, too; its parents may not.
+        raise UsageError(
+            f"{source.path} is no step of this project",
+            "name one of this project's after --from, or call `kernelbench new` in the other's",
+        )
     require_runnable(source)
     hint = _another_name(lineages, lineage, name, source)
     for step in lineages.steps:

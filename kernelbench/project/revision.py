@@ -69,8 +69,12 @@ def _unpack(reference: str, root: Path, into: Path) -> Path:
             "fetch it first (a shallow clone in CI lacks it), or give a folder",
         ) from error
     archive = _git(top, "archive", "--format=tar", reference)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(into, filter="data")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            # Links are kept whatever they point at, as a checkout keeps them.
+            tar.extractall(into, filter="tar")
+    except (tarfile.TarError, OSError) as error:
+        raise RecordError(f"cannot unpack {reference!r}: {' '.join(str(error).split())}") from error
     return into / root.resolve().relative_to(top.resolve())
 
 

@@ -137,8 +137,8 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
     rows = committed_rows(project)
     checked = outcome_rows(committed_outcomes(project).values())
     comparisons = ledger.read_ledger(project.results)
-    readme = project.root / "README.md"
-    yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
+    for readme in (project.root / "README.md", project.root / "docs" / "verdicts.md"):
+        yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
     for lineage in lineages.lineages:
         steps = lineages.steps_of(lineage.name)
         readme = lineage.path / "README.md"

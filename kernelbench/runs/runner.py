@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.interrupts import held_back
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.executors.targets import Target
@@ -83,6 +84,7 @@ class _Rows:
     work: Work | None = None
     floor: ReadFloor | None = None
     floor_note: str = ""
+    finished: bool = False
 
 
 class Runner:
@@ -147,7 +149,7 @@ class Runner:
                         done += 1
                     self._take(run, current, rows, message)
             except KeyboardInterrupt:
-                if current is not None and rows.checks:
+                if current is not None and rows.checks and not rows.finished:
                     interrupted = Failure("skipped", "interrupted")
                     yield from self._finish(run, current, rows, interrupted)
                 raise
@@ -248,7 +250,17 @@ class Runner:
         rows: _Rows,
         failure: Failure | None = None,
     ) -> Iterator[Result]:
-        """Rows of a shape; ``failure`` goes to the first class not checked, or to the timing."""
+        """Rows of a shape; ``failure`` goes to the first class not checked, or to the timing.
+
+        Ctrl-C waits until the last of them has been taken.
+        """
+        with held_back():
+            rows.finished = True
+            yield from self._rows_of(run, shape, rows, failure)
+
+    def _rows_of(
+        self, run: StepRun, shape: Any, rows: _Rows, failure: Failure | None
+    ) -> Iterator[Result]:
         failure = failure or rows.fault
         if failure is not None and any(c.status == "fault" for c in rows.checks.values()):
             # The worker went down with what the check has reported already.

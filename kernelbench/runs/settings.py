@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
 
-from kernelbench.base.errors import EnvironmentProblem, UsageError
-from kernelbench.base.files import existing_part, is_writable_folder
+from kernelbench.base.errors import UsageError
 from kernelbench.base.seeds import new_seed
+from kernelbench.machine.devices import gpus
+from kernelbench.machine.environment import cpu_name
+from kernelbench.records.results_folder import require_writable_results
 from kernelbench.measure.speed_of_light import L2Mode
 from kernelbench.worker.jobs import Timing
 
@@ -140,10 +142,7 @@ def require_results(folder: Path, hint: str = "choose another with --results") -
     """Refuse a results folder that could not be written or made, before hours of measuring.
 
     Raises:
-        EnvironmentProblem: If it, or what exists of the way there, is not a writable folder.
+        EnvironmentProblem: If it, or what exists of the way to a device's runs, is not writable.
     """
-    existing = existing_part(folder)
-    if not is_writable_folder(existing):
-        raise EnvironmentProblem(
-            f"cannot write results to {folder}: {existing} is not a writable folder", hint
-        )
+    devices = [gpu.name for gpu in gpus()] or [cpu_name()]
+    require_writable_results(folder, devices, hint)

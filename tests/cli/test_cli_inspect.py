@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,32 @@ def test_nothing_but_the_error_of_one_that_compiles_nowhere(
     assert captured.err.startswith("kernelbench: nvcc ")
     assert "too large" in captured.err
     assert captured.err.count("\n") == 1
+
+
+@needs_nvcc
+@needs_host
+def test_a_step_that_describes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, "x", '#include "entry.cuh"\n' + TWO_KERNELS, arch="sm_90a")
+    assert run(["inspect", "x"]) == ExitCode.ENVIRONMENT
+    captured = capsys.readouterr()
+    assert rows_of(captured.out)["stages"] == ["?", "?"]
+    assert captured.err.startswith("kernelbench: x: no constants: x has no kb_describe; define ")
+    assert captured.err.count("\n") == 1
+
+
+@needs_nvcc
+@needs_host
+def test_without_pyelftools(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "elftools"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "elftools", None)
+    write(project, "x", DESCRIBED, arch="sm_90a")
+    assert run(["inspect", "x"]) == ExitCode.ENVIRONMENT
+    err = capsys.readouterr().err
+    assert err.startswith("kernelbench: pyelftools is missing, which reads device code; `pip ")
+    assert err.count("\n") == 1
 
 
 @needs_nvcc

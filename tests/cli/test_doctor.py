@@ -154,3 +154,12 @@ def test_home_is_not_spelled_out(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert doctor.home_relative(tmp_path / "a" / "b") == "~/a/b"
     assert doctor.home_relative(tmp_path.parent) == str(tmp_path.parent)
+
+
+def test_pyelftools_is_a_row_that_can_change(monkeypatch):
+    assert doctor.elftools_row().state == "ok"
+    for module in [name for name in sys.modules if name.partition(".")[0] == "elftools"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "elftools", None)
+    row = doctor.elftools_row()
+    assert (row.state, row.action) == ("warn", "`pip install pyelftools`")

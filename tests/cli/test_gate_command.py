@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import COUNTED, ENVIRONMENT, PROTOCOL, launch, write_project, write_step
+from conftest import COUNTED, ENVIRONMENT, PROTOCOL, ROOT, launch, write_project, write_step
 from conftest import result_row as row
 from conftest import run_record as record
 
@@ -253,6 +253,21 @@ def test_against_a_commit(tmp_path: Path, bench: Callable[..., Any], right_sourc
     assert outcome.code == 3
     assert "FAIL: s00: 1 incorrect" in outcome.out
     assert "raised ValueError" in outcome.out
+
+
+def test_without_steps_those_that_can_be_compared_are(
+    tmp_path: Path, bench: Callable[..., Any]
+) -> None:
+    """The README's own command: --shape names a shape that only one of the lineages has."""
+    (tmp_path / "results").mkdir()
+    against = ("gate", "--against", ROOT, "--results", tmp_path / "results", "--shape", "D")
+    outcome = bench(*against)
+    assert outcome.code == 5
+    assert "device time needs a GPU" in outcome.error
+    outcome = bench(*against, "--metric", "call")
+    assert outcome.code == 0, outcome.err
+    assert "no call times here, left out: v01, v02" in outcome.err
+    assert "PASS: 1 unchanged; no time was compared" in outcome.out
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -286,11 +287,9 @@ int kb_run(const void*, char*, unsigned long) { return 0; }
 """
 
 
-@needs_nvcc
-def test_only_the_kernels_of_a_compiled_step(
-    sanitizer: FakeTool, project: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+@pytest.fixture
+def compiled_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a step with two kernels."""
     from kernelbench.problems.group_gemm.problem import PROBLEM
 
     monkeypatch.setattr(type(PROBLEM), "prepare", lambda self, step: None)
@@ -303,7 +302,27 @@ def test_only_the_kernels_of_a_compiled_step(
         'status = "works"\n'
     )
     (step / "launch.cu").write_text(KERNELS)
-    arguments = ["sanitize", "c0", "--tool", "memcheck", "--tool", "initcheck"]
+    return "c0"
+
+
+@needs_nvcc
+def test_without_pyelftools(
+    sanitizer: FakeTool, compiled_step: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for module in [name for name in sys.modules if name.partition(".")[0] == "elftools"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "elftools", None)
+    sanitizer.says(CLEAN)
+    assert run(["sanitize", compiled_step, "--tool", "memcheck"]) == ExitCode.ENVIRONMENT
+    assert "kernelbench: pyelftools is missing, " in capsys.readouterr().err
+
+
+@needs_nvcc
+def test_only_the_kernels_of_a_compiled_step(
+    sanitizer: FakeTool, compiled_step: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["sanitize", compiled_step, "--tool", "memcheck", "--tool", "initcheck"]
     sanitizer.says(CLEAN)
     assert run(arguments) == ExitCode.PASS
     memcheck, initcheck = sanitizer.calls
@@ -320,7 +339,7 @@ def test_only_the_kernels_of_a_compiled_step(
 ========= ERROR SUMMARY: 1 error
 """
     sanitizer.says(foreign)
-    assert run(["sanitize", "c0", "--tool", "initcheck"]) == ExitCode.PASS
+    assert run(["sanitize", compiled_step, "--tool", "initcheck"]) == ExitCode.PASS
     assert "initcheck  clean; 1 in kernels that are not the step's" in capsys.readouterr().out
     sanitizer.says(foreign.replace("at::native::vectorized_elementwise_kernel", "kb::step::first"))
-    assert run(["sanitize", "c0", "--tool", "initcheck"]) == ExitCode.INCORRECT
+    assert run(["sanitize", compiled_step, "--tool", "initcheck"]) == ExitCode.INCORRECT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,6 +32,7 @@ from kernelbench.project.context import Context
 from kernelbench.project.problem import Kernel, Work
 from kernelbench.project.project_file import project_at
 from kernelbench.project.step_files import read_submission
+from kernelbench.records import run_record
 from kernelbench.records.run_record import Status
 from kernelbench.runs.runner import Runner, StepRun
 from kernelbench.stats.blocks import BlockSamples
@@ -426,6 +428,26 @@ def test_an_interrupt_keeps_what_was_measured(rows: Rows) -> None:
     assert first.call_us.reps == 4
     assert (second.status, second.call_us.reps, second.call_us.method) == ("pass", 2, "incomplete")
     assert any("interrupted" in note for note in second.notes)
+
+
+def test_an_interrupt_while_a_row_is_made_waits_for_it(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first import of numpy was cut in two there, could not be repeated, and the row was lost."""
+    begun: list[str] = []
+
+    def interrupted(samples: Any, method: str) -> Any:
+        assert not begun, "summarized twice"
+        begun.append(method)
+        signal.raise_signal(signal.SIGINT)
+        return run_record.summarize(samples, method)
+
+    monkeypatch.setattr("kernelbench.runs.runner.summarize", interrupted)
+    found, _ = rows(([environment(), *whole("x"), *whole("y")], DONE))
+    first, raised = found
+    assert raised is KeyboardInterrupt
+    assert (first.status, first.call_us.reps, begun) == ("pass", 4, ["wall"])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_shapes_beyond_the_steps_limits_need_no_worker(rows: Rows) -> None:

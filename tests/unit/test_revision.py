@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -96,4 +97,26 @@ def test_a_folder_without_a_project(project: Project, tmp_path: Path) -> None:
         pytest.raises(UsageError, match=r"no pyproject\.toml"),
         lineages_at(str(tmp_path / "empty"), project),
     ):
+        pass
+
+
+@pytest.mark.parametrize("target", ["/nowhere/at/all", "../../../outside"])
+def test_links_are_kept_whatever_they_point_at(project: Project, target: str) -> None:
+    link = project.root / "tiny" / "s0" / "data"
+    link.symlink_to(target)
+    git(project.root, "add", ".")
+    git(project.root, "commit", "-qm", "a link")
+    with lineages_at("HEAD", project) as lineages:
+        unpacked = lineages.get("s0").path / "data"
+        assert str(unpacked.readlink()) == target
+
+
+def test_an_archive_that_cannot_be_unpacked(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", full)
+    with pytest.raises(RecordError, match="cannot unpack 'v1'"), lineages_at("v1", project):
         pass

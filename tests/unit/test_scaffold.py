@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,20 @@ class TestNewStep:
         # What was reported or repaired is the source's own affair.
         assert step.reported is None
         assert [step.name for step in load(root).steps_of("own")][-2:] == ["s2", "bad"]
+
+    @pytest.mark.parametrize("variant", [False, True])
+    def test_a_step_of_another_project_is_refused(
+        self, root: Path, tmp_path: Path, variant: bool
+    ) -> None:
+        """It was written into the other project, or beside another step of the same name."""
+        elsewhere = tmp_path / "elsewhere"
+        shutil.copytree(root, elsewhere)
+        lineages = load(root)
+        (source,) = lineages.select([str(elsewhere / "own" / "s1")])
+        make = scaffold.new_variant if variant else scaffold.new_step
+        with pytest.raises(UsageError, match="own/s1 is no step of this project; name one"):
+            make(lineages, "s2", source)
+        assert not [*tmp_path.rglob("s2")]
 
     def test_a_python_step_runs(self, root: Path) -> None:
         made = scaffold.new_step(load(root), "p2", load(root).get("p1"))

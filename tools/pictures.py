@@ -1,0 +1,123 @@
+"""Draw the README's picture: what `kernelbench check` says of v07 without one tcgen05.commit.
+
+``python tools/pictures.py`` writes ``docs/pictures/finding.svg``; ``--check`` only says whether it
+is what the checker prints today. It needs a C++ compiler and no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURE = ROOT / "docs" / "pictures" / "finding.svg"
+
+STEP = "v07"
+DROPPED = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
+COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7")
+_WIDTH = 104
+
+# As rich's own, without the window around it and without fonts from the network.
+_FORMAT = """\
+<svg viewBox="0 0 {width} {terminal_height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: DejaVu Sans Mono, Menlo, Consolas, monospace;
+  font-size: {char_height}px; line-height: {line_height}px; }}
+{styles}
+</style>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}</defs>
+<rect width="100%" height="100%" rx="8" fill="#292929"/>
+<g transform="translate({terminal_x}, 12)" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}<g class="{unique_id}-matrix">
+{matrix}
+</g></g></svg>
+"""
+
+
+def broken_project(folder: Path) -> None:
+    """A project with a copy of the step that lacks the commit."""
+    lineage = folder / "kernels"
+    shutil.copytree(ROOT / "kernels" / STEP, lineage / STEP)
+    kernel = lineage / STEP / "kernel.cuh"
+    source = kernel.read_text()
+    if source.count(DROPPED) != 1:
+        raise SystemExit(f"{kernel.name} of {STEP} has not one line {DROPPED!r}")
+    kernel.write_text(source.replace(DROPPED, "// (no commit to the stage's `empty`)"))
+    toml = lineage / STEP / "step.toml"
+    lines = toml.read_text().splitlines(keepends=True)
+    toml.write_text("".join(line for line in lines if not line.startswith("parent")))
+    (lineage / "common").symlink_to(ROOT / "kernels" / "common")
+    (lineage / "lineage.toml").write_text(
+        'name = "group_gemm"\ntitle = "t"\nproblem = "kernelbench.problems.group_gemm:PROBLEM"\n'
+    )
+    (folder / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["kernels"]\n')
+    text = (ROOT / "shapes.yaml").read_text()
+    (folder / "shapes.yaml").write_text(text.partition("\nfused_moe:")[0])
+
+
+def report() -> list[str]:
+    """What ``check`` prints of the step: its report, without the machine and the seconds."""
+    with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
+        broken_project(Path(folder))
+        environment = os.environ | {"KERNELBENCH_ROOT": folder, "NO_COLOR": "1"}
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelbench", *COMMAND],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+            env=environment | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    lines = done.stdout.splitlines()
+    begin = f"{STEP} u3:"
+    if done.returncode != 3 or begin not in lines:
+        raise SystemExit(f"the checker found nothing:\n{done.stdout}{done.stderr}")
+    return lines[lines.index(begin) :]
+
+
+def drawn(lines: list[str]) -> str:
+    """The SVG of a terminal with the command and what it printed."""
+    console = Console(
+        record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    console.print(Text(f"# {STEP} without one of its tcgen05.commit", style="dim"))
+    console.print(Text(f"$ kernelbench {' '.join(COMMAND[:4])}", style="bold green"))
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        for part in textwrap.wrap(line, _WIDTH, subsequent_indent=indent, drop_whitespace=False):
+            text = Text(part.rstrip() if part.strip() else "")
+            text.highlight_words(["hang:", f"{STEP} u3:"], "bold red")
+            text.highlight_words(["waits for"], "cyan")
+            text.highlight_regex(r"\[[\w./]+:\d+\]", "yellow")
+            console.print(text)
+    console.print()  # the last line's lower edge
+    return console.export_svg(title="", code_format=_FORMAT, unique_id="finding")
+
+
+def main() -> int:
+    """Write the picture, or with ``--check`` compare it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    check = parser.parse_args().check
+    svg = drawn(report())
+    if check:
+        if PICTURE.read_text(encoding="utf-8") != svg:
+            print(f"{PICTURE.relative_to(ROOT)} is not up to date: run python tools/pictures.py")
+            return 1
+        return 0
+    PICTURE.write_text(svg, encoding="utf-8")
+    print(f"{PICTURE.relative_to(ROOT)}: written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
