@@ -42,7 +42,8 @@ def functions_of(file: Path) -> list[str]:
 def files_of(tree: Path, patterns: Iterable[str]) -> list[Path]:
     """The sources in the folders that match, in order."""
     folders = [folder for pattern in patterns for folder in sorted(tree.glob(pattern))]
-    return [file for folder in folders for file in sorted(folder.glob("*.cu*")) if file.suffix in _SOURCES]
+    files = [file for folder in folders for file in sorted(folder.glob("*.cu*"))]
+    return [file for file in files if file.suffix in _SOURCES]
 
 
 def copies(files: Iterable[Path]) -> dict[str, list[Path]]:
