@@ -60,7 +60,7 @@ static_assert(kScaleAtomRows % kTileN == 0 && kTileN % 32 == 0,
 static_assert(kTileM == 32 * kEpilogueWarps, "one epilogue thread for each row");
 static_assert(kTileN % kChunkN == 0 && kChunkN % 8 == 0, "chunks of whole 16-byte stores");
 
-// Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
+// Tensor memory that the scales of one tile of K fill: kTileK / kScaleAtomK atoms.
 inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
 
 // Tensor memory: accumulators [kTileM lanes, kTileN columns], then scales of A, then of B.

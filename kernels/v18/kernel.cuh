@@ -73,7 +73,7 @@ static_assert(kScaleAtomRows % kColumns == 0 && kColumns % 32 == 0,
 static_assert(kLanes == 32 * kEpilogueWarps, "one epilogue thread for each lane");
 static_assert(kColumns % kChunk == 0, "whole chunks");
 
-// Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
+// Tensor memory that the scales of one tile of K fill: kTileK / kScaleAtomK atoms.
 inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
 
 // Tensor memory of a tile: accumulators [kLanes, kColumns], scales of A, scales of B.

@@ -66,7 +66,7 @@ static_assert(kScaleAtomRows % kTileM == 0 && kTileM % 32 == 0,
 static_assert(kTileN == 32 * kEpilogueWarps, "one epilogue thread for each column");
 static_assert(kTileM % kChunkM == 0, "whole chunks");
 
-// Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
+// Tensor memory that the scales of one tile of K fill: kTileK / kScaleAtomK atoms.
 inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
 
 // Tensor memory of a tile: accumulators [kTileN lanes, kTileM columns], scales of A, scales of B.
