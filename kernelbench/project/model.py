@@ -114,7 +114,7 @@ class Step:
     @property
     def experiment(self) -> bool:
         """Whether it stands beside the main line: a variant, or an experiment that failed."""
-        return bool(self.subfolder or self.base) or self.status in ("failed", "fixed")
+        return bool(self.subfolder) or self.status in ("failed", "fixed")
 
     @property
     def compiled(self) -> bool:

@@ -12,8 +12,8 @@ from kernelbench.base.errors import UsageError
 from kernelbench.base.seeds import new_seed
 from kernelbench.machine.devices import gpus
 from kernelbench.machine.environment import cpu_name
-from kernelbench.records.results_folder import require_writable_results
 from kernelbench.measure.speed_of_light import L2Mode
+from kernelbench.records.results_folder import require_writable_results
 from kernelbench.worker.jobs import Timing
 
 Metric = Literal["device", "call"]

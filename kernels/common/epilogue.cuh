@@ -24,15 +24,6 @@ KB_DEVICE F16x8 round_to_f16x8(const uint32_t (&accumulators)[kCount], int first
   return {{pair(0), pair(2), pair(4), pair(6)}};
 }
 
-// Rounds the accumulators likewise and stores them as a row, which starts on 16 bytes.
-template <int kCount>
-KB_DEVICE void store_f16_row(f16* c, const uint32_t (&accumulators)[kCount]) {
-  static_assert(kCount % 8 == 0, "whole 16-byte stores");
-  for (int i = 0; i < kCount; i += 8) {
-    *reinterpret_cast<F16x8*>(c + i) = round_to_f16x8(accumulators, i);
-  }
-}
-
 // Rounds the accumulators likewise and stores them as a column: element i to c[i * pitch].
 template <int kCount>
 KB_DEVICE void store_f16_column(f16* c, uint32_t pitch, const uint32_t (&accumulators)[kCount]) {

@@ -17,6 +17,7 @@
 //   CTA        kThreads: accumulators read, stages empty                 everyone
 #pragma once
 
+#include "block_scaled_mma.cuh"
 #include "descriptors.cuh"
 #include "epilogue.cuh"
 #include "group_tiles.cuh"
@@ -24,8 +25,10 @@
 #include "pipeline.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/tcgen05.cuh"
-#include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
+#include "scaled_stage.cuh"
+#include "stage_load.cuh"
+#include "stage_ring.cuh"
 #include "tmem.cuh"
 #include "wait.cuh"
 
@@ -37,7 +40,6 @@ inline constexpr uint32_t kTileM = 128;
 inline constexpr uint32_t kTileN = 64;
 inline constexpr uint32_t kTileK = 256;  // e2m1 elements
 inline constexpr uint32_t kStages = 6;
-inline constexpr uint32_t kMmaK = 64;
 inline constexpr uint32_t kChunkN = 64;  // columns that an epilogue thread holds at a time
 
 inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
@@ -48,15 +50,13 @@ inline constexpr uint32_t kThreads = 32 * (kEpilogueWarps + 2);
 inline constexpr Mxf4nvf4Instruction kInstruction{.m = kTileM, .n = kTileN};
 static_assert(kInstruction.valid(1), "the tensor core has no instruction for this tile");
 static_assert(e2m1_bytes(kTileK) == 128, "a row of a tile fills one period of the swizzle");
-static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
 static_assert(kTileM == kScaleAtomRows, "a tile's rows have one row of atoms");
 static_assert(kScaleAtomRows % kTileN == 0 && kTileN % 32 == 0,
               "a tile's columns lie in one row of atoms, from a whole column of tensor memory on");
 static_assert(kTileM == 32 * kEpilogueWarps, "one epilogue thread for each row");
 static_assert(kTileN % kChunkN == 0 && kChunkN % 8 == 0, "chunks of whole 16-byte stores");
 
-// Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
-inline constexpr uint32_t kScaleBytes = kTileK / kScaleAtomK * kScaleAtomBytes;
+// Tensor memory that the scales of one tile of K fill: kTileK / kScaleAtomK atoms.
 inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
 
 // Tensor memory: accumulators [kTileM lanes, kTileN columns], then scales of A, then of B.
@@ -65,14 +65,8 @@ static_assert(kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
 
 // ---- SharedStorage
 
-struct Stage {
-  alignas(1024) uint8_t a[kTileM * e2m1_bytes(kTileK)];  // [kTileM, 128], 128-byte swizzle
-  alignas(1024) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 128], 128-byte swizzle
-  alignas(128) uint8_t sfa[kScaleBytes];                 // [kTileK / 64, 32, 16]
-  alignas(128) uint8_t sfb[kScaleBytes];
-};
-inline constexpr uint32_t kStageBytes =
-    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+using Stage = ScaledStage<kTileM, kTileN, kTileK>;
+inline constexpr uint32_t kStageBytes = Stage::kBytes;
 
 struct SharedStorage {
   Stage stages[kStages];
@@ -117,10 +111,7 @@ KB_DEVICE WorkTile find_work(const Groups& groups, uint32_t index) {
 }
 
 KB_DEVICE void init_barriers(SharedStorage& shared) {
-  for (uint32_t s = 0; s < kStages; ++s) {
-    ptx::mbarrier_init(&shared.full[s], 1);
-    ptx::mbarrier_init(&shared.empty[s], 1);
-  }
+  init_stages(shared, 1);
   ptx::mbarrier_init(&shared.tmem_full, 1);
   ptx::fence_mbarrier_init_release_cluster();  // the MMA's commits arrive at cluster scope
 }
@@ -136,17 +127,8 @@ KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const Work
     PipelineState<kStages> state;
     for (uint32_t k = 0; k < tile.k; k += kTileK) {
       mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
-      Stage& stage = shared.stages[state.stage];
-      Mbarrier* full = &shared.full[state.stage];
-      ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, full, kStageBytes);
-      ptx::cp_async_bulk_tensor_2d_shared_global(stage.a, map_a, e2m1_bytes(k), tile.m_offset,
-                                                 full);
-      ptx::cp_async_bulk_tensor_2d_shared_global(stage.b, map_b, e2m1_bytes(k), tile.n_offset,
-                                                 full);
-      ptx::cp_async_bulk_shared_global(stage.sfa, sfa + scale_atom_offset(tile.m_offset, k, tile.k),
-                                       kScaleBytes, full);
-      ptx::cp_async_bulk_shared_global(stage.sfb, sfb + scale_atom_offset(tile.n_offset, k, tile.k),
-                                       kScaleBytes, full);
+      load_stage(shared.stages[state.stage], &shared.full[state.stage], kStageBytes, map_a, map_b,
+                 sfa, sfb, tile, k);
       state.advance();
     }
     // Until every stage is empty again: then no commit is on its way to a barrier any more, and
@@ -171,23 +153,10 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
     for (uint32_t k = 0; k < tile.k; k += kTileK) {
       mbarrier_wait_parity(&shared.full[state.stage], state.phase);
       ptx::tcgen05_fence_after_thread_sync();
-      const Stage& stage = shared.stages[state.stage];
-      const uint64_t a = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.a));
-      const uint64_t b = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.b));
-      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
-      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfa + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfb + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfb, i * kScaleAtomBytes));
-      }
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
-            ptx::cta_group_1, tmem, smem_descriptor_advance(a, i * e2m1_bytes(kMmaK)),
-            smem_descriptor_advance(b, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
-            tmem_sfa + i * kScaleAtomColumns, tile_sfb + i * kScaleAtomColumns, k + i != 0);
-      }
+      const StageDescriptors stage = describe_stage<kTileK>(shared.stages[state.stage]);
+      copy_scales<kTileK>(ptx::cta_group_1, stage, tmem_sfa, tmem_sfb);
+      multiply_stage<kTileK>(ptx::cta_group_1, kInstruction, tmem, {stage.a, tmem_sfa},
+                             {stage.b, tile_sfb}, k != 0);
       ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);
       state.advance();
     }

@@ -21,6 +21,9 @@
 //   staging    the epilogue's 128 threads, twice a chunk: a buffer is free, a buffer is filled
 #pragma once
 
+#include "accumulators.cuh"
+#include "block_scaled_mma.cuh"
+#include "cluster_ring_drain.cuh"
 #include "cluster_sync.cuh"
 #include "descriptors.cuh"
 #include "epilogue.cuh"
@@ -32,6 +35,8 @@
 #include "ptx/tcgen05.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
+#include "scaled_stage.cuh"
+#include "stage_ring.cuh"
 #include "tile_queue.cuh"
 #include "tmem.cuh"
 #include "wait.cuh"
@@ -48,8 +53,7 @@ inline constexpr uint32_t kShareM = kTileM / kClusterSize;  // rows of A that a 
 inline constexpr uint32_t kStages = 5;
 inline constexpr uint32_t kAccumulators = 2;
 inline constexpr uint32_t kTileSlots = 5;  // tiles that are resolved ahead
-inline constexpr uint32_t kMmaK = 64;
-inline constexpr uint32_t kChunkN = 32;  // columns that a store of C takes
+inline constexpr uint32_t kChunkN = 32;    // columns that a store of C takes
 
 inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
 inline constexpr uint32_t kLoadWarp = 4;
@@ -61,7 +65,6 @@ inline constexpr uint32_t kStagingBarrier = 1;  // named barrier of the epilogue
 inline constexpr Mxf4nvf4Instruction kInstruction{.m = kTileM, .n = kTileN};
 static_assert(kInstruction.valid(1), "the tensor core has no instruction for this tile");
 static_assert(e2m1_bytes(kTileK) == 128, "a row of a tile fills one period of the swizzle");
-static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
 static_assert(kTileM == kScaleAtomRows, "a tile's rows have one row of atoms");
 static_assert(kScaleAtomRows % kTileN == 0 && kTileN % 32 == 0,
               "a tile's columns lie in one row of atoms, from a whole column of tensor memory on");
@@ -80,14 +83,8 @@ static_assert(kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
 
 // ---- SharedStorage
 
-struct Stage {
-  alignas(1024) uint8_t a[kTileM * e2m1_bytes(kTileK)];  // [kTileM, 128], 128-byte swizzle
-  alignas(1024) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 128], 128-byte swizzle
-  alignas(128) uint8_t sfa[kScaleBytes];                 // [kTileK / 64, 32, 16]
-  alignas(128) uint8_t sfb[kScaleBytes];
-};
-inline constexpr uint32_t kStageBytes =
-    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+using Stage = ScaledStage<kTileM, kTileN, kTileK>;
+inline constexpr uint32_t kStageBytes = Stage::kBytes;
 
 // A tile of C, and the extents of its group.
 struct WorkTile {
@@ -145,10 +142,7 @@ KB_DEVICE WorkTile find_work(const Groups& groups, uint32_t index) {
 }
 
 KB_DEVICE void init_barriers(SharedStorage& shared) {
-  for (uint32_t s = 0; s < kStages; ++s) {
-    ptx::mbarrier_init(&shared.full[s], 1);
-    ptx::mbarrier_init(&shared.empty[s], kClusterSize);
-  }
+  init_stages(shared, kClusterSize);
   for (uint32_t a = 0; a < kAccumulators; ++a) {
     ptx::mbarrier_init(&shared.tmem_full[a], 1);
     ptx::mbarrier_init(&shared.tmem_empty[a], kEpilogueWarps);
@@ -192,17 +186,6 @@ KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const Work
   ptx::bar_warp_sync();
 }
 
-// Until every stage is empty: then no commit is on its way to a barrier any more.
-KB_DEVICE void drain_stages(SharedStorage& shared, PipelineState<kStages>& state) {
-  if (ptx::elect_sync()) {
-    for (uint32_t s = 0; s < kStages; ++s) {
-      cluster_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
-      state.advance();
-    }
-  }
-  ptx::bar_warp_sync();
-}
-
 // ---- MMA: one thread copies scales to tensor memory and multiplies.
 
 KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tmem,
@@ -216,23 +199,10 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
     for (uint32_t k = 0; k < tile.k; k += kTileK) {
       cluster_wait_parity(&shared.full[state.stage], state.phase);
       ptx::tcgen05_fence_after_thread_sync();
-      const Stage& stage = shared.stages[state.stage];
-      const uint64_t a = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.a));
-      const uint64_t b = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.b));
-      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
-      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfa + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfb + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfb, i * kScaleAtomBytes));
-      }
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
-            ptx::cta_group_1, tmem, smem_descriptor_advance(a, i * e2m1_bytes(kMmaK)),
-            smem_descriptor_advance(b, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
-            tmem_sfa + i * kScaleAtomColumns, tile_sfb + i * kScaleAtomColumns, k + i != 0);
-      }
+      const StageDescriptors stage = describe_stage<kTileK>(shared.stages[state.stage]);
+      copy_scales<kTileK>(ptx::cta_group_1, stage, tmem_sfa, tmem_sfb);
+      multiply_stage<kTileK>(ptx::cta_group_1, kInstruction, tmem, {stage.a, tmem_sfa},
+                             {stage.b, tile_sfb}, k != 0);
       ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage], cluster_mask(kClusterSize));
       state.advance();
     }
@@ -269,11 +239,7 @@ KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const
     }
     ptx::bar_warp_sync();
   }
-  ptx::tcgen05_fence_before_thread_sync();
-  ptx::bar_warp_sync();
-  if (ptx::elect_sync()) {
-    ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &shared.tmem_empty[accum.stage]);
-  }
+  release_accumulators(&shared.tmem_empty[accum.stage]);
 }
 
 // ---- Kernel
@@ -322,7 +288,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) group_gemm(KB_GRID_CONSTANT(Groups)
     slot.advance();
   }
 
-  if (warp == kLoadWarp) drain_stages(shared, state);
+  if (warp == kLoadWarp) drain_cluster_stages(shared, state);
   if (warp == 0 && ptx::elect_sync()) ptx::cp_async_bulk_wait_group_read<0>();
   ptx::tcgen05_fence_before_thread_sync();
   cluster_sync();

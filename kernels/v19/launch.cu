@@ -14,14 +14,12 @@ namespace {
 void run(const GroupGemmCall& call) {
   check_call(call, kTileK, NkLimit::kPerGroup);
   const auto count = static_cast<size_t>(call.group_count);
-  Groups groups{
-      .templates = {.a = encode_operand_map(nullptr, kTileM, kTileK, kTileM),
-                    .b = encode_operand_map(nullptr, kTileN, kTileK, kTileN),
-                    .c = encode_output_map(nullptr, kTileM, kTileN, kTranspose ? kChunk : kTileM,
-                                           kTranspose ? kTileN : kChunk)},
-      .maps = nullptr,
-      .table = {},
-      .count = static_cast<uint32_t>(count)};
+  Groups groups{.templates = {.a = encode_operand_map(nullptr, kTileM, kTileK, kTileM),
+                              .b = encode_operand_map(nullptr, kTileN, kTileK, kTileN),
+                              .c = encode_output_map(nullptr, kTileM, kTileN, kChunk, kTileN)},
+                .maps = nullptr,
+                .table = {},
+                .count = static_cast<uint32_t>(count)};
   uint32_t tiles = 0;
   for (size_t g = 0; g < count; ++g) {
     const auto m = static_cast<uint32_t>(call.m[g]);
@@ -52,19 +50,4 @@ void run(const GroupGemmCall& call) {
 }  // namespace
 }  // namespace kb::step
 
-KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
-  return kb::guarded(message, size, [&] { kb::step::run(*call); });
-}
-
-KB_EXPORT void kb_describe(kb::Description* out) {
-  using namespace kb::step;
-  *out = {.tile_m = kTileM,
-          .tile_n = kTileN,
-          .tile_k = kTileK,
-          .stages = kStages,
-          .accumulators = kAccumulators,
-          .threads = kThreads,
-          .cluster = 1,
-          .shared_bytes = sizeof(SharedStorage),
-          .tmem_columns = kTmemColumns};
-}
+#include "group_gemm_entry.cuh"

@@ -16,14 +16,12 @@ void run(const GroupGemmCall& call) {
   const auto count = static_cast<size_t>(call.group_count);
   const auto n0 = static_cast<uint32_t>(call.n[0]);
   const auto k0 = static_cast<uint32_t>(call.k[0]);
-  Groups groups{
-      .templates = {.a = encode_operand_map(nullptr, kTileM, k0, kShareM),
-                    .b = encode_operand_map(nullptr, kTileN, k0, kTileN),
-                    .c = encode_output_map(nullptr, kTileM, n0, kTranspose ? kChunk : kTileM,
-                                           kTranspose ? kTileN : kChunk)},
-      .maps = nullptr,
-      .table = {},
-      .count = static_cast<uint32_t>(count)};
+  Groups groups{.templates = {.a = encode_operand_map(nullptr, kTileM, k0, kShareM),
+                              .b = encode_operand_map(nullptr, kTileN, k0, kTileN),
+                              .c = encode_output_map(nullptr, kTileM, n0, kChunk, kTileN)},
+                .maps = nullptr,
+                .table = {},
+                .count = static_cast<uint32_t>(count)};
   uint32_t tiles = 0;
   bool nk_var = false;
   for (size_t g = 0; g < count; ++g) {
@@ -63,19 +61,4 @@ void run(const GroupGemmCall& call) {
 }  // namespace
 }  // namespace kb::step
 
-KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
-  return kb::guarded(message, size, [&] { kb::step::run(*call); });
-}
-
-KB_EXPORT void kb_describe(kb::Description* out) {
-  using namespace kb::step;
-  *out = {.tile_m = kTileM,
-          .tile_n = kTileN,
-          .tile_k = kTileK,
-          .stages = kStages,
-          .accumulators = kAccumulators,
-          .threads = kThreads,
-          .cluster = kClusterSize,
-          .shared_bytes = sizeof(SharedStorage),
-          .tmem_columns = kTmemColumns};
-}
+#include "group_gemm_entry.cuh"

@@ -20,6 +20,8 @@
 //   staging    the epilogue's 128 threads, twice a chunk: a buffer is free, a buffer is filled
 #pragma once
 
+#include "block_scaled_mma.cuh"
+#include "cluster_ring_drain.cuh"
 #include "cluster_sync.cuh"
 #include "descriptors.cuh"
 #include "epilogue.cuh"
@@ -31,6 +33,8 @@
 #include "ptx/tcgen05.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
+#include "scaled_stage.cuh"
+#include "stage_ring.cuh"
 #include "tile_queue.cuh"
 #include "tmem.cuh"
 #include "wait.cuh"
@@ -47,8 +51,7 @@ inline constexpr uint32_t kShareM = kTileM / kClusterSize;  // rows of A that a 
 inline constexpr uint32_t kStages = 5;
 inline constexpr uint32_t kAccumulators = 2;
 inline constexpr uint32_t kTileSlots = 5;  // tiles that are resolved ahead
-inline constexpr uint32_t kMmaK = 64;
-inline constexpr uint32_t kChunk = 32;  // rows or columns that a store of C takes
+inline constexpr uint32_t kChunk = 32;     // rows that a store of C takes
 
 inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
 inline constexpr uint32_t kLoadWarp = 4;
@@ -57,20 +60,18 @@ inline constexpr uint32_t kSchedulerWarp = 6;
 inline constexpr uint32_t kThreads = 32 * (kEpilogueWarps + 3);
 inline constexpr uint32_t kStagingBarrier = 1;  // named barrier of the epilogue warps
 
-// Whether the tensor core computes C^T = B A^T: lanes of tensor memory are columns of C.
-inline constexpr bool kTranspose = true;
-inline constexpr uint32_t kLanes = kTranspose ? kTileN : kTileM;
-inline constexpr uint32_t kColumns = kTranspose ? kTileM : kTileN;
+// The tensor core computes C^T = B A^T: lanes of tensor memory are columns of C.
+inline constexpr uint32_t kLanes = kTileN;
+inline constexpr uint32_t kColumns = kTileM;
 
 inline constexpr Mxf4nvf4Instruction kInstruction{.m = kLanes, .n = kColumns};
 static_assert(kInstruction.valid(1), "the tensor core has no instruction for this tile");
 static_assert(e2m1_bytes(kTileK) == 128, "a row of a tile fills one period of the swizzle");
-static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
 static_assert(kLanes == kScaleAtomRows, "a tile's lanes have one row of atoms");
 static_assert(kScaleAtomRows % kColumns == 0 && kColumns % 32 == 0,
               "a tile's columns lie in one row of atoms, from a whole column of tensor memory on");
 static_assert(kLanes == 32 * kEpilogueWarps, "one epilogue thread for each lane");
-static_assert(kColumns % kChunk == 0 && kChunk % 8 == 0, "chunks of whole 16-byte stores");
+static_assert(kColumns % kChunk == 0, "whole chunks");
 static_assert(kShareM % 8 == 0, "a share of A is whole periods of the swizzle");
 
 // Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
@@ -84,14 +85,8 @@ static_assert(kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
 
 // ---- SharedStorage
 
-struct Stage {
-  alignas(1024) uint8_t a[kTileM * e2m1_bytes(kTileK)];  // [kTileM, 128], 128-byte swizzle
-  alignas(1024) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 128], 128-byte swizzle
-  alignas(128) uint8_t sfa[kScaleBytes];                 // [kTileK / 64, 32, 16]
-  alignas(128) uint8_t sfb[kScaleBytes];
-};
-inline constexpr uint32_t kStageBytes =
-    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+using Stage = ScaledStage<kTileM, kTileN, kTileK>;
+inline constexpr uint32_t kStageBytes = Stage::kBytes;
 
 // A tile of C, and what its roles need of its group.
 struct WorkTile {
@@ -104,7 +99,7 @@ struct WorkTile {
 
 struct SharedStorage {
   Stage stages[kStages];
-  alignas(128) f16 c[2][kChunk * kLanes];  // [kChunk, kTileN] or [kTileM, kChunk] each
+  alignas(128) f16 c[2][kChunk * kLanes];  // [kChunk, kTileN] each, as the TMA stores it
   Mbarrier full[kStages];
   Mbarrier empty[kStages];
   Mbarrier tmem_full[kAccumulators];
@@ -149,10 +144,7 @@ KB_DEVICE WorkTile find_work(const Groups& groups, uint32_t index) {
 }
 
 KB_DEVICE void init_barriers(SharedStorage& shared) {
-  for (uint32_t s = 0; s < kStages; ++s) {
-    ptx::mbarrier_init(&shared.full[s], 1);
-    ptx::mbarrier_init(&shared.empty[s], kClusterSize);
-  }
+  init_stages(shared, kClusterSize);
   for (uint32_t a = 0; a < kAccumulators; ++a) {
     ptx::mbarrier_init(&shared.tmem_full[a], 1);
     ptx::mbarrier_init(&shared.tmem_empty[a], kEpilogueWarps);
@@ -197,17 +189,6 @@ KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const Work
   ptx::bar_warp_sync();
 }
 
-// Until every stage is empty: then no commit is on its way to a barrier any more.
-KB_DEVICE void drain_stages(SharedStorage& shared, PipelineState<kStages>& state) {
-  if (ptx::elect_sync()) {
-    for (uint32_t s = 0; s < kStages; ++s) {
-      cluster_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
-      state.advance();
-    }
-  }
-  ptx::bar_warp_sync();
-}
-
 // ---- MMA: one thread copies scales to tensor memory and multiplies.
 
 template <bool kSingleWave>
@@ -223,25 +204,10 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
     for (uint32_t k = 0; k < tile.k; k += kTileK) {
       cluster_wait_parity(&shared.full[state.stage], state.phase);
       ptx::tcgen05_fence_after_thread_sync();
-      const Stage& stage = shared.stages[state.stage];
-      const uint64_t a = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.a));
-      const uint64_t b = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.b));
-      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
-      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfa + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfb + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfb, i * kScaleAtomBytes));
-      }
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
-            ptx::cta_group_1, tmem,
-            smem_descriptor_advance(kTranspose ? b : a, i * e2m1_bytes(kMmaK)),
-            smem_descriptor_advance(kTranspose ? a : b, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
-            (kTranspose ? tile_sfb : tile_sfa) + i * kScaleAtomColumns,
-            (kTranspose ? tile_sfa : tile_sfb) + i * kScaleAtomColumns, k + i != 0);
-      }
+      const StageDescriptors stage = describe_stage<kTileK>(shared.stages[state.stage]);
+      copy_scales<kTileK>(ptx::cta_group_1, stage, tmem_sfa, tmem_sfb);
+      multiply_stage<kTileK>(ptx::cta_group_1, kInstruction, tmem, {stage.b, tile_sfb},
+                             {stage.a, tile_sfa}, k != 0);
       ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage], cluster_mask(kClusterSize));
       state.advance();
     }
@@ -250,8 +216,8 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
   ptx::bar_warp_sync();
 }
 
-// ---- Epilogue: thread t takes lane t of the tile from tensor memory to shared memory, a chunk at
-// a time; one of them stores each chunk.
+// ---- Epilogue: thread t takes column t of the tile from tensor memory to shared memory, a chunk
+// of rows at a time; one of them stores each chunk.
 
 template <bool kSingleWave>
 KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
@@ -265,17 +231,11 @@ KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const
     ptx::tcgen05_ld_32x32b(values, tmem_lane(tmem, 32 * ptx::warp_index()) + at);
     ptx::tcgen05_wait_ld(values);
     ptx::bar_sync(kStagingBarrier, 32 * kEpilogueWarps);
-    if constexpr (kTranspose) {
-      store_f16_column(staging + ptx::thread_index(), kTileN, values);
-    } else {
-      store_f16_row(staging + ptx::thread_index() * kChunk, values);
-    }
+    store_f16_column(staging + ptx::thread_index(), kTileN, values);
     ptx::fence_proxy_async(ptx::space_shared_cta);  // the TMA reads what this thread has written
     ptx::bar_sync(kStagingBarrier, 32 * kEpilogueWarps);
     if (ptx::warp_index() == 0 && ptx::elect_sync()) {
-      const uint32_t column = tile.n_offset + (kTranspose ? 0 : at);
-      const uint32_t row = tile.m_offset + (kTranspose ? at : 0);
-      ptx::cp_async_bulk_tensor_2d_global_shared(map_c, column, row, staging);
+      ptx::cp_async_bulk_tensor_2d_global_shared(map_c, tile.n_offset, tile.m_offset + at, staging);
       ptx::cp_async_bulk_commit_group();
       ptx::cp_async_bulk_wait_group_read<1>();  // the store before has read the other buffer
     }
@@ -339,7 +299,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) group_gemm(KB_GRID_CONSTANT(Groups)
     slot.advance();
   }
 
-  if (warp == kLoadWarp) drain_stages(shared, state);
+  if (warp == kLoadWarp) drain_cluster_stages(shared, state);
   if (warp == 0 && ptx::elect_sync()) ptx::cp_async_bulk_wait_group_read<0>();
   ptx::tcgen05_fence_before_thread_sync();
   cluster_sync();

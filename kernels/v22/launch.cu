@@ -24,8 +24,7 @@ void run(const GroupGemmCall& call) {
     const auto* c = reinterpret_cast<const void*>(call.c[g]);
     groups.table[g] = {.map_a = encode_operand_map(a, m, k, kShareM),
                        .map_b = encode_operand_map(b, n, k, kTileN),
-                       .map_c = encode_output_map(c, m, n, kTranspose ? kChunk : kTileM,
-                                                  kTranspose ? kTileN : kChunk),
+                       .map_c = encode_output_map(c, m, n, kChunk, kTileN),
                        .sfa = reinterpret_cast<const uint8_t*>(call.sfa[g]),
                        .sfb = reinterpret_cast<const uint8_t*>(call.sfb[g]),
                        .n = n,
@@ -47,19 +46,4 @@ void run(const GroupGemmCall& call) {
 }  // namespace
 }  // namespace kb::step
 
-KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
-  return kb::guarded(message, size, [&] { kb::step::run(*call); });
-}
-
-KB_EXPORT void kb_describe(kb::Description* out) {
-  using namespace kb::step;
-  *out = {.tile_m = kTileM,
-          .tile_n = kTileN,
-          .tile_k = kTileK,
-          .stages = kStages,
-          .accumulators = kAccumulators,
-          .threads = kThreads,
-          .cluster = kClusterSize,
-          .shared_bytes = sizeof(SharedStorage),
-          .tmem_columns = kTmemColumns};
-}
+#include "group_gemm_entry.cuh"

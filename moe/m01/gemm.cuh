@@ -8,9 +8,9 @@
 
 #include "descriptors.cuh"
 #include "fp8_tile.cuh"
+#include "fp8_wgmma.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/red.cuh"
-#include "ptx/wgmma.cuh"
 
 namespace kb::step::gemm {
 
@@ -19,7 +19,6 @@ namespace kb::step::gemm {
 inline constexpr uint32_t kTileM = 64;
 inline constexpr uint32_t kTileN = 128;
 inline constexpr uint32_t kTileK = 128;
-inline constexpr uint32_t kMmaK = 32;
 inline constexpr uint32_t kThreads = 128;
 inline constexpr uint32_t kAccumulators = kTileM * kTileN / kThreads;  // registers of a thread
 inline constexpr uint32_t kVector = 4;             // columns that a thread adds at a time
@@ -68,14 +67,7 @@ KB_DEVICE void multiply_block(SharedStorage& shared, float (&products)[kAccumula
 
   const uint64_t tile_a = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.a));
   const uint64_t tile_b = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.b));
-  ptx::wgmma_fence(products);
-#pragma unroll
-  for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-    ptx::wgmma_mma_async_f32_e4m3_e4m3(products, smem_descriptor_advance(tile_a, i * kMmaK),
-                                       smem_descriptor_advance(tile_b, i * kMmaK), i != 0);
-  }
-  ptx::wgmma_commit_group();
-  ptx::wgmma_wait_group<0>(products);
+  multiply_fp8_block(products, tile_a, tile_b);
   ptx::bar_sync();  // read by every warp, before the next block is copied
 }
 

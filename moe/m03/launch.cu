@@ -102,19 +102,4 @@ void run(const FusedMoeCall& call) {
 }  // namespace
 }  // namespace kb::step
 
-KB_EXPORT int kb_run(const kb::FusedMoeCall* call, char* message, size_t size) {
-  return kb::guarded(message, size, [&] { kb::step::run(*call); });
-}
-
-KB_EXPORT void kb_describe(kb::Description* out) {
-  using namespace kb::step::gemm;
-  *out = {.tile_m = kTileM,
-          .tile_n = kTileN,
-          .tile_k = kTileK,
-          .stages = 1,
-          .accumulators = 1,
-          .threads = kThreads,
-          .cluster = 1,
-          .shared_bytes = sizeof(SharedStorage),
-          .tmem_columns = 0};
-}
+#include "fused_moe_entry.cuh"

@@ -16,13 +16,13 @@
 
 #include "descriptors.cuh"
 #include "fp8_tile.cuh"
+#include "fp8_wgmma.cuh"
 #include "pipeline.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/pdl.cuh"
 #include "ptx/red.cuh"
 #include "ptx/tma.cuh"
-#include "ptx/wgmma.cuh"
 #include "wait.cuh"
 
 namespace kb::step::gemm {
@@ -34,7 +34,6 @@ inline constexpr uint32_t kTileN = 128;  // outputs
 inline constexpr uint32_t kTileK = 128;
 inline constexpr uint32_t kPartN = 64;  // outputs of an instruction
 inline constexpr uint32_t kParts = kTileN / kPartN;
-inline constexpr uint32_t kMmaK = 32;
 inline constexpr uint32_t kStages = 2;
 inline constexpr uint32_t kMmaThreads = 128;
 inline constexpr uint32_t kThreads = kMmaThreads + 32;
@@ -147,14 +146,7 @@ template <uint32_t kColumns>
 KB_DEVICE void multiply_part(float (&sums)[kAccumulators<kColumns>],
                              const float (&scale)[kColumns / 4], uint64_t weights, uint64_t codes) {
   float products[kAccumulators<kColumns>];
-  ptx::wgmma_fence(products);
-#pragma unroll
-  for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-    ptx::wgmma_mma_async_f32_e4m3_e4m3(products, smem_descriptor_advance(weights, i * kMmaK),
-                                       smem_descriptor_advance(codes, i * kMmaK), i != 0);
-  }
-  ptx::wgmma_commit_group();
-  ptx::wgmma_wait_group<0>(products);
+  multiply_fp8_block(products, weights, codes);
 #pragma unroll
   for (uint32_t v = 0; v < kAccumulators<kColumns>; ++v) {
     sums[v] += products[v] * scale[2 * (v / 4) + v % 2];

@@ -86,12 +86,18 @@ def test_its_device_code_is_its_kernels(lineages: Lineages, step: str) -> None:
 
 @every_step
 def test_one_file_for_each_kernel(step: str) -> None:
-    files = {file.stem: file.read_text() for file in (MOE / step).glob("*.cuh")}
+    launch = (MOE / step / "launch.cu").read_text()
+    shared = {file.stem: file.read_text() for file in (MOE / "common").glob("*.cuh")}
+    files = {
+        name: text
+        for name, text in shared.items()
+        if f'#include "{name}.cuh"' in launch and "KB_GLOBAL" in text
+    }
+    files |= {file.stem: file.read_text() for file in (MOE / step).glob("*.cuh")}
     assert set(files) == KERNELS[step]
     for name, text in files.items():
         assert text.count("KB_GLOBAL") == 1, name
         assert f"namespace kb::step::{name} {{" in text
-    launch = (MOE / step / "launch.cu").read_text()
     for name in files:
         assert f'#include "{name}.cuh"' in launch
         assert len(re.findall(rf"rt::launch\(\s*{name}::", launch)) == 1, name

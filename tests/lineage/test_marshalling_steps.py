@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from kernelbench.project.source_files import own_sources, sources_of
+from kernelbench.project.step_files import read_lineage, read_step
+
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-
-
-def config(step: str) -> dict[str, Any]:
-    with (KERNELS / step / "step.toml").open("rb") as stream:
-        return dict(tomllib.load(stream)["config"])
 
 
 @pytest.mark.parametrize(
@@ -21,8 +17,10 @@ def config(step: str) -> dict[str, Any]:
     [("v04", "v05", "tensors", "tuples"), ("v22", "v23", "tuples", "direct")],
 )
 def test_only_the_marshalling_differs(parent: str, step: str, before: str, after: str) -> None:
-    old, new = config(parent), config(step)
-    assert (old.pop("marshal"), new.pop("marshal")) == (before, after)
-    assert old == new
-    for name in ("kernel.cuh", "launch.cu"):
-        assert (KERNELS / parent / name).read_bytes() == (KERNELS / step / name).read_bytes()
+    lineage = read_lineage(KERNELS)
+    old, new = (read_step(KERNELS / name, lineage) for name in (parent, step))
+    assert old.config | {"marshal": after} == new.config
+    assert (old.config["marshal"], new.config["marshal"]) == (before, after)
+    assert (old.arch, old.limits) == (new.arch, new.limits)
+    assert own_sources(new) == {}
+    assert sources_of(new) == sources_of(old)

@@ -330,3 +330,11 @@ def test_the_backend_is_found_from_a_subfolder(root: Path) -> None:
     (root / "own" / "common").mkdir()
     assert compiled.common_folder(step) == root / "kernels" / "common"
     assert compiled.lineage_blocks(step) == (root / "own" / "common",)
+
+
+def test_a_step_with_a_base_is_of_the_main_line_where_its_folder_is() -> None:
+    steps = {step.name: step for step in load_lineages(find_project(Path(__file__).parent)).steps}
+    for name, base in (("v03", "v02"), ("v05", "v04"), ("v23", "v22")):
+        assert steps[name].base == steps[base].path
+        assert not steps[name].experiment
+    assert steps["m05-halves"].base and steps["m05-halves"].experiment

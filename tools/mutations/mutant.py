@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,23 @@ from cpp_source import Edit, Source, Span, apply
 #: The files of a step that operators work on.
 FILES = ("kernel.cuh", "launch.cu")
 #: Building blocks that operators work on as well: as a part of each kernel that includes them.
-BLOCKS = ("cluster_sync.cuh", "group_maps.cuh", "launch_control.cuh", "tile_queue.cuh")
+BLOCKS = (
+    "accumulators.cuh",
+    "block_scaled_mma.cuh",
+    "cluster_ring_drain.cuh",
+    "cluster_sync.cuh",
+    "group_maps.cuh",
+    "launch_control.cuh",
+    "operand_maps.cuh",
+    "operand_maps_in_use.cuh",
+    "output_map.cuh",
+    "ring_drain.cuh",
+    "scaled_stage.cuh",
+    "stage_load.cuh",
+    "stage_reset.cuh",
+    "stage_ring.cuh",
+    "tile_queue.cuh",
+)
 #: The kind of an expectation that is met by a wrong result.
 WRONG = "wrong-result"
 #: And of one that is met by a call that says what it cannot do.
@@ -130,17 +148,40 @@ def drop(span: Span) -> Edit:
 
 def files_of(step: Path) -> dict[str, Path]:
     """What operators work on: the step's files, then the building blocks of its kernel."""
-    kernel = (step / FILES[0]).read_text(encoding="utf-8")
+    base = tomllib.loads((step / "step.toml").read_text(encoding="utf-8")).get("base", step.name)
+    own = {
+        name: step / name if (step / name).is_file() else step.parent / base / name
+        for name in FILES
+    }
+    kernel = own[FILES[0]].read_text(encoding="utf-8")
     common = step.parent / "common"
-    own = {name: step / name for name in FILES}
     return own | {name: common / name for name in BLOCKS if f'#include "{name}"' in kernel}
 
 
-def _unused(kernel: Source, source: Source, site: Site) -> str:
-    """The proof, where a kernel includes a building block but not this function of it."""
-    function = source.function_at(site.position)
-    called = source.name not in BLOCKS or any(kernel.calls(function))
-    return "" if called else "The step's kernel calls other functions of the building block only."
+_UNUSED = "The step's kernel calls other functions of the building block only."
+
+
+def _callers(kernel: Source, block: Source, function: str) -> set[str]:
+    """The kernel's functions that call one of a block, themselves or through others of the block.
+
+    A finding in a building block is in the step's function that has called it.
+    """
+    found = {kernel.function_at(call.span.start) for call in kernel.calls(function)}
+    through = {block.function_at(call.span.start) for call in block.calls(function)} - {function}
+    return found.union(*(_callers(kernel, block, each) for each in through))
+
+
+def _in_block(kernel: Source, block: Source, site: Site) -> Site:
+    """A site of a building block as one of the kernel."""
+    function = block.function_at(site.position)
+    if not function:
+        return site
+    callers = _callers(kernel, block, function)
+    roles = site.expect.roles or callers | {function}
+    expected = dataclasses.replace(site.expect, roles=frozenset(roles))
+    return dataclasses.replace(
+        site, expect=expected, proof=site.proof or ("" if callers else _UNUSED)
+    )
 
 
 def mutants(step: Path) -> Iterator[Mutant]:
@@ -152,7 +193,7 @@ def mutants(step: Path) -> Iterator[Mutant]:
     kernel = sources[FILES[0]]
     for each in OPERATORS:
         found = [
-            (source, site)
+            (source, _in_block(kernel, source, site) if name in BLOCKS else site)
             for name, source in sources.items()
             if name == each.file or (each.file == FILES[0] and name in BLOCKS)
             for site in each.find(source)
@@ -170,7 +211,7 @@ def mutants(step: Path) -> Iterator[Mutant]:
                 source.line_text(site.position),
                 text,
                 site.expect,
-                site.proof or _unused(kernel, source, site),
+                site.proof,
                 site.note,
                 site.gap,
             )

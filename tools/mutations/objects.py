@@ -39,7 +39,8 @@ MAPS = ("map_a", "map_b", "map_c", "maps.a", "maps.b", "maps.c")
 GLOBAL = ("A", "B", "C", "SFA", "SFB", "tables")
 #: Where a map that is wrong, or not yet there, shows.
 MAP_ROLES = (
-    "patch_maps patch_map_c scheduler_warp load_warp epilogue_warps "
+    "patch_maps patch_maps_after_loads patch_map_c scheduler_warp load_warp load_stage "
+    "epilogue_warps "
     "publish_maps replace_matrix replace_rows"
 )
 #: The other operand's.
@@ -79,9 +80,12 @@ def constant(source: Source, name: str) -> int | None:
 def barrier_in(source: Source, span: Span) -> str:
     """The mbarrier that an argument names: ``full`` for ``&shared.full[state.stage]``.
 
-    A local pointer is followed to its initialization.
+    A local pointer is followed to its initialization; a building block's parameter has the
+    barrier's name.
     """
     text = _followed(source, span, r"Mbarrier\*")
+    if text in BARRIERS:
+        return text
     match = re.search(r"&(shared|queue|control)\.(\w+)", text)
     name = _PARTS[match[1]] + match[2] if match else ""
     if name not in BARRIERS:

@@ -40,8 +40,10 @@ def init_count_minus(source: Source) -> Iterator[Site]:
     for call in source.calls("mbarrier_init"):
         bar = barrier_in(source, call.arguments[0])
         count = source[call.arguments[1]]
-        # No barrier can be initialized with 0.
+        # No barrier can be initialized with 0; a building block's count may be 1 or more.
         kinds = "barrier-state" if count == "1" else f"arrival-count phase {UNORDERED}"
+        if count == "commits":
+            kinds += " barrier-state"
         yield Site(
             call.span.start,
             (Edit(call.arguments[1], f"{count} - 1"),),
@@ -191,7 +193,8 @@ def expect_tx_minus(source: Source) -> Iterator[Site]:
 
 @operator("expect-tx-operand-forgotten", "the bytes of one operand are not announced")
 def operand_forgotten(source: Source) -> Iterator[Site]:
-    announced = {source[call.arguments[-1]] for call in source.calls(EXPECT)}
+    # What loads announce, in a building block or the kernel's own.
+    announced = {"kBytes", *(source[call.arguments[-1]] for call in source.calls(EXPECT))}
     for match in source.find(r"\b(k\w+) =\s+(sizeof\([^;]*);"):
         if match[1] not in announced:
             continue
@@ -348,11 +351,11 @@ def commit_other(source: Source) -> Iterator[Site]:
 def commit_early(source: Source) -> Iterator[Site]:
     for call in source.calls("tcgen05_commit"):
         assert call.statement
-        (mma,) = source.calls(r"tcgen05_mma_\w+")
-        around = source.loops_around(mma.span.start)
+        (multiply,) = source.calls("multiply_stage")
         to_stage = barrier_in(source, call.arguments[1]) == "empty"
-        # A stage's in front of its loop over instructions, the tile's in front of the one over K.
-        start = around[-1 if to_stage else 0].span.start
+        # A stage's in front of its products, the tile's in front of the loop over K.
+        (loop,) = source.loops_around(multiply.span.start)
+        start = (multiply if to_stage else loop).span.start
         edits = (Edit(Span(start, start), source[call.statement] + "\n"), drop(call.statement))
         if to_stage:
             expected = expect(UNORDERED, STAGES)

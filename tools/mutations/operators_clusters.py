@@ -39,7 +39,8 @@ _DRAINED = (
 @operator("cluster-sync-local", "a barrier of the cluster is one of each CTA")
 def cluster_sync_local(source: Source) -> Iterator[Site]:
     for statement, kinds, objects in _cluster_syncs(source):
-        drained = "drain_stages" in source.text[: statement.start].rpartition("\n\n")[2]
+        before = source.text[: statement.start].rpartition("\n\n")[2]
+        drained = "drain_cluster_stages" in before
         edit = Edit(statement, "ptx::bar_sync();")
         proof = _DRAINED if drained else ""
         yield Site(statement.start, (edit,), expect(kinds, objects), proof)

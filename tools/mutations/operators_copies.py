@@ -228,14 +228,7 @@ def staging_shared(source: Source) -> Iterator[Site]:
 def staging_row(source: Source) -> Iterator[Site]:
     for match in source.find(r"(?<=[=(] )?\bstaging \+ ptx::(thread_index)\(\)"):
         edit = Edit(Span(match.start(1), match.end(1)), "lane_index")
-        after = source.code[: match.start()]
-        unused = "if constexpr (kTranspose)" in after and after.rstrip().endswith("store_f16_row(")
-        yield Site(
-            match.start(),
-            (edit,),
-            expect(UNORDERED, "c"),
-            proof="kTranspose is true: the branch is not compiled." if unused else "",
-        )
+        yield Site(match.start(), (edit,), expect(UNORDERED, "c"))
 
 
 @operator("staging-pitch", "rows of a staging buffer are half as long")
@@ -255,8 +248,6 @@ def store_place(source: Source) -> Iterator[Site]:
                 start = argument.start + match.start()
                 edit = Edit(Span(start, argument.end), "")
                 yield Site(argument.start, (edit,), expect(WRONG))
-    for match in source.find(r"\brow = tile\.m_offset( \+ \(kTranspose \? at : 0\))"):
-        yield Site(match.start(), (Edit(Span(*match.span(1)), ""),), expect(WRONG))
 
 
 @operator("store-warp", "a warp stores that nobody makes wait at the end")

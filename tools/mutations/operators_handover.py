@@ -32,6 +32,17 @@ def _arrivals(source: Source) -> Iterator[tuple[Call, Span, str]]:
         yield call, call.statement, barrier_in(source, call.arguments[-1])
 
 
+#: The building block that hands accumulators back.
+_RELEASE = "release_accumulators"
+
+
+def _before_reads(source: Source, call: Call) -> int:
+    """In front of the loop that reads the accumulators, in the function of a call."""
+    inside = source.function_span(call.span.start)
+    (loop, *_) = [each for each in source.loops if each.span.start > inside.start]
+    return loop.span.start
+
+
 @operator("handover-dropped", "an arrival without bytes is missing")
 def handover_dropped(source: Source) -> Iterator[Site]:
     for call, statement, bar in _arrivals(source):
@@ -57,11 +68,8 @@ def handover_relaxed(source: Source) -> Iterator[Site]:
 @operator("handover-early", "an arrival comes before what it hands over is done")
 def handover_early(source: Source) -> Iterator[Site]:
     for call, statement, bar in _arrivals(source):
-        if bar == "tmem_empty":
-            # In front of the loop that reads the accumulators.
-            inside = source.function_span(call.span.start)
-            (loop, *_) = [each for each in source.loops if each.span.start > inside.start]
-            at = loop.span.start
+        if bar == "tmem_empty" and source.function_at(call.span.start) != _RELEASE:
+            at = _before_reads(source, call)
             text = f"if (ptx::elect_sync()) {source[statement]}\n  "
         elif bar in ("taken", "tiles.full"):
             at = source.statement_before(statement.start).start
@@ -71,6 +79,18 @@ def handover_early(source: Source) -> Iterator[Site]:
         edits = (Edit(Span(at, at), text), drop(statement))
         kinds = f"arrival-count phase transaction-count {UNORDERED}"
         yield Site(call.span.start, edits, expect(kinds, bar, GUARDED[bar]))
+    for call in source.calls(_RELEASE):
+        assert call.statement
+        at = _before_reads(source, call)
+        bar = source[call.arguments[0]]
+        text = (
+            "if (ptx::elect_sync()) "
+            f"ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, {bar});\n  "
+        )
+        rest = "ptx::tcgen05_fence_before_thread_sync();\n  ptx::bar_warp_sync();"
+        edits = (Edit(Span(at, at), text), Edit(call.statement, rest))
+        kinds = f"arrival-count phase transaction-count {UNORDERED}"
+        yield Site(call.span.start, edits, expect(kinds, "tmem_empty", GUARDED["tmem_empty"]))
     # A whole tile: its slot is handed back before the roles have worked on it.
     for call in source.calls("release_tile"):
         assert call.statement
@@ -102,7 +122,7 @@ def init_dropped(source: Source) -> Iterator[Site]:
 
 @operator("drain-dropped", "nobody waits for the last commits")
 def drain_dropped(source: Source) -> Iterator[Site]:
-    for call in source.calls("drain_stages"):
+    for call in source.calls("drain_stages|drain_cluster_stages"):
         assert call.statement
         yield Site(call.span.start, (drop(call.statement),), expect("exit race", "empty"))
 
@@ -192,21 +212,3 @@ def group_changes_forgotten(source: Source) -> Iterator[Site]:
             proof="Every tile gets a set of its own, though the group's maps are the same: it is "
             "published and acquired like a new group's, and there are more sets than slots.",
         )
-
-
-# ---- a transposed product ----------------------------------------------------------------------
-
-
-@operator("transpose-inverted", "one choice between C and its transpose is the other")
-def transpose_inverted(source: Source) -> Iterator[Site]:
-    products = [call.span for call in source.calls(r"tcgen05_mma_\w+")]
-    square = constant(source, "kTileM") == constant(source, "kTileN")
-    for match in source.find(r"\bkTranspose \? (\w+) : (\w+)\b"):
-        if any(span.start < match.start() < span.end for span in products):
-            continue  # an operand that is exchanged has an operator of its own
-        first, second = Span(*match.span(1)), Span(*match.span(2))
-        edits = (Edit(first, match[2]), Edit(second, match[1]))
-        extent = match[1].startswith("kTile")
-        proof = "A tile is as wide as it is high." if extent and square else ""
-        expected = expect(f"{WRONG} out-of-bounds", "C")
-        yield Site(match.start(), edits, expected, proof)

@@ -134,7 +134,7 @@ _SLOT_READ = (
 
 def _patches_maps_next(source: Source) -> bool:
     """Whether what the warp does next is to change the maps that all its lanes have published."""
-    for call in source.calls("patch_maps"):
+    for call in source.calls("patch_maps|patch_maps_after_loads"):
         for loop in source.loops_around(call.span.start):
             return not re.search(r"\bbar_(warp_)?sync\(", source[loop.body])
     return False
@@ -154,7 +154,7 @@ def _needless(source: Source, call: Call) -> str:
         if where == "load_warp" and _patches_maps_next(source):
             return ""
         return _ENDS_CHUNK if chunk else _ENDS_ROLE
-    if re.match(r"if \(ptx::elect_sync\(\)\) \{[^;]*&shared\.tmem_empty", after):
+    if re.match(r"if \(ptx::elect_sync\(\)\) [^;]*\btmem_empty\b", after):
         return _COLLECTIVE_LOADS
     before = source[source.statement_before(call.statement.start - 1)]
     if before.startswith("request_cta") or source.code[: call.span.start].rstrip().endswith(
@@ -178,9 +178,7 @@ def warp_sync_dropped(source: Source) -> Iterator[Site]:
 _ELECTED_FOR = {
     "init_ring": expect(f"barrier-state {UNORDERED}", "full", "empty"),
     "invalidate_ring": expect("barrier-state", "full", "empty"),
-    "shared.tmem_empty": expect(
-        f"hang arrival-count phase {UNORDERED}", "tmem_empty", ACCUMULATORS
-    ),
+    "tmem_empty": expect(f"hang arrival-count phase {UNORDERED}", "tmem_empty", ACCUMULATORS),
     "queue.full": expect(f"hang arrival-count phase {UNORDERED}", "tiles.full", SLOTS),
     "queue.empty": expect(f"hang arrival-count phase {UNORDERED}", "tiles.empty", SLOTS),
     "request_cta": expect(
@@ -191,8 +189,10 @@ _ELECTED = {
     "load_warp": expect(f"arrival-count divergence {UNORDERED}", "full", STAGES),
     # Every lane counts for itself where it is in the ring.
     "drain_stages": expect("hang phase", "empty"),
+    "drain_cluster_stages": expect("hang phase", "empty"),
     "mma_warp": expect("divergence arrival-count", "empty", "tmem_full"),
     "patch_maps": expect(UNORDERED, MAPS),
+    "patch_maps_after_loads": expect(UNORDERED, MAPS),
     "patch_map_c": expect(UNORDERED, MAPS),
     "scheduler_warp": expect(UNORDERED, MAPS),
     "group_gemm": expect(UNORDERED, MAPS),

@@ -333,8 +333,8 @@ def instruction_field(source: Source) -> Iterator[Site]:
         ):
             yield Site(at.start, (Edit(at, text),), expect(f"{WRONG} descriptor"), note=text)
     # Where it is used: the constant itself is checked when it is compiled.
-    for match in source.find(r"\bkInstruction\.bits\(\)"):
-        text = f"Mxf4nvf4Instruction{{.m = 2 * {m}, .n = {n}}}.bits()"
+    for match in source.find(r"\bmultiply_stage<[\w, ]+>\(ptx::\w+, (kInstruction)\b"):
+        text = f"Mxf4nvf4Instruction{{.m = 2 * {m}, .n = {n}}}"
         yield Site(
-            match.start(), (Edit(Span(*match.span()), text),), expect("descriptor"), note=text
+            match.start(), (Edit(Span(*match.span(1)), text),), expect("descriptor"), note=text
         )

@@ -152,8 +152,10 @@ def render(record: Mapping[str, Any]) -> str:
 def _commands(runs: Sequence[Mapping[str, Any]]) -> str:
     """Every run with its date, how long it took and how many mutants ran at a time."""
     told = [
-        f"`{run['command']}` ({run['created'][:10]}, {run['seconds']} s, {run['jobs']} at a time)"
-        + (", in place of earlier rows" if run.get("again") else "")
+        f"{run['carried']} ({run['created'][:10]})"
+        if "carried" in run
+        else f"`{run['command']}` ({run['created'][:10]}, {run['seconds']} s, {run['jobs']} at a "
+        "time)" + (", in place of earlier rows" if run.get("again") else "")
         for run in runs
     ]
     if len(told) == 1:

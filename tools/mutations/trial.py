@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mutant import FAILED, FILES, UNWRITTEN, WRONG, Expectation, Mutant
+from mutant import FAILED, FILES, UNWRITTEN, WRONG, Expectation, Mutant, files_of
 from objects import of_finding, plain_name
 
 from kernelbench.base.seeds import derive
@@ -134,12 +134,13 @@ def schedules(given: Sequence[Case], rounds: int) -> Iterator[tuple[Case, int, i
 def write_step(step: Step, folder: Path, mutant: Mutant | None) -> Step:
     """A step's files in another folder, mutated."""
     folder.mkdir(parents=True)
+    files = files_of(step.path)
     for name in FILES:
-        shutil.copy(step.path / name, folder)
+        shutil.copy(files[name], folder)
     if mutant is not None:
         # A building block too: the step's own folder is searched first.
         (folder / mutant.file).write_text(mutant.text, encoding="utf-8")
-    return dataclasses.replace(step, path=folder, entry=folder / "launch.cu")
+    return dataclasses.replace(step, path=folder, base=None, entry=folder / "launch.cu")
 
 
 def attempt(

@@ -21,16 +21,22 @@
 //   staging    the epilogue's 128 threads, twice a chunk: a buffer is free, a buffer is filled
 #pragma once
 
+#include "accumulators.cuh"
+#include "block_scaled_mma.cuh"
 #include "descriptors.cuh"
 #include "epilogue.cuh"
 #include "group_tiles.cuh"
 #include "nvfp4.cuh"
+#include "operand_maps.cuh"
+#include "output_map.cuh"
 #include "pipeline.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/tcgen05.cuh"
-#include "ptx/tensormap.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
+#include "scaled_stage.cuh"
+#include "stage_reset.cuh"
+#include "stage_ring.cuh"
 #include "tmem.cuh"
 #include "wait.cuh"
 
@@ -42,7 +48,6 @@ inline constexpr uint32_t kTileM = 128;
 inline constexpr uint32_t kTileN = 256;
 inline constexpr uint32_t kTileK = 256;  // e2m1 elements
 inline constexpr uint32_t kStages = 3;
-inline constexpr uint32_t kMmaK = 64;
 inline constexpr uint32_t kChunkN = 32;  // columns that a store of C takes
 
 inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
@@ -56,7 +61,6 @@ inline constexpr uint32_t kRingThreads = 2 * 32;
 inline constexpr Mxf4nvf4Instruction kInstruction{.m = kTileM, .n = kTileN};
 static_assert(kInstruction.valid(1), "the tensor core has no instruction for this tile");
 static_assert(e2m1_bytes(kTileK) == 128, "a row of a tile fills one period of the swizzle");
-static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
 static_assert(kTileM == kScaleAtomRows, "a tile's rows have one row of atoms");
 static_assert(kTileN % kScaleAtomRows == 0, "a tile's columns have whole rows of atoms");
 static_assert(kTileM == 32 * kEpilogueWarps, "one epilogue thread for each row");
@@ -74,14 +78,8 @@ static_assert(kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
 
 // ---- SharedStorage
 
-struct Stage {
-  alignas(1024) uint8_t a[kTileM * e2m1_bytes(kTileK)];  // [kTileM, 128], 128-byte swizzle
-  alignas(1024) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 128], 128-byte swizzle
-  alignas(128) uint8_t sfa[kScaleBytes];                 // [kTileK / 64, 32, 16]
-  alignas(128) uint8_t sfb[kScaleRowsB * kScaleBytes];
-};
-inline constexpr uint32_t kStageBytes =
-    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+using Stage = ScaledStage<kTileM, kTileN, kTileK>;
+inline constexpr uint32_t kStageBytes = Stage::kBytes;
 
 struct SharedStorage {
   Stage stages[kStages];
@@ -150,39 +148,17 @@ KB_DEVICE void init_accumulators(SharedStorage& shared) {
 }
 
 KB_DEVICE void init_ring(SharedStorage& shared) {
-  for (uint32_t s = 0; s < kStages; ++s) {
-    ptx::mbarrier_init(&shared.full[s], 1);
-    ptx::mbarrier_init(&shared.empty[s], 1);
-  }
+  init_stages(shared, 1);
   ptx::fence_mbarrier_init_release_cluster();
 }
 
 // A live barrier must not be initialized (PTX ISA 9.1, 9.7.13.15). By the thread that will do so
 // again, after the barrier that ends the tile.
 KB_DEVICE void invalidate_ring(SharedStorage& shared) {
-  for (uint32_t s = 0; s < kStages; ++s) {
-    ptx::mbarrier_inval(&shared.full[s]);
-    ptx::mbarrier_inval(&shared.empty[s]);
-  }
+  invalidate_stages(shared);
 }
 
 // ---- Load: one thread fills stages in order; the warp keeps the maps of A and B.
-
-// Points the maps to a group. Nothing reads the old ones: the last tile's loads have completed.
-KB_DEVICE void patch_maps(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
-  const Group& group = groups.table[tile.group];
-  CtaMaps& maps = groups.maps[ptx::cta_index().x];
-  if (ptx::elect_sync()) {
-    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_a, group.a);
-    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_a, group.m);
-    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_b, group.b);
-  }
-  ptx::bar_warp_sync();
-  ptx::tensormap_cp_fenceproxy(&maps.a, &shared.map_a);
-  ptx::tensormap_cp_fenceproxy(&maps.b, &shared.map_b);
-  ptx::fence_proxy_tensormap_generic_acquire_gpu(&maps.a);
-  ptx::fence_proxy_tensormap_generic_acquire_gpu(&maps.b);
-}
 
 KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
   if (ptx::elect_sync()) {
@@ -233,27 +209,10 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
     for (uint32_t k = 0; k < tile.k; k += kTileK) {
       mbarrier_wait_parity(&shared.full[state.stage], state.phase);
       ptx::tcgen05_fence_after_thread_sync();
-      const Stage& stage = shared.stages[state.stage];
-      const uint64_t a = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.a));
-      const uint64_t b = tcgen05_smem_descriptor(kTileSw128, ptx::smem_address(stage.b));
-      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
-      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_1, tmem_sfa + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
-        for (uint32_t r = 0; r < kScaleRowsB; ++r) {
-          ptx::tcgen05_cp_32x128b_warpx4(
-              ptx::cta_group_1, tmem_sfb + (i * kScaleRowsB + r) * kScaleAtomColumns,
-              smem_descriptor_advance(sfb, r * kScaleBytes + i * kScaleAtomBytes));
-        }
-      }
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
-            ptx::cta_group_1, tmem, smem_descriptor_advance(a, i * e2m1_bytes(kMmaK)),
-            smem_descriptor_advance(b, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
-            tmem_sfa + i * kScaleAtomColumns, tmem_sfb + i * kScaleRowsB * kScaleAtomColumns,
-            k + i != 0);
-      }
+      const StageDescriptors stage = describe_stage<kTileK>(shared.stages[state.stage]);
+      copy_scales<kTileK, kScaleRowsB>(ptx::cta_group_1, stage, tmem_sfa, tmem_sfb);
+      multiply_stage<kTileK, kScaleRowsB>(ptx::cta_group_1, kInstruction, tmem, {stage.a, tmem_sfa},
+                                          {stage.b, tmem_sfb}, k != 0);
       ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);
       state.advance();
     }
@@ -264,20 +223,6 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
 
 // ---- Epilogue: thread t takes row t of the tile from tensor memory to shared memory, a chunk of
 // columns at a time; one of them stores each chunk, and its warp keeps C's map.
-
-// Points the map to a group, when the stores have read the old one.
-KB_DEVICE void patch_map_c(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
-  const Group& group = groups.table[tile.group];
-  TensorMap* map_c = &groups.maps[ptx::cta_index().x].c;
-  if (ptx::elect_sync()) {
-    ptx::cp_async_bulk_wait_group_read<0>();
-    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_c, group.c);
-    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_c, group.m);
-  }
-  ptx::bar_warp_sync();
-  ptx::tensormap_cp_fenceproxy(map_c, &shared.map_c);
-  ptx::fence_proxy_tensormap_generic_acquire_gpu(map_c);
-}
 
 KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
                               uint32_t tmem, uint32_t phase) {
@@ -305,11 +250,7 @@ KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const
     }
     ptx::bar_warp_sync();
   }
-  ptx::tcgen05_fence_before_thread_sync();
-  ptx::bar_warp_sync();
-  if (ptx::elect_sync()) {
-    ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &shared.tmem_empty);
-  }
+  release_accumulators(&shared.tmem_empty);
 }
 
 // ---- Kernel

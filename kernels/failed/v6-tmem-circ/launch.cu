@@ -51,19 +51,4 @@ void run(const GroupGemmCall& call) {
 }  // namespace
 }  // namespace kb::step
 
-KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
-  return kb::guarded(message, size, [&] { kb::step::run(*call); });
-}
-
-KB_EXPORT void kb_describe(kb::Description* out) {
-  using namespace kb::step;
-  *out = {.tile_m = kTileM,
-          .tile_n = kTileN,
-          .tile_k = kTileK,
-          .stages = kStages,
-          .accumulators = kAccumulators,
-          .threads = kThreads,
-          .cluster = 1,
-          .shared_bytes = sizeof(SharedStorage),
-          .tmem_columns = kTmemColumns};
-}
+#include "group_gemm_entry.cuh"

@@ -20,18 +20,22 @@
 //   staging    the epilogue's 128 threads, twice a chunk: a buffer is free, a buffer is filled
 #pragma once
 
+#include "block_scaled_mma.cuh"
+#include "cluster_ring_drain.cuh"
 #include "cluster_sync.cuh"
 #include "descriptors.cuh"
 #include "epilogue.cuh"
 #include "group_gemm.cuh"
 #include "group_tiles.cuh"
 #include "nvfp4.cuh"
+#include "output_map.cuh"
 #include "pipeline.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/tcgen05.cuh"
 #include "ptx/tensormap.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
+#include "scaled_stage.cuh"
 #include "tmem.cuh"
 #include "wait.cuh"
 
@@ -44,9 +48,9 @@ inline constexpr uint32_t kTileN = 128;  // of each CTA of the pair
 inline constexpr uint32_t kTileK = 128;  // e2m1 elements
 inline constexpr uint32_t kStages = 10;
 inline constexpr uint32_t kAccumulators = 2;
-inline constexpr uint32_t kPair = 2;    // CTAs that share a product, next to each other along N
-inline constexpr uint32_t kLeader = 0;  // the one that issues
-inline constexpr uint32_t kMmaK = 64;
+inline constexpr uint32_t kPair = 2;  // CTAs that share a product, next to each other along N
+inline constexpr uint32_t kClusterSize = kPair;
+inline constexpr uint32_t kLeader = 0;   // the one that issues
 inline constexpr uint32_t kChunkM = 32;  // rows that a store of C takes
 
 inline constexpr uint32_t kEpilogueWarps = 4;  // warps 0 … 3: each reaches 32 lanes of TMEM
@@ -58,15 +62,13 @@ inline constexpr uint32_t kStagingBarrier = 1;  // named barrier of the epilogue
 inline constexpr Mxf4nvf4Instruction kInstruction{.m = kPair * kTileN, .n = kTileM};
 static_assert(kInstruction.valid(kPair), "the tensor core has no instruction for this tile");
 static_assert(e2m1_bytes(kTileK) == 64, "a row of a tile fills one period of the swizzle");
-static_assert(kMmaK == kScaleAtomK, "an atom holds the scales of one instruction");
 static_assert(kTileN == kScaleAtomRows, "a tile's columns have one row of atoms");
 static_assert(kScaleAtomRows % kTileM == 0 && kTileM % 32 == 0,
               "a tile's rows lie in one row of atoms, from a whole column of tensor memory on");
 static_assert(kTileN == 32 * kEpilogueWarps, "one epilogue thread for each column");
 static_assert(kTileM % kChunkM == 0, "whole chunks");
 
-// Scales of one tile of K: kTileK / kScaleAtomK atoms, contiguous in memory.
-inline constexpr uint32_t kScaleBytes = kTileK / kScaleAtomK * kScaleAtomBytes;
+// Tensor memory that the scales of one tile of K fill: kTileK / kScaleAtomK atoms.
 inline constexpr uint32_t kScaleColumns = kTileK / kScaleAtomK * kScaleAtomColumns;
 
 // Tensor memory of a tile: accumulators [kTileN lanes, kTileM columns], scales of A, scales of B.
@@ -79,14 +81,8 @@ static_assert(kTmemColumns <= kTmemMaxColumns, "accumulators and scales fit");
 // What a CTA holds of an instruction's operands: its own columns of C, half of the rows, and the
 // scales of its columns and of all rows.
 inline constexpr uint32_t kHalfM = kTileM / kPair;
-struct Stage {
-  alignas(512) uint8_t a[kHalfM * e2m1_bytes(kTileK)];  // [kHalfM, 64], 64-byte swizzle
-  alignas(512) uint8_t b[kTileN * e2m1_bytes(kTileK)];  // [kTileN, 64], 64-byte swizzle
-  alignas(128) uint8_t sfa[kScaleBytes];                // [kTileK / 64, 32, 16]
-  alignas(128) uint8_t sfb[kScaleBytes];
-};
-inline constexpr uint32_t kStageBytes =
-    sizeof(Stage::a) + sizeof(Stage::b) + sizeof(Stage::sfa) + sizeof(Stage::sfb);
+using Stage = ScaledStage<kHalfM, kTileN, kTileK>;
+inline constexpr uint32_t kStageBytes = Stage::kBytes;
 
 struct SharedStorage {
   Stage stages[kStages];
@@ -222,18 +218,6 @@ KB_DEVICE void load_warp(SharedStorage& shared, const Groups& groups, const Work
   ptx::bar_warp_sync();
 }
 
-// Until every stage is empty: then no commit is on its way to a barrier any more.
-KB_DEVICE void drain_stages(SharedStorage& shared, PipelineState<kStages>& state) {
-  if (ptx::elect_sync()) {
-    for (uint32_t s = 0; s < kStages; ++s) {
-      mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &shared.empty[state.stage],
-                           state.phase ^ 1);
-      state.advance();
-    }
-  }
-  ptx::bar_warp_sync();
-}
-
 // ---- MMA: one thread of CTA 0 copies scales to tensor memory and multiplies B by A transposed, in
 // both CTAs.
 
@@ -250,23 +234,10 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
       mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &shared.full[state.stage],
                            state.phase);
       ptx::tcgen05_fence_after_thread_sync();
-      const Stage& stage = shared.stages[state.stage];
-      const uint64_t a = tcgen05_smem_descriptor(kTileSw64, ptx::smem_address(stage.a));
-      const uint64_t b = tcgen05_smem_descriptor(kTileSw64, ptx::smem_address(stage.b));
-      const uint64_t sfa = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfa));
-      const uint64_t sfb = tcgen05_smem_descriptor(kTileScales, ptx::smem_address(stage.sfb));
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_2, tmem_sfa + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfa, i * kScaleAtomBytes));
-        ptx::tcgen05_cp_32x128b_warpx4(ptx::cta_group_2, tmem_sfb + i * kScaleAtomColumns,
-                                       smem_descriptor_advance(sfb, i * kScaleAtomBytes));
-      }
-      for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-        ptx::tcgen05_mma_mxf4nvf4_block_scale_4x(
-            ptx::cta_group_2, tmem, smem_descriptor_advance(b, i * e2m1_bytes(kMmaK)),
-            smem_descriptor_advance(a, i * e2m1_bytes(kMmaK)), kInstruction.bits(),
-            tmem_sfb + i * kScaleAtomColumns, tile_sfa + i * kScaleAtomColumns, k + i != 0);
-      }
+      const StageDescriptors stage = describe_stage<kTileK>(shared.stages[state.stage]);
+      copy_scales<kTileK>(ptx::cta_group_2, stage, tmem_sfa, tmem_sfb);
+      multiply_stage<kTileK>(ptx::cta_group_2, kInstruction, tmem, {stage.b, tmem_sfb},
+                             {stage.a, tile_sfa}, k != 0);
       ptx::tcgen05_commit(ptx::cta_group_2, &shared.empty[state.stage], cluster_mask(kPair));
       state.advance();
     }
@@ -277,20 +248,6 @@ KB_DEVICE void mma_warp(SharedStorage& shared, const WorkTile& tile, uint32_t tm
 
 // ---- Epilogue: thread t takes column t of the tile from tensor memory to shared memory, a chunk
 // of rows at a time; one of them stores each chunk, and its warp keeps C's map.
-
-// Points the map to a group, when the stores have read the old one.
-KB_DEVICE void patch_map_c(SharedStorage& shared, const Groups& groups, const WorkTile& tile) {
-  const Group& group = groups.table[tile.group];
-  TensorMap* map_c = &groups.maps[ptx::cta_index().x].c;
-  if (ptx::elect_sync()) {
-    ptx::cp_async_bulk_wait_group_read<0>();
-    ptx::tensormap_replace_global_address(ptx::space_shared_cta, &shared.map_c, group.c);
-    ptx::tensormap_replace_global_dim<1>(ptx::space_shared_cta, &shared.map_c, group.m);
-  }
-  ptx::bar_warp_sync();
-  ptx::tensormap_cp_fenceproxy(map_c, &shared.map_c);
-  ptx::fence_proxy_tensormap_generic_acquire_gpu(map_c);
-}
 
 KB_DEVICE void epilogue_warps(SharedStorage& shared, const Groups& groups, const WorkTile& tile,
                               uint32_t tmem, PipelineState<kAccumulators> accum) {
@@ -373,7 +330,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) group_gemm(KB_GRID_CONSTANT(Groups)
     last_group = tile.group;
   }
 
-  if (warp == kLoadWarp) drain_stages(shared, state);
+  if (warp == kLoadWarp) drain_cluster_stages(shared, state);
   if (warp == 0 && ptx::elect_sync()) ptx::cp_async_bulk_wait_group_read<0>();
   ptx::tcgen05_fence_before_thread_sync();
   cluster_sync();

@@ -10,10 +10,10 @@
 #include "fp8_block.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
-#include "ptx/red.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
+#include "scatter_row.cuh"
 #include "wait.cuh"
 
 namespace kb::step::gemm {
@@ -115,22 +115,6 @@ KB_DEVICE void multiply_block(SharedStorage& shared, float (&products)[kAccumula
   ptx::wgmma_commit_group();
   ptx::wgmma_wait_group<0>(products);
   ptx::bar_sync();  // read by every warp, before the next block is copied
-}
-
-// ---- Scatter: a row's sums, where they are. Registers v of a thread belong to two rows, eight
-// apart.
-
-KB_DEVICE void scatter_row(const float (&sums)[kAccumulators], uint32_t half, const Arguments& args,
-                           uint32_t n_offset, uint32_t sorted_row) {
-  const uint32_t route = args.routes[sorted_row];
-  const float weight = args.expert_weights[route];
-  float* output =
-      args.output + uint64_t{route / args.topk} * args.n + n_offset + 2 * (ptx::lane_index() % 4);
-#pragma unroll
-  for (uint32_t v = 2 * half; v < kAccumulators; v += 4) {
-    const float pair[2] = {sums[v] * weight, sums[v + 1] * weight};
-    ptx::red_relaxed_gpu_global_add_v2_f32(output + 8 * (v / 4), pair);
-  }
 }
 
 // ---- Tile

@@ -8,11 +8,11 @@
 
 #include "descriptors.cuh"
 #include "fp8_block.cuh"
+#include "fp8_wgmma.cuh"
 #include "ptx/fence.cuh"
-#include "ptx/red.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
-#include "ptx/wgmma.cuh"
+#include "scatter_row.cuh"
 #include "wait.cuh"
 
 namespace kb::step::gemm {
@@ -22,7 +22,6 @@ namespace kb::step::gemm {
 inline constexpr uint32_t kTileM = 64;
 inline constexpr uint32_t kTileN = 128;
 inline constexpr uint32_t kTileK = 128;
-inline constexpr uint32_t kMmaK = 32;
 inline constexpr uint32_t kThreads = 128;
 inline constexpr uint32_t kAccumulators = kTileM * kTileN / kThreads;  // registers of a thread
 static_assert(kTileK == kFp8Block, "a tile of K has one scale on each side");
@@ -71,31 +70,8 @@ KB_DEVICE void multiply_block(SharedStorage& shared, float (&products)[kAccumula
 
   const uint64_t tile_a = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.a));
   const uint64_t tile_b = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.b));
-  ptx::wgmma_fence(products);
-#pragma unroll
-  for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-    ptx::wgmma_mma_async_f32_e4m3_e4m3(products, smem_descriptor_advance(tile_a, i * kMmaK),
-                                       smem_descriptor_advance(tile_b, i * kMmaK), i != 0);
-  }
-  ptx::wgmma_commit_group();
-  ptx::wgmma_wait_group<0>(products);
+  multiply_fp8_block(products, tile_a, tile_b);
   ptx::bar_sync();  // read by every warp, before the next block is copied
-}
-
-// ---- Scatter: a row's sums, where they are. Registers v of a thread belong to two rows, eight
-// apart.
-
-KB_DEVICE void scatter_row(const float (&sums)[kAccumulators], uint32_t half, const Arguments& args,
-                           uint32_t n_offset, uint32_t sorted_row) {
-  const uint32_t route = args.routes[sorted_row];
-  const float weight = args.expert_weights[route];
-  float* output =
-      args.output + uint64_t{route / args.topk} * args.n + n_offset + 2 * (ptx::lane_index() % 4);
-#pragma unroll
-  for (uint32_t v = 2 * half; v < kAccumulators; v += 4) {
-    const float pair[2] = {sums[v] * weight, sums[v + 1] * weight};
-    ptx::red_relaxed_gpu_global_add_v2_f32(output + 8 * (v / 4), pair);
-  }
 }
 
 // ---- Tile

@@ -1,5 +1,6 @@
-// What the emulator's inline ptx functions call: threads, warps, barriers, fences, clusters, and
-// the host side. Each takes the caller's address on entry, so a finding names the kernel's line.
+// What the emulator's inline ptx functions call: threads, warps, barriers, fences and clusters (PTX
+// ISA 9.1, 9.7.9 and 9.7.13), and the host side. Each takes the caller's address on entry, so a
+// finding names the kernel's line.
 #pragma once
 
 #include <cstddef>

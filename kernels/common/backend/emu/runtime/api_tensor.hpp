@@ -1,5 +1,6 @@
-// What the emulator's inline ptx functions call for tensor memory, tcgen05, wgmma, launch control
-// and red. Each takes the caller's address on entry, so that a finding names the kernel's line.
+// What the emulator's inline ptx functions call for tensor memory and tcgen05 (PTX
+// ISA 9.1, 9.7.16), wgmma (9.7.15), launch control and red (9.7.13). Each takes the caller's
+// address on entry, so that a finding names the kernel's line.
 #pragma once
 
 #include <cstdint>

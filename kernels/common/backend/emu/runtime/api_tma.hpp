@@ -1,4 +1,5 @@
-// What the emulator's inline ptx functions call for TMA, tensor maps and cp.async. Each takes the
+// What the emulator's inline ptx functions call for TMA, tensor maps and cp.async (PTX ISA 9.1,
+// 9.7.9). Each takes the
 // caller's address on entry, so that a finding names the kernel's line.
 #pragma once
 

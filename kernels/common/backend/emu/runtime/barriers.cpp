@@ -14,10 +14,12 @@ constexpr uint32_t kMaxCount = (1u << 20) - 1;
 // A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
 constexpr uint64_t kMaxPolls = 1u << 22;
 
+// "1 byte", "2 bytes".
 std::string count_of(uint64_t number, const char* noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
 }
 
+// Whether a thread knows of an event; without the checker nobody has to.
 bool observed(const Thread& thread, const Event& event) {
   return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
 }
@@ -40,6 +42,9 @@ void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc) {
   if (release && checking()) ++thread.knows.seen.at[thread.component];
 }
 
+// A phase completes when no arrival and no bytes are pending; the next begins at once, with the
+// count that it was initialized with. What its arrivals released is from now on what a wait
+// acquires.
 void complete_if_due(Barrier& barrier, Pc pc) {
   if (barrier.pending != 0 || barrier.tx != 0) return;
   if (barrier.bytes_in_flight != 0) {
@@ -70,6 +75,9 @@ bool completed(const Barrier& barrier, uint32_t parity) {
   return (barrier.phase & 1) != (parity & 1);
 }
 
+// A parity tells two phases apart only. Keeps, for each thread, the phase that it last waited for,
+// so that a wait that returns for the phase before or after the one it means is found. The hardware
+// would go on.
 void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc) {
   if (!checking()) return;
   Thread& thread = self();
@@ -99,6 +107,8 @@ void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc) {
 
 }  // namespace
 
+// PTX leaves operations on memory without an initialized mbarrier undefined. A thread has to know
+// of the initialization; another CTA needs fence.mbarrier_init besides.
 Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   const char* problem = nullptr;
   Barrier* found = nullptr;
@@ -130,6 +140,7 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   return *found;
 }
 
+// More arrivals than expected are undefined in PTX: the pending count would wrap.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc) {
   if (count > barrier.pending) {
     fail({.kind = Class::kArrivalCount,
@@ -145,6 +156,7 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
   complete_if_due(barrier, pc);
 }
 
+// The count is signed: bytes may complete before they are expected.
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
   barrier.tx += bytes;
   if (barrier.tx > int64_t{kMaxCount}) {
@@ -156,6 +168,7 @@ void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
   }
 }
 
+// complete_tx: what a copy does for its bytes when it has written them.
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc) {
   barrier.tx -= bytes;
   if (from != nullptr && checking()) barrier.arriving.join(*from);
@@ -169,6 +182,8 @@ void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from
   complete_if_due(barrier, pc);
 }
 
+// A live mbarrier has to be invalidated first. It begins in phase 0, with the phase before it
+// complete: hence a first wait for parity 1 returns at once.
 void mbarrier_init(void* bar, uint32_t count) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -206,6 +221,8 @@ void mbarrier_init(void* bar, uint32_t count) {
   barrier = std::move(fresh);
 }
 
+// Nothing may be on its way to it: neither bytes nor the arrival of a commit, which only who has
+// waited for it knows to have come.
 void mbarrier_inval(void* bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -227,6 +244,8 @@ void mbarrier_inval(void* bar) {
   barrier.live = false;
 }
 
+// A commit's arrival writes to the barrier. If no thread of the cluster knows of it, it may come
+// when the CTA's memory is another's.
 void check_barriers_at_exit(Cta& cta) {
   if (!checking()) return;
   for (const Barrier& barrier : cta.barriers) {
@@ -245,6 +264,7 @@ void check_barriers_at_exit(Cta& cta) {
   }
 }
 
+// mbarrier.arrive; `release` is its .release, else .relaxed.
 void mbarrier_arrive(void* bar, uint32_t count, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -257,6 +277,7 @@ void mbarrier_arrive_remote(uint32_t bar, uint32_t count, bool release) {
   arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc);
 }
 
+// An arrival for this phase, and one fewer to expect from the next on.
 void mbarrier_arrive_drop(void* bar, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -272,6 +293,7 @@ void mbarrier_arrive_drop(void* bar, bool release) {
   arrive(barrier, 1, release, pc);
 }
 
+// expect_tx comes first, so that the arrival cannot complete the phase without the bytes.
 void mbarrier_arrive_expect_tx(void* bar, uint32_t bytes, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -312,6 +334,8 @@ void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
   barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
 }
 
+// A poll. One that fails gives way, since the kernel's own loop would never end otherwise; very
+// many in a row are a hang.
 bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   const Pc pc = KB_EMU_PC;
   Thread& thread = self();
@@ -335,6 +359,7 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   return true;
 }
 
+// try_wait in a loop, as wait.cuh has it: the thread sleeps until the phase is complete.
 void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -346,6 +371,7 @@ void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   if (acquire) acquire_from(barrier.completed);
 }
 
+// Makes the thread's own initializations visible to the cluster.
 void fence_mbarrier_init() {
   const Thread& thread = self();
   for (Barrier& barrier : thread.cta->barriers) {
@@ -360,6 +386,8 @@ void red_add_u32(uint32_t* dst, uint32_t value) {
   __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
 }
 
+// ld.acquire.gpu in a loop. Whoever waits for a counter meets other CTAs: they may write what it
+// reads.
 void global_wait_at_least(const uint32_t* word, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();

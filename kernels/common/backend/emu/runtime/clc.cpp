@@ -48,6 +48,8 @@ Answer read_answer(const ClcResponse* response, Pc pc, const char* what) {
 
 }  // namespace
 
+// The request is answered at once; the answer's bytes arrive like a copy's, in the CTA or in all of
+// the cluster.
 void try_cancel(ClcResponse* response, void* bar, bool multicast) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "clusterlaunchcontrol.try_cancel";
@@ -107,6 +109,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
       });
 }
 
+// An answer that grants nothing ends the asking: another request is undefined.
 bool query_is_canceled(const ClcResponse* response) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -115,6 +118,7 @@ bool query_is_canceled(const ClcResponse* response) {
   return answer.canceled != 0;
 }
 
+// Defined for an answer that grants a cluster only.
 CtaIndex query_first_ctaid(const ClcResponse* response) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "clusterlaunchcontrol.query_cancel.get_first_ctaid";

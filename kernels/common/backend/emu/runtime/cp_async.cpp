@@ -48,12 +48,15 @@ struct ThreadCopies {
 
 namespace {
 
+// A thread that never copies has none of this state.
 ThreadCopies& own_copies() {
   std::shared_ptr<ThreadCopies>& copies = self().tma.copies;
   if (!copies) copies = std::make_shared<ThreadCopies>();
   return *copies;
 }
 
+// The part that the next copy belongs to. cp.async writes through the generic proxy, hence not
+// `async`; `tensor` because nobody may read before a wait.
 std::shared_ptr<Part> open_part(Pc pc) {
   CopyGroup& group = own_copies().open;
   if (!group.parts.empty() && !group.parts.back()->sealed) {
@@ -72,6 +75,7 @@ std::shared_ptr<Part> open_part(Pc pc) {
 
 }  // namespace
 
+// Bytes beyond `source_bytes` become zero. An early reader finds neither the old nor the new bytes.
 void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -126,6 +130,7 @@ void async_copy_commit_group() {
   copies.open = {};
 }
 
+// Groups complete in order; all but the newest `pending` have to be.
 void async_copy_wait_group(uint32_t pending) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -145,6 +150,8 @@ void async_copy_wait_group(uint32_t pending) {
   acquire_from(copies.waited);
 }
 
+// Arrives when all of the thread's copies so far are complete; .noinc: the arrival is among those
+// that the barrier expects.
 void async_copy_arrive_noinc(void* bar) {
   const Pc pc = KB_EMU_PC;
   interleave();

@@ -1,4 +1,5 @@
-// Facts of the hardware that can be broken one at a time, to prove that right kernels then fail.
+// Facts of the hardware that can be broken one at a time, to prove that right kernels then fail: of
+// TMA boxes and descriptors (PTX ISA 9.1, 5.5, 9.7.16) and of what lies in tensor memory (9.7.16).
 #pragma once
 
 #include <cstdint>

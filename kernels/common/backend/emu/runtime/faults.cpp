@@ -1,4 +1,5 @@
-// Signals that a kernel's code raises, as findings that end the launch.
+// Signals that a kernel's code raises, as findings that end the launch: an address that no buffer
+// owns, a stack that overflows, a division by zero. On a GPU a fault ends the context.
 #include <signal.h>
 #include <ucontext.h>
 
@@ -35,6 +36,7 @@ Pc interrupted(const void* context) {
 #endif
 }
 
+// On the signal's own stack: leaves the fiber for the scheduler, which never resumes it.
 void on_fault(int signal, siginfo_t* info, void* context) {
   Runner* runner = current_runner;
   if (runner == nullptr || current_thread == nullptr) {
@@ -58,6 +60,7 @@ void on_overdue(int signal, siginfo_t*, void* context) {
 
 }  // namespace
 
+// Once for the process; what was installed before gets signals that are not a kernel's.
 void install_fault_handler() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -74,6 +77,7 @@ void install_fault_handler() {
   });
 }
 
+// Where the address lies says what it means.
 void report_fault(const Runner& runner, std::deque<Cluster>& clusters) {
   if (last_fault.signal == kOverdueSignal) return report_hang(clusters, last_fault.pc);
   const void* at = last_fault.address;

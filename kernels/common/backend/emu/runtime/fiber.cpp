@@ -1,3 +1,5 @@
+// Context switches and stacks of fibers: what stands for a CUDA thread's registers and local memory
+// (PTX ISA 9.1, 2.2 and 5.1). A stack that overflows faults in its guard page.
 #include "fiber.hpp"
 
 #include <sys/mman.h>
@@ -100,6 +102,7 @@ void prepare(Fiber& fiber, void (*entry)()) {
 #error "the emulator's context switch is written for x86-64 and aarch64"
 #endif
 
+// One mapping for all; pages that no thread has touched cost nothing.
 Stacks::Stacks(size_t count) : count_(count) {
   void* memory = mmap(nullptr, count * slot_bytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,4 +1,5 @@
-// What went wrong, collected over launches and handed to the reader as JSON.
+// What went wrong, collected over launches and handed to the reader as JSON. Repeats of a finding,
+// by class and both places, are counted; of a hang, every thread's wait is described.
 #include "findings.hpp"
 
 #include <dlfcn.h>
@@ -75,6 +76,8 @@ std::string first_fatal;
 uint64_t dropped = 0;
 uint64_t total = 0;
 
+// The running thread, or the CTA of the running task, is where it happened. Launches go on after a
+// finding that `report` makes, so that one run shows several.
 void record(Finding&& finding, bool ends_launch) {
   const std::lock_guard lock(guard);
   const auto key = std::make_tuple(finding.kind, finding.pc, finding.other_pc);
@@ -120,6 +123,7 @@ void put_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
+// Library and offset: the reader has the library's symbols, also after the process has ended.
 void put_pc(std::string& out, Pc pc) {
   Dl_info info;
   // A return address belongs to the instruction before it.
@@ -227,6 +231,7 @@ void end_launch(Finding finding) {
   record(std::move(finding), true);
 }
 
+// In a fiber the scheduler takes over for good; a task unwinds to where it was started.
 void fail(Finding finding) {
   end_launch(std::move(finding));
   // A thread is left where it is and never runs again: nothing may be thrown through a hook, which
@@ -244,6 +249,7 @@ uint64_t findings_count() {
   return total;
 }
 
+// Findings of earlier launches stay; only what ended one is forgotten.
 void begin_launch_findings() {
   fatal.store(false);
   first_fatal.clear();
@@ -254,6 +260,7 @@ std::string launch_error() {
   return fatal.load() ? first_fatal : std::string();
 }
 
+// Lanes of a warp that wait for the same thing at the same place are one entry.
 void report_hang(std::deque<Cluster>& clusters, Pc running) {
   uint32_t threads = 0;
   uint32_t run = 0;
@@ -335,6 +342,7 @@ void clear_findings() {
   first_fatal.clear();
 }
 
+// The text is kept until the next call: it crosses a C interface.
 const char* findings_json(uint64_t launches, uint64_t switch_count, double seconds) {
   const std::lock_guard lock(guard);
   report_text = "{\"findings\":[";

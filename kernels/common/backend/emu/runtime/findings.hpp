@@ -1,4 +1,4 @@
-// Between findings.cpp and launch.cpp.
+// Findings on their way to the reader, and the start of a new collection. Models nothing of PTX.
 #pragma once
 
 #include <cstdint>

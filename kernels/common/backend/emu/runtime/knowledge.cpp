@@ -1,16 +1,20 @@
 // Vector clocks: who knows of which events, and who acts: threads and asynchronous operations.
+// Happens-before stands for causality order (PTX ISA 9.1, chapter 8), built from releases and
+// acquires.
 #include <algorithm>
 
 #include "core.hpp"
 
 namespace kb::emu {
 
+// The maximum of each component: what either knew.
 void Clock::join(const Clock& other) {
   if (at.size() < other.at.size()) at.resize(other.at.size());
   const size_t count = other.at.size();
   for (size_t i = 0; i < count; ++i) at[i] = std::max(at[i], other.at[i]);
 }
 
+// The thread as it is now: its epoch changes when it releases.
 Actor generic_actor(Pc pc, const char* what) {
   Thread& thread = self();
   Actor actor;
@@ -26,6 +30,8 @@ Actor generic_actor(Pc pc, const char* what) {
 
 namespace {
 
+// The operation knows what its issuer knew, and itself; the issuer does not know that it has
+// happened.
 AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tensor, Pc pc,
                        const char* what) {
   Thread& thread = self();
@@ -49,6 +55,7 @@ AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tens
 
 }  // namespace
 
+// Each copy is a component of its own, as long as there are slots.
 AsyncActor copy_actor(Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
   const uint32_t number = cluster.next_copy++;
@@ -56,6 +63,8 @@ AsyncActor copy_actor(Pc pc, const char* what) {
   return async_actor(component, number / kCopySlots + 1, true, false, pc, what);
 }
 
+// Operations of one warp in one pipe are epochs of one component: in order. tcgen05.ld and st touch
+// no shared memory.
 AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
   Thread& thread = self();
   Warp& warp = *thread.warp;
@@ -70,6 +79,7 @@ AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
                      pc, what);
 }
 
+// The thread's next epoch begins: what it does from now on is not released.
 void release_to(Knowledge& object) {
   if (!checking()) return;
   Thread& thread = self();
@@ -77,6 +87,7 @@ void release_to(Knowledge& object) {
   ++thread.knows.seen.at[thread.component];
 }
 
+// From now on the thread knows what the object does.
 void acquire_from(const Knowledge& object) {
   if (checking()) self().knows.join(object);
 }

@@ -1,4 +1,5 @@
-// Launches, the host side of the emulator, and its C interface.
+// Launches, the host side of the emulator, and its C interface. Grids, clusters and CTAs as PTX ISA
+// 9.1, 2.2 has them: clusters start on free SMs, in an order that nobody promises.
 #include "launch.hpp"
 
 #include <signal.h>
@@ -43,6 +44,7 @@ double seconds = 0;
 std::mutex spare_guard;
 std::vector<std::unique_ptr<Resources>> spare;
 
+// Mapping stacks takes longer than a small launch: those of earlier launches are used again.
 std::unique_ptr<Resources> resources_for(uint32_t threads, uint32_t ctas) {
   {
     const std::lock_guard lock(spare_guard);
@@ -62,6 +64,8 @@ void give_back(std::unique_ptr<Resources> resources) {
   if (spare.size() < 8) spare.push_back(std::move(resources));
 }
 
+// The id of the next cluster to start, or -1. The first ones, as many as SMs hold, in the order
+// that was drawn; the rest ascend and may be cancelled.
 int64_t next_cluster() {
   if (progress.started.load() < progress.slots) {
     const uint32_t number = progress.started.fetch_add(1);
@@ -87,6 +91,7 @@ class SignalStack {
   stack_t previous_ = {};
 };
 
+// On each OS thread: one cluster after another, or all of a cooperative launch at the same time.
 void run_clusters(Launch& launch) {
   const SignalStack signal_stack;
   const Watched watched;
@@ -127,6 +132,7 @@ bool others_run() {
   return progress.running.load() > 1;
 }
 
+// clusterlaunchcontrol.try_cancel: a cluster that has not started is taken over, or nothing.
 int64_t Launch::cancel_next_cluster() {
   const uint32_t rest = progress.clusters - std::min(progress.clusters, progress.slots);
   // Running clusters take about equal shares, as they would on hardware; what is declined starts
@@ -141,6 +147,8 @@ int64_t Launch::cancel_next_cluster() {
   return id < progress.clusters ? int64_t{id} : -1;
 }
 
+// Refuses what the driver would refuse, runs the grid to its end, and throws what a finding that
+// ended it says.
 void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   if (config.threads == 0 || config.threads > 1024 || config.grid.x == 0 || config.grid.y == 0 ||
       config.grid.z == 0 || config.cluster == 0 || config.grid.x % config.cluster != 0) {
@@ -204,6 +212,7 @@ int sm_count() {
   return static_cast<int>(current_options.sms);
 }
 
+// By threads and shared memory, as sm_90 and sm_100 have them; registers are not modelled.
 int ctas_per_sm(uint32_t threads, uint32_t shared_bytes) {
   const uint32_t by_threads = 2048 / std::max(threads, 1u);
   const uint32_t by_shared = 233472 / (shared_bytes + 1024);

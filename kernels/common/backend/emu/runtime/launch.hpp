@@ -1,4 +1,4 @@
-// Between launch.cpp and runner.cpp.
+// What the scheduler asks of the launch that it is part of.
 #pragma once
 
 #include "core.hpp"

@@ -1,5 +1,6 @@
-// Which memory is whose: shared memory of the running cluster, registered global buffers; and the
-// hooks that the compiler calls for every load and store of a kernel built for checking.
+// Which memory is whose: state spaces .shared and .global (PTX ISA 9.1, 5.1), that is shared memory
+// of the running cluster and registered buffers; and the hooks that the compiler calls for every
+// load and store of a kernel built for checking.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@ std::shared_mutex regions_guard;
 std::map<const std::byte*, Region> regions;  // by their end
 uint64_t regions_version = 1;
 
+// Allocated when something is first written: most registered buffers are inputs.
 std::vector<uint64_t>* writers_of(const Region& region) {
   if (region.writers != nullptr) return region.writers.get();
   const std::unique_lock lock(regions_guard);
@@ -98,6 +100,7 @@ void unregister_foreign_regions() {
   __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
 }
 
+// The block ends at the end of a page, so that what lies behind it faults.
 void* allocate_device(size_t bytes) {
   constexpr size_t kAlignment = 256;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -132,6 +135,7 @@ bool device_block(const void* address) {
   return found != blocks.end() && found->second.mapping <= address;
 }
 
+// Two CTAs of one launch that write the same bytes race, unless they meet.
 void global_written(const void* pointer, size_t bytes, Pc pc, const char* what) {
   if (!checking()) return;
   const Cta& cta = current_thread != nullptr ? *current_thread->cta : *current_task_cta;
@@ -156,6 +160,7 @@ void global_written(const void* pointer, size_t bytes, Pc pc, const char* what) 
   }
 }
 
+// For maps in global memory: ordinary stores to one are not seen by the tensormap proxy.
 bool written_in_launch(const void* pointer, size_t bytes) {
   const Region* region = region_at(static_cast<const std::byte*>(pointer));
   if (region == nullptr || region->writers == nullptr) return false;
@@ -167,6 +172,7 @@ bool written_in_launch(const void* pointer, size_t bytes) {
   return false;
 }
 
+// A buffer is what the host has registered: reading past its end is wrong even if memory is there.
 void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what) {
   const auto* begin = static_cast<const std::byte*>(pointer);
   const Region* region = region_at(begin);
@@ -184,6 +190,7 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   fail({.kind = Class::kOutOfBounds, .pc = pc, .text = std::move(text)});
 }
 
+// A generic address of shared memory: which CTA of the cluster, and where.
 SharedPlace shared_place(const void* pointer, Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
   const auto* byte = static_cast<const std::byte*>(pointer);
@@ -199,6 +206,7 @@ SharedPlace shared_place(const void* pointer, Pc pc, const char* what) {
           static_cast<uint32_t>(distance % kSharedStride)};
 }
 
+// A CTA that has exited has no shared memory any more.
 SharedPlace shared_place(uint32_t address, Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
   const uint32_t rank = address >> 24;
@@ -227,6 +235,7 @@ uint32_t smem_address(const void* pointer) {
   return shared_address(shared_place(pointer, pc, "cvta.to.shared"));
 }
 
+// The one SharedStorage of a kernel; its type names objects in findings.
 void* shared_storage(size_t bytes, const char* pretty_function) {
   const Pc pc = KB_EMU_PC;
   Cta& cta = *self().cta;
@@ -244,6 +253,7 @@ void* shared_storage(size_t bytes, const char* pretty_function) {
 
 namespace {
 
+// An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
 void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
   Thread* thread = current_thread;
   if (thread == nullptr || !checking()) return;

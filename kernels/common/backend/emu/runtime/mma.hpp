@@ -1,4 +1,5 @@
-// Arithmetic of tcgen05.mma.kind::mxf4nvf4, K = 64, of one CTA: no addresses, no checks.
+// Arithmetic of tcgen05.mma.kind::mxf4nvf4 (PTX ISA 9.1, 9.7.16.10), K = 64, of one CTA: no
+// addresses, no checks.
 #pragma once
 
 #include <cstdint>

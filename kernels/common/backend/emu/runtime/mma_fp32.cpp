@@ -1,3 +1,6 @@
+// tcgen05.mma.kind::mxf4nvf4 (PTX ISA 9.1, 9.7.16.10) in plain fp32: e2m1 codes times their scales,
+// every product exact, added in order of k. PTX leaves order and rounding open; where the sums are
+// exact this is the hardware's result, bit by bit. Vectors of the host's width.
 #include <algorithm>
 #include <cstring>
 
@@ -81,6 +84,7 @@ void store(float* to, Vector values) {
   std::memcpy(to, &values, sizeof values);
 }
 
+// A row at a time, even and odd k apart: the codes of a byte are neighbours along k.
 template <bool kSevenIsFive>
 void decode_a(const MmaTile& tile, bool doubled, Decoded& out) {
   for (uint32_t m = 0; m < kTmemLanes; ++m) {
@@ -152,6 +156,7 @@ void multiply(const float (*a)[2][kMmaRowBytes], const float (*panel)[kPanel], u
   }
 }
 
+// Zero times infinity is NaN: skipping zeros needs finite operands.
 bool all_finite(const uint8_t (*scales)[kMmaBlocks], uint32_t rows) {
   const uint8_t* bytes = scales[0];
   uint32_t found = 0;

@@ -1,3 +1,5 @@
+// tcgen05.mma.kind::mxf4nvf4 (PTX ISA 9.1, 9.7.16.10) with the rounding that was measured on
+// hardware, of which PTX says nothing: terms are aligned and cut, never rounded.
 #include <algorithm>
 
 #include "facts.hpp"

@@ -1,7 +1,11 @@
+// Operations that one thread issues (tcgen05.mma, cp and commit, bulk copies; PTX ISA 9.1, 9.7.9
+// and 9.7.16): several lanes that issue the same one, once each, have forgotten the election.
 #include "one_lane.hpp"
 
 namespace kb::emu {
 
+// The same operands from the same place by two lanes: each has issued what one was to. Different
+// operands are a warp's own division of work.
 void check_one_lane(uint64_t operands, Pc pc, const char* what) {
   Thread& thread = self();
   std::vector<IssuePlace>& places = thread.warp->tensor.places;

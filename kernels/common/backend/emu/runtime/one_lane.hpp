@@ -1,4 +1,5 @@
-// Operations that one elected thread starts: without an election 32 lanes start 32 of them.
+// Operations that one elected thread starts (PTX ISA 9.1, 9.7.9 and 9.7.16): without an election 32
+// lanes start 32 of them.
 #pragma once
 
 #include "core.hpp"

@@ -1,3 +1,5 @@
+// Operands in shared memory as matrix descriptors describe them (PTX ISA 9.1, 9.7.15 and 9.7.16):
+// start, leading and stride offsets, swizzle on absolute addresses.
 #include "operand_tile.hpp"
 
 #include <algorithm>
@@ -15,6 +17,7 @@ uint32_t bits(uint64_t descriptor, uint32_t low, uint32_t count) {
 
 }  // namespace
 
+// Takes a descriptor apart and refuses what the hardware does not define.
 OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* operand)
     : start_(bits(descriptor, 0, 14) * kChunk),
       leading_(bits(descriptor, 16, 14) * kChunk),
@@ -57,6 +60,7 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
   if (broken(Fact::kOffsetsExchanged)) std::swap(stride_, leading_);
 }
 
+// Rows of 16 bytes, without swizzle, for tcgen05.cp.
 OperandTile OperandTile::scales(uint64_t descriptor, Pc pc, const char* operand) {
   OperandTile tile(descriptor, User::kTcgen05, pc, operand);
   if (tile.width_ != 0) {
@@ -68,6 +72,8 @@ OperandTile OperandTile::scales(uint64_t descriptor, Pc pc, const char* operand)
   return tile;
 }
 
+// Offset of 16 bytes of a row: core matrices of eight rows, `stride` apart; within, the swizzle
+// exchanges 16-byte units by address bits.
 uint32_t OperandTile::chunk(uint32_t row, uint32_t index) const {
   const uint32_t group = start_ + row / 8 * stride_ - kSharedBase;
   if (width_ == 0) return group + row % 8 * kChunk + index * leading_;
@@ -77,6 +83,7 @@ uint32_t OperandTile::chunk(uint32_t row, uint32_t index) const {
   return origin + (linear ^ ((linear >> 7 & (width_ / 16 - 1)) << 4));
 }
 
+// All of what the operation will read, at its issue.
 void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& actor,
                         StaleCells& stale) const {
   const uint32_t row_bytes = width_ == 0 ? kChunk : width_;
@@ -122,6 +129,7 @@ void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& act
   if (behind > run) read(run, behind - run);
 }
 
+// As the async proxy sees it.
 void OperandTile::read(const Cta& cta, uint32_t rows, const StaleCells& stale, uint8_t* out) const {
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t index = 0; index < chunks_; ++index, out += kChunk) {

@@ -22,6 +22,7 @@ float sum(float left, float right) {
 
 }  // namespace
 
+// red.relaxed.gpu.add: each float by itself, in no order with those of other threads.
 void red_add_f32(float* dst, const float* value, uint32_t count) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "red.add";
@@ -49,6 +50,7 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
 }
 
+// Atomics on one word need no order between them.
 void red_shared_add_u32(uint32_t* dst, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "red.add";

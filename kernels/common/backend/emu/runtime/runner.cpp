@@ -1,12 +1,9 @@
+// The scheduler: which fiber runs next, and when what is asynchronous completes. Without the
+// checker warps run in turn and nothing is asynchronous; with it a seed draws everything
+// (DESIGN.md).
 #include "runner.hpp"
 
 #include <sched.h>
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <new>
 
 #include "launch.hpp"
 #include "watchdog.hpp"
@@ -17,125 +14,12 @@ thread_local Thread* current_thread = nullptr;
 thread_local Runner* current_runner = nullptr;
 thread_local const Cta* current_task_cta = nullptr;
 
+// SplitMix64: the next number of a sequence.
 uint64_t split_mix(uint64_t& state) {
   uint64_t z = state += 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
-}
-
-Resources::Resources(uint32_t threads, uint32_t ctas)
-    : threads(threads), ctas(ctas), stacks(threads) {
-  // One CTA's shared memory per stride; everything behind it stays unmapped and faults.
-  shared_mapping = (ctas + 1) * kSharedStride;
-  void* memory =
-      mmap(nullptr, shared_mapping, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  auto* base = static_cast<std::byte*>(memory) + kSharedStride / 2;
-  for (uint32_t i = 0; i < ctas; ++i) {
-    const size_t bytes = (kMaxSharedBytes + 4095) / 4096 * 4096;
-    if (mprotect(base + i * kSharedStride, bytes, PROT_READ | PROT_WRITE) != 0) {
-      throw std::bad_alloc();
-    }
-  }
-  shared = base;
-}
-
-Resources::~Resources() {
-  if (shared != nullptr) munmap(shared - kSharedStride / 2, shared_mapping);
-}
-
-Runner::Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters)
-    : launch_(launch), resources_(std::move(resources)), clusters_(clusters) {
-  fibers_.resize(resources_->threads);
-  for (size_t i = 0; i < fibers_.size(); ++i) fibers_[i].stack = resources_->stacks.at(i);
-}
-
-bool Runner::owns_shared_guard(const void* address) const {
-  const auto* byte = static_cast<const std::byte*>(address);
-  const std::byte* low = resources_->shared - kSharedStride / 2;
-  return byte >= low && byte < low + resources_->shared_mapping;
-}
-
-void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
-  cluster.launch = &launch_;
-  cluster.id = id;
-  cluster.shared_base = resources_->shared + slot * launch_.cluster * kSharedStride;
-  uint64_t seed = options().seed * 0x2545f4914f6cdd1du + launch_.number * 0x9e3779b1u + id;
-  split_mix(seed);
-  cluster.random_state = seed;
-  cluster.barrier = {};
-  cluster.next_copy = 0;
-  const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
-  const uint32_t threads = launch_.threads * launch_.cluster;
-  cluster.components = threads + 2 * warps * launch_.cluster + kCopySlots;
-  cluster.live_threads = threads;
-  forget_accesses(cluster);
-  if (cluster.ctas.size() != launch_.cluster) {
-    cluster.ctas.clear();
-    cluster.ctas.resize(launch_.cluster);
-  }
-  for (uint32_t rank = 0; rank < launch_.cluster; ++rank) {
-    Cta& cta = cluster.ctas[rank];
-    const uint32_t linear = id * launch_.cluster + rank;
-    cta.cluster = &cluster;
-    cta.rank = rank;
-    cta.index = {linear % launch_.grid.x, linear / launch_.grid.x % launch_.grid.y,
-                 linear / launch_.grid.x / launch_.grid.y};
-    cta.shared = cluster.shared_base + rank * kSharedStride;
-    cta.shared_bytes = launch_.shared_bytes;
-    cta.shared_type = nullptr;
-    std::memset(cta.shared, 0xff, launch_.shared_bytes);
-    cta.live_threads = launch_.threads;
-    cta.pending = 0;
-    cta.barrier_index.assign(kMaxSharedBytes / 8, 0);
-    cta.barriers.clear();
-    for (NamedBarrier& barrier : cta.named) barrier = {};
-    if (checking()) {
-      const uint32_t cells = kMaxSharedBytes / 4;
-      if (!cta.shared_shadow) {
-        cta.shared_shadow = std::make_unique<Shadow>(cta, Shadow::Space::kShared, cells);
-        cta.tmem_shadow = std::make_unique<Shadow>(cta, Shadow::Space::kTmem, 512 * 8);
-      }
-      cta.shared_shadow->reset();
-      cta.tmem_shadow->reset();
-      cta.async_view.resize(kMaxSharedBytes);
-      cta.async_differs.assign(cells, 0);
-    } else {
-      cta.shared_shadow.reset();
-      cta.tmem_shadow.reset();
-    }
-    cta.warps.clear();
-    cta.warps.resize(warps);
-    cta.threads.clear();
-    cta.threads.resize(launch_.threads);
-    for (uint32_t w = 0; w < warps; ++w) {
-      Warp& warp = cta.warps[w];
-      warp.cta = &cta;
-      warp.index = w;
-      warp.count = std::min(kWarpSize, launch_.threads - w * kWarpSize);
-      warps_.push_back(&warp);
-    }
-    for (uint32_t t = 0; t < launch_.threads; ++t) {
-      Thread& thread = cta.threads[t];
-      thread.cta = &cta;
-      thread.index = t;
-      thread.lane = t % kWarpSize;
-      thread.warp = &cta.warps[t / kWarpSize];
-      if (thread.lane == 0) thread.warp->threads = &thread;
-      thread.component = rank * launch_.threads + t;
-      thread.fiber = &fibers_[slot * threads + thread.component];
-      if (checking()) {
-        thread.knows.seen.at.assign(cluster.components, 0);
-        thread.knows.published.at.assign(cluster.components, 0);
-        thread.knows.seen.at[thread.component] = 1;
-      }
-      prepare(*thread.fiber, [] { current_runner->thread_main(); });
-    }
-    start_tma(cta);
-    start_tensor(cta);
-  }
-  live_ += threads;
 }
 
 // Runs what belongs to no thread; a finding that ends the launch ends it there.
@@ -149,6 +33,8 @@ void Runner::outside_threads(const Cta& cta, const Body& body) {
   current_task_cta = nullptr;
 }
 
+// A fiber's first function. It never returns: the scheduler does not come back to a thread that has
+// exited.
 void Runner::thread_main() {
   try {
     launch_.body();
@@ -168,6 +54,8 @@ void Runner::yield_to_scheduler() {
   kb_emu_switch(&(*current_)->fiber->stack_pointer, scheduler_);
 }
 
+// Runs a thread until it gives way. The last of a CTA to exit leaves what must be true then to be
+// checked.
 void Runner::resume(Thread& thread) {
   thread.wait.kind = Wait::Kind::kNone;
   *current_ = &thread;
@@ -179,6 +67,7 @@ void Runner::resume(Thread& thread) {
   if (thread.exited && thread.cta->live_threads == 0 && !abandoned()) finish(*thread.cta);
 }
 
+// A CTA without threads: what it had to free or wait for.
 void Runner::finish(Cta& cta) {
   const uint64_t before = findings_count();
   outside_threads(cta, [&cta] {
@@ -205,6 +94,7 @@ bool Runner::runnable(Thread& thread) {
   return ready;
 }
 
+// Lanes one after another, from `first_lane` on: the order within a warp is open, too.
 bool Runner::run_warp(Warp& warp, uint32_t first_lane) {
   bool any = false;
   for (uint32_t i = 0; i < warp.count; ++i) {
@@ -219,6 +109,7 @@ bool Runner::run_warp(Warp& warp, uint32_t first_lane) {
   return any;
 }
 
+// Without the checker: everybody who can, in turn.
 bool Runner::pass_plain() {
   bool any = false;
   for (Warp* warp : warps_) {
@@ -232,6 +123,7 @@ uint32_t Runner::tasks_available() const {
   return static_cast<uint32_t>(unordered_.size()) + in_order_pending_;
 }
 
+// One of the unordered tasks, or the oldest of one pipe.
 bool Runner::run_a_task() {
   uint32_t ready_pipes = 0;
   for (const InOrder& queue : in_order_) ready_pipes += !queue.tasks.empty();
@@ -285,6 +177,7 @@ uint32_t Runner::random(uint32_t bound) {
   return static_cast<uint32_t>((split_mix(random_state_) >> 32) * bound >> 32);
 }
 
+// Whether there is hope that somebody else makes progress possible.
 bool Runner::wait_for_other_clusters() {
   // Only a thread that polls global memory can be helped by a cluster of another OS thread.
   bool polls = false;
@@ -300,6 +193,7 @@ bool Runner::wait_for_other_clusters() {
   return true;
 }
 
+// The clusters with these ids, from their start to their end.
 void Runner::run(const std::vector<uint32_t>& ids) {
   current_runner = this;
   current_ = &current_thread;
@@ -391,6 +285,7 @@ Thread& self() {
   return *current_thread;
 }
 
+// Returns when the scheduler has found the thread ready.
 void suspend(const Wait& wait) {
   Thread& thread = self();
   thread.wait = wait;

@@ -1,4 +1,5 @@
-// Runs clusters: fibers, the pending asynchronous operations, the schedule's choices.
+// Runs clusters: fibers, the pending asynchronous operations, the schedule's choices; and what the
+// runtime's files offer each other besides core.hpp. Models nothing of PTX by itself.
 #pragma once
 
 #include <csetjmp>
@@ -60,7 +61,10 @@ class Runner {
   };
   template <typename Body>
   void outside_threads(const Cta& cta, const Body& body);
+  // residents.cpp
   void start(Cluster& cluster, uint32_t id, size_t slot);
+  void start_memory(Cta& cta);
+  void start_threads(Cta& cta, Fiber* fibers);
   void finish(Cta& cta);
   bool runnable(Thread& thread);
   void resume(Thread& thread);

@@ -1,5 +1,6 @@
 // The shadow of memory: an access is in order with an earlier one if the later actor's knowledge
-// covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009).
+// covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009). Conflicting accesses
+// without order are what PTX ISA 9.1, chapter 8, leaves undefined.
 #include <algorithm>
 #include <unordered_map>
 
@@ -35,6 +36,7 @@ struct Accesses {
 // By cluster: clusters of one OS thread are few (one, or a cooperative grid).
 thread_local std::unordered_map<const Cluster*, Accesses> all_accesses;
 
+// The cluster's log of accesses, found quickly while it stays the same.
 Accesses& accesses(const Cta& cta) {
   thread_local const Cluster* last = nullptr;
   thread_local Accesses* found = nullptr;
@@ -45,6 +47,7 @@ Accesses& accesses(const Cta& cta) {
   return *found;
 }
 
+// The access's record: the same for all that one actor does in one epoch at one place.
 uint32_t record_of(Accesses& log, const Actor& actor) {
   // A loop's accesses alternate between few places: the latest records are searched.
   const auto count = static_cast<uint32_t>(log.records.size());
@@ -118,11 +121,14 @@ void Shadow::check_written(uint32_t first, uint32_t count, const Actor& actor) {
        .text = std::string(actor.what) + " reads " + place(space_) + " that nothing has written"});
 }
 
+// The last writers of a cell against an access.
 void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading) {
   visit_records(accesses(cta_), writer,
                 [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
 }
 
+// One earlier write: is it ordered before the access, and if the access is of the async proxy, was
+// it published to it?
 bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& actor, bool reading) {
   const Record& earlier = accesses(cta_).records[index];
   if (compatible(earlier, actor)) {
@@ -161,6 +167,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
   return false;
 }
 
+// A write against all reads since the last write.
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
   Accesses& log = accesses(cta_);
   const auto check = [&](uint32_t index) {
@@ -180,6 +187,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
   visit_records(log, reader, check);
 }
 
+// The cell's readers with one more; those that happened before it need not be kept.
 uint32_t Shadow::add_reader(uint32_t previous, uint32_t record, const Actor& actor) {
   Accesses& log = accesses(cta_);
   if (previous == 0 || previous == record) return record;
@@ -227,6 +235,7 @@ uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
   return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
 }
 
+// Cells are checked in runs that have the same last writers and readers.
 void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
   // An asynchronous operation may read rows of a tile that no result depends on.
   if (!actor.async || space_ == Space::kTmem) check_written(first, count, actor);
@@ -249,6 +258,7 @@ void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
   }
 }
 
+// Ends what the cell held: earlier readers need no check any more.
 void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
   const uint32_t record = record_of(accesses(cta_), actor);
   uint32_t checked_writer = 0;
@@ -270,6 +280,7 @@ void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
   }
 }
 
+// Whether the async proxy sees the last write: by itself if it made it, else after a fence.
 bool Shadow::published(uint32_t cell, const Actor& actor) const {
   const uint32_t writer = writer_[cell];
   if (writer == 0) return true;

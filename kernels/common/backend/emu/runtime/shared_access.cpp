@@ -1,5 +1,5 @@
 // Accesses to shared memory by threads and asynchronous operations: bounds, live barriers, the
-// shadow, and what the async proxy sees of it.
+// shadow, and what the async proxy sees of it (PTX ISA 9.1, 8.6; fence.proxy.async, 9.7.13).
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +9,7 @@ namespace kb::emu {
 
 namespace {
 
+// Shared memory ends where the launch says, not where the hardware would fault.
 void check_bounds(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor, bool writing) {
   if (offset + uint64_t{bytes} <= cta.shared_bytes) return;
   fail({.kind = Class::kOutOfBounds,
@@ -47,6 +48,8 @@ Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
 
 }  // namespace
 
+// Checks the read and, for the async proxy, finds the cells whose last generic write was not
+// published.
 StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
   check_bounds(cta, offset, bytes, actor, false);
   StaleCells stale;
@@ -67,6 +70,7 @@ StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& a
   return stale;
 }
 
+// Checks the write. A generic one leaves the old bytes in the async view until it is published.
 void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
   check_bounds(cta, offset, bytes, actor, true);
   if (bytes == 0) return;
@@ -94,6 +98,7 @@ void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor)
   }
 }
 
+// Stale cells give the bytes that the proxy saw last.
 void shared_async_bytes(const Cta& cta, uint32_t offset, uint32_t bytes, const StaleCells& stale,
                         void* out) {
   std::memcpy(out, cta.shared + offset, bytes);

@@ -8,6 +8,7 @@
 
 namespace kb::emu {
 
+// Work in another CTA of the cluster needs that CTA to exist.
 void check_alive(const Cta& cta, Pc pc, const char* what) {
   if (!cta.exited()) return;
   fail({.kind = Class::kExit,
@@ -16,6 +17,8 @@ void check_alive(const Cta& cta, Pc pc, const char* what) {
                 " of the cluster, which has exited"});
 }
 
+// In the warp's tensor pipe, ordered by what tcgen05.fence has ordered: barriers alone do not order
+// tcgen05 operations.
 AsyncActor tensor_actor(Pc pc, const char* what) {
   if (checking()) {
     AsyncActor actor = pipe_actor(Pipe::kTensor, pc, what);
@@ -64,6 +67,7 @@ struct ScaleCopy {
 
 }  // namespace
 
+// 32 rows of 16 bytes to four columns, the same in each of the four slabs of 32 lanes (.warpx4).
 void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.cp";
@@ -104,6 +108,8 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
 
 // ---- commit ----------------------------------------------------------------------------------
 
+// Tracks what the executing thread has issued so far: arrives once on each barrier when all of it
+// is complete.
 void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.commit";

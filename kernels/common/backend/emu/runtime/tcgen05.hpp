@@ -1,4 +1,5 @@
-// What tcgen05.mma, cp and commit share: one thread issues them, they execute in order.
+// What tcgen05.mma, cp and commit share (PTX ISA 9.1, 9.7.16): one thread issues them, they execute
+// in order.
 #pragma once
 
 #include <memory>

@@ -22,6 +22,7 @@ struct Instruction {
   bool ue8m0;
 };
 
+// The fields of the instruction descriptor, and which values the kind has.
 Instruction take_apart(uint32_t word, uint32_t group, Pc pc) {
   const Instruction instruction{.rows = field(word, 27, 2) * 128,
                                 .columns = field(word, 17, 6) * 8,
@@ -69,6 +70,7 @@ struct ScaleColumns {
   bool b;  // of B
 };
 
+// One byte for 16 elements of K: four scales of a row in a word.
 void read_scales(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows,
                  uint8_t (*out)[kMmaBlocks]) {
   const bool exchanged = broken(Fact::kScaleRolesExchanged);
@@ -201,6 +203,8 @@ void check_columns(const Multiply& multiply, Cta& cta, const TmemAddress& d,
 
 }  // namespace
 
+// Checks descriptors, columns and all accesses, then starts the product; the accumulator is read
+// only where it is added to.
 void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
                              uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
                              bool accumulate) {

@@ -1,5 +1,5 @@
-// Per-CTA and per-warp state of tensor memory, tcgen05, wgmma and launch control; owned by
-// tmem.cpp, tcgen05.cpp, wgmma.cpp and clc.cpp.
+// Per-CTA and per-warp state of tensor memory and tcgen05 (PTX ISA 9.1, 9.7.16), wgmma (9.7.15) and
+// launch control (9.7.13); owned by tmem.cpp, tcgen05.cpp, wgmma.cpp and clc.cpp.
 #pragma once
 
 #include <cstdint>

@@ -34,6 +34,7 @@ uint32_t element_bytes(const MapImage& map) {
   return kElementBytes[map.element];
 }
 
+// What cuTensorMapEncodeTiled refuses, and the hardware does not define; empty if nothing.
 std::string broken_rule(const MapImage& map) {
   const auto each = [](const char* name, uint32_t dim, uint64_t value, const char* rule) {
     return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +
@@ -78,6 +79,7 @@ std::string broken_rule(const MapImage& map) {
   return {};
 }
 
+// The emulator's own 128 bytes: kernels treat them as opaque.
 TensorMap encode_tensor_map(const rt::TensorMapTile& tile) {
   MapImage image = {};
   image.magic = kMapMagic;
@@ -98,6 +100,8 @@ TensorMap encode_tensor_map(const rt::TensorMapTile& tile) {
   return map;
 }
 
+// The map that a copy uses, as the tensormap proxy sees it; refuses what the hardware would trap
+// on.
 MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* what) {
   if (in_shared_memory(map)) {
     fail({.kind = Class::kDescriptor,
@@ -193,6 +197,7 @@ std::string replace(MapImage& image, MapField field, uint32_t index, uint64_t va
 
 }  // namespace
 
+// The map has to be valid before; the value is checked alone, the whole map when it is used.
 void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t index,
                        uint64_t value) {
   const Pc pc = KB_EMU_PC;

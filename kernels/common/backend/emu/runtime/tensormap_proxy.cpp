@@ -32,6 +32,7 @@ std::atomic<bool> any_change = false;
 std::atomic<uint64_t> changes_launch = ~uint64_t{0};
 uint64_t next_version = 0;
 
+// The thread's own present.
 Event now(const Thread& thread) {
   return {thread.component, thread.knows.seen.at[thread.component]};
 }
@@ -40,6 +41,7 @@ bool knows(const Thread& thread, const Event& event) {
   return thread.knows.seen.covers(event.component, event.epoch);
 }
 
+// 0 for a map that it has acquired in no version.
 uint64_t acquired_version(const Thread& thread, const TensorMap* map) {
   for (const AcquiredMap& acquired : thread.tma.acquired) {
     if (acquired.map == map) return acquired.version;
@@ -47,6 +49,7 @@ uint64_t acquired_version(const Thread& thread, const TensorMap* map) {
   return 0;
 }
 
+// A copy has read its map when it is complete, or when its issuer's wait_group.read covers it.
 bool knows_read(const Thread& thread, const MapReader& reader) {
   return knows(thread, reader.copy) ||
          (reader.waited != 0 && knows(thread, {reader.thread, reader.waited}));
@@ -97,6 +100,8 @@ Change last_change(const TensorMap* map) {
 
 }  // namespace
 
+// What a copy by the running thread finds: the map as it is if the proxy may see it, else as it
+// was, with a finding.
 TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
   const TensorMap content = *map;
   Thread& thread = self();
@@ -128,6 +133,7 @@ TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
   return view->second;
 }
 
+// Remembers a copy, until its end is known to all that may change the map.
 void map_read_by(const TensorMap* map, Event copy, Pc pc) {
   Thread& thread = self();
   std::vector<MapReader>& readers = thread.cta->tma.readers[map];
@@ -136,6 +142,7 @@ void map_read_by(const TensorMap* map, Event copy, Pc pc) {
   readers.push_back({copy, thread.component, thread.tma.commits, 0, pc});
 }
 
+// wait_group.read covers the tensor map's bytes as well.
 void map_reads_waited(uint32_t pending) {
   Thread& thread = self();
   for (auto& [map, readers] : thread.cta->tma.readers) {
@@ -146,6 +153,7 @@ void map_reads_waited(uint32_t pending) {
   }
 }
 
+// Changes are kept for one launch: the next sees what is in memory.
 void start_maps(uint64_t launch) {
   if (changes_launch.load(std::memory_order_acquire) == launch) return;
   const std::lock_guard lock(changes_mutex);
@@ -155,6 +163,7 @@ void start_maps(uint64_t launch) {
   changes_launch.store(launch, std::memory_order_release);
 }
 
+// tensormap.replace on a map in global memory: a version that still has to be released.
 void map_replaced(const TensorMap* map, Pc pc) {
   check_readers(map, &self(), 1, pc, "tensormap.replace");
   record_change(map, true, {}, pc);
@@ -164,6 +173,7 @@ void map_replaced(const TensorMap* map, Pc pc) {
   }
 }
 
+// Copies and releases in one: by the whole warp, each lane a share.
 void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map) {
   const Pc pc = KB_EMU_PC;
   const char* what = "tensormap.cp_fenceproxy";
@@ -198,6 +208,7 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
   });
 }
 
+// Releases what the thread itself has replaced.
 void fence_proxy_tensormap_release() {
   interleave();
   if (!checking()) return;
@@ -211,6 +222,7 @@ void fence_proxy_tensormap_release() {
   thread.tma.unreleased.clear();
 }
 
+// Needs to be ordered after a release of the last change; else the thread keeps what it had.
 void fence_proxy_tensormap_acquire(const TensorMap* map) {
   const Pc pc = KB_EMU_PC;
   interleave();

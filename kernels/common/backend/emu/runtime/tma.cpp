@@ -8,6 +8,7 @@
 
 namespace kb::emu {
 
+// Who copies when nobody checks: bounds still count.
 Actor issuer(Pc pc, const char* what) {
   Actor actor;
   actor.pc = pc;
@@ -32,6 +33,7 @@ void check_bulk(uint32_t shared_offset, const void* global, uint32_t bytes, Pc p
   check_aligned(bytes, kBulkAlignment, pc, what, "a size");
 }
 
+// Sources and barriers of these forms lie in the executing CTA's own shared memory.
 void check_own(const SharedPlace& place, Pc pc, const char* what) {
   if (place.cta == self().cta) return;
   fail({.kind = Class::kOutOfBounds,
@@ -134,6 +136,8 @@ void each_destination(int32_t mask, Pc pc, const char* what, const Each& each) {
   }
 }
 
+// One box, to one CTA or to all of a mask; each destination completes on the barrier at the same
+// offset in its own memory.
 void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& start, int32_t mask,
               const SharedPlace& bar, Pc pc) {
   const char* what = "TMA load";
@@ -154,6 +158,7 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
 
 }  // namespace
 
+// cp.async.bulk.shared.global, with or without .multicast.
 void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t mask) {
   const Pc pc = KB_EMU_PC;
   const char* what = "bulk load";
@@ -172,6 +177,7 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
   });
 }
 
+// cp.async.bulk.shared::cluster.shared::cta: between two CTAs' shared memory.
 void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   const char* what = "bulk copy between CTAs";
@@ -204,6 +210,7 @@ void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_
              });
 }
 
+// cp.async.bulk.tensor.shared.global, with or without .multicast.
 void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -212,6 +219,7 @@ void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_
   load_box(shared_place(dst, pc, "TMA load"), map, start, mask, bar_at, pc);
 }
 
+// With cta_group::2 the barrier may be in either CTA of the pair.
 void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -225,6 +233,7 @@ void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar
   load_box(shared_place(dst, pc, "TMA load"), map, start, kNoMask, bar_at, pc);
 }
 
+// To L2: nothing moves, addresses and sizes still count.
 void bulk_prefetch(const void* src, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   const char* what = "bulk prefetch";
@@ -241,6 +250,7 @@ void box_prefetch(const TensorMap* map, BoxStart start) {
   check_box(box, false, pc, what);
 }
 
+// createpolicy makes these values; what the L2 does with them is not modelled.
 void check_policy(uint64_t policy) {
   const Pc pc = KB_EMU_PC;
   // What createpolicy returns for a whole fraction: normal, evict-first, evict-last.

@@ -1,4 +1,5 @@
-// Moving boxes between tensors and shared memory.
+// Moving boxes between tensors and shared memory: tiled mode of cp.async.bulk.tensor (PTX ISA 9.1,
+// 5.5 and 9.7.9): traversal strides, what lies outside, swizzle on absolute addresses.
 #include "tma_box.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ struct Inside {
   int64_t first = 0;
 };
 
+// Of one dimension: skips what lies before the tensor, ends where it ends.
 Inside inside(const Box& box, uint32_t dim) {
   const int64_t step = dim == 0 ? 1 : box.map.element_strides[dim];
   const auto extent = static_cast<int64_t>(box.map.dims[dim]);
@@ -30,6 +32,7 @@ Inside inside(const Box& box, uint32_t dim) {
 
 }  // namespace
 
+// Resolves a map and a start: what to visit, how many bytes, and which part of global memory.
 Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
   const uint32_t element = element_bytes(map);
   rows = 1;
@@ -64,6 +67,8 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
   end = high;
 }
 
+// Calls row(address, place in the box, whether it is inside) for every row of the contiguous
+// dimension.
 template <typename Row>
 void Box::each_row(const Row& row) const {
   uint32_t index[5] = {};
@@ -81,6 +86,7 @@ void Box::each_row(const Row& row) const {
   }
 }
 
+// The permutation by absolute address, unless a fact is broken.
 Swizzle Box::swizzle(uint32_t offset) const {
   Swizzle swizzle;
   if (broken(Fact::kNoSwizzle)) return swizzle;
@@ -90,6 +96,7 @@ Swizzle Box::swizzle(uint32_t offset) const {
   return swizzle;
 }
 
+// What lies outside reads as zero, or as a NaN if the map says so.
 void Box::fill(std::byte* out, uint32_t size) const {
   if (static_cast<TensorMapFill>(map.fill) == TensorMapFill::kZero) {
     std::memset(out, 0, size);
@@ -100,6 +107,7 @@ void Box::fill(std::byte* out, uint32_t size) const {
   for (uint32_t i = 0; i < size; ++i) out[i] = kNan[i % 2];
 }
 
+// Into shared memory, swizzled.
 void Box::load(std::byte* shared, uint32_t offset) const {
   // The window starts at kSharedBase, a multiple of every swizzle's pattern: offsets have the
   // address bits that the swizzle looks at.
@@ -132,6 +140,7 @@ void Box::load(std::byte* shared, uint32_t offset) const {
   });
 }
 
+// Out of shared memory, unswizzled; what lies outside is not written.
 void Box::store(const std::byte* image, uint32_t offset, Pc pc) const {
   const Swizzle place = swizzle(offset);
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));

@@ -1,5 +1,5 @@
-// The emulator's tensor maps, and boxes of elements as TMA moves them. Shared by tma.cpp and
-// tensormap.cpp.
+// The emulator's tensor maps, and boxes of elements as TMA moves them (PTX ISA 9.1, 5.5). Shared by
+// tma.cpp and tensormap.cpp.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What every bulk copy checks when it is issued.
+// What every bulk copy checks when it is issued: alignment, sizes and its barrier (PTX ISA 9.1,
+// 9.7.9).
 #pragma once
 
 #include "core.hpp"

@@ -1,5 +1,6 @@
-// Per-thread and per-CTA state of TMA, tensor maps and cp.async; owned by tma.cpp, tensormap.cpp
-// and cp_async.cpp. Empty when not checking: then copies complete where they are issued.
+// Per-thread and per-CTA state of TMA, tensor maps and cp.async (PTX ISA 9.1, 9.7.9); owned by
+// tma.cpp, tensormap.cpp and cp_async.cpp. Empty when not checking: then copies complete where they
+// are issued.
 #pragma once
 
 #include <cstdint>

@@ -55,6 +55,7 @@ Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* wh
   return {store->actor.actor.component, store->actor.actor.epoch};
 }
 
+// Whether all stores of a group have come so far.
 bool done(const BulkGroup& group, bool BulkStore::* stage) {
   return std::all_of(group.stores.begin(), group.stores.end(),
                      [stage](const auto& store) { return (*store).*stage; });
@@ -70,6 +71,7 @@ void drop_finished(std::vector<BulkGroup>& groups) {
 
 }  // namespace
 
+// cp.async.bulk.global.shared.
 void bulk_store(void* dst, const void* src, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   const char* what = "bulk store";
@@ -86,6 +88,7 @@ void bulk_store(void* dst, const void* src, uint32_t bytes) {
               });
 }
 
+// cp.async.bulk.tensor.global.shared.
 void box_store(const TensorMap* map, BoxStart start, const void* src) {
   const Pc pc = KB_EMU_PC;
   const char* what = "TMA store";
@@ -106,6 +109,7 @@ void box_store(const TensorMap* map, BoxStart start, const void* src) {
   if (checking()) map_read_by(map, copy, pc);
 }
 
+// Everything that the thread has stored since the last commit is one group.
 void bulk_commit_group() {
   interleave();
   if (!checking()) return;
@@ -116,6 +120,8 @@ void bulk_commit_group() {
   ++tma.commits;
 }
 
+// All but the newest `pending` groups: sources read (.read), or writes made too. Only then does the
+// thread know of them.
 void bulk_wait_group(uint32_t pending, bool read) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -142,6 +148,7 @@ void start_tma(Cta& cta) {
   start_maps(cta.cluster->launch->serial);
 }
 
+// Shared memory may be given up when no copy reads it and none writes it, and somebody knows.
 void check_tma_at_exit(Cta& cta) {
   if (!checking()) return;
   const auto pc_of = [](const auto& store) { return store->actor.actor.pc; };

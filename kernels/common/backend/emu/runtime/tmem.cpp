@@ -38,6 +38,7 @@ void meet_pair(const Cta* peer, uint64_t CtaTensor::* entered, uint64_t number, 
   wait_until(Wait::Kind::kTmemAlloc, pc, 0, 0, [=] { return peer->tensor.*entered >= number; });
 }
 
+// cta_group::2 uses the same columns in both CTAs, so their allocations have to agree.
 void check_pair_bases(const Cta& cta, const Cta* peer, Pc pc) {
   if (peer == nullptr) return;
   const size_t last = cta.tensor.bases.size() - 1;
@@ -55,6 +56,7 @@ void check_pair_bases(const Cta& cta, const Cta* peer, Pc pc) {
 
 }  // namespace
 
+// Columns outside an allocation are nobody's.
 TmemCells& tmem_columns(Cta& cta, uint32_t column, uint32_t count, Pc pc, const char* what) {
   for (const TmemAllocation& each : cta.tensor.allocations) {
     if (column >= each.base && column + count <= each.base + each.columns) {
@@ -70,6 +72,7 @@ TmemCells& tmem_columns(Cta& cta, uint32_t column, uint32_t count, Pc pc, const 
   fail({.kind = Class::kTmemBounds, .pc = pc, .tmem_column = column, .text = std::move(text)});
 }
 
+// A kernel uses one cta_group throughout. Returns the other CTA of the pair, or null.
 Cta* tensor_group(uint32_t group, Pc pc, const char* what) {
   Cta& cta = *self().cta;
   if (cta.tensor.group != 0 && cta.tensor.group != group) {
@@ -90,6 +93,7 @@ Cta* tensor_group(uint32_t group, Pc pc, const char* what) {
   return &cta.cluster->cta(cta.rank ^ 1);
 }
 
+// .sync.aligned with operands that all lanes have to agree on.
 uint64_t uniform_collective(const char* what, uint64_t value, Pc pc,
                             const std::function<uint64_t()>& body) {
   return collective(what, ~0u, value, pc, [&](Collective& all) {
@@ -104,6 +108,7 @@ uint64_t uniform_collective(const char* what, uint64_t value, Pc pc,
   });
 }
 
+// Waits until there is room. A pair allocates together, and fresh columns hold a pattern.
 void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.alloc";
@@ -156,6 +161,7 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
   if (tensor.freed) acquire_from(*tensor.freed);
 }
 
+// Counts as a write of all columns: every use has to be complete and known before.
 void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.dealloc";
@@ -209,6 +215,8 @@ LaneFences& lane_fences(const Thread& thread) {
   return fences.get()[thread.lane];
 }
 
+// Knows only what was known at the last fence::after_thread_sync, what the warp has waited for, and
+// its own earlier operations: a barrier without the fence orders nothing here.
 void order_by_fences(AsyncActor& actor) {
   if (!checking()) return;
   const Thread& thread = self();
@@ -225,20 +233,24 @@ void order_by_fences(AsyncActor& actor) {
   seen = std::move(ordered);
 }
 
+// What the warp has waited for is released with whatever the thread does next.
 void tcgen05_fence_before_thread_sync() {
   if (checking()) acquire_from(lane_fences(self()).done);
 }
 
+// Later tcgen05 operations are ordered after what the thread knows now.
 void tcgen05_fence_after_thread_sync() {
   if (checking()) lane_fences(self()).fenced = self().knows;
 }
 
+// The cells stay: they are large, and allocating poisons what is used.
 void start_tensor(Cta& cta) {
   std::shared_ptr<TmemCells> cells = std::move(cta.tensor.cells);
   cta.tensor = {};
   cta.tensor.cells = std::move(cells);
 }
 
+// Tensor memory is not freed by the exit of its CTA.
 void check_tensor_at_exit(Cta& cta) {
   for (const TmemAllocation& each : cta.tensor.allocations) {
     report(

@@ -1,4 +1,5 @@
-// Tensor memory of a CTA: cells, addresses and the checks that all its users share.
+// Tensor memory of a CTA (PTX ISA 9.1, 9.7.16): cells, addresses and the checks that all its users
+// share.
 #pragma once
 
 #include "core.hpp"

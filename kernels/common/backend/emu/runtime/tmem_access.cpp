@@ -36,6 +36,7 @@ struct Cell {
   uint32_t column;
 };
 
+// The layouts of 32x32b, 16x64b and 16x256b.
 Cell cell_of(TmemShape shape, uint32_t thread, uint32_t reg) {
   switch (shape) {
     case TmemShape::k32x32b:
@@ -110,6 +111,7 @@ void each_column(const Target& target, Extent extent, Access access) {
   }
 }
 
+// What one lane gets.
 void read_cells(TmemShape shape, const Target& target, uint32_t lane, uint32_t count,
                 uint32_t* out) {
   for (uint32_t reg = 0; reg < count; ++reg) {
@@ -154,6 +156,7 @@ void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, ui
 
 }  // namespace
 
+// By the warp. Its registers hold a pattern until tcgen05.wait::ld.
 void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -164,6 +167,7 @@ void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem) {
              [&](Collective& all) { start_load(traffic, all, shape, count, pc); });
 }
 
+// Waits for the warp's loads and hands out their values.
 void tcgen05_wait_ld() {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -182,6 +186,7 @@ void tcgen05_wait_ld() {
   lane_fences(self()).done.join(traffic.loaded);
 }
 
+// By the warp; complete after tcgen05.wait::st.
 void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -217,6 +222,7 @@ void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
   });
 }
 
+// Waits for the warp's stores.
 void tcgen05_wait_st() {
   const Pc pc = KB_EMU_PC;
   interleave();

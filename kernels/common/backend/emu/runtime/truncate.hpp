@@ -1,4 +1,5 @@
-// Sums of aligned terms, as tensor cores make them: integers that are cut, never rounded.
+// Sums of aligned terms, as tensor cores make them: integers that are cut, never rounded. PTX does
+// not say; it was measured.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// Warps, named barriers, clusters and distributed shared memory.
+// Warps, named barriers, clusters and distributed shared memory: PTX ISA 9.1, 9.7.13 (bar, elect,
+// vote, redux, fence, barrier.cluster) and 9.7.9 (shfl, mapa, st.async). Collective instructions
+// meet in `collective`: whoever arrives last does what all asked for.
 #include <bit>
 #include <cstring>
 
@@ -7,6 +9,8 @@
 
 namespace kb::emu {
 
+// Lanes gather by their member mask; the first sets what is executed, the last runs `body` for all.
+// Masks that overlap wait for each other: a hang.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
                     const std::function<void(Collective&)>& body) {
   Thread& thread = self();
@@ -67,6 +71,7 @@ CtaIndex cta_count() {
   return self().cta->cluster->launch->grid;
 }
 
+// elect.sync: any one lane of the mask.
 uint32_t elect_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -77,6 +82,8 @@ uint32_t elect_sync(uint32_t members) {
   }));
 }
 
+// Every member knows afterwards what any knew before: memory ordering among the participating
+// threads.
 void bar_warp_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -96,6 +103,8 @@ void bar_warp_sync(uint32_t members) {
   });
 }
 
+// shfl.sync: a source lane outside the segment keeps its own value; one that is no member is
+// undefined.
 uint32_t shfl(Shuffle mode, uint32_t value, uint32_t operand, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -123,6 +132,7 @@ uint32_t shfl(Shuffle mode, uint32_t value, uint32_t operand, uint32_t members) 
 
 namespace {
 
+// vote and redux: one value from all members, to all of them.
 uint32_t reduce(const char* what, uint32_t value, uint32_t members, Pc pc,
                 uint32_t (*combine)(uint32_t, uint32_t)) {
   interleave();
@@ -152,6 +162,7 @@ uint32_t redux_add(uint32_t value, uint32_t members) {
   return reduce("redux.sync.add", value, members, pc, [](uint32_t a, uint32_t b) { return a + b; });
 }
 
+// Registers are not modelled; that all lanes execute it is.
 void setmaxnreg(uint32_t, bool) {
   const Pc pc = KB_EMU_PC;
   warp_collective("setmaxnreg", pc, [] {});
@@ -161,6 +172,8 @@ void setmaxnreg(uint32_t, bool) {
 
 namespace {
 
+// bar.sync and bar.arrive. The first to come says how many are expected; the generation counts
+// completions, so that a barrier that is used again at once loses nobody.
 void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
   interleave();
   Thread& thread = self();
@@ -217,10 +230,13 @@ void bar_arrive(uint32_t barrier, uint32_t threads) {
 
 // ---- fences ----------------------------------------------------------------------------------
 
+// Order comes from releases and acquires on objects here: a fence alone adds none.
 void fence_acq_rel() {
   interleave();
 }
 
+// What the thread knows of generic writes, its own and others', is from now on published to the
+// async proxy.
 void fence_proxy_async(bool shared, bool) {
   interleave();
   if (!checking() || !shared) return;
@@ -242,6 +258,7 @@ uint32_t clusterid_x() {
   return self().cta->index.x / cluster_nctarank();
 }
 
+// One generation at a time: a second arrival needs the wait for the first.
 void barrier_cluster_arrive(bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -257,6 +274,7 @@ void barrier_cluster_arrive(bool release) {
   ++barrier.arrived;
 }
 
+// Complete when all threads that still run have arrived.
 void barrier_cluster_wait() {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -282,6 +300,7 @@ void barrier_cluster_wait() {
   acquire_from(barrier.completed);
 }
 
+// The same offset in the shared memory of another rank.
 uint32_t mapa(const void* pointer, uint32_t rank) {
   const Pc pc = KB_EMU_PC;
   const SharedPlace at = shared_place(pointer, pc, "mapa");
@@ -313,6 +332,7 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
+// A weak store that completes on an mbarrier beside its destination, by the async mechanism.
 void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();

@@ -1,3 +1,5 @@
+// Launches that last longer than their limit: kernel code without a primitive never gives way, so a
+// signal ends it. Models nothing of PTX.
 #include "watchdog.hpp"
 
 #include <link.h>
@@ -76,6 +78,8 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+// Signals come until one meets the kernel's code; after some, a scheduler that runs may end the
+// launch itself.
 void Watchdog::watch(const Launch& launch) {
   std::unique_lock lock(guard_);
   const auto done = [this] { return done_; };
@@ -106,6 +110,7 @@ Watched::~Watched() {
   std::erase_if(watched, [](pthread_t each) { return pthread_equal(each, pthread_self()) != 0; });
 }
 
+// Elsewhere a lock may be held: the handler leaves the code alone.
 bool in_overdue_code(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   return code_begin <= at && at < code_end;

@@ -1,4 +1,4 @@
-// Between watchdog.cpp, launch.cpp and runner.cpp.
+// The limit of a launch, and the OS threads that it concerns.
 #pragma once
 
 #include <condition_variable>

@@ -1,3 +1,6 @@
+// wgmma.mma_async (PTX ISA 9.1, 9.7.15) on e4m3 and f16 operands, with the sums that Hopper was
+// seen to make: aligned to the largest exponent and cut. PTX leaves the accumulation's precision
+// open.
 #include "wgmma_math.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Arithmetic of wgmma.mma_async on Hopper: 64 rows, 32 bytes of K. No addresses, no checks.
+// Arithmetic of wgmma.mma_async on Hopper (PTX ISA 9.1, 9.7.15): 64 rows, 32 bytes of K. No
+// addresses, no checks.
 #pragma once
 
 #include <cstdint>

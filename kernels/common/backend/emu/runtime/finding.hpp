@@ -1,0 +1,54 @@
+// What can be wrong, as the checker says it. findings.cpp collects findings; the Python reader
+// resolves their addresses and puts causes before symptoms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "options.hpp"
+
+namespace kb::emu {
+
+// What went wrong. The names in findings.cpp are the reader's vocabulary.
+enum class Class : uint8_t {
+  kHang,              // nothing can run and nothing is pending, or the launch lasts too long
+  kRace,              // two accesses, one a write, without order between them
+  kEarlyRead,         // bytes of a copy or accumulator read before its completion was observed
+  kOverwrite,         // bytes overwritten while an asynchronous operation or a reader needs them
+  kProxyFence,        // generic write not made visible to the async proxy
+  kTensorMapProxy,    // tensor map used without acquiring its last change
+  kArrivalCount,      // more arrivals than the phase expects
+  kTransactionCount,  // bytes expected and bytes completed do not match
+  kPhase,             // a waiter is two phases off
+  kBarrierState,      // barrier used before its initialization is visible, or overwritten, or
+                      // reinitialized
+  kNamedBarrier,      // participants disagree or are missing
+  kDivergence,        // lanes of a warp do not execute a collective operation together
+  kTmemAllocation,    // allocated, freed or leaked wrongly
+  kTmemBounds,        // outside the allocation, or another warp's lanes
+  kDescriptor,        // descriptor or instruction field that the hardware does not take
+  kAlignment,
+  kOutOfBounds,  // memory that no buffer owns, or beyond shared memory
+  kExit,         // CTA exits with operations in flight or peers that need it
+  kCrash,        // segmentation fault or stack overflow in the kernel's code
+  kOrder,        // e.g. a commit by a thread that issued nothing
+  kUnwritten,    // shared or tensor memory read before anything was written there
+};
+
+// One finding, before the reader resolves addresses. Repeats (same class, pc, other_pc) are
+// counted.
+struct Finding {
+  Class kind;
+  Pc pc = nullptr;             // the access or call at fault
+  Pc other_pc = nullptr;       // the one that it conflicts with
+  int64_t shared_offset = -1;  // of the object, from the start of SharedStorage
+  int64_t tmem_column = -1;
+  int32_t other_thread = -1;
+  std::string text;  // one sentence; no addresses
+};
+// Records a finding of the running thread (or of no thread) and goes on.
+void report(Finding finding);
+// Records a finding and ends the launch; does not return to the kernel.
+[[noreturn]] void fail(Finding finding);
+
+}  // namespace kb::emu

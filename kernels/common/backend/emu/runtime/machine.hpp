@@ -1,0 +1,120 @@
+// What runs: threads in warps in CTAs in clusters of one launch (PTX ISA 9.1, 2.2), each with the
+// state that the units of the hardware keep for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "barrier.hpp"
+#include "ptx/types.cuh"
+#include "shadow.hpp"
+#include "tensor_state.hpp"
+#include "tma_state.hpp"
+#include "wait.hpp"
+
+namespace kb::emu {
+
+struct Fiber;
+
+struct Thread {
+  Cta* cta = nullptr;
+  uint32_t index = 0;  // in the CTA
+  uint32_t lane = 0;
+  Warp* warp = nullptr;
+  uint32_t component = 0;
+  Fiber* fiber = nullptr;
+  bool exited = false;
+  Wait wait;
+  Knowledge knows;
+  uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
+  uint64_t polls = 0;             // unsuccessful ones in a row
+  ThreadTma tma;                  // of tma.cpp
+};
+
+struct Warp {
+  Cta* cta = nullptr;
+  uint32_t index = 0;
+  Thread* threads = nullptr;  // 32, or fewer in the last warp
+  uint32_t count = 0;
+  std::deque<Collective> collectives;
+  uint32_t pipe_epoch[2] = {};  // per Pipe
+  WarpTensor tensor;            // of tcgen05.cpp and wgmma.cpp
+};
+
+struct Cta {
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;  // in the cluster
+  CtaIndex index = {};
+  std::byte* shared = nullptr;        // kMaxSharedBytes, between guard pages
+  uint32_t shared_bytes = 0;          // of the kernel
+  const char* shared_type = nullptr;  // what shared_storage<T>() was asked for
+  std::vector<Thread> threads;
+  std::deque<Warp> warps;
+  NamedBarrier named[16];
+  CtaTensor tensor;                       // TMEM; of tcgen05.cpp
+  CtaTma tma;                             // of tma.cpp
+  std::unique_ptr<Shadow> shared_shadow;  // null when not checking
+  std::unique_ptr<Shadow> tmem_shadow;
+  std::vector<std::byte> async_view;   // shared memory as the async proxy last saw it,
+  std::vector<uint8_t> async_differs;  // for the 4-byte cells marked here
+  uint32_t live_threads = 0;
+  uint32_t pending = 0;                 // tasks submitted and not run
+  std::vector<uint16_t> barrier_index;  // by offset / 8; 0: none, else index + 1 into `barriers`
+  std::deque<Barrier> barriers;
+
+  bool exited() const { return live_threads == 0; }
+  // The barrier at an offset; a finding (kBarrierState) that ends the launch if there is none, or
+  // if its initialization is not visible to the running thread. `remote`: reached from another CTA,
+  // by multicast or by a commit.
+  Barrier& barrier(uint32_t offset, Pc pc, bool remote = false);
+};
+
+struct Cluster {
+  Launch* launch = nullptr;
+  uint32_t id = 0;  // in the grid of clusters
+  std::deque<Cta> ctas;
+  std::byte* shared_base = nullptr;  // CTA r's shared memory is at shared_base + r * kSharedStride
+  uint32_t live_threads = 0;
+  ClusterBarrier barrier;
+  uint32_t components = 0;  // of its clocks
+  uint32_t next_copy = 0;   // slot
+  uint64_t random_state = 0;
+  // Uniform in [0, bound); deterministic for a seed, launch and cluster.
+  uint32_t random(uint32_t bound);
+  Cta& cta(uint32_t rank) { return ctas[rank]; }
+};
+
+// One kernel launch; shared by OS threads.
+struct Launch {
+  CtaIndex grid = {};
+  uint32_t threads = 0;
+  uint32_t cluster = 1;
+  uint32_t shared_bytes = 0;
+  bool cooperative = false;
+  uint64_t number = 0;  // since kb_emu_configure
+  uint64_t serial = 0;  // since the process began
+  std::function<void()> body;
+  bool meets = false;  // cooperative, or some thread has waited for a counter
+  // Cluster Launch Control: the id of a cluster that has not started and now never will, or -1.
+  // Declines at random now and then when checking, and shares the rest out among running clusters.
+  int64_t cancel_next_cluster();
+};
+
+// The thread that runs. There is always one while kernel code runs.
+Thread& self();
+
+// A pointer into shared memory of a CTA of the running cluster. Anything else ends the launch.
+struct SharedPlace {
+  Cta* cta;
+  uint32_t offset;
+};
+SharedPlace shared_place(const void* pointer, Pc pc, const char* what);
+// From a shared::cluster address (rank << 24 | kSharedBase + offset).
+SharedPlace shared_place(uint32_t address, Pc pc, const char* what);
+uint32_t shared_address(const SharedPlace& place);
+
+}  // namespace kb::emu

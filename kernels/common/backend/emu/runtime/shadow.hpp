@@ -1,0 +1,62 @@
+// Accesses to memory and what the checker keeps of them: the last writer and readers of each cell
+// of shared and tensor memory (shadow.cpp), what the async proxy sees of shared memory
+// (shared_access.cpp; PTX ISA 9.1, 8.6: proxies), and which global buffer is whose (memory.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "knowledge.hpp"
+
+namespace kb::emu {
+
+// Last writer and readers of each cell. Reports accesses without order.
+class Shadow {
+ public:
+  enum class Space : uint8_t { kShared, kTmem };
+  Shadow(Cta& cta, Space space, uint32_t cells);
+  void read(uint32_t first, uint32_t count, const Actor& actor);
+  void write(uint32_t first, uint32_t count, const Actor& actor);
+  // Reports a read of cells that nothing has written; `read` calls it where that is a fault.
+  void check_written(uint32_t first, uint32_t count, const Actor& actor);
+  // Whether the last write of a cell is visible to the async proxy.
+  bool published(uint32_t cell, const Actor& actor) const;
+  void reset();
+
+ private:
+  void check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading);
+  void check_readers(uint32_t cell, uint32_t reader, const Actor& actor);
+  bool check_writer_record(uint32_t cell, uint32_t record, const Actor& actor, bool reading);
+  uint32_t add_reader(uint32_t previous, uint32_t record, const Actor& actor);
+  uint32_t add_writer(uint32_t previous, const Actor& actor);
+  Cta& cta_;
+  Space space_;
+  std::vector<uint32_t> writer_;  // index of a Record or a set of them; 0: none
+  std::vector<uint32_t> reader_;
+};
+
+// Accesses of an async operation or a primitive to shared memory, checked at its issue. Offsets are
+// from the start of the CTA's shared memory. No-ops when not checking, but for bounds, which always
+// count: beyond the kernel's shared_bytes is a finding that ends the launch.
+//
+// shared_read returns the 4-byte cells that the async proxy does not see up to date (empty for
+// generic actors and almost always); hand them to shared_async_bytes.
+using StaleCells = std::vector<uint32_t>;
+StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor);
+void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor);
+// Copies [offset, offset + bytes) as the async proxy sees it, when the operation executes.
+void shared_async_bytes(const Cta& cta, uint32_t offset, uint32_t bytes, const StaleCells& stale,
+                        void* out);
+
+// Whether [pointer, pointer + bytes) lies in one registered global buffer; a finding that ends the
+// launch if not. `what` names the access. Always checked. Loads of padding are not accesses.
+void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what);
+
+// Notes that the running CTA writes there. Two CTAs that write the same bytes in one launch are a
+// race, unless its CTAs meet (cooperative, or waiting for a counter).
+void global_written(const void* pointer, size_t bytes, Pc pc, const char* what);
+// Whether any CTA of this launch has written there. False when not checking.
+bool written_in_launch(const void* pointer, size_t bytes);
+
+}  // namespace kb::emu

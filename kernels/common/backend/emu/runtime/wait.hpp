@@ -1,0 +1,64 @@
+// Waiting: how a thread gives way, and operations that lanes of a warp execute together. The
+// scheduler in runner.cpp asks what a thread waits for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "options.hpp"
+
+namespace kb::emu {
+
+// Why a thread does not run. `object` is an offset in shared memory, a barrier number, …
+struct Wait {
+  enum class Kind : uint8_t {
+    kNone,
+    kMbarrier,
+    kNamedBarrier,
+    kWarp,
+    kCluster,
+    kBulkGroup,
+    kTmemAlloc,
+    kTmemLoad,
+    kGlobal,
+    kCopies,
+    kWgmma,
+    kYield,
+  };
+  Kind kind = Kind::kNone;
+  Pc pc = nullptr;
+  uint32_t object = 0;
+  uint64_t value = 0;  // parity, groups that may be pending, …
+  bool (*ready)(void*) = nullptr;
+  void* context = nullptr;
+};
+
+// Suspends the running thread until `ready()` is true (checked now and whenever the scheduler
+// looks). A thread that can never be ready is a hang.
+void suspend(const Wait& wait);
+template <typename Ready>
+void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready ready) {
+  if (ready()) return;
+  suspend({kind, pc, object, value, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready});
+}
+// Where the checker may switch to another thread: primitives call it on entry.
+void interleave();
+
+// A collective operation of some lanes of a warp. The last lane to arrive runs `body`.
+struct Collective {
+  uint32_t members = 0;
+  uint32_t arrived = 0;
+  uint32_t generation = 0;
+  const char* what = nullptr;
+  Pc pc = nullptr;
+  uint64_t value[kWarpSize] = {};
+  uint64_t result[kWarpSize] = {};
+};
+// Every lane of `members` calls it with the same `what`; returns result[lane] after body has run.
+// Lanes that execute something else, or have exited, make it a finding (kDivergence) or a hang.
+uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
+                    const std::function<void(Collective&)>& body);
+// A collective of the whole warp without values: `.sync.aligned` instructions.
+void warp_collective(const char* what, Pc pc, const std::function<void()>& body);
+
+}  // namespace kb::emu
