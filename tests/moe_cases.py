@@ -23,7 +23,7 @@ Kernel = Callable[[MoeData], torch.Tensor]
 _WORKING = [
     step
     for step in load_lineages(find_project(ROOT)).steps_of("moe")
-    if step.kind == "cuda" and step.status == "works" and not step.experiment
+    if step.compiled and step.status == "works" and not step.experiment
 ]
 #: Names of the compiled steps of the main line that are said to work.
 STEPS = [step.name for step in _WORKING]
