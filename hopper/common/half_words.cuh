@@ -10,7 +10,8 @@ namespace kb {
 KB_DEVICE uint32_t mul_rn_f16x2(uint32_t a, uint32_t b);
 
 // PTX: mov.b32 {low, high}, pair; mov.b32 result, {low, low};
-// every SM · any thread. The lower half twice: an operand's modifier of the instruction that uses it.
+// every SM · any thread. The lower half twice: an operand's modifier of the instruction that uses
+// it.
 KB_DEVICE uint32_t twice_low(uint32_t pair);
 
 // PTX: mov.b32 {low, high}, pair; mov.b32 result, {high, high};

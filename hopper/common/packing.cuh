@@ -139,8 +139,12 @@ inline Bins pack(const std::vector<Extents>& groups, uint32_t ctas) {
 // its share of each bin, the costliest tiles first.
 inline std::vector<TileList> lists_of(const Bins& bins) {
   size_t longest = 0;
-  for (const auto& bin : bins) longest = std::max(longest, bin.size());
-  const size_t share = std::max<size_t>(1, kMaxTiles / bins.size());  // of a bin
+  size_t total = 0;
+  for (const auto& bin : bins) {
+    longest = std::max(longest, bin.size());
+    total += bin.size();
+  }
+  const size_t share = total <= kMaxTiles ? longest : kMaxTiles / bins.size();  // of a bin
   std::vector<TileList> lists;
   for (size_t from = 0; from < longest; from += share) {
     TileList list = {};

@@ -32,17 +32,18 @@ inline uint32_t covered_rows(uint32_t rows, const Tile& tile, uint32_t block) {
   return std::max(rows, ceil_div(tile.token + tile.columns(), block) * block);
 }
 
-// For a static variable of a step's host path. A schedule is valid until 15 others were made.
-template <typename List>
+// For a static variable of a step's host path; `Plan` is a Schedule, or more. A plan is valid until
+// 15 others were made.
+template <typename Plan>
 class Schedules {
  public:
-  // `make(groups, ctas)` fills in lists and rows of a shape that is none of the last ones.
+  // `make(groups, ctas)` plans a shape that is none of the last ones.
   template <typename Make>
-  const Schedule<List>& get(const std::vector<packing::Extents>& groups, uint32_t ctas, Make make) {
-    for (const Schedule<List>& each : kept_) {
+  const Plan& get(const std::vector<packing::Extents>& groups, uint32_t ctas, Make make) {
+    for (const Plan& each : kept_) {
       if (each.ctas == ctas && each.groups == groups) return each;
     }
-    Schedule<List>& made = kept_[next_];
+    Plan& made = kept_[next_];
     next_ = (next_ + 1) % kept_.size();
     made = make(groups, ctas);
     made.groups = groups;
@@ -51,7 +52,7 @@ class Schedules {
   }
 
  private:
-  std::array<Schedule<List>, 16> kept_;
+  std::array<Plan, 16> kept_;
   size_t next_ = 0;
 };
 

@@ -1,9 +1,10 @@
-// Tokens as fp16 in the order that wgmma reads them: what the conversion writes and the GEMM copies.
+// Tokens as fp16 in the order that wgmma reads them: what the conversion writes and the GEMM
+// copies.
 //
 // 64 of K of all rows make a slab, [rows][128 bytes] with the 128-byte swizzle, so that any eight
 // rows on are a tile. A slab pair is 128 of K. Within it K is permuted, the same way as in the
-// registers of a thread that dequantizes weights: thread c of a quad owns elements 32 c to 32 c + 31
-// (16 packed bytes, two whole scale blocks), and the eight elements of its 32-bit word w, split
+// registers of a thread that dequantizes weights: thread c of a quad owns elements 32 c to 32 c +
+// 31 (16 packed bytes, two whole scale blocks), and the eight elements of its 32-bit word w, split
 // into odd and even ones, are its share of two of the pair's eight steps of 16.
 #pragma once
 

@@ -76,8 +76,8 @@ KB_DEVICE void load_row(uint32_t (&shared_row)[kTileK / 2], const Operand& opera
 #pragma unroll
   for (uint32_t chunk = 0; chunk < kTileK / 8; ++chunk) {
     const uint32_t pair = scales[chunk / 4];
-    const Fp4Halves halves =
-        dequantize_fp4(packed.words[chunk], chunk / 2 % 2 == 0 ? twice_low(pair) : twice_high(pair));
+    const Fp4Halves halves = dequantize_fp4(
+        packed.words[chunk], chunk / 2 % 2 == 0 ? twice_low(pair) : twice_high(pair));
     uint32_t* to = &shared_row[(chunk ^ row % 8) * 4];
     to[0] = halves.odd[0];
     to[1] = halves.odd[1];
@@ -90,8 +90,8 @@ KB_DEVICE void load_row(uint32_t (&shared_row)[kTileK / 2], const Operand& opera
 
 KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 2) multiply_groups(KB_GRID_CONSTANT(Arguments) args) {
   SharedStorage& shared = shared_storage<SharedStorage>();
-  const GroupTile at = find_group_tile(
-      [&](uint32_t g) { return args.groups[g].tile_end; }, ptx::cta_index().x);
+  const GroupTile at =
+      find_group_tile([&](uint32_t g) { return args.groups[g].tile_end; }, ptx::cta_index().x);
   const Group& group = args.groups[at.group];
   const uint32_t row_blocks = ceil_div(group.weights.rows, kTileM);
   const uint32_t first_row = at.index % row_blocks * kTileM;
@@ -109,8 +109,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 2) multiply_groups(KB_GRID_CONSTANT(Ar
     }
     ptx::fence_proxy_async(ptx::space_shared_cta);
     ptx::bar_sync();
-    const uint64_t a =
-        wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.weights[part]));
+    const uint64_t a = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.weights[part]));
     const uint64_t b = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.tokens));
     ptx::wgmma_fence(sums);
 #pragma unroll
@@ -124,7 +123,8 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 2) multiply_groups(KB_GRID_CONSTANT(Ar
     ptx::bar_sync();
   }
 
-  // Register v: column of C by the thread's row of the product, token 8 (v / 4) + 2 (t % 4) + v % 2.
+  // Register v: column of C by the thread's row of the product, token 8 (v / 4) + 2 (t % 4) + v
+  // % 2.
   const uint32_t lane = ptx::lane_index();
   const uint32_t column = first_row + part + ptx::warp_index() % 4 * 16 + lane / 4;
 #pragma unroll

@@ -112,15 +112,13 @@ KB_DEVICE void weight_warp(SharedStorage& shared, const Arguments& args, uint32_
         WeightStage& stage = shared.weights[state.stage];
         Mbarrier* full = &shared.weight_full[state.stage];
         ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, full, sizeof stage);
-        ptx::cp_async_bulk_tensor_2d_shared_global(stage.codes, &group.weights,
-                                                   pair * e2m1_bytes(kTileK),
-                                                   tile.row_block * kTileM, full);
+        ptx::cp_async_bulk_tensor_2d_shared_global(
+            stage.codes, &group.weights, pair * e2m1_bytes(kTileK), tile.row_block * kTileM, full);
         for (uint32_t half = 0; half < 2; ++half) {
           // Codes past K are zero, their scales need only be numbers.
           const uint32_t atom = 2 * pair + half < atoms ? 2 * pair + half : atoms - 1;
-          ptx::cp_async_bulk_shared_global(stage.scales[half],
-                                           scales + uint64_t{atom} * kScaleAtomBytes,
-                                           kScaleAtomBytes, full);
+          ptx::cp_async_bulk_shared_global(
+              stage.scales[half], scales + uint64_t{atom} * kScaleAtomBytes, kScaleAtomBytes, full);
         }
       }
       state.advance();
@@ -149,7 +147,8 @@ struct Consumer {
     const WeightStage& stage = shared.weights[weights.stage];
     const uint32_t quad_thread = ptx::lane_index() % 4;
     const auto codes = [&](uint32_t of) {
-      return *reinterpret_cast<const PackedCodes*>(stage.codes[of] + e2m1_bytes(kQuadK) * quad_thread);
+      return *reinterpret_cast<const PackedCodes*>(stage.codes[of] +
+                                                   e2m1_bytes(kQuadK) * quad_thread);
     };
     const auto scales = [&](uint32_t of) {
       return fp4_scales(*reinterpret_cast<const e4m3x2*>(
@@ -174,8 +173,7 @@ struct Consumer {
 template <uint32_t kHalf>
 KB_DEVICE void dequantize_half(Fragments& fragments, const Packed& packed) {
   const uint32_t low = kHalf == 0 ? twice_low(packed.low_scales) : twice_high(packed.low_scales);
-  const uint32_t high =
-      kHalf == 0 ? twice_low(packed.high_scales) : twice_high(packed.high_scales);
+  const uint32_t high = kHalf == 0 ? twice_low(packed.high_scales) : twice_high(packed.high_scales);
 #pragma unroll
   for (uint32_t i = 0; i < 2; ++i) {
     const Fp4Halves upper = dequantize_fp4(packed.low.words[2 * kHalf + i], low);
@@ -191,7 +189,8 @@ KB_DEVICE void dequantize_half(Fragments& fragments, const Packed& packed) {
 }
 
 template <int kCount>
-KB_DEVICE void multiply_half(float (&sums)[kCount], const Fragments& fragments, const void* tokens) {
+KB_DEVICE void multiply_half(float (&sums)[kCount], const Fragments& fragments,
+                             const void* tokens) {
   const uint64_t tile = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(tokens));
 #pragma unroll
   for (uint32_t i = 0; i < kSlabK / kMmaK; ++i) {
@@ -224,9 +223,9 @@ KB_DEVICE void store_tile(Consumer& at, const float (&sums)[kCount], const Group
 #pragma unroll
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t v = (first + part) / 2 + 2 * i;
-        pairs[i] = v + 1 < kCount ? __builtin_bit_cast(uint32_t, ptx::cvt_rn_f16x2_f32(
-                                                               sums[v] * kFp4SumScale,
-                                                               sums[v + 1] * kFp4SumScale))
+        pairs[i] = v + 1 < kCount ? __builtin_bit_cast(
+                                        uint32_t, ptx::cvt_rn_f16x2_f32(sums[v] * kFp4SumScale,
+                                                                        sums[v + 1] * kFp4SumScale))
                                   : 0;
       }
       stmatrix_m8n8_x4_trans_b16(&rows[part + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8], pairs);

@@ -18,7 +18,9 @@ constexpr uint32_t kWidest = 128;
 
 Plan make_plan(const std::vector<packing::Extents>& groups, uint32_t ctas) {
   const packing::Bins bins = packing::deal(packing::make_tiles(groups, kWidest), ctas);
-  Plan plan{.lists = packing::lists_of(bins), .rows = std::vector<uint32_t>(groups.size())};
+  Plan plan;
+  plan.lists = packing::lists_of(bins);
+  plan.rows.resize(groups.size());
   for (const auto& bin : bins) {
     for (const auto& [tile, cost] : bin) {
       uint32_t& rows = plan.rows[tile.group];
@@ -28,7 +30,7 @@ Plan make_plan(const std::vector<packing::Extents>& groups, uint32_t ctas) {
   return plan;
 }
 
-Schedules<TileList> schedules;
+Schedules<Plan> schedules;
 
 // Converted tokens, by stream: the calls on one follow each other.
 std::map<void*, DeviceBuffer<uint8_t>> token_buffers;

@@ -28,7 +28,7 @@ struct SharedStorage {
 struct Group {
   const uint8_t* a;
   const uint8_t* sfa;
-  uint8_t* tokens;    // slabs of `rows` rows
+  uint8_t* tokens;  // slabs of `rows` rows
   uint32_t m, k;
   uint32_t rows;      // m and what its last tile adds, a multiple of kRows
   uint32_t unit_end;  // CTAs of the groups up to this one

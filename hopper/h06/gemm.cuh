@@ -110,9 +110,9 @@ KB_DEVICE void token_warp(SharedStorage& shared, const Arguments& args, uint32_t
                           uint32_t last) {
   TokenRing ring;
   PipelineState<kTokenSlots> oldest;
-  uint32_t used = 0;   // slots
-  uint32_t begin = 0;  // of the oldest slot, counted through all laps
-  uint32_t end = 0;    // of the newest
+  uint32_t used = 0;      // slots
+  uint32_t begin = 0;     // of the oldest slot, counted through all laps
+  uint32_t end = 0;       // of the newest
   uint32_t slot_end = 0;  // of the slot that is this lane's
   ptx::griddepcontrol_wait();
   for (uint32_t t = first; t < last; ++t) {
@@ -163,15 +163,13 @@ KB_DEVICE void weight_warp(SharedStorage& shared, const Arguments& args, uint32_
         WeightStage& stage = shared.weights[state.stage];
         Mbarrier* full = &shared.weight_full[state.stage];
         ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, full, sizeof stage);
-        ptx::cp_async_bulk_tensor_2d_shared_global(stage.codes, &group.weights,
-                                                   pair * e2m1_bytes(kTileK),
-                                                   tile.row_block * kTileM, full);
+        ptx::cp_async_bulk_tensor_2d_shared_global(
+            stage.codes, &group.weights, pair * e2m1_bytes(kTileK), tile.row_block * kTileM, full);
         for (uint32_t half = 0; half < 2; ++half) {
           // Codes past K are zero, their scales need only be numbers.
           const uint32_t atom = 2 * pair + half < atoms ? 2 * pair + half : atoms - 1;
-          ptx::cp_async_bulk_shared_global(stage.scales[half],
-                                           scales + uint64_t{atom} * kScaleAtomBytes,
-                                           kScaleAtomBytes, full);
+          ptx::cp_async_bulk_shared_global(
+              stage.scales[half], scales + uint64_t{atom} * kScaleAtomBytes, kScaleAtomBytes, full);
         }
       }
       state.advance();
@@ -200,7 +198,8 @@ struct Consumer {
     const WeightStage& stage = shared.weights[weights.stage];
     const uint32_t quad_thread = ptx::lane_index() % 4;
     const auto codes = [&](uint32_t of) {
-      return *reinterpret_cast<const PackedCodes*>(stage.codes[of] + e2m1_bytes(kQuadK) * quad_thread);
+      return *reinterpret_cast<const PackedCodes*>(stage.codes[of] +
+                                                   e2m1_bytes(kQuadK) * quad_thread);
     };
     const auto scales = [&](uint32_t of) {
       return fp4_scales(*reinterpret_cast<const e4m3x2*>(
@@ -229,8 +228,7 @@ struct Consumer {
 template <uint32_t kHalf>
 KB_DEVICE void dequantize_half(Fragments& fragments, const Packed& packed) {
   const uint32_t low = kHalf == 0 ? twice_low(packed.low_scales) : twice_high(packed.low_scales);
-  const uint32_t high =
-      kHalf == 0 ? twice_low(packed.high_scales) : twice_high(packed.high_scales);
+  const uint32_t high = kHalf == 0 ? twice_low(packed.high_scales) : twice_high(packed.high_scales);
 #pragma unroll
   for (uint32_t i = 0; i < 2; ++i) {
     const Fp4Halves upper = dequantize_fp4(packed.low.words[2 * kHalf + i], low);
@@ -246,7 +244,8 @@ KB_DEVICE void dequantize_half(Fragments& fragments, const Packed& packed) {
 }
 
 template <int kCount>
-KB_DEVICE void multiply_half(float (&sums)[kCount], const Fragments& fragments, const void* tokens) {
+KB_DEVICE void multiply_half(float (&sums)[kCount], const Fragments& fragments,
+                             const void* tokens) {
   const uint64_t tile = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(tokens));
 #pragma unroll
   for (uint32_t i = 0; i < kSlabK / kMmaK; ++i) {
@@ -270,8 +269,8 @@ KB_DEVICE void write_chunk(f16 (&rows)[kChunkTokens][16], const float (&sums)[kC
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t v = chunk * kChunkTokens / 2 + 2 * i;
-    pairs[i] = __builtin_bit_cast(uint32_t, ptx::cvt_rn_f16x2_f32(sums[v] * kFp4SumScale,
-                                                                  sums[v + 1] * kFp4SumScale));
+    pairs[i] = __builtin_bit_cast(
+        uint32_t, ptx::cvt_rn_f16x2_f32(sums[v] * kFp4SumScale, sums[v + 1] * kFp4SumScale));
   }
   stmatrix_m8n8_x4_trans_b16(&rows[lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8], pairs);
 }
@@ -337,7 +336,7 @@ KB_DEVICE void add_sums(const Arguments& args, float (&sums)[kCount], uint32_t s
 
 // ---- Tile
 
-template <uint32_t kColumns>
+template <uint32_t kColumns, bool kSplit>
 KB_DEVICE void multiply_tile(Consumer& at, const Arguments& args, const Part& part) {
   constexpr bool kPair = kColumns <= kPairTokens;  // both halves of K in one stage
   SharedStorage& shared = at.shared;
@@ -377,14 +376,17 @@ KB_DEVICE void multiply_tile(Consumer& at, const Arguments& args, const Part& pa
   }
   ptx::wgmma_wait_group<0>(sums);
   at.release(&shared.token_empty[previous]);
-  if (part.added == kLeavesSums) return leave_sums(args, sums, part.slot);
+  if constexpr (kSplit) {
+    if (part.added == kLeavesSums) return leave_sums(args, sums, part.slot);
 #pragma unroll 1
-  for (uint32_t i = 0; i < part.added; ++i) add_sums(args, sums, part.slot + i);
+    for (uint32_t i = 0; i < part.added; ++i) add_sums(args, sums, part.slot + i);
+  }
   store_tile(at, sums, group, part.tile);
 }
 
-// ---- Kernel
+// ---- Kernel: code for parts only where there are some, whole tiles are faster without.
 
+template <bool kSplit>
 KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) multiply_groups(KB_GRID_CONSTANT(Arguments) args) {
   SharedStorage& shared = shared_storage<SharedStorage>();
   if (ptx::thread_index() == 0) {
@@ -408,9 +410,8 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) multiply_groups(KB_GRID_CONSTANT(Ar
 #pragma unroll 1
     for (uint32_t t = first; t < last; ++t) {
       const Part part = args.list.parts[t];
-      with_width(part.tile.columns(), [&](auto width) {
-        multiply_tile<width.kColumns>(at, args, part);
-      });
+      with_width(part.tile.columns(),
+                 [&](auto width) { multiply_tile<width.kColumns, kSplit>(at, args, part); });
     }
   }
 }

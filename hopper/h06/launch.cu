@@ -13,21 +13,26 @@
 namespace kb::step {
 namespace {
 
-using Plan = Schedule<PartList>;
+struct Plan : Schedule<PartList> {
+  bool split = false;
+};
 
 Plan make_plan(const std::vector<packing::Extents>& groups, uint32_t ctas) {
   const splitting::Bins bins = splitting::pack(groups, ctas);
-  Plan plan{.lists = splitting::lists_of(bins), .rows = std::vector<uint32_t>(groups.size())};
+  Plan plan;
+  plan.lists = splitting::lists_of(bins);
+  plan.rows.resize(groups.size());
   for (const auto& bin : bins) {
     for (const Part& part : bin) {
       uint32_t& rows = plan.rows[part.tile.group];
       rows = covered_rows(rows, part.tile, convert::kRows);
+      plan.split |= part.added != 0;
     }
   }
   return plan;
 }
 
-Schedules<PartList> schedules;
+Schedules<Plan> schedules;
 
 // What passes between the kernels of a call, by stream: the calls on one follow each other.
 struct Memory {
@@ -97,7 +102,7 @@ void run(const GroupGemmCall& call) {
   bool dependent = true;
   for (const PartList& list : plan.lists) {
     product.list = list;
-    rt::launch(gemm::multiply_groups,
+    rt::launch(plan.split ? gemm::multiply_groups<true> : gemm::multiply_groups<false>,
                {.grid = {ctas, 1, 1},
                 .threads = gemm::kThreads,
                 .shared_bytes = sizeof(gemm::SharedStorage),

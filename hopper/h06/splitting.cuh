@@ -19,8 +19,7 @@ inline constexpr uint16_t kLeastPairs = 4;
 inline double cost_of(const Part& part) {
   const uint32_t columns = part.tile.columns();
   const uint32_t sums = part.added == kLeavesSums ? 1 : part.added;
-  return packing::cost_of(columns, part.pairs * 128) +
-         sums * (kPartTokens + kSumTokens * columns);
+  return packing::cost_of(columns, part.pairs * 128) + sums * (kPartTokens + kSumTokens * columns);
 }
 
 inline Part whole(const Tile& tile, uint32_t k) {
@@ -114,8 +113,12 @@ inline Bins pack(const std::vector<packing::Extents>& groups, uint32_t ctas) {
 // in the first list.
 inline std::vector<PartList> lists_of(const Bins& bins) {
   size_t longest = 0;
-  for (const auto& bin : bins) longest = std::max(longest, bin.size());
-  const size_t share = std::max<size_t>(1, kMaxParts / bins.size());  // of a bin
+  size_t total = 0;
+  for (const auto& bin : bins) {
+    longest = std::max(longest, bin.size());
+    total += bin.size();
+  }
+  const size_t share = total <= kMaxParts ? longest : kMaxParts / bins.size();  // of a bin
   std::vector<PartList> lists;
   for (size_t from = 0; from < longest; from += share) {
     PartList list = {};
