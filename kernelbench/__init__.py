@@ -1,46 +1,73 @@
-"""kernelbench: check, time and compare the steps of an optimization lineage of GPU kernels."""
+"""kernelbench: check, time and compare the steps of an optimization lineage of GPU kernels.
+
+The library is four functions, :func:`run`, :func:`ab`, :func:`check` and :func:`load`, what they
+return, and the errors that they raise. Nothing of it is imported before it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from kernelbench.base.version import __version__
 
-__all__ = ["__version__", "load"]
+if TYPE_CHECKING:
+    from kernelbench.base.errors import (
+        EnvironmentProblem,
+        IncorrectError,
+        Interrupted,
+        KernelbenchError,
+        RecordError,
+        UsageError,
+    )
+    from kernelbench.checks.api import check
+    from kernelbench.checks.report import CheckReport
+    from kernelbench.compare.api import ab
+    from kernelbench.compare.comparer import ArmFailure
+    from kernelbench.compare.comparison import Comparison, NotTimed
+    from kernelbench.emulator.settings import Emulation
+    from kernelbench.executors.api import load
+    from kernelbench.records.run_record import Result, RunRecord
+    from kernelbench.runs.api import run
+
+__all__ = [
+    "ArmFailure", "CheckReport", "Comparison", "Emulation", "EnvironmentProblem", "IncorrectError",
+    "Interrupted", "KernelbenchError", "NotTimed", "RecordError", "Result", "RunRecord",
+    "UsageError", "__version__", "ab", "check", "load", "run",
+]  # fmt: skip
+
+#: Where each name is; a test holds it and the imports for type checkers together.
+_MODULES = {
+    "ArmFailure": "compare.comparer",
+    "CheckReport": "checks.report",
+    "Comparison": "compare.comparison",
+    "Emulation": "emulator.settings",
+    "EnvironmentProblem": "base.errors",
+    "IncorrectError": "base.errors",
+    "Interrupted": "base.errors",
+    "KernelbenchError": "base.errors",
+    "NotTimed": "compare.comparison",
+    "RecordError": "base.errors",
+    "Result": "records.run_record",
+    "RunRecord": "records.run_record",
+    "UsageError": "base.errors",
+    "ab": "compare.api",
+    "check": "checks.api",
+    "load": "executors.api",
+    "run": "runs.api",
+}
 
 
-def load(spec: str) -> Callable[[Any], Any]:
-    """A step as a callable on its problem's data.
+if not TYPE_CHECKING:
+    # Type checkers read the imports above; to them this would be a module with any name.
 
-    Args:
-        spec: A step's name (``"v00"``), its folder, or a Python file that defines
-            ``custom_kernel(data)``.
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
 
-    Returns:
-        The step's ``custom_kernel``; what a problem's ``make_inputs`` returns has fitting ``data``,
-        see ``kernelbench.problems``. A compiled step is built for the best executor of this
-        machine: it takes CUDA tensors on a GPU, CPU tensors on the emulator.
 
-    Raises:
-        KernelbenchError: If there is no such step, it is planned, or it cannot be loaded.
-    """
-    from kernelbench import compiled, target
-    from kernelbench.context import Context
-    from kernelbench.errors import UsageError
-    from kernelbench.lineage import load_problem, require_runnable
-    from kernelbench.loader import LoadError, load_callable
-
-    context = Context.find()
-    steps = context.lineages.select([spec])
-    if len(steps) != 1:
-        raise UsageError(f"{spec!r} is {len(steps)} steps", "load one at a time")
-    step = steps[0]
-    entry = require_runnable(step)
-    if step.kind == "cuda":
-        problem = load_problem(context.lineage_for(step))
-        return compiled.load(step, problem, target.resolve(step))
-    try:
-        return load_callable(entry)
-    except LoadError as error:
-        raise UsageError(f"{step.name}: {error}") from error
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,10 +15,21 @@ from typing import Any
 import pytest
 from emulated_kernels import emulated, emulated_files, emulator_runtime
 
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.records.run_record import (
+    RUN_SCHEMA,
+    Environment,
+    Protocol,
+    Result,
+    RunRecord,
+    TimeStats,
+)
 
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 
+# Before torch is imported. Each process would take a thread per core; of several such processes the
+# threads spend their time waiting for one another: a test of references took 15.7 s of CPU time,
+# and 2.4 s with one thread (2 cores, busy, 2026-11-22).
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes of pytest-xdist are told the width of the terminal, and tables would be fitted to it.
 os.environ.pop("COLUMNS", None)
 # A shell's background job ignores Ctrl-C, and so would the commands that the tests interrupt.
@@ -26,6 +37,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
+#: Environment of a command that measures by a clock of the tests' own: ``counted_clock``.
+COUNTED = {"PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "counted_clock"), str(ROOT)))}
 TINY = "m=8,24:n=128:k=256"
 
 STEP_TOML = """name = "{name}"
@@ -33,7 +46,7 @@ title = "{name}"
 technique = "none"
 hypothesis = "none"
 arch = "any"
-kind = "torch"
+kind = "python"
 status = "{status}"
 {extra}
 """
@@ -198,7 +211,7 @@ def result_row(step: str = "v00", shape: str = "A", median: float = 40.0, **chan
 def run_record(*rows: Result, **changes: Any) -> RunRecord:
     """A complete run on an H200 with these rows."""
     found = RunRecord(
-        schema="kernelbench.run/1", id="x", created="2030-01-01T00:00:00+00:00",
+        schema=RUN_SCHEMA, id="x", created="2030-01-01T00:00:00+00:00",
         command="kernelbench run", device="NVIDIA H200", environment=ENVIRONMENT,
         protocol=PROTOCOL, results=rows,
     )  # fmt: skip

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from kernelbench import build, emulator, symbols
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import compiler
+from kernelbench.emulator import runtime as emulator
+from kernelbench.emulator import symbols
+from kernelbench.emulator.settings import DEFAULT_EMULATION
 
 HERE = Path(__file__).parent / "emulator"
 COMMON = HERE.parents[1] / "kernels" / "common"
@@ -46,7 +48,7 @@ class Emulated:
         self._source = source
         self.check = check
         self.path = emulator.step_library(source.name, source, COMMON, check=check)
-        self.lib = emulator.load(self.path)
+        self.lib = emulator.load_emulated(self.path)
         self._kept: list[Any] = []
 
     def configure(self, **options: Any) -> None:
@@ -80,7 +82,7 @@ class Emulated:
 
 @pytest.fixture(scope="session")
 def emulator_runtime() -> emulator.Runtime:
-    if build.host_compiler() is None:
+    if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
     return emulator.runtime(COMMON)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from kernelbench import build
+from kernelbench.build import compiler as build
 
 COMMON = Path(__file__).resolve().parents[1] / "kernels" / "common"
 # Designated initializers leave fields out on purpose; `#pragma unroll` is nvcc's.

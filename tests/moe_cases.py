@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from kernelbench.lineage import load_lineages
-from kernelbench.problem import Inputs
-from kernelbench.problems.fused_moe import PROBLEM, ROUTINGS, MoeData, MoeShape
-from kernelbench.project import find_project
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import ROUTINGS, MoeData, MoeShape
+from kernelbench.project.problem import Inputs
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import load_lineages
 
 ROOT = Path(__file__).resolve().parents[1]
 Kernel = Callable[[MoeData], torch.Tensor]

@@ -23,7 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kernelbench import records
+from kernelbench.base import json_file
+from kernelbench.records import run_record
 
 ROOT = Path(__file__).resolve().parent.parent
 STEP_TOML = """name = "t00"
@@ -119,7 +120,7 @@ def main() -> int:
         trial = Trial(folder, options.results.resolve())
         base = make_project(folder / "base", source)
         first = trial.table(base, "first")
-        record = records.read_run(first)
+        record = run_record.read_run(first)
         median = record.results[0].device_us
         assert median is not None
         mhz = record.results[0].sm_mhz or 1980.0
@@ -128,7 +129,7 @@ def main() -> int:
         slower = make_project(folder / "slower", source + PLANT.format(cycles=cycles))
         renamed = make_project(folder / "renamed", source + "# another comment\n")
         planted = trial.table(slower, "planted")
-        found = records.read_run(planted).results[0].device_us
+        found = run_record.read_run(planted).results[0].device_us
         assert found is not None
         change = found.median / median.median - 1
         print(f"planted: {median.median:.2f} -> {found.median:.2f} us, {100 * change:+.2f} %")
@@ -156,12 +157,12 @@ def main() -> int:
         passed = sum(case["ok"] for case in unchanged)
         others = all(case["ok"] for case in trial.cases if "A/A" not in case["case"])
         print(f"A/A pairs passed: {passed} of {len(unchanged)}")
-        keep = options.results / records.device_slug(record.device) / "gate"
-        records.write_json(
-            keep / f"{records.new_id()}.json",
+        keep = options.results / run_record.device_slug(record.device) / "gate"
+        json_file.write_json(
+            keep / f"{run_record.new_id()}.json",
             {
                 "schema": "kernelbench.gate-trial/1",
-                "created": records.now_iso(),
+                "created": run_record.now_iso(),
                 "device": record.device,
                 "environment": record.environment,
                 "command": f"python tools/gate_trial.py --pairs {options.pairs} "

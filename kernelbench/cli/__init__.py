@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from kernelbench import __version__
-from kernelbench.errors import ExitCode, KernelbenchError
+from kernelbench.base.errors import ExitCode, KernelbenchError
+from kernelbench.base.version import __version__
 
 #: Command name -> one line of help. The module is kernelbench.cli.<name>, and once imported it is
 #: an attribute of this package: no name of a command (run, list, …) can be used as anything else.
@@ -25,6 +25,7 @@ COMMANDS = {
     "diff": "What one step changes in another: source, resources, figures.",
     "show": "Print saved runs.",
     "log": "Print the ledger of comparisons.",
+    "results": "Show what a results folder holds, or bring it up to date.",
     "roofline": "Speed of light per shape, and each step's fraction of it.",
     "inspect": "Registers, spills, memory and CTAs per SM of compiled steps.",
     "sanitize": "Run a step under compute-sanitizer.",
@@ -72,7 +73,7 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from kernelbench.errors import UnknownNameError
+            from kernelbench.base.errors import UnknownNameError
 
             raise UnknownNameError("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)

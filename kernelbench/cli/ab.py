@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import click
 
-from kernelbench import compare, console, records
+from kernelbench.base import console
+from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import ab_view, options
-from kernelbench.compare import ArmFailure, Collected, Comparer
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import ExitCode, KernelbenchError, UsageError
-from kernelbench.judging import Line, judge, record
-from kernelbench.lineage import Step, require_runnable
-from kernelbench.planning import plan
-from kernelbench.runner import Runner, StepRun, warnings_of
-from kernelbench.stats import ALPHA, MARGIN
-from kernelbench.worker import Launcher
-
-_DEFAULT_SESSIONS = 3
+from kernelbench.compare import api
+from kernelbench.compare.comparison import Comparison, NotTimed
+from kernelbench.runs.settings import SESSIONS, MeasuringOptions
+from kernelbench.stats.inference import ALPHA, MARGIN
 
 
 @click.command(
@@ -36,7 +29,7 @@ _DEFAULT_SESSIONS = 3
 @click.option(
     "--sessions",
     type=click.IntRange(min=1),
-    default=_DEFAULT_SESSIONS,
+    default=SESSIONS,
     show_default=True,
     help="Fresh processes per shape; 5 for figures to publish.",
 )
@@ -99,150 +92,49 @@ def command(
     inputs: str | None,
     executor: str,
     explain: bool,
-    measuring: options.Measuring,
+    results: str | None,
+    measuring: MeasuringOptions,
 ) -> int:
     """Say whether CAND is really faster or slower than BASE.
 
     Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
     corrected for the number of comparisons. Naming one step twice times it against itself.
     """
-    context = Context.find()
-    folder = parse_results(measuring.results, context.project)
-    arms = [_one_step(context, spec) for spec in (base, cand)]
-    for step in arms:
-        require_runnable(step)
-    classes = [inputs] if inputs else []
-    plans = plan(
-        context, [base, cand], shapes, executor, classes, measuring.device, warn=console.warn
-    )
-    first, second = plans[0], plans[-1]
-    if first.problem.name != second.problem.name:
-        raise UsageError(
-            f"{first.step.name} and {second.step.name} solve different problems "
-            f"({first.problem.name}, {second.problem.name})"
-        )
-    seed = measuring.seed
-    on_gpu = first.target.gpu is not None and second.target.gpu is not None
-    metrics: tuple[Literal["call", "device"], ...] = ("device", "call") if on_gpu else ("call",)
-    timing = measuring.timing(*metrics, batch=batch)
-    view = ab_view.View(first.step, second.step)
-    same_code = compare.identical(first.step, second.step)
-    if same_code and base != cand:
-        view.same_code()
-        return int(ExitCode.PASS)
-    why_not = _cannot_time(first, second, metric)
-    if not why_not:
-        options.require_results(folder)
-    with Launcher() as launcher, console.Status() as status:
-        if why_not:
-            return _without_times(view, launcher, first, second, why_not, measuring, status)
-        comparer = Comparer(
-            launcher,
-            first.step,
-            second.step,
-            first.lineage,
-            first.target,
-            first.classes,
-            timing,
-            seed,
-            measuring.timeout,
-            status,
-        )
-        shapes_left = [shape for shape in first.shapes if not _skipped(shape.name, first, second)]
-        view.skipped(first, second)
-        everything: list[Collected] = []
-        failure: BaseException | None = None
-        try:
-            for shape in shapes_left:
-                everything.append(Collected(shape))
-                comparer.collect(everything[-1], sessions)
-        except ArmFailure as error:
-            failure = error
-            everything.pop()
-        except (KernelbenchError, KeyboardInterrupt) as error:
-            failure = error
-            everything = [c for c in everything if set(timing.metrics) <= c.sessions.keys()]
-    environment = comparer.environment
-    if environment is None or not everything:
-        raise failure or UsageError("no shape is left that both steps can run")
-    for warning in warnings_of(environment):
-        console.warn(warning)
-    lines = judge(everything, environment.device, folder, timing, alpha, margin, seed)
-    view.lines(lines, environment.device, sessions, timing, metric, same_code, explain)
-    record(
-        folder,
-        lines,
-        environment.device,
-        first.step,
-        second.step,
-        command=options.command_line(),
-        why=why,
-        timing=timing,
-        sessions=sessions,
-        seed=seed,
-    )
-    view.footer(everything, why, seed)
-    if failure is not None:
-        raise failure  # what was measured before it is printed and in the ledger
-    return _exit_code(lines, metric, fail_on, ambiguous, same_code)
-
-
-def _one_step(context: Context, spec: str) -> Step:
-    chosen = context.lineages.select([spec])
-    if len(chosen) != 1:
-        raise UsageError(f"{spec!r} is {len(chosen)} steps", "ab compares one step with one step")
-    return chosen[0]
-
-
-def _skipped(shape: str, *plans: StepRun) -> bool:
-    return any(shape in step_plan.skip for step_plan in plans)
-
-
-def _cannot_time(first: StepRun, second: StepRun, metric: str) -> str:
-    """Why the deciding metric cannot be measured for both arms here; empty if it can."""
-    for step_plan in (first, second):
-        if not step_plan.target.timed:
-            return (
-                f"{step_plan.step.name} runs on the {step_plan.target.executor} here, "
-                "whose times stand for no device"
+    try:
+        with console.Status() as status:
+            comparison = api.ab(
+                base,
+                cand,
+                shapes,
+                sessions=sessions,
+                metric=metric,
+                alpha=alpha,
+                margin=margin,
+                batch=batch,
+                inputs=inputs,
+                executor=executor,
+                why=why,
+                save=True,
+                results=results,
+                command=options.command_line(),
+                on_progress=status,
+                on_warning=console.warn,
+                **measuring,
             )
-    if first.target != second.target:
-        return f"the steps run on different devices ({first.target.device}, {second.target.device})"
-    if first.target.gpu is None and metric == "device":
-        return "device time needs a GPU (--metric call compares wall-clock times on this CPU)"
-    return ""
+    except NotTimed as error:
+        ab_view.not_timed(error.partial)
+        return int(error.exit_code)
+    except (KernelbenchError, Interrupted) as error:
+        if isinstance(error.partial, Comparison):
+            ab_view.compared(error.partial, explain)
+        raise
+    ab_view.compared(comparison, explain)
+    return _exit_code(comparison, fail_on, ambiguous)
 
 
-def _without_times(
-    view: ab_view.View,
-    launcher: Launcher,
-    first: StepRun,
-    second: StepRun,
-    why_not: str,
-    measuring: options.Measuring,
-    status: console.Status,
-) -> int:
-    """Correctness of both arms, source delta and reported difference; exit 5 (or 3)."""
-    runner = Runner(
-        launcher,
-        seed=measuring.seed,
-        timing=None,
-        call_limit_s=measuring.timeout,
-        on_progress=status,
-    )
-    plans = [first] if first.step is second.step else [first, second]
-    rows = [row for step_plan in plans for row in runner.run(step_plan)]
-    view.not_measured(rows, why_not, [shape.name for shape in first.shapes])
-    if any(row.status in records.FAILED for row in rows):
-        return int(ExitCode.INCORRECT)
-    return int(ExitCode.ENVIRONMENT)
-
-
-def _exit_code(
-    lines: Sequence[Line], metric: str, fail_on: str | None, ambiguous: str, same_code: bool
-) -> int:
-    labels = {line.verdict.label for line in lines if line.metric == metric}
-    if same_code:
+def _exit_code(comparison: Comparison, fail_on: str | None, ambiguous: str) -> int:
+    labels = comparison.verdicts.values()
+    if comparison.same_code:
         return int(ExitCode.PASS)
     if fail_on == "slower" and "SLOWER" in labels:
         return int(ExitCode.REGRESSION)

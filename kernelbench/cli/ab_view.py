@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from kernelbench import console
-from kernelbench.compare import Collected
-from kernelbench.jobs import Timing
-from kernelbench.lineage import Step
-from kernelbench.records import Result
-from kernelbench.runner import StepRun
-from kernelbench.source_delta import source_delta
-
-if TYPE_CHECKING:
-    from kernelbench.judging import Line
+from kernelbench.base import console
+from kernelbench.compare.comparison import Comparison
+from kernelbench.compare.verdicts import ComparisonLine
+from kernelbench.lineages.line_counts import source_delta
 
 
 def p_text(p: float) -> str:
@@ -27,167 +21,144 @@ def p_text(p: float) -> str:
     return text.removeprefix("0")
 
 
-class View:
-    """Renders one comparison on stdout."""
-
-    def __init__(self, base: Step, cand: Step) -> None:
-        self._base = base
-        self._cand = cand
-        self._title = f"ab {base.name}→{cand.name}"
-
-    def same_code(self) -> None:
-        """Two steps whose code is the same need no timing."""
+def compared(comparison: Comparison, explain: bool) -> None:
+    """The table, next steps, what changed in the source, what was reported."""
+    title = _title(comparison)
+    if not comparison.lines:
+        # Two steps whose code is the same need no timing.
         console.out.print(
-            f"[bold]{console.escape(self._title)}[/bold]  [bold]SAME[/bold]  identical code: "
+            f"[bold]{title}[/bold]  [bold]SAME[/bold]  identical code: "
             "sources, configuration and Python glue have the same hash; nothing was timed"
         )
+        return
+    labels = Counter(comparison.verdicts.values())
+    summary = " · ".join(f"{count} {label.lower()}" for label, count in labels.items())
+    deciding = next(line for line in comparison.lines if line.metric == comparison.metric)
+    estimate = deciding.verdict.estimate
+    l2 = f"{comparison.timing.l2} L2" if "device" in comparison.timing.metrics else "wall clock"
+    console.out.print(
+        f"[bold]{title}[/bold]  {console.escape(comparison.device)}  "
+        f"{comparison.sessions} × {estimate.reps // estimate.sessions}/arm  abba  {l2}  "
+        f"[bold]{summary}[/bold] by {comparison.metric} time",
+        soft_wrap=True,
+    )
+    _print_table(comparison)
+    if comparison.same_code:
+        _dim("identical code: whatever differs is the noise of this device and method")
+    for remark in dict.fromkeys(r for line in comparison.lines for r in line.collected.remarks):
+        _dim(remark)
+    for line in comparison.lines:
+        _print_after(line, explain)
+    _print_delta(comparison)
+    _print_reported(comparison, [collected.shape.name for collected in comparison.collected])
+    busy = sum(collected.busy_s for collected in comparison.collected)
+    kept = " · in the ledger" if comparison.ledger_id else ""
+    hypothesis = f" · why: {comparison.why}" if comparison.why else ""
+    _dim(f"timed and flushed {busy:.2f} s · seed {comparison.seed}{kept}{hypothesis}")
 
-    def skipped(self, *plans: StepRun) -> None:
-        """Name the shapes that a step cannot run."""
-        for step_plan in plans:
-            for shape, reason in step_plan.skip.items():
-                console.warn(f"{step_plan.step.name} cannot run {shape}: {reason}")
 
-    def lines(
-        self,
-        lines: Sequence[Line],
-        device: str,
-        sessions: int,
-        timing: Timing,
-        metric: str,
-        same_code: bool,
-        explain: bool,
-    ) -> None:
-        """The table, then next steps."""
-        deciding = [line for line in lines if line.metric == metric]
-        counts: dict[str, int] = {}
-        for line in deciding:
-            label = line.verdict.label
-            counts[label] = counts.get(label, 0) + 1
-        summary = " · ".join(f"{count} {label.lower()}" for label, count in counts.items())
-        reps = deciding[0].verdict.estimate.reps // deciding[0].verdict.estimate.sessions
-        l2 = f"{timing.l2} L2" if "device" in timing.metrics else "wall clock"
-        console.out.print(
-            f"[bold]{console.escape(self._title)}[/bold]  {console.escape(device)}  "
-            f"{sessions} × {reps}/arm  abba  {l2}  [bold]{summary}[/bold] by {metric} time",
-            soft_wrap=True,
-        )
-        table = console.make_table(
-            [
-                ("shape", "left"),
-                ("time", "left"),
-                (console.escape(f"{self._base.name} µs"), "right"),
-                (console.escape(f"{self._cand.name} µs"), "right"),
-                ("Δ", "right"),
-                ("95% CI" if deciding[0].verdict.estimate.alpha == 0.05 else "CI", "center"),
-                ("p(Holm)", "right"),
-                ("Welch p", "right"),
-                ("MHz", "right"),
-                ("of SOL", "right"),
-                ("verdict", "left"),
-            ]
-        )
-        for line in lines:
-            estimate = line.verdict.estimate
-            low, high = estimate.change_ci
-            mhz = line.collected.sm_mhz(line.metric)
-            sol = 100 * line.sol_us / estimate.cand_us if line.sol_us else None
-            method = line.collected.methods[line.metric]
-            table.add_row(
-                line.collected.shape.name,
-                line.metric + (" (prof)" if method == "profiler" else ""),
-                f"{estimate.base_us:.2f}",
-                f"{estimate.cand_us:.2f}",
-                f"{100 * estimate.change:+.2f}%",
-                f"[{100 * low:+.2f}, {100 * high:+.2f}]",
-                p_text(line.verdict.p_holm),
-                p_text(estimate.welch.p),
-                f"{mhz:.0f}" if mhz else "–",
-                f"{sol:.0f}%" if sol else "–",
-                console.styled(str(line.verdict)),
-            )
-        console.out.print(table)
-        if same_code:
-            text = "  identical code: whatever differs is the noise of this device and method"
-            console.out.print(console.Text(text, style="dim"), soft_wrap=True)
-        for remark in dict.fromkeys(r for line in lines for r in line.collected.remarks):
-            console.out.print(console.Text(f"  {remark}", style="dim"), soft_wrap=True)
-        for line in lines:
-            self._after(line, explain)
+def not_timed(comparison: Comparison) -> None:
+    """What can be said without times."""
+    console.out.print(
+        f"[bold]{_title(comparison)}[/bold]  [bold yellow]NOT MEASURED[/bold yellow]  "
+        + console.escape(comparison.not_timed),
+        soft_wrap=True,
+    )
+    for row in comparison.checks:
+        text = f"  {row.step} {row.shape} {row.inputs}: {row.status}"
+        if row.reason:
+            text += f": {row.reason}"
+        elif row.status == "pass":
+            text += ", every bit" if row.exact else ", within the derived bound"
+        console.out.print(console.Text(text), soft_wrap=True)
+    _print_delta(comparison)
+    _print_reported(comparison, comparison.shapes)
 
-    @staticmethod
-    def _after(line: Line, explain: bool) -> None:
-        verdict, estimate = line.verdict, line.verdict.estimate
-        where = f"{line.collected.shape.name} {line.metric}"
-        if verdict.reason:
-            step = f" → {verdict.next_step}" if verdict.next_step else ""
-            console.out.print(console.Text(f"→ {where}: {verdict.reason}{step}"), soft_wrap=True)
-        for note in dict.fromkeys(line.collected.notes.get(line.metric, [])):
-            console.out.print(console.Text(f"  {where}: {note}", style="dim"), soft_wrap=True)
-        if explain:
-            details = (
-                f"blocks {estimate.blocks} (dropped {estimate.dropped}), s_d "
-                f"{100 * estimate.s_d:.3f}%, SE {100 * estimate.se:.3f}%, df {estimate.df:.1f}, "
-                f"MDE {100 * estimate.mde:.2f}%, margin {100 * estimate.margin:.2f}% "
-                f"({estimate.margin_source}), rho1 {estimate.rho1:+.2f}, ESS {estimate.ess:.0f}, "
-                f"p(permutation) {p_text(estimate.p_perm)}, Welch t {estimate.welch.t:.2f} "
-                f"df {estimate.welch.df:.0f}, tick/t {100 * estimate.tick_fraction:.2f}%"
-            )
-            notes = "; ".join(estimate.notes)
-            console.out.print(
-                console.Text(
-                    f"  {where}: {details}" + (f"; {notes}" if notes else ""), style="dim"
-                ),
-                soft_wrap=True,
-            )
 
-    def footer(self, everything: Sequence[Collected], why: str, seed: int) -> None:
-        """What changed in the source, what was reported, and where the comparison is kept."""
-        self._delta()
-        shapes = [collected.shape.name for collected in everything]
-        self._reported(shapes)
-        busy = sum(collected.busy_s for collected in everything)
-        hypothesis = f" · why: {why}" if why else ""
-        text = f"  timed and flushed {busy:.2f} s · seed {seed} · in the ledger{hypothesis}"
-        console.out.print(console.Text(text, style="dim"), soft_wrap=True)
+def _title(comparison: Comparison) -> str:
+    return console.escape(f"ab {comparison.base.name}→{comparison.cand.name}")
 
-    def not_measured(self, rows: Sequence[Result], why_not: str, shapes: Sequence[str]) -> None:
-        """What can be said without times."""
-        console.out.print(
-            f"[bold]{console.escape(self._title)}[/bold]  [bold yellow]NOT MEASURED[/bold yellow]  "
-            + console.escape(why_not),
-            soft_wrap=True,
-        )
-        for row in rows:
-            text = f"  {row.step} {row.shape} {row.inputs}: {row.status}"
-            if row.reason:
-                text += f": {row.reason}"
-            elif row.status == "pass":
-                text += ", every bit" if row.exact else ", within the derived bound"
-            console.out.print(console.Text(text), soft_wrap=True)
-        self._delta()
-        self._reported(shapes)
 
-    def _delta(self) -> None:
-        if self._base is not self._cand:
-            delta = source_delta(self._base, self._cand)
-            compiled = [step.name for step in (self._base, self._cand) if step.kind == "cuda"]
-            resources = ", ".join(compiled) or "none: no compiled code in either step"
-            text = f"  source: {delta} · resources: {resources}"
-            console.out.print(console.Text(text, style="dim"), soft_wrap=True)
+def _dim(text: str) -> None:
+    console.out.print(console.Text(f"  {text}", style="dim"), soft_wrap=True)
 
-    def _reported(self, shapes: Sequence[str]) -> None:
-        base, cand = self._base.reported, self._cand.reported
-        if base is None or cand is None or base is cand or base.unit != cand.unit:
-            return
-        parts = [
-            f"{shape} {base.values[shape]:g} → {cand.values[shape]:g} {base.unit} "
-            f"({100 * (cand.values[shape] / base.values[shape] - 1):+.1f}%)"
-            for shape in shapes
-            if shape in base.values and shape in cand.values
+
+def _print_table(comparison: Comparison) -> None:
+    usual = comparison.lines[0].verdict.estimate.alpha == 0.05
+    table = console.make_table(
+        [
+            ("shape", "left"),
+            ("time", "left"),
+            (console.escape(f"{comparison.base.name} µs"), "right"),
+            (console.escape(f"{comparison.cand.name} µs"), "right"),
+            ("Δ", "right"),
+            ("95% CI" if usual else "CI", "center"),
+            ("p(Holm)", "right"),
+            ("Welch p", "right"),
+            ("MHz", "right"),
+            ("of SOL", "right"),
+            ("verdict", "left"),
         ]
-        if parts:
-            console.out.print(
-                console.Text(f"  reported on {cand.device}: {', '.join(parts)}", style="dim"),
-                soft_wrap=True,
-            )
+    )
+    for line in comparison.lines:
+        estimate = line.verdict.estimate
+        low, high = estimate.change_ci
+        mhz = line.collected.sm_mhz(line.metric)
+        sol = 100 * line.sol_us / estimate.cand_us if line.sol_us else None
+        method = line.collected.methods[line.metric]
+        table.add_row(
+            line.collected.shape.name,
+            line.metric + (" (prof)" if method == "profiler" else ""),
+            f"{estimate.base_us:.2f}",
+            f"{estimate.cand_us:.2f}",
+            f"{100 * estimate.change:+.2f}%",
+            f"[{100 * low:+.2f}, {100 * high:+.2f}]",
+            p_text(line.verdict.p_holm),
+            p_text(estimate.welch.p),
+            f"{mhz:.0f}" if mhz else "–",
+            f"{sol:.0f}%" if sol else "–",
+            console.styled(str(line.verdict)),
+        )
+    console.out.print(table)
+
+
+def _print_after(line: ComparisonLine, explain: bool) -> None:
+    verdict, estimate = line.verdict, line.verdict.estimate
+    where = f"{line.collected.shape.name} {line.metric}"
+    if verdict.reason:
+        step = f" → {verdict.next_step}" if verdict.next_step else ""
+        console.out.print(console.Text(f"→ {where}: {verdict.reason}{step}"), soft_wrap=True)
+    for note in dict.fromkeys(line.collected.notes.get(line.metric, [])):
+        _dim(f"{where}: {note}")
+    if explain:
+        details = (
+            f"blocks {estimate.blocks} (dropped {estimate.dropped}), s_d "
+            f"{100 * estimate.s_d:.3f}%, SE {100 * estimate.se:.3f}%, df {estimate.df:.1f}, "
+            f"MDE {100 * estimate.mde:.2f}%, margin {100 * estimate.margin:.2f}% "
+            f"({estimate.margin_source}), rho1 {estimate.rho1:+.2f}, ESS {estimate.ess:.0f}, "
+            f"p(permutation) {p_text(estimate.p_perm)}, Welch t {estimate.welch.t:.2f} "
+            f"df {estimate.welch.df:.0f}, tick/t {100 * estimate.tick_fraction:.2f}%"
+        )
+        _dim("; ".join((f"{where}: {details}", *estimate.notes)))
+
+
+def _print_delta(comparison: Comparison) -> None:
+    base, cand = comparison.base, comparison.cand
+    if base is not cand:
+        compiled = [step.name for step in (base, cand) if step.compiled]
+        resources = ", ".join(compiled) or "none: no compiled code in either step"
+        _dim(f"source: {source_delta(base, cand)} · resources: {resources}")
+
+
+def _print_reported(comparison: Comparison, shapes: Sequence[str]) -> None:
+    base, cand = comparison.base.reported, comparison.cand.reported
+    if base is None or cand is None or base is cand or base.unit != cand.unit:
+        return
+    parts = [
+        f"{shape} {base.values[shape]:g} → {cand.values[shape]:g} {base.unit} "
+        f"({100 * (cand.values[shape] / base.values[shape] - 1):+.1f}%)"
+        for shape in shapes
+        if shape in base.values and shape in cand.values
+    ]
+    if parts:
+        _dim(f"reported on {cand.device}: {', '.join(parts)}")

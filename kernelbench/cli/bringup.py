@@ -6,13 +6,20 @@ from pathlib import Path
 
 import click
 
-from kernelbench import records, seeds
-from kernelbench.bringup import Bringup, Options, native_gpu
-from kernelbench.bringup_report import BringupRecord, Stage, exit_code, footnote, summary
+from kernelbench.base import seeds
+from kernelbench.base.console import Status, Text, make_table, out
+from kernelbench.base.errors import UsageError
+from kernelbench.bringup.bringup_record import (
+    BringupRecord,
+    Stage,
+    bringup_exit_code,
+    footnote,
+    summary,
+)
+from kernelbench.bringup.stages import Bringup, BringupOptions, native_gpu
 from kernelbench.cli import options
-from kernelbench.console import Status, Text, make_table, out
-from kernelbench.context import Context
-from kernelbench.errors import UsageError
+from kernelbench.project.context import Context
+from kernelbench.records import run_record
 
 _STYLES = {
     "PASS": "green", "CONFIRMED": "green", "ok": "green", "DIFFERS": "bold red",
@@ -63,7 +70,7 @@ def command(quick: bool, report: str | None, timeout: float, wait: float, seed: 
     whether all of a step's work was timed is not judged then. Leaves with 3 if anything differs,
     fails or hangs, else with 5 if a stage or a function could not be run, or a step not be judged.
     """
-    path = Path(report or f"bringup-{records.new_id()}.json").expanduser()
+    path = Path(report or f"bringup-{run_record.new_id()}.json").expanduser()
     if path.suffix != ".json":
         raise UsageError(
             f"--report {report}: the report is JSON", "name a .json file; .md goes beside it"
@@ -71,7 +78,7 @@ def command(quick: bool, report: str | None, timeout: float, wait: float, seed: 
     options.require_writable(str(path))
     gpu, backend = native_gpu()
     chosen = seeds.new_seed() if seed is None else seed
-    settings = Options(chosen, quick, timeout, wait, path, options.command_line())
+    settings = BringupOptions(chosen, quick, timeout, wait, path, options.command_line())
     head = Text.assemble((f"{gpu.name}  ", "bold"), f"{backend} · seed {chosen} · report {path}")
     out.print(head, soft_wrap=True)
     with Status() as status:
@@ -79,7 +86,7 @@ def command(quick: bool, report: str | None, timeout: float, wait: float, seed: 
         bringup.run()
     _figures(bringup.record)
     out.print(Text(f"report: {path} and {path.with_suffix('.md')}"), soft_wrap=True)
-    return int(exit_code(bringup.record))
+    return int(bringup_exit_code(bringup.record))
 
 
 def _stage(stage: Stage) -> None:

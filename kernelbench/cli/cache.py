@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.errors import UsageError
 from kernelbench.cli.options import json_option, require_writable, write_json_output
-from kernelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelbench import cache_listing
+    from kernelbench.build import cache_listing
 
 CACHE_SCHEMA = "kernelbench.cache/1"
 
@@ -34,14 +34,14 @@ def command(context: click.Context, json_path: str | None) -> None:
         if json_path is not None:
             raise UsageError("--json shows the cache; `cache clear` has no JSON", "leave it out")
         return
-    from kernelbench import build, cache_listing
+    from kernelbench.build import cache_listing, compiler
 
     require_writable(json_path)
     entries = cache_listing.cache_entries()
     if json_path is not None:
         record = {
             "schema": CACHE_SCHEMA,
-            "folder": str(build.cache_dir()),
+            "folder": str(compiler.cache_dir()),
             "bytes": sum(entry.bytes for entry in entries),
             "entries": [
                 {
@@ -62,11 +62,11 @@ def command(context: click.Context, json_path: str | None) -> None:
 
 
 def _render(entries: list[cache_listing.CacheEntry]) -> None:
-    from kernelbench import build
-    from kernelbench.console import make_table, out
+    from kernelbench.base.console import make_table, out
+    from kernelbench.build import compiler
 
     total = sum(entry.bytes for entry in entries) / 1e6
-    out.print(f"{build.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB", soft_wrap=True)
+    out.print(f"{compiler.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB", soft_wrap=True)
     if not entries:
         return
     columns = [("name", "left"), ("compiler", "left"), ("MB", "right")]
@@ -89,7 +89,7 @@ def _render(entries: list[cache_listing.CacheEntry]) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(everything: bool, older_than: float | None, yes: bool) -> None:
     """Remove artefacts; the next use builds them anew."""
-    from kernelbench import build, cache_listing
+    from kernelbench.build import cache_listing, compiler
 
     if everything and older_than is not None:
         raise UsageError("--all and --older-than exclude each other", "give one of them")
@@ -98,7 +98,7 @@ def clear(everything: bool, older_than: float | None, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("cache clear asks first, and there is no terminal", "give --yes")
-        question = f"remove {what} (of {len(entries)}) from {build.cache_dir()}?"
+        question = f"remove {what} (of {len(entries)}) from {compiler.cache_dir()}?"
         if not click.confirm(question):
             click.echo("nothing removed")
             return

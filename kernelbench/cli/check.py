@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from kernelbench import checking, console, records, seeds
-from kernelbench.checking import CheckRecord, Request, ScheduleChecker, StepCheck
+from kernelbench.base import console
+from kernelbench.base.errors import ExitCode, Interrupted
+from kernelbench.checks import api
+from kernelbench.checks.report import CheckReport
 from kernelbench.cli import check_view, options
-from kernelbench.context import Context
-from kernelbench.emulation import MAX_SMS, Emulation, Rounding
-from kernelbench.errors import ExitCode
-from kernelbench.planning import plan_check
-from kernelbench.toolchain import cpu_count
+from kernelbench.emulator.settings import MAX_SMS, Rounding
+from kernelbench.machine.toolchain import cpu_count
+from kernelbench.runs.settings import MEASURING
 
 
 class _Numbers(click.ParamType[tuple[int, ...]]):
@@ -48,14 +48,14 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--schedules",
     type=click.IntRange(min=1),
-    default=100,
+    default=api.SCHEDULES,
     show_default=True,
     help="Schedules for each shape, input class and number of SMs.",
 )
 @click.option(
     "--sms",
     type=_Numbers(),
-    default="1,2,3,148",
+    default=",".join(map(str, api.SMS)),
     show_default=True,
     help="Numbers of SMs to emulate, with commas between.",
 )
@@ -65,12 +65,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     metavar="CLASS|all",
     help="Input class, repeatable. Default: the problem's first.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=None,
-    help="Seed of inputs and schedules; drawn anew if not given, and always shown.",
-)
+@options.seed_option("inputs and schedules")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -81,17 +76,11 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--max-findings",
     type=click.IntRange(min=1),
-    default=20,
+    default=api.MAX_FINDINGS,
     show_default=True,
     help="Different findings to keep and show per shape.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=120.0,
-    show_default=True,
-    help="Seconds after which one schedule counts as hung.",
-)
+@options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
 @options.json_option
 def command(
@@ -114,32 +103,34 @@ def command(
     anything was found. Also says which branches of the step no schedule has taken.
     """
     options.require_writable(json_path)
-    context = Context.find()
-    runs = plan_check(
-        context, steps, shapes, inputs, Emulation(mma_rounding=mma_rounding), warn=console.warn
-    )
-    seed = seeds.new_seed() if seed is None else seed
-    request = Request(sms, schedules, seed, timeout, max_findings, jobs)
-    view = check_view.View(console.err if json_path == "-" else console.out)
-    view.head(runs, request)
-    done: list[StepCheck] = []
-    with console.Status() as status:
-        checker = ScheduleChecker(request, status)
-        done.extend(checker.run(runs))
-    view.results(done, max_findings)
+    view = check_view.View(console.err if json_path == "-" else console.out, max_findings)
+    try:
+        with console.Status() as status:
+            report = api.check(
+                steps,
+                shapes,
+                schedules=schedules,
+                sms=sms,
+                inputs=inputs,
+                seed=seed,
+                jobs=jobs,
+                max_findings=max_findings,
+                timeout_s=timeout,
+                mma_rounding=mma_rounding,
+                command=options.command_line(),
+                on_plan=view.head,
+                on_progress=status,
+                on_warning=console.warn,
+            )
+    except Interrupted as error:
+        if isinstance(error.partial, CheckReport):
+            _show(view, error.partial, json_path)
+        raise
+    _show(view, report, json_path)
+    return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
+
+
+def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:
+    view.results(report.steps)
     if json_path is not None:
-        record = CheckRecord(
-            schema=checking.CHECK_SCHEMA,
-            created=records.now_iso(),
-            command=options.command_line(),
-            seed=seed,
-            sms=sms,
-            inputs=runs[0].classes,
-            mma_rounding=mma_rounding,
-            complete=not checker.interrupted,
-            steps=tuple(done),
-        )
-        options.write_json_output(json_path, record)
-    if checker.interrupted:
-        raise KeyboardInterrupt
-    return int(ExitCode.INCORRECT if checking.failed(done) else ExitCode.PASS)
+        options.write_json_output(json_path, report)

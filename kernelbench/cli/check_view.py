@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelbench import console, emulator_report, target
-from kernelbench.checking import Request, Row, Seen, StepCheck
-from kernelbench.emulator_report import Report
-from kernelbench.runner import StepRun
+from kernelbench.base import console
+from kernelbench.checks.api import CheckPlan
+from kernelbench.checks.checker import CheckRow, Seen, StepCheck
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.machine import environment
 
 _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
 _SHOWN_BRANCHES = 40
@@ -17,23 +19,25 @@ _SHOWN_BRANCHES = 40
 class View:
     """Renders a check to one console."""
 
-    def __init__(self, to: console.Console) -> None:
+    def __init__(self, to: console.Console, max_findings: int) -> None:
         self._to = to
+        self._max_findings = max_findings
 
-    def head(self, runs: Sequence[StepRun], request: Request) -> None:
+    def head(self, plan: CheckPlan) -> None:
         """Say what is about to run."""
+        runs, request = plan.steps, plan.request
         names = [run.step.name for run in runs]
         label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
         sms = ", ".join(map(str, request.sms))
         parts = [
-            "executor emulator, checking", target.cpu_name(), f"SMs {sms}",
+            "executor emulator, checking", environment.cpu_name(), f"SMs {sms}",
             f"{request.schedules} schedule{'s' if request.schedules > 1 else ''} each",
             ", ".join(runs[0].classes),
             f"seed {request.seed}",
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
 
-    def results(self, steps: Sequence[StepCheck], max_findings: int) -> None:
+    def results(self, steps: Sequence[StepCheck]) -> None:
         """The table, then findings and branches step by step, then the conclusion."""
         rows = [row for step in steps for row in step.rows]
         if not rows:
@@ -62,7 +66,7 @@ class View:
         self._to.print(table)
         for step in steps:
             for row in step.rows:
-                self._row(row, max_findings)
+                self._row(row)
         for step in steps:
             # A shape that ended early has left most branches alone.
             if all(row.status == "clean" for row in step.rows):
@@ -77,19 +81,19 @@ class View:
     def _line(self, text: str, style: str = "") -> None:
         self._to.print(console.Text(text, style=style), soft_wrap=True)
 
-    def _row(self, row: Row, max_findings: int) -> None:
+    def _row(self, row: CheckRow) -> None:
         fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
         if row.reason and not fatal:
             why = row.reason.removeprefix(f"{row.status}: ")
             self._line(f"{row.step} {row.shape}: {row.status}: {why}", "bold")
-        for seen in row.seen[:max_findings]:
+        for seen in row.seen[: self._max_findings]:
             self._seen(row, seen)
-        if len(row.seen) > max_findings:
-            self._line(f"  … and {len(row.seen) - max_findings} more", "dim")
+        if len(row.seen) > self._max_findings:
+            self._line(f"  … and {len(row.seen) - self._max_findings} more", "dim")
 
-    def _seen(self, row: Row, seen: Seen) -> None:
+    def _seen(self, row: CheckRow, seen: Seen) -> None:
         self._line(f"{row.step} {row.shape}:", "bold")
-        for line in emulator_report.lines(Report((seen.finding,), seen.waits)):
+        for line in findings.lines(EmulatorReport((seen.finding,), seen.waits)):
             self._line("  " + line)
         again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
         self._line(

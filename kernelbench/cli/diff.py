@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
-from kernelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelbench.context import Context
-    from kernelbench.lineage import Step
-    from kernelbench.step_change import StepDiff
+    from kernelbench.lineages.step_diff import StepDiff
+    from kernelbench.project.context import Context
+    from kernelbench.project.registry import Step
 
 
 @click.command(
@@ -52,7 +52,7 @@ def command(
     asked.
     """
     from kernelbench.cli import diff_view
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     options.require_writable(json_path)
     context = Context.find()
@@ -96,8 +96,10 @@ def _pair(context: Context, names: Sequence[str]) -> tuple[Step, Step]:
 def _diff(
     context: Context, base: Step, cand: Step, results: str | None, *, build: bool
 ) -> StepDiff:
-    from kernelbench import console, ledger, step_change, store
-    from kernelbench.context import parse_results
+    from kernelbench.base import console
+    from kernelbench.lineages import step_diff as step_change
+    from kernelbench.project.context import parse_results
+    from kernelbench.records import ledger, store
 
     folder = parse_results(results, context.project)
     runs, broken = store.load_runs(folder)
@@ -105,16 +107,16 @@ def _diff(
         console.warn(line)
     with console.Status() as status:
         status(f"building {base.name} and {cand.name}" if build else "comparing")
-        return step_change.step_diff(base, cand, runs, ledger.read(folder), build=build)
+        return step_change.step_diff(base, cand, runs, ledger.read_ledger(folder), build=build)
 
 
 def _tables(context: Context, names: Sequence[str], json_path: str | None) -> None:
-    from kernelbench import step_diff
     from kernelbench.cli import diff_view
+    from kernelbench.lineages import source_diff
 
     lineages = context.lineages
     chosen = [lineages.lineage(name) for name in names] or [*lineages.lineages]
-    tables = [step_diff.delta_table(lineages, lineage.name) for lineage in chosen]
+    tables = [source_diff.count_deltas(lineages, lineage.name) for lineage in chosen]
     if json_path is not None:
         record = {"schema": "kernelbench.diff-table/1", "lineages": tables}
         options.write_json_output(json_path, record)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernelbench.console import Text, make_table, out, styled, warn
-from kernelbench.reported import METRIC_NAMES, UNITS
-from kernelbench.step_change import Change, FigureChange, KernelChange, StepDiff
-from kernelbench.step_diff import Block, DeltaTable, SourceDiff
+from kernelbench.base.console import Text, make_table, out, styled, warn
+from kernelbench.lineages.source_diff import BlockChange, DeltaTable, SourceDiff
+from kernelbench.lineages.step_diff import Change, FigureChange, KernelChange, StepDiff
+from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -48,7 +48,7 @@ def counts(source: SourceDiff) -> None:
     _blocks("no longer included", source.blocks_removed)
 
 
-def _blocks(label: str, blocks: Iterable[Block]) -> None:
+def _blocks(label: str, blocks: Iterable[BlockChange]) -> None:
     names = ", ".join(f"{block.folder}/{block.name} ({block.lines} lines)" for block in blocks)
     if names:
         out.print(Text(f"{label}: {names}"), soft_wrap=True)

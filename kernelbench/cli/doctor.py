@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.errors import ExitCode
 from kernelbench.cli.options import json_option, require_writable, write_json_output
-from kernelbench.errors import ExitCode
 
 if TYPE_CHECKING:
-    from kernelbench import diagnosis
+    from kernelbench.inspection import doctor
 
 
 @click.command("doctor")
@@ -26,10 +26,10 @@ def command(json_path: str | None) -> int:
       kernelbench doctor
       kernelbench doctor --json doctor.json
     """
-    from kernelbench import diagnosis
+    from kernelbench.inspection import doctor
 
     require_writable(json_path)
-    found = diagnosis.examine()
+    found = doctor.examine()
     if json_path is not None:
         write_json_output(json_path, found)
     if json_path != "-":
@@ -44,8 +44,8 @@ def command(json_path: str | None) -> int:
     return int(ExitCode.PASS if found.usable else ExitCode.ENVIRONMENT)
 
 
-def _render(rows: tuple[diagnosis.Row, ...]) -> None:
-    from kernelbench.console import Text, make_table, out
+def _render(rows: tuple[doctor.DoctorRow, ...]) -> None:
+    from kernelbench.base.console import Text, make_table, out
 
     styles = {"ok": "green", "warn": "yellow", "missing": "red"}
     table = make_table([("", "left"), ("state", "left"), ("found", "left"), ("do", "left")])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from kernelbench.base.errors import UsageError
 from kernelbench.cli.options import step_argument
-from kernelbench.errors import UsageError
 
 
 @click.command("export")
@@ -35,9 +35,9 @@ def command(
       kernelbench export v00 -o submission.py
       kernelbench export v00 -o - --gpu B200
     """
-    from kernelbench import records
-    from kernelbench.context import Context
-    from kernelbench.export.submission import export
+    from kernelbench.base import files
+    from kernelbench.lineages.submission import export
+    from kernelbench.project.context import Context
 
     path = Path(output).expanduser()
     if output != "-":
@@ -49,7 +49,7 @@ def command(
     if output == "-":
         click.echo(exported.text, nl=False)
         return
-    records.write_text(path, exported.text)
+    files.write_text(path, exported.text)
     where = f" on {', '.join(exported.gpus)}" if exported.gpus else ""
     click.echo(f"wrote {output}: {steps[0].name} for leaderboard {exported.leaderboard}{where}")
 

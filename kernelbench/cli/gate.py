@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from kernelbench import calibration, console, gate, records, store
+from kernelbench.base import console, files
+from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
-from kernelbench.export import gate_markdown, junit
-from kernelbench.gate_report import GateReport
-from kernelbench.live_gate import LiveGate, Settings
-from kernelbench.planning import plan
-from kernelbench.revision import commit_of, lineages_at, uncommitted
-from kernelbench.stats import ALPHA, MARGIN
-from kernelbench.worker import Launcher
-
-BEST_SCHEMA = "kernelbench.best/1"
+from kernelbench.compare import gating
+from kernelbench.compare.gate_report import GateReport
+from kernelbench.report import gate_markdown, junit
+from kernelbench.runs.settings import SESSIONS, MeasuringOptions
+from kernelbench.stats.inference import MARGIN
 
 
 @click.command(
@@ -52,7 +45,7 @@ BEST_SCHEMA = "kernelbench.best/1"
     "--metric", type=click.Choice(["device", "call"]), default="device", show_default=True
 )
 @click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
-@click.option("--sessions", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS, show_default=True)
 @click.option("--ambiguous", type=click.Choice(["pass", "fail"]), default="pass", show_default=True)
 @click.option("--markdown", metavar="PATH", help="Write the summary as Markdown.")
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the result as JUnit XML.")
@@ -73,7 +66,8 @@ def command(
     markdown: str | None,
     junit_path: str | None,
     json_path: str | None,
-    measuring: options.Measuring,
+    results: str | None,
+    measuring: MeasuringOptions,
 ) -> int:
     """Fail on a regression against the predecessor or the best ever.
 
@@ -84,173 +78,65 @@ def command(
     """
     for path in (markdown, junit_path, json_path):
         options.require_writable(path)
-    tables = baseline is not None or current is not None
-    if tables == (against is not None):
-        raise UsageError(
-            "gate takes --baseline FILE --current FILE, or --against REF", "see `gate --help`"
-        )
-    if tables and (baseline is None or current is None):
-        raise UsageError("--baseline and --current go together", "give both files")
-    context = Context.find()
-    folder = parse_results(measuring.results, context.project)
-    if baseline is not None and current is not None:
+    tables = _tables_given(baseline, current, against)
+    if tables is not None:
         if steps or shapes or best or update_best:
             raise UsageError("steps, --shape and --best belong to the live form, --against REF")
-        report = _tables(Path(baseline), Path(current), folder, metric, margin, ambiguous)
+        report = gating.gate_files(
+            *tables,
+            metric=metric,
+            margin=margin,
+            fail_on_ambiguous=ambiguous == "fail",
+            results=results,
+            on_warning=console.warn,
+        )
     else:
-        if update_best:
-            options.require_results(folder)
-        settings = Settings(
-            measuring.timing(metric),
-            sessions,
-            metric,
-            margin,
-            ALPHA,
-            measuring.seed,
-            measuring.timeout,
-            folder,
-        )
-        report = _live(
-            context,
-            steps,
-            shapes,
-            against or "",
-            best,
-            settings,
-            measuring.device,
-            ambiguous == "fail",
-        )
-        if update_best and not report.failures:
-            _keep_best(context, folder, report)
+        with console.Status() as status:
+            report = gating.gate_against(
+                against or "",
+                steps,
+                shapes,
+                best=best,
+                update_best=update_best,
+                metric=metric,
+                margin=margin,
+                sessions=sessions,
+                fail_on_ambiguous=ambiguous == "fail",
+                results=results,
+                on_progress=status,
+                on_warning=console.warn,
+                **measuring,
+            )
     _publish(report, markdown, junit_path, json_path)
     return int(report.exit_code)
 
 
-def _tables(
-    baseline: Path,
-    current: Path,
-    folder: Path,
-    metric: Literal["device", "call"],
-    margin: float,
-    ambiguous: str,
-) -> GateReport:
-    before, after = records.read_run(baseline), records.read_run(current)
-    runs, broken = store.load_runs(folder, records.device_slug(after.device))
-    for line in broken:
-        console.warn(line)
-    return gate.compare_tables(
-        before,
-        after,
-        best=gate.best_ever(runs, after),
-        spreads=calibration.load_spreads(folder, after.device, "level", after.protocol.l2),
-        margin=margin,
-        metric=metric,
-        fail_on_ambiguous=ambiguous == "fail",
-    )
-
-
-def _live(
-    context: Context,
-    steps: Sequence[str],
-    shapes: Sequence[str],
-    against: str,
-    best: str | None,
-    settings: Settings,
-    device: int,
-    fail_on_ambiguous: bool,
-) -> GateReport:
-    wanted = steps or [lineage.name for lineage in context.lineages.chains]
-    plans = plan(context, wanted, shapes, "auto", [], device, warn=console.warn)
-    for step_plan in plans:
-        executor = step_plan.target.executor
-        if executor not in ("gpu", "torch"):
-            raise EnvironmentProblem(
-                f"{step_plan.step.name} runs on the {executor} here, whose times are never compared"
-            )
-        if executor == "torch" and settings.metric == "device":
-            raise EnvironmentProblem(
-                "device time needs a GPU", "--metric call compares wall-clock times on this CPU"
-            )
-    notes = []
-    with contextlib.ExitStack() as stack:
-        predecessor = stack.enter_context(lineages_at(against, context.project))
-        best_ref, source = best, "--best"
-        if best is None:
-            gpu = plans[0].target.gpu
-            best_ref, source = _kept_best(settings.results, gpu.name if gpu else None)
-        former = None
-        if best_ref is None:
-            notes.append("no best-ever revision is kept (--best, --update-best): predecessor only")
-        else:
-            try:
-                former = stack.enter_context(lineages_at(best_ref, context.project))
-                notes.append(f"best ever: {best_ref} ({source})")
-            except RecordError:
-                if best is not None:
-                    raise
-                notes.append(
-                    f"the best-ever revision {best_ref} is not in this clone: not compared"
-                )
-        launcher = stack.enter_context(Launcher())
-        status = stack.enter_context(console.Status())
-        live = LiveGate(context, launcher, settings, status)
-        return live.run(
-            plans, predecessor, former, notes=notes, fail_on_ambiguous=fail_on_ambiguous
+def _tables_given(
+    baseline: str | None, current: str | None, against: str | None
+) -> tuple[Path, Path] | None:
+    """The two files of the form that compares tables; None for the live form."""
+    if (baseline is not None or current is not None) == (against is not None):
+        raise UsageError(
+            "gate takes --baseline FILE --current FILE, or --against REF", "see `gate --help`"
         )
-
-
-def _best_path(folder: Path, device: str) -> Path:
-    return folder / records.device_slug(device) / "best.json"
-
-
-def _kept_best(folder: Path, device: str | None) -> tuple[str | None, str]:
-    if device is None:
-        return None, ""
-    path = _best_path(folder, device)
-    if not path.is_file():
-        return None, ""
-    value = records.read_json(path)
-    if not isinstance(value, dict) or value.get("schema") != BEST_SCHEMA:
-        raise RecordError(f"{path} is not of schema {BEST_SCHEMA!r}", "remove it, or --best REF")
-    return str(value["commit"]), f"kept since {value['created']}"
-
-
-def _keep_best(context: Context, folder: Path, report: GateReport) -> None:
-    """Keep HEAD as the best ever, unless that would let small losses creep in."""
-    commit = commit_of("HEAD", context.project)
-    if commit is None:
-        raise RecordError("--update-best needs a git repository with a commit")
-    path = _best_path(folder, report.device)
-    changes = [
-        (row.delta, row.margin) if row.delta_best is None else (row.delta_best, row.margin_best)
-        for row in report.rows
-    ]
-    timed = [(delta, margin) for delta, margin in changes if delta is not None and margin]
-    why_not = ""
-    if not timed:
-        why_not = "nothing was timed"
-    elif path.is_file() and not any(delta < -margin for delta, margin in timed):
-        why_not = "HEAD is no faster than it"
-    elif uncommitted(context.project):
-        why_not = "what was measured is not HEAD: there are uncommitted changes"
-    if why_not:
-        console.warn(f"the best-ever revision stays as it is: {why_not}")
-        return
-    value = {"schema": BEST_SCHEMA, "commit": commit, "created": records.now_iso()}
-    records.write_json(path, value)
+    if against is not None:
+        return None
+    if baseline is None or current is None:
+        raise UsageError("--baseline and --current go together", "give both files")
+    return Path(baseline), Path(current)
 
 
 def _publish(
     report: GateReport, markdown: str | None, junit_path: str | None, json_path: str | None
 ) -> None:
     """Print the report and write it wherever it was asked for."""
-    text = gate_markdown.render(report)
+    text = gate_markdown.gate_markdown(report)
     to = console.err if json_path == "-" else console.out
     to.print(console.Text(text.rstrip()), soft_wrap=True)
     if markdown is not None:
-        records.write_text(Path(markdown), text)
+        files.write_text(Path(markdown), text)
     if junit_path is not None:
-        records.write_text(Path(junit_path), junit.render(report))
+        files.write_text(Path(junit_path), junit.junit_xml(report))
     if json_path is not None:
         options.write_json_output(json_path, {"schema": "kernelbench.gate/1", "report": report})
     summary = os.environ.get("GITHUB_STEP_SUMMARY")

@@ -9,7 +9,7 @@ import click
 from kernelbench.cli import options
 
 if TYPE_CHECKING:
-    from kernelbench.inspection import Build, Code, Inspection
+    from kernelbench.inspection.resources import Build, Code, Inspection
 
 _CONSTANTS = (
     ("tile", ("tile_m", "tile_n", "tile_k")),
@@ -46,28 +46,30 @@ def command(
     It asks the compilers and the step's own constants, no GPU. CTAs per SM are those that can run
     at once; one that waits for tensor memory does not.
     """
-    from kernelbench import build, console, inspection
-    from kernelbench.context import Context
-    from kernelbench.errors import EnvironmentProblem, UsageError
+    from kernelbench.base import console
+    from kernelbench.base.errors import EnvironmentProblem, UsageError
+    from kernelbench.build import compiler as build
+    from kernelbench.inspection import resources
+    from kernelbench.project.context import Context
 
     options.require_writable(json_path)
-    chosen, left_out = inspection.select(Context.find().lineages.select(steps))
+    chosen, left_out = resources.select_kernels(Context.find().lineages.select(steps))
     for line in left_out:
         console.warn(f"left out: {line}")
-    fitting = [step for step in chosen if inspection.flavours(step, arch)]
+    fitting = [step for step in chosen if resources.flavours(step, arch)]
     if not fitting:
         names = ", ".join(step.name for step in chosen)
         raise UsageError(f"{names}: not built for {arch}", "leave out --arch")
     found = []
     with console.Status() as status:
         status("building " + ", ".join(step.name for step in fitting))
-        for inspected in inspection.inspect_all(fitting, arch, sass=sass, ptx=ptx):
+        for inspected in resources.inspect_all(fitting, arch, sass=sass, ptx=ptx):
             found.append(inspected)
             status(f"built {len(found)} of {len(fitting)}")
     nvcc = build.nvcc()
     if json_path is not None:
         version = nvcc.version if nvcc else None
-        record = inspection.InspectRecord(inspection.SCHEMA, version, tuple(found))
+        record = resources.InspectRecord(resources.SCHEMA, version, tuple(found))
         options.write_json_output(json_path, record)
     if json_path != "-":
         for inspected in found:
@@ -87,7 +89,7 @@ def command(
 
 
 def _render(found: Inspection, compiler: str) -> None:
-    from kernelbench.console import Text, make_table, out
+    from kernelbench.base.console import Text, make_table, out
 
     out.print(Text.assemble((found.step, "bold"), f"  {found.title} · {compiler}"), soft_wrap=True)
     columns = [(build, code) for build in found.builds for code in build.code]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
-from kernelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelbench.lineage_tree import Tree
+    from kernelbench.lineages.tree import Tree
 
 
 @click.command(
@@ -46,8 +46,10 @@ def command(
     Reported figures are those of the lineage's source on its device. Measured ones are saved runs
     of `kernelbench run` on a GPU of the step's own kind; what an emulator ran has no time.
     """
-    from kernelbench import console, ledger, lineage_tree, store
-    from kernelbench.context import Context, parse_results
+    from kernelbench.base import console
+    from kernelbench.lineages import tree as lineage_tree
+    from kernelbench.project.context import Context, parse_results
+    from kernelbench.records import ledger, outcomes, store
 
     options.require_writable(json_path)
     context = Context.find()
@@ -56,19 +58,25 @@ def command(
     runs, broken = store.load_runs(folder)
     for line in broken:
         console.warn(line)
-    comparisons = ledger.read(folder)
+    comparisons = ledger.read_ledger(folder)
     found = lineage_tree.trees(
-        context.lineages, chosen, runs, comparisons, shapes=shapes, device=device
+        context.lineages,
+        chosen,
+        runs,
+        comparisons,
+        outcomes=outcomes.read_outcomes(folder),
+        shapes=shapes,
+        device=device,
     )
     if plot_path is not None:
-        from kernelbench import lineage_plot
+        from kernelbench.report import ladder_plot
 
         if len(chosen) > 1:
             raise UsageError(
                 "--plot draws one lineage", "name it: kernelbench lineage moe --plot …"
             )
         options.require_writable(plot_path)
-        lineage_plot.save(lineage_plot.ladder(context, found[0], shapes), plot_path)
+        ladder_plot.save_ladder(ladder_plot.ladder(context, found[0], shapes), plot_path)
         console.err.print(f"wrote {plot_path}")
     if json_path is not None:
         options.write_json_output(json_path, lineage_tree.TreeRecord(lineage_tree.SCHEMA, found))
@@ -79,11 +87,11 @@ def command(
 
 
 def _render(tree: Tree, as_markdown: bool) -> None:
-    from kernelbench.console import Text, fitted_table, out, say_left_out, styled
-    from kernelbench.lineage_view import grid, markdown
+    from kernelbench.base.console import Text, fitted_table, out, say_left_out, styled
+    from kernelbench.report.tree_grid import grid, tree_markdown
 
     if as_markdown:
-        click.echo(markdown(tree))
+        click.echo(tree_markdown(tree))
         return
     shown = grid(tree)
     out.print(Text.assemble((tree.lineage, "bold"), f"  {tree.title}"), soft_wrap=True)

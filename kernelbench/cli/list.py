@@ -12,10 +12,10 @@ from kernelbench.cli.options import (
     require_writable,
     write_json_output,
 )
-from kernelbench.lineage import STATUSES
+from kernelbench.project.registry import STATUSES
 
 if TYPE_CHECKING:
-    from kernelbench import listing
+    from kernelbench.lineages import listing
 
 
 @click.command("list")
@@ -41,21 +41,21 @@ def command(
       kernelbench list --lineage moe --status failed
       kernelbench list --json -
     """
-    from kernelbench import listing
-    from kernelbench.lineage import load_lineages
-    from kernelbench.project import find_project
+    from kernelbench.lineages import listing
+    from kernelbench.project.project_file import find_project
+    from kernelbench.project.registry import load_lineages
 
     require_writable(json_path)
     lineages = load_lineages(find_project())
-    chosen = listing.select(lineages, steps, lineage, status)
+    chosen = listing.select_steps(lineages, steps, lineage, status)
     if json_path is not None:
-        write_json_output(json_path, listing.record(chosen))
+        write_json_output(json_path, listing.list_record(chosen))
     if json_path != "-":
         _render(listing.views(lineages, chosen))
 
 
 def _render(views: list[listing.LineageView]) -> None:
-    from kernelbench.console import Text, fitted_table, out, say_left_out, styled
+    from kernelbench.base.console import Text, fitted_table, out, say_left_out, styled
 
     if not views:
         out.print("no step fits")

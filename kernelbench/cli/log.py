@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from kernelbench import console, ledger
+from kernelbench.base import console
+from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
 from kernelbench.cli.ab_view import p_text
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import UsageError
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import ledger
 
 
 @click.command(
@@ -32,7 +33,7 @@ def command(
     folder = parse_results(results, Context.find().project)
     entries = [
         entry
-        for entry in ledger.read(folder)
+        for entry in ledger.read_ledger(folder)
         if (step is None or step in (entry.base.step, entry.cand.step))
         and (shape is None or shape == entry.shape)
     ]

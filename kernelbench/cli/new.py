@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
-from kernelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelbench.context import Context
-    from kernelbench.lineage import Step
+    from kernelbench.project.context import Context
+    from kernelbench.project.registry import Step
 
 
 @click.command(
@@ -58,9 +58,10 @@ def command(
     there. A variant's folder has only step.toml, README and the files that differ. Prints the new
     files, one a line.
     """
-    from kernelbench import console, scaffold
-    from kernelbench.context import Context
-    from kernelbench.step_sources import own_sources, sources_of
+    from kernelbench.base import console
+    from kernelbench.lineages import scaffold
+    from kernelbench.project.context import Context
+    from kernelbench.project.source_files import own_sources, sources_of
 
     context = Context.find()
     lineages = context.lineages
@@ -83,7 +84,7 @@ def command(
         hint = f"no code of its own yet: copy there what you change from {where}"
         console.err.print(console.Text(hint), soft_wrap=True)
     commands = [f"run {name}{_small_shape(context, made)}", f"check {name}", f"diff {name}"]
-    if made.kind != "cuda":
+    if not made.compiled:
         del commands[1]
     shown = ", ".join(f"`kernelbench {command}`" for command in commands)
     hint = f"change it, say in step.toml and README.md what and why, then {shown}"

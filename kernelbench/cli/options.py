@@ -5,22 +5,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from kernelbench import seeds
-from kernelbench.emulation import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
-from kernelbench.errors import EnvironmentProblem, UsageError
-
-if TYPE_CHECKING:
-    from kernelbench.jobs import Timing
-
-#: Untimed calls of each arm before the timed ones.
-WARMUPS = 50
+from kernelbench.base.errors import UsageError
+from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,7 +45,7 @@ class Percent(click.ParamType[float]):
 
 def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
     """Names of steps, for the shell."""
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     steps = Context.find().lineages.steps
     return [
@@ -64,7 +56,7 @@ def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     return [
         CompletionItem(name, help=shape.describe())
@@ -75,7 +67,7 @@ def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 def _complete_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """Names of steps and of lineages, for the shell."""
-    from kernelbench.context import Context
+    from kernelbench.project.context import Context
 
     lineages = [
         CompletionItem(lineage.name, help=lineage.title)
@@ -130,41 +122,9 @@ def _shapes(default: str) -> Callable[[F], F]:
     )
 
 
-@dataclass(frozen=True)
-class Measuring:
-    """The options that every command with a timing protocol has.
-
-    Attributes:
-        reps: Timed repetitions per arm.
-        device: CUDA ordinal.
-        seed: As given, or drawn anew.
-        timeout: Seconds after which a call of a step counts as hung.
-        budget: Seconds of timed work per shape on a CPU.
-        results: The results folder as given; None for the project's.
-    """
-
-    reps: int
-    l2: Literal["cold", "warm"]
-    device: int
-    seed: int
-    timeout: float
-    budget: float
-    results: str | None
-
-    def timing(
-        self,
-        *metrics: Literal["call", "device"],
-        call: Literal["single", "competition"] = "single",
-        batch: int = 1,
-    ) -> Timing:
-        """The protocol for these metrics, with the usual warm-ups."""
-        from kernelbench.jobs import Timing
-
-        return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget, batch)
-
-
 def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of :class:`Measuring` and pass them on as one argument, ``measuring``."""
+    """Add ``--results`` and the options of a measurement; those are passed on as ``measuring``."""
+    from kernelbench.runs.settings import MEASURING, MeasuringOptions
 
     @functools.wraps(function)
     def command(
@@ -175,18 +135,12 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         seed: int | None,
         timeout: float,
         budget: float,
-        results: str | None,
         **rest: Any,
     ) -> Any:
-        measuring = Measuring(
-            reps,
-            "warm" if warm else "cold",
-            device,
-            seeds.new_seed() if seed is None else seed,
-            timeout,
-            budget,
-            results,
-        )
+        measuring: MeasuringOptions = {
+            "reps": reps, "l2": "warm" if warm else "cold", "device": device, "seed": seed,
+            "timeout_s": timeout, "budget_s": budget,
+        }  # fmt: skip
         return function(*args, measuring=measuring, **rest)
 
     decorated: Callable[..., Any] = command
@@ -194,7 +148,7 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--reps",
             type=click.IntRange(min=1),
-            default=500,
+            default=MEASURING.reps,
             show_default=True,
             help="Timed repetitions per arm.",
         ),
@@ -204,27 +158,16 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--device",
             type=click.IntRange(min=0),
-            default=0,
+            default=MEASURING.device,
             show_default=True,
             help="CUDA ordinal of the GPU.",
         ),
-        click.option(
-            "--seed",
-            type=click.IntRange(min=0),
-            default=None,
-            help="Seed of inputs, poison and order; drawn anew if not given, and always shown.",
-        ),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0.1),
-            default=120.0,
-            show_default=True,
-            help="Seconds after which a call of a step counts as hung.",
-        ),
+        seed_option("inputs, poison and order"),
+        timeout_option(MEASURING.timeout_s, "a call of a step counts as hung"),
         click.option(
             "--budget",
             type=click.FloatRange(min=0.1),
-            default=10.0,
+            default=MEASURING.budget_s,
             show_default=True,
             help="Seconds of timed work per shape (and session) on a CPU.",
         ),
@@ -232,6 +175,27 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = option(decorated)
     return decorated
+
+
+def seed_option(of: str) -> Callable[[F], F]:
+    """``--seed``"""
+    return click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=None,
+        help=f"Seed of {of}; drawn anew if not given, and always shown.",
+    )
+
+
+def timeout_option(default_s: float, what: str) -> Callable[[F], F]:
+    """``--timeout``, after which ``what`` happens."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=default_s,
+        show_default=True,
+        help=f"Seconds after which {what}.",
+    )
 
 
 def rounding_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -286,12 +250,12 @@ def write_json_output(json_path: str, value: Any) -> None:
     """Write a record to stdout (``-``) or atomically to a file."""
     import json
 
-    from kernelbench import records, schema
+    from kernelbench.base import json_file, schema
 
     if json_path == "-":
-        click.echo(json.dumps(schema.dump(value), indent=1, allow_nan=False))
+        click.echo(json.dumps(schema.encode(value), indent=1, allow_nan=False))
     else:
-        records.write_json(Path(json_path), value)
+        json_file.write_json(Path(json_path), value)
 
 
 def require_writable(json_path: str | None) -> None:
@@ -302,7 +266,7 @@ def require_writable(json_path: str | None) -> None:
     """
     if json_path is None or json_path == "-":
         return
-    from kernelbench.records import is_writable_folder
+    from kernelbench.base.files import is_writable_folder
 
     path = Path(json_path).expanduser().resolve()
     folder = path.parent
@@ -310,21 +274,6 @@ def require_writable(json_path: str | None) -> None:
         raise UsageError(f"cannot write {json_path}: it is a folder", "name a file in it")
     if not is_writable_folder(folder):
         raise UsageError(f"cannot write {json_path}: {folder} is not a writable folder")
-
-
-def require_results(folder: Path, hint: str = "choose another with --results") -> None:
-    """Refuse a results folder that could not be written or made, before hours of measuring.
-
-    Raises:
-        EnvironmentProblem: If it, or what exists of the way there, is not a writable folder.
-    """
-    from kernelbench.records import existing_part, is_writable_folder
-
-    existing = existing_part(folder)
-    if not is_writable_folder(existing):
-        raise EnvironmentProblem(
-            f"cannot write results to {folder}: {existing} is not a writable folder", hint
-        )
 
 
 def command_line() -> str:

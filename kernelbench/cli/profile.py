@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import click
 
-from kernelbench import profiling, records
+from kernelbench.base.console import Console, Status, Text, err, make_table, out
+from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.cli import options, tool_options
 from kernelbench.cli.tool_options import Subject
-from kernelbench.console import Console, Status, Text, err, make_table, out
-from kernelbench.errors import EnvironmentProblem
-from kernelbench.profile_counters import Launch
-from kernelbench.profiling import ProfileRecord, Request
+from kernelbench.inspection import profile
+from kernelbench.inspection.nsight_counters import Launch
+from kernelbench.inspection.profile import ProfileRecord, ProfileRequest
+from kernelbench.records import run_record
 
 _NONE = "–"
 
@@ -46,17 +47,17 @@ def command(subject: Subject, kernel: str | None, no_counters: bool, json_path: 
     """
     options.require_writable(json_path)
     run = subject.plan(small=False)
-    request = Request(run, subject.seed, kernel, not no_counters, subject.timeout)
-    profiling.check_request(request)
+    request = ProfileRequest(run, subject.seed, kernel, not no_counters, subject.timeout)
+    profile.check_request(request)
     with Status() as status:
-        record = profiling.profile(
-            request, status, created=records.now_iso(), command=options.command_line()
+        record = profile.profile(
+            request, status, created=run_record.now_iso(), command=options.command_line()
         )
     _render(err if json_path == "-" else out, record)
     if json_path is not None:
         options.write_json_output(json_path, record)
     if not record.counters and not no_counters:
-        raise EnvironmentProblem(f"no hardware counters: {record.why_not}", profiling.hint(record))
+        raise EnvironmentProblem(f"no hardware counters: {record.why_not}", profile.hint(record))
 
 
 def _render(to: Console, record: ProfileRecord) -> None:

@@ -4,44 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 
-from kernelbench import console, emulator_report, target
-from kernelbench.emulator_report import Report
-from kernelbench.jobs import Timing
-from kernelbench.peers import Standing
-from kernelbench.records import Result, TimeStats
-from kernelbench.runner import StepRun
-
-_METHODS = {
-    "events": "",
-    "graph": "",
-    "wall": " wall",
-    "competition": " ×15",
-    "profiler": " prof",
-    "incomplete": " part",
-}
-
-
-def time_text(stats: TimeStats | None) -> str:
-    """A median with a unit that suits it and, where it is not the usual one, its method."""
-    if stats is None:
-        return "–"
-    return microseconds(stats.median) + _METHODS.get(stats.method, f" {stats.method}")
-
-
-def error_text(*errors: float | None) -> str:
-    """The largest of the errors that there are."""
-    known = [error for error in errors if error is not None]
-    return f"{max(known):.2g}" if known else "–"
-
-
-def microseconds(value: float) -> str:
-    """``41.20 µs``, ``3.21 ms`` or ``2.913 s``."""
-    if value < 1000:
-        return f"{value:.2f} µs"
-    if value < 1e6:
-        return f"{value / 1e3:.2f} ms"
-    return f"{value / 1e6:.3f} s"
+from kernelbench.base import console
+from kernelbench.cli.figure_texts import error_text, microseconds, time_text
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.machine import environment
+from kernelbench.project.model import Lineage
+from kernelbench.records.run_record import Result, RunRecord
+from kernelbench.runs.api import RunPlan
+from kernelbench.runs.peers import Standing, standings
 
 
 class RunView:
@@ -49,14 +22,27 @@ class RunView:
 
     def __init__(self, to: console.Console) -> None:
         self._to = to
+        self._lineages: list[Lineage] = []
+        self._reports: list[tuple[str, str, str, EmulatorReport]] = []
+        self._path: Path | None = None
 
-    def head(self, plans: Sequence[StepRun], seed: int, timing: Timing | None) -> None:
+    def keep_report(self, step: str, shape: str, inputs: str, report: EmulatorReport) -> None:
+        """Show a report of the emulator after the rows."""
+        self._reports.append((step, shape, inputs, report))
+
+    def keep_path(self, path: Path) -> None:
+        """Say last where the record is."""
+        self._path = path
+
+    def head(self, plan: RunPlan) -> None:
         """Say which executor and device, and how it will be timed."""
-        for where, group in groupby(plans, key=lambda plan: plan.target):
-            names = [plan.step.name for plan in group]
+        self._lineages = [run.lineage for run in plan.steps]
+        timing, seed = plan.timing, plan.settings.seed
+        for where, group in groupby(plan.steps, key=lambda run: run.target):
+            names = [run.step.name for run in group]
             label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-            device = where.gpu.name if where.gpu else target.cpu_name()
-            parts = [f"executor {where.executor}", device]
+            device = where.gpu.name if where.gpu else environment.cpu_name()
+            parts = [f"executor {where.executor.name}", device]
             if where.emulation is not None:
                 parts.append(f"{where.emulation.sms} SMs emulated")
                 if where.emulation.mma_rounding != "fp32":
@@ -73,10 +59,18 @@ class RunView:
                 soft_wrap=True,
             )
 
+    def record(self, record: RunRecord) -> None:
+        """Rows, how they stand against their peers, what the emulator found, where it is kept."""
+        self.rows(record.results)
+        self.standings(standings(record.results, self._lineages))
+        _print_reports(self._reports)
+        if self._path is not None:
+            self._to.print(
+                console.Text(f"  saved {_relative(self._path)}", style="dim"), soft_wrap=True
+            )
+
     def rows(self, rows: Sequence[Result]) -> None:
         """The table, then every reason and note, then the conclusion."""
-        if not rows:
-            return
         groups = [
             (key, list(group)) for key, group in groupby(rows, key=lambda r: (r.step, r.shape))
         ]
@@ -130,15 +124,15 @@ class RunView:
         )
         self._to.print(f"→ {summary} of {total}")
 
-    def standings(self, standings: Sequence[Standing]) -> None:
+    def standings(self, found: Sequence[Standing]) -> None:
         """Each step against the best peer and the measured floor; nothing if there is nothing."""
-        if not standings:
+        if not found:
             return
-        columns = [("step", "left"), ("shape", "left"), (standings[0].metric, "right")]
+        columns = [("step", "left"), ("shape", "left"), (found[0].metric, "right")]
         columns += [("best peer", "left"), ("vs best peer", "right")]
         columns += [("floor", "right"), ("of floor", "right")]
         table = console.make_table(columns)
-        for row in standings:
+        for row in found:
             table.add_row(
                 console.escape(row.step),
                 row.shape,
@@ -156,10 +150,6 @@ class RunView:
         )
         self._to.print(console.Text(f"  {legend}", style="dim"), soft_wrap=True)
 
-    def saved(self, path: str) -> None:
-        """Say where the record is."""
-        self._to.print(console.Text(f"  saved {path}", style="dim"), soft_wrap=True)
-
 
 def _times(row: Result) -> tuple[str, str, str, str]:
     best = row.device_us or row.call_us
@@ -171,12 +161,19 @@ def _times(row: Result) -> tuple[str, str, str, str]:
     )
 
 
-def reports(found: Sequence[tuple[str, str, str, Report]]) -> None:
+def _print_reports(found: Sequence[tuple[str, str, str, EmulatorReport]]) -> None:
     """What the emulator found, in full, on stderr."""
     for step, shape, input_class, report in found:
         console.err.print(console.Text(f"{step} {shape} {input_class}:", style="bold"))
-        for line in emulator_report.lines(report):
+        for line in findings.lines(report):
             console.err.print(console.Text("  " + line), soft_wrap=True)
+
+
+def _relative(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def _worst(rows: Sequence[Result]) -> str:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 
-from kernelbench.cli.options import (
-    json_option,
-    require_results,
-    require_writable,
-    results_option,
-    shape_option,
-    write_json_output,
-)
-from kernelbench.errors import ExitCode
-
-if TYPE_CHECKING:
-    from kernelbench.console import Table
-    from kernelbench.context import Context
-    from kernelbench.lineage import Lineage
-    from kernelbench.roofline import Ceilings
-    from kernelbench.roofline_report import LineageReport, ShapeReport
+from kernelbench.base.console import Table, Text, err, make_table, out, styled
+from kernelbench.base.errors import ExitCode
+from kernelbench.cli import options
+from kernelbench.measure.speed_of_light import Ceilings
+from kernelbench.report import roofline as api
+from kernelbench.report.roofline import LineageReport, ShapeReport
 
 _BOUNDS = {"memory": "mem", "compute": "math"}
 
 
 @click.command("roofline")
-@shape_option
+@options.shape_option
 @click.option("--lineage", metavar="NAME", help="Only this lineage.")
 @click.option("--problem", metavar="NAME", help="Only lineages of this problem.")
 @click.option(
@@ -44,8 +33,8 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
     show_default=True,
     help="Whether operands start in DRAM or may be in the L2 cache.",
 )
-@results_option
-@json_option
+@options.results_option
+@options.json_option
 def command(
     shapes: tuple[str, ...],
     lineage: str | None,
@@ -67,93 +56,26 @@ def command(
       kernelbench roofline --shape A --device h200 --l2 cold
       kernelbench roofline --measure
     """
-    from kernelbench import roofline_report
-    from kernelbench.context import Context, parse_results
-    from kernelbench.lineage import load_problem
-
-    require_writable(json_path)
-    context = Context.find()
-    folder = parse_results(results, context.project)
-    if measure:
-        require_results(folder)
-        device = _measure(device, folder)
-    modes: tuple[Literal["cold", "warm"], ...] = ("cold", "warm") if l2 == "both" else (l2,)
-    reports = []
-    for chosen in _lineages(context, lineage, problem, shapes):
-        solved = load_problem(chosen)
-        steps = context.lineages.steps_of(chosen.name)
-        where = roofline_report.choose_device(device, steps, folder)
-        named = context.shapes_for(solved, shapes)
-        reports.append(roofline_report.report_lineage(chosen, solved, named, where, modes, folder))
-    report = roofline_report.Report(tuple(reports))
+    options.require_writable(json_path)
+    report = api.roofline(
+        shapes,
+        lineage=lineage,
+        problem=problem,
+        device=device,
+        measure=measure,
+        modes=("cold", "warm") if l2 == "both" else (l2,),
+        results=results,
+        on_progress=err.print,
+    )
     if json_path is not None:
-        write_json_output(json_path, report)
+        options.write_json_output(json_path, report)
     if json_path != "-":
-        for shown in reports:
+        for shown in report.lineages:
             _render(shown)
-    failed = any(time.below_floor for r in reports for s in r.shapes for time in s.steps)
-    return int(ExitCode.INCORRECT if failed else ExitCode.PASS)
-
-
-def _lineages(
-    context: Context, lineage: str | None, problem: str | None, shapes: tuple[str, ...]
-) -> list[Lineage]:
-    """The lineages that the options leave; those of a named shape's problem, if none is named."""
-    from kernelbench.errors import UnknownNameError
-    from kernelbench.lineage import load_problem
-
-    chosen = list(context.lineages.chains)
-    if lineage is not None:
-        chosen = [context.lineages.lineage(lineage)]
-    if problem is not None:
-        names = {item.name: load_problem(item).name for item in chosen}
-        if problem not in names.values():
-            raise UnknownNameError("problem", problem, dict.fromkeys(names.values()))
-        chosen = [item for item in chosen if names[item.name] == problem]
-    if lineage is None and problem is None:
-        owners = {context.shapes.problem_of[s] for s in shapes if s in context.shapes}
-        if owners:
-            chosen = [item for item in chosen if load_problem(item).name in owners]
-    return chosen
-
-
-def _measure(device: str | None, folder: Path) -> str:
-    """Measure a GPU's ceilings in a worker and save them; returns its ordinal."""
-    from kernelbench import roofline, schema, target
-    from kernelbench.console import err
-    from kernelbench.errors import EnvironmentProblem, UsageError
-    from kernelbench.jobs import CeilingsJob
-    from kernelbench.worker import Launcher
-
-    if device is not None and not device.isdecimal():
-        raise UsageError(
-            f"--measure measures a GPU of this machine, not {device!r}", "give its CUDA ordinal"
-        )
-    index = int(device or 0)
-    found = target.gpus()
-    if index >= len(found):
-        problem = target.gpu_problem() or f"this process sees {len(found)}"
-        raise EnvironmentProblem(
-            f"nothing to measure: no GPU {index}: {problem}",
-            "without --measure the datasheet's ceilings are shown",
-        )
-    err.print(f"measuring the ceilings of GPU {index}, {found[index].name}: some ten seconds")
-    ceilings: Ceilings | None = None
-    with Launcher() as launcher:
-        for message in launcher.run(CeilingsJob(index)):
-            if message["kind"] == "ceilings":
-                ceilings = schema.load(roofline.Ceilings, message["ceilings"])
-        ending = launcher.ending
-    if ceilings is None:
-        reason = ending.reason if ending and ending.reason else "the worker gave no figures"
-        raise EnvironmentProblem(f"the ceilings could not be measured: {reason}")
-    err.print(f"kept in {roofline.save_measured(ceilings, folder)}")
-    return str(index)
+    return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
 
 
 def _render(report: LineageReport) -> None:
-    from kernelbench.console import Text, out
-
     device = report.device
     where = f"  on {device.name}" + (f" ({device.assumed})" if device.assumed else "")
     out.print(Text.assemble((report.lineage, "bold"), where), soft_wrap=True)
@@ -192,8 +114,6 @@ def _ceilings_line(ceilings: Ceilings) -> str:
 
 
 def _floor_table(report: LineageReport) -> Table:
-    from kernelbench.console import make_table
-
     kinds = [(f.source, f.floor.l2_mode) for f in report.shapes[0].floors] if report.shapes else []
     columns = [("shape", "left"), ("dims", "left")]
     columns += [("GFLOP", "right"), ("MB", "right"), ("FLOP/B", "right")]
@@ -214,8 +134,6 @@ def _floor_table(report: LineageReport) -> Table:
 
 
 def _step_table(shapes: tuple[ShapeReport, ...]) -> Table:
-    from kernelbench.console import make_table, styled
-
     columns = [("step", "left"), ("shape", "left"), ("L2", "left"), ("metric", "left")]
     columns += [("µs", "right"), ("of datasheet", "right"), ("of measured", "right"), ("", "left")]
     table = make_table(columns)

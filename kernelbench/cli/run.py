@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
-from kernelbench import console, records, schema, store, target
+from kernelbench.base import console
+from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import options, render
-from kernelbench.context import Context, parse_results
-from kernelbench.emulation import Emulation
-from kernelbench.errors import ExitCode, KernelbenchError
-from kernelbench.jobs import Timing
-from kernelbench.peers import standings
-from kernelbench.planning import plan
-from kernelbench.records import Protocol, Result, RunRecord
-from kernelbench.references import shared_folder
-from kernelbench.runner import Runner, StepRun, warnings_of
-from kernelbench.worker import Launcher
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors import targets
+from kernelbench.records.run_record import RunRecord
+from kernelbench.runs import api
+from kernelbench.runs.settings import MeasuringOptions
 
 
 @click.command(
@@ -37,7 +31,7 @@ from kernelbench.worker import Launcher
     "--executor",
     default="auto",
     show_default=True,
-    metavar="|".join(("auto", *target.EXECUTORS)),
+    metavar="|".join(("auto", *(executor.name for executor in targets.executors()))),
     help="What runs the step; auto picks the best that this machine has.",
 )
 @click.option(
@@ -72,7 +66,8 @@ def command(
     no_save: bool,
     json_path: str | None,
     emulation: Emulation,
-    measuring: options.Measuring,
+    results: str | None,
+    measuring: MeasuringOptions,
 ) -> int:
     """Check each STEP for correctness, then time it.
 
@@ -80,114 +75,40 @@ def command(
     that defines custom_kernel(data).
     """
     options.require_writable(json_path)
-    context = Context.find()
-    folder = parse_results(measuring.results, context.project)
-    if not no_save:
-        options.require_results(folder, "choose another with --results, or give --no-save")
-    plans = plan(
-        context,
-        steps,
-        shapes,
-        executor,
-        inputs,
-        measuring.device,
-        warn=console.warn,
-        emulation=emulation,
-        peers=peers,
-    )
-    seed = measuring.seed
-    timing = None
-    if not check_only:
-        timing = measuring.timing("call", "device", call=call)
-    if not any(step_plan.target.timed for step_plan in plans):
-        timing = None
     view = render.RunView(console.err if json_path == "-" else console.out)
-    view.head(plans, seed, timing)
-    rows: list[Result] = []
-    failure: BaseException | None = None
-    with shared_folder(plans) as shared, Launcher() as launcher, console.Status() as status:
-        runner = Runner(
-            launcher,
-            seed=seed,
-            timing=timing,
-            call_limit_s=measuring.timeout,
-            on_progress=status,
-            references=shared,
-        )
-        try:
-            for step_plan in plans:
-                for row in runner.run(step_plan):
-                    rows.append(row)
-        except (KernelbenchError, KeyboardInterrupt) as error:
-            failure = error
-    if failure is not None and not rows:
-        raise failure
-    if runner.environment is None:
-        # No worker was needed: every shape is beyond its step's limits.
-        runner.environment = target.environment(plans[0].target)
-    for warning in warnings_of(runner.environment):
-        console.warn(warning)
-    record = RunRecord(
-        schema=records.RUN_SCHEMA,
-        id=records.new_id(),
-        created=records.now_iso(),
-        command=options.command_line(),
-        device=runner.environment.device,
-        environment=runner.environment,
-        protocol=_protocol(plans, seed, timing, runner),
-        results=tuple(rows),
-        complete=failure is None,
-        extra=_emulated(plans),
-    )
-    view.rows(rows)
-    view.standings(standings(rows, context.lineages.lineages))
-    render.reports(runner.reports)
     try:
-        if not no_save:
-            path = store.save(folder, record, runner.samples)
-            view.saved(_relative(path))
+        with console.Status() as status:
+            record = api.run(
+                steps,
+                shapes,
+                executor=executor,
+                inputs=inputs,
+                call=call,
+                timed=not check_only,
+                peers=peers,
+                emulation=emulation,
+                save=not no_save,
+                results=results,
+                command=options.command_line(),
+                on_plan=view.head,
+                on_progress=status,
+                on_report=view.keep_report,
+                on_saved=view.keep_path,
+                on_warning=console.warn,
+                **measuring,
+            )
+    except (KernelbenchError, Interrupted) as error:
+        if isinstance(error.partial, RunRecord):
+            _show(view, error.partial, json_path)
+        raise
+    _show(view, record, json_path)
+    return int(ExitCode.INCORRECT if record.failures else ExitCode.PASS)
+
+
+def _show(view: render.RunView, record: RunRecord, json_path: str | None) -> None:
+    try:
+        view.record(record)
     finally:
-        # Whichever of the two cannot be written must not cost the other.
+        # A reader of the terminal that goes away must not cost the file.
         if json_path is not None:
             options.write_json_output(json_path, record)
-    if failure is not None:
-        raise failure  # after the rows up to it were printed and saved
-    return _exit_code(rows)
-
-
-def _protocol(
-    plans: Sequence[StepRun], seed: int, timing: Timing | None, runner: Runner
-) -> Protocol:
-    on_gpu = any(step_plan.target.gpu is not None for step_plan in plans)
-    cold = timing is not None and timing.l2 == "cold" and on_gpu
-    l2 = runner.environment.l2_bytes if runner.environment is not None else 0
-    return Protocol(
-        seed=seed,
-        reps=timing.reps if timing else 0,
-        warmups=timing.warmups if timing else 0,
-        l2="none" if timing is None or not on_gpu else timing.l2,
-        call=timing.call if timing else "single",
-        flush_bytes=2 * l2 if cold else 0,
-        time_budget_s=None if on_gpu or timing is None else timing.budget_s,
-    )
-
-
-def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
-    """What was emulated, for the record."""
-    for step_plan in plans:
-        if step_plan.target.emulation is not None:
-            return {"emulation": schema.dump(step_plan.target.emulation)}
-    return {}
-
-
-def _exit_code(rows: Sequence[Result]) -> int:
-    if any(row.status in records.FAILED for row in rows):
-        return int(ExitCode.INCORRECT)
-    return int(ExitCode.PASS)
-
-
-def _relative(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from kernelbench import records, sanitize
+from kernelbench.base.console import Console, Status, Text, err, out
 from kernelbench.cli import options, tool_options
 from kernelbench.cli.tool_options import Subject
-from kernelbench.console import Console, Status, Text, err, out
-from kernelbench.sanitize import CHECKS, DEFAULT_CHECKS, Check, Session, ToolResult
-from kernelbench.sanitize_report import Finding
+from kernelbench.inspection import sanitize
+from kernelbench.inspection.sanitize import CHECKS, DEFAULT_CHECKS, Check, Session, ToolResult
+from kernelbench.inspection.sanitizer_log import SanitizerFinding
+from kernelbench.records import run_record
 
 #: Every other status is a failure of the step.
 _STYLES = {"clean": "bold green", "explained": "bold yellow", "failed": "bold yellow"}
@@ -52,22 +53,28 @@ def command(
     to = err if json_path == "-" else out
     with Status() as status:
         status(f"{run.step.name}: building")
-        session = sanitize.prepare(run, seed=subject.seed, calls=calls, limit_s=subject.timeout)
+        session = sanitize.prepare_session(
+            run, seed=subject.seed, calls=calls, limit_s=subject.timeout
+        )
         _head(to, session)
         for result in sanitize.run_checks(session, tuple(dict.fromkeys(tools)), status):
             results.append(result)
             _result(to, session, result)
     if json_path is not None:
-        record = sanitize.record(
-            session, results, created=records.now_iso(), command=options.command_line()
+        record = sanitize.sanitize_record(
+            session, results, created=run_record.now_iso(), command=options.command_line()
         )
         options.write_json_output(json_path, record)
-    return int(sanitize.exit_code(results, strict=strict))
+    return int(sanitize.sanitize_exit_code(results, strict=strict))
 
 
 def _head(to: Console, session: Session) -> None:
     run = session.run
-    where = f"{run.target.executor}, {run.target.gpu.name}" if run.target.gpu else run.target.device
+    where = (
+        f"{run.target.executor.name}, {run.target.gpu.name}"
+        if run.target.gpu
+        else run.target.device
+    )
     calls = f"{session.calls} call{'s' if session.calls > 1 else ''}"
     parts = [session.shape.name, where, str(session.tool), calls, run.classes[0]]
     text = " · ".join([*parts, f"seed {session.seed}"])
@@ -97,16 +104,16 @@ def _summary(session: Session, result: ToolResult) -> str:
         text += f": {result.count - known}" + (f", and {known} explained" if known else "")
     elif result.status == "explained":
         text += f": {known} with a known cause of false positives"
-        if session.run.step.kind == "cuda":
+        if session.run.step.compiled:
             text += f"; `kernelbench check {session.run.step.name}` follows what racecheck misses"
     if result.elsewhere:
         text += f"; {result.elsewhere} in kernels that are not the step's"
     return text
 
 
-def _explanations(result: ToolResult) -> list[tuple[str, Finding]]:
+def _explanations(result: ToolResult) -> list[tuple[str, SanitizerFinding]]:
     """The first finding of each explanation, with how many have it."""
-    groups: dict[str, list[Finding]] = {}
+    groups: dict[str, list[SanitizerFinding]] = {}
     for finding in result.findings:
         if finding.explanation:
             groups.setdefault(finding.explanation, []).append(finding)
@@ -116,7 +123,7 @@ def _explanations(result: ToolResult) -> list[tuple[str, Finding]]:
     ]
 
 
-def _described(session: Session, finding: Finding) -> str:
+def _described(session: Session, finding: SanitizerFinding) -> str:
     text = finding.text
     if finding.kernel:
         text += f" in {finding.kernel}"

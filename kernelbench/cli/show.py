@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
-from kernelbench import console, records, store
-from kernelbench.cli import options, render
-from kernelbench.context import Context, parse_results
-from kernelbench.errors import UsageError
-from kernelbench.export import tables
-from kernelbench.store import Saved
+from kernelbench.base import console
+from kernelbench.base.errors import UsageError
+from kernelbench.cli import options
+from kernelbench.cli.figure_texts import error_text, microseconds, time_text
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import device_table, rows, run_record, store, tables
+from kernelbench.records.device_table import TableRow, TableTime
+from kernelbench.records.rows import Saved
+from kernelbench.records.run_record import Result, RunRecord, TimeStats
+
+T = TypeVar("T")
+_Cells = tuple[str | console.Text, ...]
 
 
 @click.command(
     "show",
     epilog="\b\nExamples:\n"
-    "  kernelbench show                      the newest row of every step, shape and device\n"
+    "  kernelbench show                      the newest row of every step and shape\n"
     "  kernelbench show v00 v01 --shape A\n"
-    "  kernelbench show --run results/nvidia-h200/runs/ID.json\n"
+    "  kernelbench show --run results/nvidia-h200/runs/ID.json.gz\n"
     "  kernelbench show --format csv > table.csv",
 )
 @click.argument("steps", nargs=-1, metavar="[STEP...]")
@@ -46,42 +54,139 @@ def command(
     form: str,
     results: str | None,
 ) -> int:
-    """Print saved runs: the newest row of every step and shape, or one record."""
+    """Print saved runs: the newest row of every step and shape, or one record.
+
+    Without a STEP a row stands for all input classes of the newest run, whatever its L2 state; with
+    one there is a row for each input class, executor and L2 state.
+    """
+    folder = parse_results(results, Context.find().project)
+    wanted = _Filter(frozenset(steps), frozenset(shapes), device)
     if run_file is not None:
-        runs = [records.read_run(Path(run_file))]
-    else:
-        folder = parse_results(results, Context.find().project)
+        _show_rows(wanted.of([run_record.read_run(Path(run_file))]), form)
+    elif steps:
         runs, broken = store.load_runs(folder)
-        for line in broken:
-            console.warn(line)
-    rows = [
-        row
-        for row in store.latest(runs)
-        if (not steps or row.result.step in steps)
-        and (not shapes or row.result.shape in shapes)
-        and (device is None or device.lower() in row.run.device.lower())
-    ]
-    if not rows:
-        if steps or shapes or device:
-            raise UsageError("no saved run matches", "`kernelbench show` alone prints all of them")
-        console.out.print("no saved runs; `kernelbench run STEP` makes one")
-        return 0
-    if form == "csv":
-        click.echo(tables.csv_text(rows), nl=False)
-        return 0
-    by_device = groupby(
-        sorted(rows, key=lambda row: row.run.device), key=lambda row: row.run.device
-    )
-    for name, group in by_device:
-        of_device = list(group)
-        if form == "markdown":
-            click.echo(tables.markdown(of_device))
-        else:
-            _table(name, of_device)
+        _warn(broken)
+        _show_rows(wanted.of(runs), form)
+    else:
+        figures, broken = store.newest_figures(folder)
+        _warn(broken)
+        if not figures and not (shapes or device):
+            console.out.print("no saved runs; `kernelbench run STEP` makes one")
+            return 0
+        _show_figures(wanted.newest(figures), form)
     return 0
 
 
-def _table(device: str, rows: Sequence[Saved]) -> None:
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        console.warn(line)
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """The steps, shapes and devices to show; empty or None takes all."""
+
+    steps: Collection[str]
+    shapes: Collection[str]
+    device: str | None
+
+    def of(self, runs: Sequence[RunRecord]) -> list[Saved]:
+        """The newest rows of runs that are wanted."""
+        return self._any(
+            [
+                row
+                for row in rows.latest(runs)
+                if self._fits(row.run.device, row.result.shape)
+                and (not self.steps or row.result.step in self.steps)
+            ]
+        )
+
+    def newest(self, figures: Mapping[str, Sequence[TableRow]]) -> dict[str, list[TableRow]]:
+        """By device: of every step and shape the newest row, whatever its L2 state."""
+        found: dict[str, list[TableRow]] = {}
+        for device, of_device in sorted(figures.items()):
+            newest: dict[tuple[str, str], TableRow] = {}
+            for row in of_device:
+                old = newest.get((row.step, row.shape))
+                if self._fits(device, row.shape) and (old is None or old.run <= row.run):
+                    newest[row.step, row.shape] = row
+            if newest:
+                found[device] = [*newest.values()]
+        return self._any(found)
+
+    def _fits(self, device: str, shape: str) -> bool:
+        of_device = self.device is None or self.device.lower() in device.lower()
+        return of_device and (not self.shapes or shape in self.shapes)
+
+    def _any(self, found: T) -> T:
+        if not found:
+            raise UsageError("no saved run matches", "`kernelbench show` alone prints all of them")
+        return found
+
+
+def _show_rows(shown: Sequence[Saved], form: str) -> None:
+    """A row for each input class, executor and L2 state."""
+    if form == "csv":
+        click.echo(tables.rows_csv(shown), nl=False)
+        return
+    for device, group in groupby(
+        sorted(shown, key=lambda row: row.run.device), key=lambda row: row.run.device
+    ):
+        of_device = list(group)
+        if form == "markdown":
+            click.echo(tables.rows_markdown(of_device))
+        else:
+            _table(device, [_row_cells(row) for row in of_device])
+
+
+def _show_figures(figures: Mapping[str, Sequence[TableRow]], form: str) -> None:
+    """A row for each step and shape."""
+    if form == "csv":
+        click.echo(device_table.write_csv_of(figures), nl=False)
+        return
+    for device, of_device in figures.items():
+        if form == "markdown":
+            newest = max(row.run for row in of_device)
+            click.echo(device_table.write_markdown(device, newest, of_device))
+        else:
+            _table(device, [_figure_cells(row) for row in of_device])
+
+
+def _row_cells(row: Saved) -> _Cells:
+    result = row.result
+    return (
+        *(result.step, result.shape, result.inputs, result.executor, row.run.protocol.l2),
+        *_error_cells(result),
+        *_time_cells(result.device_us, result.call_us, result.sol_us),
+        row.run.created[:10],
+        console.styled(result.status),
+    )
+
+
+def _figure_cells(row: TableRow) -> _Cells:
+    classes = f"{row.classes} class{'es' if row.classes > 1 else ''}"
+    return (
+        *(row.step, row.shape, classes, row.executor, row.l2),
+        *_error_cells(row),
+        *_time_cells(row.device, row.call, row.sol_us),
+        row.date,
+        console.styled(row.status),
+    )
+
+
+def _error_cells(row: Result | TableRow) -> _Cells:
+    exact = {True: "yes", False: "no", None: "–"}[row.exact]
+    return exact, error_text(row.max_abs_err), error_text(row.rel_rms_err)
+
+
+def _time_cells(
+    device: TimeStats | TableTime | None, call: TimeStats | TableTime | None, sol_us: float | None
+) -> _Cells:
+    sol = "–" if sol_us is None else microseconds(sol_us)
+    return time_text(device), time_text(call), sol
+
+
+def _table(device: str, rows: Sequence[_Cells]) -> None:
     table, left_out = console.fitted_table(
         [
             ("step", "left"),
@@ -98,24 +203,7 @@ def _table(device: str, rows: Sequence[Saved]) -> None:
             ("date", "left"),
             ("status", "left"),
         ],
-        [
-            (
-                row.result.step,
-                row.result.shape,
-                row.result.inputs,
-                row.result.executor,
-                row.run.protocol.l2,
-                {True: "yes", False: "no", None: "–"}[row.result.exact],
-                render.error_text(row.result.max_abs_err),
-                render.error_text(row.result.rel_rms_err),
-                render.time_text(row.result.device_us),
-                render.time_text(row.result.call_us),
-                "–" if row.result.sol_us is None else render.microseconds(row.result.sol_us),
-                row.run.created[:10],
-                console.styled(row.result.status),
-            )
-            for row in rows
-        ],
+        rows,
         prose="shape",
         spare=[["rel rms"], ["L2"], ["date"], ["SOL"], ["executor"]],
     )

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from kernelbench import console, gpu_tool, seeds
+from kernelbench.base import console, seeds
 from kernelbench.cli import options
-from kernelbench.context import Context
-from kernelbench.runner import StepRun
+from kernelbench.inspection import gpu_tool
+from kernelbench.project.context import Context
+from kernelbench.runs.runner import StepRun
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Subject:
     timeout: float
 
     def plan(self, *, small: bool) -> StepRun:
-        """The step with its shape, on its GPU (:func:`kernelbench.gpu_tool.plan_one`)."""
+        """The step with its shape; see :func:`kernelbench.inspection.gpu_tool.plan_one`."""
         return gpu_tool.plan_one(
             Context.find(), self.step, self.shape, self.device, small=small, warn=console.warn
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelbench.arena import describe_tensor
+from kernelbench.project.arena import describe_tensor
 
 
 def check_tensors(result: Any, expected: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench.check import Checker, refill
-from kernelbench.problems.fused_moe import PROBLEM as MOE
-from kernelbench.problems.group_gemm import PROBLEM as GEMM
+from kernelbench.measure.correctness import Checker, refill
+from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
+from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
 
 SHAPE = GEMM.parse_shape("s", {"m": [4, 8], "n": 16, "k": 64})
 SMALL_MOE = MOE.parse_shape("s", {"m": 5, "n": 128, "k": 256, "e": 8, "topk": 2})
@@ -19,7 +19,7 @@ Step = Callable[[Any], Any]
 
 def right(data: Any) -> Any:
     """Right values, from the problem's own reference."""
-    from kernelbench.problems.group_gemm_check import multiply
+    from kernelbench.problems.group_gemm.tolerance import multiply
 
     outputs = []
     for (_, _, c), ref in zip(data[0], multiply(data, with_sigma=False), strict=True):

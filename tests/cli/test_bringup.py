@@ -13,34 +13,29 @@ import pytest
 from conftest import ENVIRONMENT, Outcome, result_row, write_project, write_step
 from gpu_tools import H200, on_h200
 
-from kernelbench import (
-    bringup_native,
-    bringup_steps,
-    build,
-    clocks,
-    diagnosis,
-    parity_runner,
-    planning,
-    schema,
-    target,
-)
-from kernelbench.bringup_native import points
-from kernelbench.bringup_points import POINTS
-from kernelbench.bringup_report import SHARED, BringupRecord, Line
-from kernelbench.bringup_steps import StepStage
+from kernelbench.base import schema
+from kernelbench.base.errors import EnvironmentProblem, ExitCode
+from kernelbench.bringup import native_stages, parity_runner, step_stages
+from kernelbench.bringup.bringup_record import SHARED, BringupLine, BringupRecord
+from kernelbench.bringup.native_stages import points
+from kernelbench.bringup.open_points import POINTS
+from kernelbench.bringup.parity_runner import ParityCase, Ran
+from kernelbench.bringup.parity_suites import ROUNDING, SUITES, functions_of
+from kernelbench.bringup.step_stages import StepStage
+from kernelbench.build import compiler
 from kernelbench.cli import invoke
-from kernelbench.context import Context
-from kernelbench.errors import EnvironmentProblem, ExitCode
-from kernelbench.parity_runner import Ran, Work
-from kernelbench.parity_suites import ROUNDING, SUITES, functions_of
-from kernelbench.records import Result
-from kernelbench.runner import Runner, StepRun
+from kernelbench.inspection import doctor
+from kernelbench.machine import clocks, devices
+from kernelbench.project.context import Context
+from kernelbench.records.run_record import Result
+from kernelbench.runs import plan as planning
+from kernelbench.runs.runner import Runner, StepRun
 
 __all__ = ["on_h200"]  # fixtures
 
 Change = Callable[[dict[str, Ran]], dict[str, Ran]]
 
-needs_host = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_host = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 #: Makes a right step wrong.
 ZEROS = """
 
@@ -67,22 +62,22 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
 
     def install(change: Change) -> None:
         def on_gpu(
-            stem: str, _backend: str, works: Mapping[str, Work], *, limit_s: float
+            stem: str, _backend: str, works: Mapping[str, ParityCase], *, limit_s: float
         ) -> dict[str, Ran]:
             library = parity_runner.emulator_library(stem)
             return change(parity_runner.run(library, works, ROUNDING, limit_s=limit_s))
 
-        monkeypatch.setattr(bringup_native, "on_gpu", on_gpu)
-        monkeypatch.setattr(bringup_native, "gpu_library", lambda *_: Path())
-        monkeypatch.setattr(bringup_native, "SUITES", (SUITE,))
-        monkeypatch.setattr(bringup_native, "POINTS", ())
+        monkeypatch.setattr(native_stages, "on_gpu", on_gpu)
+        monkeypatch.setattr(native_stages, "gpu_library", lambda *_: Path())
+        monkeypatch.setattr(native_stages, "SUITES", (SUITE,))
+        monkeypatch.setattr(native_stages, "POINTS", ())
 
     return install
 
 
-def lines(report: Path, stage: str) -> dict[str, Line]:
+def lines(report: Path, stage: str) -> dict[str, BringupLine]:
     """The lines of a stage by name, from the report."""
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     return {line.name: line for each in record.stages if each.name == stage for line in each.lines}
 
 
@@ -98,7 +93,7 @@ def test_a_gpu_without_a_backend_is_named(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ampere = replace(H200, name="NVIDIA A100", capability=(8, 0))
-    monkeypatch.setattr(target, "gpus", lambda: [ampere])
+    monkeypatch.setattr(devices, "gpus", lambda: [ampere])
     assert invoke(["bringup", "--report", str(project / "r.json")]) == ExitCode.ENVIRONMENT
     assert "this is NVIDIA A100 (sm_80)" in capsys.readouterr().err
 
@@ -116,7 +111,7 @@ def test_equal_bits_pass(project: Path, on_h200: None, stand_in: Callable[[Chang
     found = lines(report, "functions")
     assert {line.outcome for line in found.values()} == {"PASS"}
     assert "mbarrier_init" in found
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     assert record.complete
     assert [stage.state for stage in record.stages] == ["done"] * 5
     assert "| mbarrier_init | PASS |" in report.with_suffix(".md").read_text()
@@ -177,10 +172,10 @@ def test_a_defect_in_a_stage_costs_that_stage(
         raise ValueError("broken")
 
     stand_in(lambda ran: ran)
-    monkeypatch.setattr(bringup_native, "points", broken)
+    monkeypatch.setattr(native_stages, "points", broken)
     report = project / "r.json"
     assert invoke(["bringup", "--quick", "--report", str(report)]) == ExitCode.ENVIRONMENT
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     states = {stage.name: stage.state for stage in record.stages}
     assert states["points"] == "failed" and states["timed"] == "done"
     assert "ValueError('broken')" in record.stages[2].reason
@@ -196,7 +191,7 @@ def test_ctrl_c_leaves_what_was_done(
     stand_in(interrupt)
     report = project / "r.json"
     assert invoke(["bringup", "--report", str(report)]) == 130
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     assert not record.complete
     states = [stage.state for stage in record.stages]
     assert states == ["done", "stopped", "not run", "not run", "not run"]
@@ -216,7 +211,7 @@ def test_points_are_confirmed_refuted_or_not_run(
     stand_in(spoil)
     names = ("elected-lane", "cluster-address", "swizzle-address", "empty-commit", "alloc-order")
     chosen = tuple(point for point in POINTS if point.name in names)
-    monkeypatch.setattr(bringup_native, "POINTS", chosen)
+    monkeypatch.setattr(native_stages, "POINTS", chosen)
     found = {line.name: line for line in points("sm90a", 1, 60, lambda _text: None)}
     assert {name: line.outcome for name, line in found.items()} == {
         "elected-lane": "REFUTED",
@@ -235,7 +230,7 @@ def steps_on_cpu(
 ) -> None:
     """Python steps on the CPU in the place of compiled ones on the GPU, and no native function."""
     stand_in(lambda ran: ran)
-    monkeypatch.setattr(bringup_native, "SUITES", ())
+    monkeypatch.setattr(native_stages, "SUITES", ())
     plan = planning.plan
 
     def on_cpu(context, steps, shapes, executor, *rest, **named):
@@ -244,9 +239,9 @@ def steps_on_cpu(
 
     monkeypatch.setattr(planning, "plan", on_cpu)
     monkeypatch.setattr(
-        bringup_steps, "native_steps", lambda context, *_: list(context.lineages.steps)
+        step_stages, "native_steps", lambda context, *_: list(context.lineages.steps)
     )
-    monkeypatch.setattr(bringup_steps, "_QUICK_REPS", 3)
+    monkeypatch.setattr(step_stages, "_QUICK_REPS", 3)
 
 
 def test_steps_are_checked_then_timed(project: Path, steps_on_cpu: None, right_source: str) -> None:
@@ -262,7 +257,7 @@ def test_steps_are_checked_then_timed(project: Path, steps_on_cpu: None, right_s
     small, timed = lines(report, "small"), lines(report, "timed")
     assert (small["w0"].outcome, small["w1"].outcome) == ("PASS", "DIFFERS")
     assert (timed["w0"].outcome, timed["w1"].outcome) == ("PASS", "NOT RUN")
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     (figure,) = record.figures
     assert (figure.step, figure.shape) == ("w0", "u0")
     assert figure.call_us is not None and figure.call_us > 0
@@ -298,7 +293,7 @@ def test_others_are_waited_for(
 ) -> None:
     looks, told = iter(counts), []
     monkeypatch.setattr(clocks, "other_processes", using(looks))
-    monkeypatch.setattr(bringup_steps, "_POLL_S", 0.001)
+    monkeypatch.setattr(step_stages, "_POLL_S", 0.001)
     stage = StepStage(Context.find(), 0, seed=1, limit_s=1, progress=told.append)
     line = stage.wait_for_others(60)
     assert line.outcome == outcome
@@ -324,10 +319,10 @@ def test_others_are_not_waited_for_longer_than_asked(
 
 def escape_message() -> str:
     """What the timer says where a call takes longer by the host's clock than by the events."""
-    from kernelbench.gpu_timing import GpuTimer
-    from kernelbench.timing import Block, Measurement, TimingFault
+    from kernelbench.measure.gpu_timing import GpuTimer
+    from kernelbench.measure.timing import Measurement, TimedBlock, TimingFault
 
-    measured = Measurement("call", "events", [Block([0], [0], [100.0])])
+    measured = Measurement("call", "events", [TimedBlock([0], [0], [100.0])])
     with pytest.raises(TimingFault) as fault:
         GpuTimer._require_joined(0, 5000.0, measured, 1)
     return str(fault.value)
@@ -341,7 +336,7 @@ def timed_as(
 
     ``looks`` are what NVML tells us, before and after the step; ``seen``, what it tells the worker.
     """
-    monkeypatch.setattr(diagnosis, "examine", lambda: diagnosis.Diagnosis(True, {}, ()))
+    monkeypatch.setattr(doctor, "examine", lambda: doctor.Diagnosis(True, {}, ()))
 
     def bringup(looks: tuple[int, ...], seen: int, expect: ExitCode, **found: Any) -> Path:
         def run(runner: Runner, plan: StepRun) -> Iterator[Result]:
@@ -372,7 +367,7 @@ def test_times_beside_others_are_marked(
     timed = lines(report, "timed")
     assert timed["GPU"].outcome == ("warn" if looks[0] else "ok")
     assert (timed["w0"].outcome, timed["w0"].shared) == ("PASS", True)
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     assert [figure.times for figure in record.figures] == [("–", "40.0*")]
     assert [SHARED in row.notes for row in record.results] == [False, True]
     for text in (report.with_suffix(".md").read_text(), capsys.readouterr().out):
@@ -384,7 +379,7 @@ def test_times_of_a_gpu_of_its_own_are_not_marked(timed_as: Callable[..., Path])
     report = timed_as((0, 0), 0, ExitCode.PASS)
     assert SHARED not in report.with_suffix(".md").read_text()
     assert not any(line.shared for line in lines(report, "timed").values())
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     assert [figure.times for figure in record.figures] == [("–", "40.0")]
 
 
@@ -408,6 +403,6 @@ def test_only_escaped_work_is_not_judged_beside_others(
     line = lines(report, "timed")["w0"]
     assert (line.outcome, line.shared) == (outcome, bool(others))
     assert reason in line.detail
-    record = schema.load(BringupRecord, json.loads(report.read_text()))
+    record = schema.decode(BringupRecord, json.loads(report.read_text()))
     assert record.results[-1].status == ("skipped" if outcome == "NOT JUDGED" else "wrong")
     assert record.figures == ()

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from kernelbench import build, cache_listing
+from kernelbench.base.errors import ExitCode
+from kernelbench.build import cache_listing
+from kernelbench.build import compiler as build
 from kernelbench.cli import invoke as run
-from kernelbench.errors import ExitCode
 
 pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
 

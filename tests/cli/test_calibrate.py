@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import TINY, launch
 
-from kernelbench import calibration_record, records
+from kernelbench.records import calibration_record, run_record
 
 CPU = ("--metric", "call", "--planted", 0, "--aa", 20, "--sessions", 2, "--reps", 8)
 
@@ -41,7 +41,7 @@ def test_it_ends_with_a_conclusion(calibrated: tuple[Any, Path]) -> None:
 def test_the_record_is_kept_with_every_attempt(calibrated: tuple[Any, Path]) -> None:
     outcome, folder = calibrated
     (path,) = folder.glob("*/calibration/*.json")
-    record = calibration_record.read(path)
+    record = calibration_record.read_calibration(path)
     assert record.id in outcome.out
     assert record.complete
     assert (record.step, record.shape, record.metric) == ("right", TINY, "call")
@@ -54,7 +54,7 @@ def test_the_record_is_kept_with_every_attempt(calibrated: tuple[Any, Path]) -> 
     attempts = record.protocol["attempts"]
     assert [a["rounds"] for a in attempts if a["series"] == "aa"] == [10, 10]
     assert {a["ending"] for a in attempts} == {"done"}
-    raw = records.read_samples(path.parent / record.samples_file)
+    raw = run_record.read_samples(path.parent / record.samples_file)
     assert sum(entry["series"] == "aa" for entry in raw) == 20
     assert len({a["seed"] for a in attempts}) == len(attempts)
 
@@ -80,7 +80,7 @@ def test_a_failed_attempt_is_kept(
     assert outcome.code == 3
     assert "worn out" in outcome.error
     (path,) = (tmp_path / "r").glob("*/calibration/*.json")
-    record = calibration_record.read(path)
+    record = calibration_record.read_calibration(path)
     assert not record.complete
     assert record.false_positives.rejections.total == 10
     assert "worn out" in record.protocol["failure"]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from conftest import ROOT, environment_of, launch, read_document
 
-from kernelbench import build
+from kernelbench.build import compiler
 from kernelbench.cli import invoke as run_cli
 
-pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 STEP_TOML = """name = "{name}"
 title = "{name}"
@@ -387,7 +387,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(
 ) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
-    env = {build.CACHE_VARIABLE: str(in_the_way / "cache")}
+    env = {compiler.CACHE_VARIABLE: str(in_the_way / "cache")}
     outcome = bench("check", "right", root=project, env=env)
     assert outcome.code == 5
     assert "cannot write the cache folder" in outcome.error

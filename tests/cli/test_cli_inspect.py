@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, inspection, schema
+from kernelbench.base import schema
+from kernelbench.base.errors import ExitCode
+from kernelbench.build import compiler
 from kernelbench.cli import invoke as run
-from kernelbench.errors import ExitCode
+from kernelbench.inspection import resources
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-needs_host = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_host = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 STEP = """\
 name = "{name}"
@@ -90,7 +92,7 @@ def test_a_step_of_the_repository(in_checkout: Path, capsys: pytest.CaptureFixtu
     assert rows["CTAs per SM"][0] == "1, by shared memory"
     assert "sm_90a (soft)" in text
     assert run(["inspect", "v01", "--arch", "sm_100a", "--json", "-"]) == ExitCode.PASS
-    record = schema.load(inspection.InspectRecord, json.loads(capsys.readouterr().out))
+    record = schema.decode(resources.InspectRecord, json.loads(capsys.readouterr().out))
     (step,) = record.steps
     (made,) = step.builds
     assert (step.step, made.arch, made.soft) == ("v01", "sm_100a", False)
@@ -157,7 +159,7 @@ def test_spills_are_listed_with_their_allowance(
 def test_without_nvcc(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "nvcc", lambda: None)
+    monkeypatch.setattr(compiler, "nvcc", lambda: None)
     write(project, "x", DESCRIBED)
     assert run(["inspect", "x"]) == ExitCode.ENVIRONMENT
     captured = capsys.readouterr()
@@ -202,10 +204,10 @@ def test_sass(
     tool.chmod(0o755)
     write(project, "x", DESCRIBED + TWO_KERNELS)
     arguments = ["inspect", "x", "--arch", "sm_100a", "--sass"]
-    monkeypatch.setattr(inspection, "disassembler", lambda: tool)
+    monkeypatch.setattr(resources, "disassembler", lambda: tool)
     assert run(arguments) == ExitCode.PASS
     assert "\nx sm_100a SASS:\nELF by -c\n" in capsys.readouterr().out
-    monkeypatch.setattr(inspection, "disassembler", lambda: None)
+    monkeypatch.setattr(resources, "disassembler", lambda: None)
     assert run(arguments) == ExitCode.ENVIRONMENT
     captured = capsys.readouterr()
     assert rows_of(captured.out)["stages"] == ["3", "3"]

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from kernelbench import schema, step_diff
+from kernelbench.base import schema
 from kernelbench.cli import invoke as run
-from kernelbench.step_change import StepDiff
+from kernelbench.lineages import source_diff
+from kernelbench.lineages.step_diff import StepDiff
 
 pytestmark = pytest.mark.usefixtures("in_checkout")
 
@@ -52,7 +53,7 @@ def test_reported_figures_keep_their_digits(capsys: pytest.CaptureFixture[str]) 
 def test_without_a_formatter_it_says_why(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_diff, "clang_format", lambda: None)
+    monkeypatch.setattr(source_diff, "clang_format", lambda: None)
     assert run(["diff", "v06", "v07", "--stat"]) == 0
     assert "lines are compared as they are: no clang-format here" in capsys.readouterr().out
 
@@ -61,7 +62,7 @@ def test_json_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diff", "v06", "v07", "--no-build", "--json", "-"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert value["schema"] == "kernelbench.diff/1"
-    found = schema.load(StepDiff, value)
+    found = schema.decode(StepDiff, value)
     assert (found.base, found.cand) == ("v06", "v07")
     assert {file.name for file in found.source.files} == {"kernel.cuh", "launch.cu"}
     assert {figure.shape for figure in found.figures if figure.source == "reported"} == {*"ABCD"}
@@ -71,7 +72,7 @@ def test_all_steps_of_a_lineage(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Formatting takes most of the time, and is not what is tested here.
-    monkeypatch.setattr(step_diff, "clang_format", lambda: None)
+    monkeypatch.setattr(source_diff, "clang_format", lambda: None)
     assert run(["diff", "--all", "moe"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "moe"

@@ -9,12 +9,13 @@ import sys
 
 import pytest
 
-from kernelbench import clocks, diagnosis, target
+from kernelbench.base.errors import ExitCode
 from kernelbench.cli import invoke as run
-from kernelbench.diagnosis import Row
-from kernelbench.errors import ExitCode
+from kernelbench.inspection import doctor
+from kernelbench.inspection.doctor import DoctorRow
+from kernelbench.machine import clocks, devices
 
-ARCH = {"torch": "any", "cuda": "sm_100a"}
+ARCH = {"python": "any", "step": "sm_100a"}
 STEP = """name = "{name}"
 title = "t"
 technique = "t"
@@ -30,7 +31,7 @@ def project(tmp_path, monkeypatch):
     """A project with a Python step that works and a compiled step that is planned; no GPU."""
     (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["steps"]\n')
     steps = tmp_path / "steps"
-    for name, kind, status in (("a00", "torch", "works"), ("a01", "cuda", "planned")):
+    for name, kind, status in (("a00", "python", "works"), ("a01", "step", "planned")):
         (steps / name).mkdir(parents=True)
         (steps / name / "step.toml").write_text(
             STEP.format(name=name, arch=ARCH[kind], kind=kind, status=status)
@@ -74,14 +75,14 @@ def test_json_and_table_tell_the_same(project, capsys):
 
 
 def test_stdout_json_stands_alone(project, capsys, monkeypatch):
-    monkeypatch.setattr(diagnosis, "check_torch", lambda: Row("torch", "ok", "2.13"))
+    monkeypatch.setattr(doctor, "check_torch", lambda: DoctorRow("torch", "ok", "2.13"))
     assert run(["doctor", "--json", "-"]) == ExitCode.PASS
     assert json.loads(capsys.readouterr().out)["usable"] is True
 
 
 def test_exit_code_where_nothing_runs(project, capsys, monkeypatch):
-    broken = Row("torch", "missing", "importing it fails: ImportError: libc10.so")
-    monkeypatch.setattr(diagnosis, "check_torch", lambda: broken)
+    broken = DoctorRow("torch", "missing", "importing it fails: ImportError: libc10.so")
+    monkeypatch.setattr(doctor, "check_torch", lambda: broken)
     assert run(["doctor"]) == ExitCode.ENVIRONMENT
     out = capsys.readouterr().out
     assert "nothing can run here" in out
@@ -89,7 +90,7 @@ def test_exit_code_where_nothing_runs(project, capsys, monkeypatch):
 
 
 def test_no_project_is_a_row(project, capsys, monkeypatch):
-    monkeypatch.setattr(diagnosis, "check_torch", lambda: Row("torch", "ok", "2.13"))
+    monkeypatch.setattr(doctor, "check_torch", lambda: DoctorRow("torch", "ok", "2.13"))
     (project / "steps" / "lineage.toml").unlink()
     assert run(["doctor", "--json", "-"]) == ExitCode.ENVIRONMENT
     assert rows_of(json.loads(capsys.readouterr().out))["project"]["state"] == "missing"
@@ -110,46 +111,46 @@ def test_no_project_is_a_row(project, capsys, monkeypatch):
     ],
 )
 def test_torch_is_imported_elsewhere(code, state, said):
-    row = diagnosis.check_torch((sys.executable, "-c", code), limit_s=2)
+    row = doctor.check_torch((sys.executable, "-c", code), limit_s=2)
     assert row.state == state
     assert said in row.detail
     assert "\n" not in row.detail
 
 
 def test_torch_that_sees_no_gpu(monkeypatch):
-    gpu = target.GpuInfo(0, "NVIDIA H200", (9, 0), 1, "", "13.0", False)
-    monkeypatch.setattr(target, "gpus", lambda: [gpu])
+    gpu = devices.GpuInfo(0, "NVIDIA H200", (9, 0), 1, "", "13.0", False)
+    monkeypatch.setattr(devices, "gpus", lambda: [gpu])
     code = 'print(\'{"version": "2.13+cpu", "cuda": null, "gpus": 0}\')'
-    row = diagnosis.check_torch((sys.executable, "-c", code))
+    row = doctor.check_torch((sys.executable, "-c", code))
     assert row.state == "warn"
     assert "CUDA build" in row.action
 
 
 def test_clock_rows():
     cool = clocks.ClockReading(1980.0, 3201.0, 40.0, 100.5, (), 0)
-    row = diagnosis.clocks_row(0, cool)
+    row = doctor.clocks_row(0, cool)
     assert (row.state, row.action) == ("ok", "")
     assert row.detail == (
         "SM 1980 MHz; memory 3201 MHz; temperature 40 °C; power 100 W; P0; not throttled"
     )
     hot = clocks.ClockReading(1200.0, None, None, None, ("hardware thermal slowdown",), None)
-    row = diagnosis.clocks_row(1, hot)
+    row = doctor.clocks_row(1, hot)
     assert (row.name, row.state) == ("clocks 1", "warn")
     assert row.detail == "SM 1200 MHz; clock held by: hardware thermal slowdown"
 
 
 def test_folder_rows(tmp_path):
-    roomy = diagnosis.folder_row("x", tmp_path / "deep" / "er", "do", lambda _: (9, 9, 5 << 40))
+    roomy = doctor.folder_row("x", tmp_path / "deep" / "er", "do", lambda _: (9, 9, 5 << 40))
     assert roomy.state == "ok"
-    tight = diagnosis.folder_row("x", tmp_path, "do", lambda _: (9, 9, 1 << 30))
+    tight = doctor.folder_row("x", tmp_path, "do", lambda _: (9, 9, 1 << 30))
     assert tight.state == "warn"
     assert tight.action == "free space, or do"
     (tmp_path / "file").write_text("")
-    blocked = diagnosis.folder_row("x", tmp_path / "file" / "y", "do")
+    blocked = doctor.folder_row("x", tmp_path / "file" / "y", "do")
     assert (blocked.state, blocked.action) == ("missing", "do")
 
 
 def test_home_is_not_spelled_out(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert diagnosis.home_relative(tmp_path / "a" / "b") == "~/a/b"
-    assert diagnosis.home_relative(tmp_path.parent) == str(tmp_path.parent)
+    assert doctor.home_relative(tmp_path / "a" / "b") == "~/a/b"
+    assert doctor.home_relative(tmp_path.parent) == str(tmp_path.parent)

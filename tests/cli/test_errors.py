@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from conftest import ROOT, SUBMISSIONS, write_project
 
-from kernelbench import target
 from kernelbench.cli import INTERRUPTED
 from kernelbench.cli import invoke as run_cli
-from kernelbench.context import Context
-from kernelbench.worker import Launcher
+from kernelbench.machine import devices
+from kernelbench.project.context import Context
+from kernelbench.worker.launcher import Launcher
 
-needs_no_gpu = pytest.mark.skipif(bool(target.gpus()), reason="this machine has a GPU")
+needs_no_gpu = pytest.mark.skipif(bool(devices.gpus()), reason="this machine has a GPU")
 
 
 def refused(
@@ -114,12 +114,12 @@ def test_planned_steps(
     (tmp_path / "shapes.yaml").write_text((ROOT / "shapes.yaml").read_text())
     steps = tmp_path / "steps"
     for name, kind, status in (
-        ("p00", "torch", "works"), ("p01", "cuda", "planned"), ("p02", "cuda", "planned"),
+        ("p00", "python", "works"), ("p01", "step", "planned"), ("p02", "step", "planned"),
     ):  # fmt: skip
         (steps / name).mkdir(parents=True)
         (steps / name / "step.toml").write_text(
             f'name = "{name}"\nkind = "{kind}"\ntitle = "t"\ntechnique = "t"\n'
-            f'hypothesis = "h"\narch = "{"any" if kind == "torch" else "sm_100a"}"\n'
+            f'hypothesis = "h"\narch = "{"any" if kind == "python" else "sm_100a"}"\n'
             f'status = "{status}"\n'
         )
     (steps / "p00" / "submission.py").write_text("def custom_kernel(data):\n    return []\n")

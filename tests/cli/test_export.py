@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kernelbench.base.errors import ExitCode
 from kernelbench.cli import invoke as run
-from kernelbench.errors import ExitCode
 
 TEXT = (
     "#!POPCORN leaderboard board\n#!POPCORN gpu B200\ndef custom_kernel(data):\n    return data\n"
@@ -15,7 +15,7 @@ title = "t"
 technique = "t"
 hypothesis = "h"
 arch = "any"
-kind = "torch"
+kind = "python"
 status = "{status}"
 """
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from conftest import TINY, launch, read_document
 
-from kernelbench import records
+from kernelbench.base.errors import RecordError
 from kernelbench.cli import invoke as run_cli
-from kernelbench.errors import RecordError
+from kernelbench.records import run_record
 
 ROW = {"step", "shape", "inputs", "executor", "status", "exact", "max_abs_err", "call_us"}
 ROW |= {"device_us", "reason"}
@@ -34,7 +34,7 @@ def run_json(submissions: Path) -> Any:
 
 
 def test_run(run_json: Any) -> None:
-    assert run_json["schema"] == "kernelbench.run/1"
+    assert run_json["schema"] == "kernelbench.run/2"
     assert isinstance(run_json["device"], str)
     assert [row["step"] for row in run_json["results"]] == ["v00", "raises", "one_nan", "not_here"]
     for row in run_json["results"]:
@@ -49,7 +49,7 @@ def test_run(run_json: Any) -> None:
     assert (raised["exact"], raised["max_abs_err"], raised["call_us"]) == (None, None, None)
     assert nan["max_abs_err"] is None
     assert nan["exact"] is False
-    assert records.parse_run(run_json, "stdout").results[0].status == "pass"
+    assert run_record.parse_run(run_json, "stdout").results[0].status == "pass"
 
 
 def test_stdout_and_file_hold_the_same(bench: Callable[..., Any], tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_stdout_and_file_hold_the_same(bench: Callable[..., Any], tmp_path: Path
         "run", "v00", "--shape", TINY, "--check-only", "--no-save", "--json", tmp_path / "x.json"
     )
     assert "→ 1 passed of 1" in outcome.out
-    assert records.read_run(tmp_path / "x.json").results[0].call_us is None
+    assert run_record.read_run(tmp_path / "x.json").results[0].call_us is None
 
 
 def test_list(in_checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[Callable[[Any], str], str]] = {
     ),
     "schema version": (
         edited(lambda v: v.update(schema="kernelbench.run/0")),
-        "schema 'kernelbench.run/0', expected 'kernelbench.run/1'",
+        "schema 'kernelbench.run/0', expected 'kernelbench.run/2'",
     ),
     "no schema": (edited(lambda v: v.pop("schema")), "no schema field"),
     "truncated": (lambda v: json.dumps(v)[:300], "is not valid JSON"),
@@ -129,7 +129,7 @@ def test_reading_refuses(name: str, run_json: Any, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text(make(run_json))
     with pytest.raises(RecordError) as caught:
-        records.read_run(path)
+        run_record.read_run(path)
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, environment_of, result_row, run_record
 
-from kernelbench import records, schema
+from kernelbench.base import json_file, schema
 from kernelbench.cli import invoke as run
-from kernelbench.lineage import load_lineages
-from kernelbench.lineage_tree import TreeRecord
-from kernelbench.project import find_project
+from kernelbench.lineages.tree import TreeRecord
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import load_lineages
 
 pytestmark = pytest.mark.usefixtures("in_checkout")
 
@@ -24,7 +24,7 @@ def results(tmp_path: Path) -> Path:
     """A results folder with one run of v01 on an H200."""
     folder = tmp_path / "results"
     path = folder / "nvidia-h200" / "runs" / "20300101T000000Z-0.json"
-    records.write_json(path, run_record(result_row("v01", median=51.25)))
+    json_file.write_json(path, run_record(result_row("v01", median=51.25)))
     return folder
 
 
@@ -41,7 +41,7 @@ def test_the_tree(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_keeps_the_contract(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lineage", "--json", "-", "--results", str(results)]) == 0
     value = json.loads(capsys.readouterr().out)
-    record = schema.load(TreeRecord, value)
+    record = schema.decode(TreeRecord, value)
     assert value["schema"] == "kernelbench.lineage/1"
     lineages = load_lineages(find_project())
     assert [tree.lineage for tree in record.lineages] == [each.name for each in lineages.lineages]

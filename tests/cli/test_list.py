@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import schema
+from kernelbench.base import schema
 from kernelbench.cli import invoke as run
-from kernelbench.lineage import load_lineages
-from kernelbench.listing import ListRecord
-from kernelbench.project import find_project
+from kernelbench.lineages.listing import ListRecord
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import load_lineages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +36,7 @@ def test_json_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert v14["parent"] == "v12"
     assert v14["reported"]["values"] == {"A": 43.6, "B": 33.5, "C": 14.3, "D": 10.5}
     assert v14["reported"]["device"] == "NVIDIA B200"
-    schema.load(ListRecord, value)
+    schema.decode(ListRecord, value)
 
 
 def test_the_table_labels_figures_as_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_status_filters(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_names(arguments: list[str], names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["list", *arguments, "--json", "-"]) == 0
-    record = schema.load(ListRecord, json.loads(capsys.readouterr().out))
+    record = schema.decode(ListRecord, json.loads(capsys.readouterr().out))
     assert [step.name for step in record.steps] == names
 
 

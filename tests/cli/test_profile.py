@@ -12,12 +12,15 @@ import pytest
 from gpu_tools import DONE, H200, FakeTool, fake_tool, on_h200, project
 from ncu_page import PAGE, page
 
-from kernelbench import gpu_tool, profiling, schema, target
+from kernelbench.base import schema
+from kernelbench.base.errors import ExitCode
 from kernelbench.cli import invoke as run
-from kernelbench.errors import ExitCode
-from kernelbench.gpu_tool import ChildEnd
-from kernelbench.profiling import ProfileRecord
-from kernelbench.tool_child import Outcome, ToolJob
+from kernelbench.executors import targets
+from kernelbench.inspection import gpu_tool, profile
+from kernelbench.inspection.gpu_tool import ChildEnd
+from kernelbench.inspection.profile import ProfileRecord
+from kernelbench.inspection.tool_child import Outcome, ToolJob
+from kernelbench.machine import devices
 
 __all__ = ["fake_tool", "on_h200", "project"]  # fixtures
 
@@ -97,7 +100,7 @@ def test_missing_metrics_are_named(ncu: FakeTool, capsys: pytest.CaptureFixture[
 
 def test_json(ncu: FakeTool, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["profile", "w0", "--json", "-"]) == ExitCode.PASS
-    record = schema.load(ProfileRecord, json.loads(capsys.readouterr().out))
+    record = schema.decode(ProfileRecord, json.loads(capsys.readouterr().out))
     assert (record.counters, record.why_not, record.tool) == (True, "", "ncu 2025.3.1.0")
     assert [launch.kernel for launch in record.launches] == ["route_tokens", "multiply_experts"]
     assert record.launches[1].stalls[0].reason == "long scoreboard"
@@ -200,16 +203,16 @@ def test_a_pattern_that_is_none(ncu: FakeTool, capsys: pytest.CaptureFixture[str
 def test_the_soft_executor_is_refused(
     in_checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "gpus", lambda: [H200])
+    monkeypatch.setattr(devices, "gpus", lambda: [H200])
     monkeypatch.setattr(
-        target, "executors_for", lambda step, device=0: [("gpu-soft", True, "native")]
+        targets, "executors_for", lambda step, device=0: [("gpu-soft", True, "native")]
     )
     assert run(["profile", "v07", "--shape", "u1"]) == ExitCode.ENVIRONMENT
     assert "v07 runs on gpu-soft here, its tensor cores in software" in capsys.readouterr().err
 
 
 def test_static_facts_fit_the_names_of_the_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernelbench.inspection import Build, Code, Inspection
+    from kernelbench.inspection.resources import Build, Code, Inspection
 
     code = Code(
         kernel="kb::step::gemm", symbol="_Z", registers=168, barriers=1, stack_bytes=0,
@@ -218,10 +221,10 @@ def test_static_facts_fit_the_names_of_the_timeline(monkeypatch: pytest.MonkeyPa
         code_bytes=1,
     )  # fmt: skip
     found = Inspection("x", "x", None, (Build("sm_90a", False, (code,), (), ()),), (), ())
-    monkeypatch.setattr(profiling.inspection, "inspect", lambda step, arch: found)
+    monkeypatch.setattr(profile.resources, "inspect", lambda step, arch: found)
 
-    run = SimpleNamespace(step=SimpleNamespace(kind="cuda", arch="sm_90a"))
-    facts = profiling._static_facts(run)  # type: ignore[arg-type]
-    known = facts[gpu_tool.plain_name("void kb::step::gemm<3>(int)")]
+    run = SimpleNamespace(step=SimpleNamespace(compiled=True, arch="sm_90a"))
+    facts = profile._static_facts(run)  # type: ignore[arg-type]
+    known = facts[gpu_tool.plain_kernel_name("void kb::step::gemm<3>(int)")]
     assert (known.registers, known.shared_bytes) == (168, 1016)
     assert known.occupancy_limit_pct == 100 * 2 * 4 / 64  # two CTAs of four warps

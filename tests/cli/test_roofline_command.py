@@ -7,14 +7,16 @@ import json
 
 import pytest
 
-from kernelbench import records, roofline
+from kernelbench.base import json_file
+from kernelbench.base.errors import ExitCode
 from kernelbench.cli import invoke as run
-from kernelbench.errors import ExitCode
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.measure import speed_of_light
+from kernelbench.records import run_record
+from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord, TimeStats
 
 PROBLEM = """
 from dataclasses import dataclass
-from kernelbench.problem import Work
+from kernelbench.project.problem import Work
 
 @dataclass(frozen=True)
 class Shape:
@@ -34,7 +36,7 @@ class Copy:
 
 PROBLEM = Copy()
 """
-ARCH = {"torch": "any", "cuda": "sm_90a"}
+ARCH = {"python": "any", "step": "sm_90a"}
 STEP = """name = "{name}"
 title = "t"
 technique = "t"
@@ -51,7 +53,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["steps"]\n')
     (tmp_path / "shapes.yaml").write_text("copy:\n  small: {mb: 48}\n  large: {mb: 480}\n")
     steps = tmp_path / "steps"
-    for name, kind, status in (("a00", "torch", "works"), ("a01", "cuda", "planned")):
+    for name, kind, status in (("a00", "python", "works"), ("a01", "step", "planned")):
         (steps / name).mkdir(parents=True)
         (steps / name / "step.toml").write_text(
             STEP.format(name=name, arch=ARCH[kind], kind=kind, status=status)
@@ -85,7 +87,7 @@ def save_run(project, identifier, us, status="pass", l2="cold", executor="gpu", 
         "NVIDIA H200", "cuda", "sm_90", 132, 60 << 20, 1, "580", "13.0", "2.11", "3.12", "0.1.0"
     )
     record = RunRecord(
-        schema=records.RUN_SCHEMA,
+        schema=run_record.RUN_SCHEMA,
         id=identifier,
         created="2026-11-20T00:00:00+00:00",
         command="kernelbench run a00",
@@ -95,7 +97,7 @@ def save_run(project, identifier, us, status="pass", l2="cold", executor="gpu", 
         results=(result,),
     )
     path = project / "results" / "nvidia-h200" / "runs" / f"{identifier}.json"
-    records.write_json(path, record)
+    json_file.write_json(path, record)
     return path
 
 
@@ -169,12 +171,12 @@ def test_runs_of_other_devices_do_not_count(project, capsys):
 
 def test_measured_ceilings_stand_beside_the_datasheet(project, capsys):
     measured = dataclasses.replace(
-        roofline.known_device("h200"),
+        speed_of_light.known_device("h200"),
         source="measured",
         dram_bytes_per_s=4.6e12,
         measured="2026-11-20",
     )
-    roofline.save_measured(measured, project / "results")
+    speed_of_light.save_measured(measured, project / "results")
     save_run(project, "20261101T000000Z-00000001", 125.0)
     large = report(capsys, "--device", "h200", "--l2", "cold")["lineages"][0]["shapes"][1]
     assert [f["source"] for f in large["floors"]] == ["datasheet", "measured"]
@@ -192,8 +194,8 @@ def test_a_broken_run_is_named_and_left_out(project, capsys):
 
 
 def test_published_figures_are_labelled(project, capsys, monkeypatch):
-    published = {"copy": roofline.Published("a source", "B200", {"large": 61.5})}
-    monkeypatch.setattr(roofline, "PUBLISHED", published)
+    published = {"copy": speed_of_light.Published("a source", "B200", {"large": 61.5})}
+    monkeypatch.setattr(speed_of_light, "PUBLISHED", published)
     assert run(["roofline", "--device", "b200"]) == ExitCode.PASS
     out = capsys.readouterr().out
     assert "61.5" in out

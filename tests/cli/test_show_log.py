@@ -6,27 +6,30 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import PROTOCOL, run_record
 from conftest import result_row as row
-from conftest import run_record
 
-from kernelbench import console, ledger, records, schema, store
+from kernelbench.base import console, schema
 from kernelbench.cli import invoke as run_cli
-from kernelbench.records import Result
+from kernelbench.records import ledger, store
+from kernelbench.records import run_record as records
+from kernelbench.records.run_record import Result
 
 
-def save(folder: Path, number: int, *rows: Result, device: str = "NVIDIA H200") -> Path:
+def save(folder: Path, number: int, *rows: Result, **changes: Any) -> Path:
     record = run_record(
-        *rows, id=f"20300101T00000{number}Z-0", device=device,
-        created=f"2030-01-0{number}T00:00:00+00:00",
+        *rows, id=f"20300101T00000{number}Z-0", created=f"2030-01-0{number}T00:00:00+00:00",
+        **changes,
     )  # fmt: skip
-    return store.save(folder, record, [])
+    return store.save_run(folder, record, [])
 
 
-def entry(step: str = "v01", **changes: Any) -> ledger.Entry:
+def entry(step: str = "v01", **changes: Any) -> ledger.LedgerEntry:
     values: dict[str, Any] = {
         "schema": ledger.SCHEMA, "id": "x", "created": "2030-01-01T10:20:30+00:00",
         "device": "NVIDIA H200", "command": "kernelbench ab", "why": "two buffers",
@@ -34,7 +37,7 @@ def entry(step: str = "v01", **changes: Any) -> ledger.Entry:
         "metric": "device", "method": "graph", "verdict": "FASTER", "reason": "", "base_us": 50.0,
         "cand_us": 40.0, "change": -0.2, "ci": (-0.21, -0.19), "p_holm": 0.00004,
     }  # fmt: skip
-    return ledger.Entry(**(values | changes))
+    return ledger.LedgerEntry(**(values | changes))
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -78,7 +81,42 @@ def test_show_gives_the_newest_row_of_each_step(
     ))))  # fmt: skip
     assert [(r["step"], float(r["device_median_us"])) for r in rows] == [("v00", 42), ("v01", 30)]
     markdown = call(capsys, "show", "--results", tmp_path, "--format", "markdown")
-    assert "| v00 | A |" in markdown
+    assert "|v00|A|" in markdown
+
+
+def test_show_gives_one_row_for_a_step_and_a_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warm = replace(PROTOCOL, l2="warm")
+    save(tmp_path, 1, row(median=41.0), row(inputs="full", device_us=None))
+    save(tmp_path, 2, row(median=31.0), row("v01", median=30.0), protocol=warm)
+    text = call(capsys, "show", "--results", tmp_path)
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["v00", "v01"]
+    assert "31.00 µs" in text
+    assert "41.00 µs" not in text, "of two L2 states the newer"
+    detailed = call(capsys, "show", "v00", "--results", tmp_path)
+    assert [line.split()[:5] for line in detailed.splitlines()[2:]] == [
+        ["v00", "A", "full", "gpu", "cold"],
+        ["v00", "A", "gpu-mode", "gpu", "cold"],
+        ["v00", "A", "gpu-mode", "gpu", "warm"],
+    ]
+
+
+def test_show_alone_reads_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(tmp_path, 1, row(median=41.0))
+    path.write_bytes(b"not a record")
+    assert "41.00 µs" in call(capsys, "show", "--results", tmp_path)
+    assert run_cli(["show", "v00", "--results", str(tmp_path)]) == 2
+    assert f"warning: {path} is not valid JSON" in capsys.readouterr().err
+
+
+def test_show_alone_says_when_nothing_matches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 1, row())
+    for option in (["--shape", "Q"], ["--device", "tpu"]):
+        assert run_cli(["show", *option, "--results", str(tmp_path)]) == 2
+        assert "no saved run matches" in capsys.readouterr().err
 
 
 def test_show_leaves_columns_out_before_it_folds_figures(
@@ -116,12 +154,12 @@ def test_an_unreadable_record_is_named_and_the_rest_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = save(tmp_path, 1, row())
-    bad = good.with_name("20300101T000009Z-0.json")
-    bad.write_text(good.read_text()[:100])
+    bad = good.with_name("20300101T000009Z-0.json.gz")
+    bad.write_bytes(good.read_bytes()[:100])
     assert run_cli(["show", "--results", str(tmp_path)]) == 0
     captured = capsys.readouterr()
     assert "v00" in captured.out
-    assert f"warning: {bad} is not valid JSON" in captured.err
+    assert f"warning: {bad} is not a whole gzip file" in captured.err
 
 
 def test_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +177,9 @@ def test_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "v03" not in call(capsys, "log", "--results", tmp_path, "--shape", "A")
     assert "v01" not in call(capsys, "log", "--results", tmp_path, "--last", "1")
     value = json.loads(call(capsys, "log", "--results", tmp_path, "--json", "-"))
-    assert [schema.load(ledger.Entry, e) for e in value["entries"]] == ledger.read(tmp_path)
+    assert [schema.decode(ledger.LedgerEntry, e) for e in value["entries"]] == ledger.read_ledger(
+        tmp_path
+    )
 
 
 def test_a_broken_ledger_is_refused_with_its_line(

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, compiled
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.errors import KernelFault
-from kernelbench.lineage import Step, load_lineages
-from kernelbench.problem import Inputs
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.project import project_at
-from kernelbench.step_sources import sources_of
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.fault import KernelFault
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.problem import Inputs
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Step, load_lineages
+from kernelbench.project.source_files import sources_of
 
 FACTS = ROOT / "kernels" / "common" / "backend" / "emu" / "runtime" / "facts.hpp"
-TARGET = Target("emulator", "cpu", None, DEFAULT_EMULATION)
 
 #: Groups, rows and columns that do not fill tiles, and two tiles along K.
 SHAPE = {"m": [1, 17, 129], "n": 200, "k": 512}
@@ -58,7 +58,7 @@ def use_of(step: Step) -> Use:
 def right_steps() -> dict[str, Step]:
     """Every step of the main line, and a repaired experiment for each use that the line lacks."""
     steps = load_lineages(project_at(ROOT)).steps_of("group_gemm")
-    chosen = [step for step in steps if step.kind == "cuda" and not step.experiment]
+    chosen = [step for step in steps if step.compiled and not step.experiment]
     uses = {use_of(step) for step in chosen}
     for step in steps:
         if step.status == "fixed" and use_of(step) not in uses:
@@ -122,7 +122,7 @@ def facts() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def wrong() -> Iterator[Callable[[str, int], bool]]:
     """``wrong(step, fact)``: whether any class of inputs comes out wrong, or as a finding."""
-    if build.host_compiler() is None:
+    if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
     shape = PROBLEM.parse_shape("facts", SHAPE)
     drawn = []
@@ -132,7 +132,7 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
 
     def outcome(step: str, fact: int) -> bool:
         entry = entries[step].result()
-        kernel = compiled.bind(PROBLEM, entry, STEPS[step], TARGET)
+        kernel = compiled.bind_problem(PROBLEM, entry, STEPS[step], "cpu")
 
         def fails(name: str, inputs: Inputs, reference: object) -> bool:
             assert entry.emulation is not None
@@ -149,9 +149,7 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
 
     # Built two at a time: most of what these tests take.
     with ThreadPoolExecutor(2) as pool:
-        entries = {
-            name: pool.submit(compiled.load_entry, step, TARGET) for name, step in STEPS.items()
-        }
+        entries = {name: pool.submit(EMULATOR.open, step) for name, step in STEPS.items()}
         yield outcome
         for entry in entries.values():
             entry.cancel()

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from test_native_parity import needs_host, needs_nvcc
 
-from kernelbench.bringup_points import POINTS, Point
-from kernelbench.parity_runner import difference, emulator_library, gpu_library, run, written
-from kernelbench.parity_suites import ROUNDING, SUITES
+from kernelbench.bringup.open_points import POINTS, Point
+from kernelbench.bringup.parity_runner import (
+    difference,
+    emulator_library,
+    gpu_library,
+    run,
+    written,
+)
+from kernelbench.bringup.parity_suites import ROUNDING, SUITES
 
 PROBES = [point for point in POINTS if point.trials is not None]
 #: What the emulator does otherwise; the statement says so.

@@ -23,17 +23,19 @@ from moe_cases import (
 )
 from test_native_parity import hopper, needs_nvcc
 
-from kernelbench import compiled, target
-from kernelbench.arena import bits
-from kernelbench.lineage import load_lineages
-from kernelbench.problem import Inputs, refill
-from kernelbench.problems.fused_moe import PROBLEM, MoeShape
-from kernelbench.project import find_project
+from kernelbench.executors import targets
+from kernelbench.machine import devices
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import MoeShape
+from kernelbench.project.arena import bits
+from kernelbench.project.problem import Inputs, refill
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import load_lineages
 
 pytestmark = [pytest.mark.gpu, hopper, needs_nvcc]
 
 Get = Callable[[str], Kernel]
-DEVICE = next((f"cuda:{gpu.index}" for gpu in target.gpus() if gpu.capability == (9, 0)), "cpu")
+DEVICE = next((f"cuda:{gpu.index}" for gpu in devices.gpus() if gpu.capability == (9, 0)), "cpu")
 #: Each element is the sum of two addends: the same bits in whatever order they come.
 TWO = MoeShape("two", 48, 256, 640, 24, 2)
 every_step = pytest.mark.parametrize("step", STEPS)
@@ -49,8 +51,8 @@ def kernels() -> Get:
     def get(name: str) -> Kernel:
         if name not in loaded:
             step = steps.get(name)
-            where = target.resolve(step, "gpu", int(DEVICE.removeprefix("cuda:")))
-            loaded[name] = compiled.load(step, PROBLEM, where)
+            where = targets.resolve(step, "gpu", int(DEVICE.removeprefix("cuda:")))
+            loaded[name] = where.executor.load(step, PROBLEM, where, 0.0)
         return loaded[name]
 
     return get

@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from kernelbench import build, target
-from kernelbench.parity_inputs import misplaced_cases
-from kernelbench.parity_runner import (
+from kernelbench.bringup.parity_inputs import misplaced_cases
+from kernelbench.bringup.parity_runner import (
+    ParityCase,
     Ran,
     Words,
-    Work,
     difference,
     emulated,
     emulator_library,
@@ -26,19 +25,21 @@ from kernelbench.parity_runner import (
     outputs,
     run,
 )
-from kernelbench.parity_suites import ROUNDING, SUITES
+from kernelbench.bringup.parity_suites import ROUNDING, SUITES
+from kernelbench.build import compiler
+from kernelbench.machine import devices
 
 #: Those of sm_90a.
 GROUPS = {suite.name: suite for suite in SUITES if "sm90a" in suite.backends}
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-needs_host = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_host = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 hopper = pytest.mark.skipif(
-    not any(gpu.capability == (9, 0) for gpu in target.gpus()), reason="no sm_90 GPU here"
+    not any(gpu.capability == (9, 0) for gpu in devices.gpus()), reason="no sm_90 GPU here"
 )
 
 
-def works_of(group: str, seed: int) -> tuple[str, dict[str, Work]]:
+def works_of(group: str, seed: int) -> tuple[str, dict[str, ParityCase]]:
     return GROUPS[group].stem, GROUPS[group].works(seed)
 
 

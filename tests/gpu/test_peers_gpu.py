@@ -8,16 +8,18 @@ import pytest
 import torch
 from conftest import ROOT
 
-from kernelbench import measure_ceilings, roofline, target
-from kernelbench.lineage import load_lineages
-from kernelbench.loader import load_callable, notes_of
-from kernelbench.problem import Work, judging, refill
-from kernelbench.problems.fused_moe import PROBLEM
-from kernelbench.project import find_project
+from kernelbench.executors import targets
+from kernelbench.executors.callables import load_callable, notes_of
+from kernelbench.machine import devices
+from kernelbench.measure import ceilings_bench, speed_of_light
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.project.problem import Work, judging, refill
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import load_lineages
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not target.gpus(), reason="no GPU here"),
+    pytest.mark.skipif(not devices.gpus(), reason="no GPU here"),
     pytest.mark.timeout(600),
 ]
 
@@ -41,7 +43,7 @@ def test_a_peer_is_right_and_can_be_captured(
     name: str, input_class: str, fields: dict[str, Any]
 ) -> None:
     step = load_lineages(find_project(ROOT)).get(name)
-    works, reason = next((w, why) for e, w, why in target.executors_for(step) if e == "gpu")
+    works, reason = next((w, why) for e, w, why in targets.executors_for(step) if e == "gpu")
     if not works:
         pytest.skip(reason)
     assert step.entry is not None
@@ -69,7 +71,7 @@ def test_a_peer_is_right_and_can_be_captured(
 @pytest.mark.parametrize("name", ["moe-triton", "moe-torch"])
 def test_operands_that_are_not_finite(name: str) -> None:
     step = load_lineages(find_project(ROOT)).get(name)
-    works, reason = next((w, why) for e, w, why in target.executors_for(step) if e == "gpu")
+    works, reason = next((w, why) for e, w, why in targets.executors_for(step) if e == "gpu")
     if not works:
         pytest.skip(reason)
     assert step.entry is not None
@@ -91,11 +93,11 @@ def test_operands_that_are_not_finite(name: str) -> None:
 
 @pytest.mark.parametrize("l2", ["cold", "warm"])
 def test_the_read_floor_is_possible_and_grows(l2: Any) -> None:
-    small, large = (measure_ceilings.read_floor(0, size, l2) for size in (64 << 20, 512 << 20))
+    small, large = (ceilings_bench.read_floor(0, size, l2) for size in (64 << 20, 512 << 20))
     assert large.us > 2 * small.us
     assert large.bytes == 512 << 20
-    ceilings = roofline.datasheet(torch.cuda.get_device_name())
+    ceilings = speed_of_light.datasheet(torch.cuda.get_device_name())
     if ceilings is not None:
         work = Work(0.0, float(large.bytes), 0.0, "fp8")
-        floor = roofline.speed_of_light(work, ceilings, l2)
-        assert not roofline.below_floor(large.us, floor)
+        floor = speed_of_light.speed_of_light(work, ceilings, l2)
+        assert not speed_of_light.below_floor(large.us, floor)

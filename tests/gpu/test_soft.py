@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_native_parity import assert_equal, hopper, needs_host, needs_nvcc
 
-from kernelbench.parity_products import (
+from kernelbench.bringup.parity_products import (
     Product,
     control_cases,
     memory_cases,
@@ -21,7 +21,7 @@ from kernelbench.parity_products import (
     products,
     rounded_product,
 )
-from kernelbench.parity_runner import Work, emulated, gpu_library, on_gpu, outputs
+from kernelbench.bringup.parity_runner import ParityCase, emulated, gpu_library, on_gpu, outputs
 
 BACKEND = "soft"
 SOURCES = ("parity_tensor", "parity_control")
@@ -47,7 +47,7 @@ def rng_for(what: str, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, *what.encode()])
 
 
-def works_of(made: dict[str, Product]) -> dict[str, Work]:
+def works_of(made: dict[str, Product]) -> dict[str, ParityCase]:
     return {name: product.work() for name, product in made.items()}
 
 
@@ -127,7 +127,7 @@ def test_rounded_products_are_as_defined(nan):
 def test_faults_are_reported_in_one_line():
     # Behind the fault's number a counter that stays at 4.
     works = {
-        name: Work("faulty", np.array([number, 4], np.uint32).tobytes(), 4)
+        name: ParityCase("faulty", np.array([number, 4], np.uint32).tobytes(), 4)
         for number, name in enumerate(FAULTS)
     }
     said = {name: ran.error for name, ran in on_gpu("parity_control", BACKEND, works).items()}

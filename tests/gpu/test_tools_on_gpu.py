@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from conftest import ROOT, Outcome, read_document
 
-from kernelbench import gpu_tool, schema, target
-from kernelbench.errors import ExitCode
-from kernelbench.profiling import ProfileRecord
-from kernelbench.sanitize import SanitizeRecord, ToolResult
+from kernelbench.base import schema
+from kernelbench.base.errors import ExitCode
+from kernelbench.inspection import gpu_tool
+from kernelbench.inspection.profile import ProfileRecord
+from kernelbench.inspection.sanitize import SanitizeRecord, ToolResult
+from kernelbench.machine import devices
 
 STEP, SHAPE, ARCH = "m02", "qwen35-m1", (9, 0)
 KERNELS = {"route_tokens", "count_routes", "lay_out_experts", "prepare_rows", "multiply_experts"}
@@ -22,7 +24,7 @@ KERNELS = {"route_tokens", "count_routes", "lay_out_experts", "prepare_rows", "m
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(
-        not any(gpu.capability == ARCH for gpu in target.gpus()), reason="no Hopper GPU here"
+        not any(gpu.capability == ARCH for gpu in devices.gpus()), reason="no Hopper GPU here"
     ),
 ]
 needs_sanitizer = pytest.mark.skipif(
@@ -39,7 +41,7 @@ def sanitize(bench: Bench, tool: str, **more: Any) -> tuple[int, SanitizeRecord,
         "sanitize", STEP, "--shape", SHAPE, "--tool", tool, "--seed", 7, "--timeout", 240,
         "--json", "-", gpu=True, timeout=290, **more,
     )  # fmt: skip
-    record = schema.load(SanitizeRecord, read_document(outcome.out))
+    record = schema.decode(SanitizeRecord, read_document(outcome.out))
     (result,) = record.results
     return outcome.code, record, result
 
@@ -104,7 +106,7 @@ def test_counters(bench: Bench) -> None:
     outcome = bench(
         "profile", STEP, "--shape", SHAPE, "--json", "-", "--timeout", 240, gpu=True, timeout=290
     )
-    record = schema.load(ProfileRecord, read_document(outcome.out))
+    record = schema.decode(ProfileRecord, read_document(outcome.out))
     if not record.counters:
         assert outcome.code == ExitCode.ENVIRONMENT
         assert record.why_not in outcome.error
@@ -130,7 +132,7 @@ def test_without_counters(bench: Bench) -> None:
         "profile", STEP, "--shape", SHAPE, "--no-counters", "--json", "-", gpu=True, timeout=290
     )
     assert outcome.code == ExitCode.PASS
-    record = schema.load(ProfileRecord, read_document(outcome.out))
+    record = schema.decode(ProfileRecord, read_document(outcome.out))
     assert not record.counters
     compiled = [launch for launch in record.launches if launch.registers is not None]
     assert {launch.kernel for launch in compiled} == KERNELS

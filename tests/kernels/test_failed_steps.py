@@ -7,21 +7,26 @@ import difflib
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelbench import build, compiled, schedules
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.jobs import CheckJob
-from kernelbench.lineage import Lineages, Step, load_lineages
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.project import find_project
-from kernelbench.reporter import Reporter
-from kernelbench.step_sources import own_sources
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.executors.targets import Target
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, Step, load_lineages
+from kernelbench.project.source_files import own_sources
+from kernelbench.worker import schedules
+from kernelbench.worker.jobs import CheckJob
+from kernelbench.worker.messages import Message, ScheduleRun, StepNotLoaded
+from kernelbench.worker.reporter import Reporter
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "kernels" / "failed"
@@ -78,23 +83,24 @@ SLOW = ("v5-precomp-tma", "v6-2-descoverlap")
 #: Their repair is a step of the main line.
 REPAIRED_BY = {"nofence": "v16"}
 
-TARGET = Target("emulator", "cpu", None, DEFAULT_EMULATION)
+TARGET = Target(EMULATOR, "cpu", None, DEFAULT_EMULATION)
 
-Check = Callable[[str, Any, str], list[dict[str, Any]]]
+Check = Callable[[str, Any, str], list[ScheduleRun]]
 
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 
-@dataclass
 class Messages(Reporter):
     """Keeps what a worker would send."""
 
-    kept: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.kept: list[ScheduleRun] = []
+        super().__init__(self._keep)
 
-    def __call__(self, kind: str, **fields: Any) -> None:
-        if kind == "schedule":
-            self.kept.append(fields)
-        assert kind != "unloadable", fields
+    def _keep(self, message: Message) -> None:
+        assert not isinstance(message, StepNotLoaded), message
+        if isinstance(message, ScheduleRun):
+            self.kept.append(message)
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +109,11 @@ def lineages() -> Lineages:
 
 
 @pytest.fixture(scope="module")
-def entries(lineages: Lineages) -> Iterator[dict[str, Future[compiled.Entry]]]:
+def entries(lineages: Lineages) -> Iterator[dict[str, Future[LoadedStep]]]:
     """Each step's library for the checker, built two at a time; a test waits for its own."""
 
-    def load(name: str) -> compiled.Entry:
-        return compiled.load_entry(lineages.get(name), TARGET, check=True)
+    def load(name: str) -> LoadedStep:
+        return EMULATOR.open(lineages.get(name), check=True)
 
     with ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(load, name) for name in STEPS}
@@ -117,13 +123,13 @@ def entries(lineages: Lineages) -> Iterator[dict[str, Future[compiled.Entry]]]:
 
 
 @pytest.fixture(scope="module")
-def checked(lineages: Lineages, entries: dict[str, Future[compiled.Entry]]) -> Check:
+def checked(lineages: Lineages, entries: dict[str, Future[LoadedStep]]) -> Check:
     """``checked(step, shape, input class)``: what a schedule found with one SM, another with three.
 
     The second is missing if the first ended the shape.
     """
 
-    def check(name: str, shape: Any, input_class: str) -> list[dict[str, Any]]:
+    def check(name: str, shape: Any, input_class: str) -> list[ScheduleRun]:
         entries[name].result()
         messages = Messages()
         step = lineages.get(name)
@@ -141,19 +147,17 @@ def checked(lineages: Lineages, entries: dict[str, Future[compiled.Entry]]) -> C
             counters="",
             os_threads=1,
         )
-        schedules.execute(job, messages)
+        schedules.run_schedules(job, messages)
         assert messages.kept
         return messages.kept
 
     return check
 
 
-def found_in(report: dict[str, Any]) -> set[tuple[str, str]]:
+def found_in(report: EmulatorReport) -> set[tuple[str, str]]:
     """Class and object of what a schedule found."""
-    found = {(one["kind"], one["object"]) for one in report["findings"] if one["kind"] != "hang"}
-    return found | {
-        ("hang", f"{wait['access']['role']}: {wait['what']}") for wait in report["waits"]
-    }
+    found = {(one.kind, one.object) for one in report.findings if one.kind != "hang"}
+    return found | {("hang", f"{wait.access.role}: {wait.what}") for wait in report.waits}
 
 
 @needs_compiler
@@ -161,9 +165,9 @@ def found_in(report: dict[str, Any]) -> set[tuple[str, str]]:
 def test_the_checker_names_the_fault(checked: Check, name: str) -> None:
     fault = FAULTS[name]
     last = checked(name, SHAPE, "gpu-mode")[-1]
-    assert last["reason"], "nothing was found"
-    assert last["reason"].startswith(fault.verdict)
-    found = found_in(last["report"])
+    assert last.reason, "nothing was found"
+    assert last.reason.startswith(fault.verdict)
+    found = found_in(last.report)
     for kind, pattern in fault.found:
         assert any(k == kind and re.fullmatch(rf"{pattern}( \+ \w+)?", o) for k, o in found), found
     if fault.alone:
@@ -175,16 +179,16 @@ def test_the_checker_names_the_fault(checked: Check, name: str) -> None:
 @pytest.mark.parametrize("name", [*SLOW, *FIXED])
 def test_the_others_are_clean(checked: Check, name: str, shape: Any, input_class: str) -> None:
     results = checked(name, shape, input_class)
-    assert [result["sms"] for result in results] == [1, 3]
+    assert [result.sms for result in results] == [1, 3]
     for result in results:
-        assert not result["reason"]
-        assert not result["report"]["findings"]
+        assert not result.reason
+        assert not result.report.findings
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", STEPS)
 def test_the_kernel_is_what_step_toml_says(
-    lineages: Lineages, entries: dict[str, Future[compiled.Entry]], name: str
+    lineages: Lineages, entries: dict[str, Future[LoadedStep]], name: str
 ) -> None:
     said = entries[name].result().describe()
     config = lineages.get(name).config

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench import build, compiled
-from kernelbench.emulation import Emulation
-from kernelbench.lineage_files import read_lineage, read_step
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.targets import Target
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.step_files import read_lineage, read_step
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 STEPS = sorted(file.parent.name for file in KERNELS.glob("v*/launch.cu"))
@@ -33,7 +34,7 @@ SHAPES: dict[str, tuple[int, dict[str, Any]]] = {
 
 Kernel = Callable[[Any], list[torch.Tensor]]
 
-pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,10 @@ def kernels() -> Callable[[str, int], Kernel]:
 
     def get(step: str, sms: int) -> Kernel:
         if (step, sms) not in loaded:
-            target = Target("emulator", "cpu", None, Emulation(sms=sms))
-            loaded[step, sms] = compiled.load(read_step(KERNELS / step, lineage), PROBLEM, target)
+            target = Target(EMULATOR, "cpu", None, Emulation(sms=sms))
+            loaded[step, sms] = EMULATOR.load(
+                read_step(KERNELS / step, lineage), PROBLEM, target, 0.0
+            )
         return loaded[step, sms]
 
     return get

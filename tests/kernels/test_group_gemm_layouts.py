@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build, compiled
-from kernelbench.emulation import Emulation
-from kernelbench.lineage_files import read_lineage, read_step
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.targets import Target
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.step_files import read_lineage, read_step
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 CONSTANT = "inline constexpr bool kTranspose = true;"
@@ -22,7 +23,7 @@ STEPS = [
     if CONSTANT in file.read_text()
 ]
 
-pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 
 def test_there_are_such_steps() -> None:
@@ -40,8 +41,8 @@ def test_the_other_way_round_is_right_too(step: str, tmp_path: Path) -> None:
     assert text.count(CONSTANT) == 1
     kernel.write_text(text.replace(CONSTANT, CONSTANT.replace("true", "false")))
 
-    target = Target("emulator", "cpu", None, Emulation(sms=4))
-    found = compiled.load(read_step(folder, read_lineage(lineage_folder)), PROBLEM, target)
+    target = Target(EMULATOR, "cpu", None, Emulation(sms=4))
+    found = EMULATOR.load(read_step(folder, read_lineage(lineage_folder)), PROBLEM, target, 0.0)
     shape = PROBLEM.parse_shape("edge", {"m": [130, 7], "n": [264, 128], "k": [256, 768]})
     for seed, name in enumerate(("structured", "full")):
         inputs = PROBLEM.make_inputs(shape, name, seed, "cpu")

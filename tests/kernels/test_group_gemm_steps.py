@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from host_warnings import host_warnings
 
-from kernelbench import build, compiled
-from kernelbench.compiled import Entry
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.lineage import Lineages, load_lineages
-from kernelbench.project import find_project
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, load_lineages
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -38,9 +38,8 @@ SEVERAL = {
 MEDIAN_CHANGED = 80
 ORDER = ("SharedStorage {", "load_warp(", "mma_warp(", "epilogue_warps(", "KB_GLOBAL void")
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
-EMULATOR = Target("emulator", "cpu", None, DEFAULT_EMULATION)
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def test_the_host_compiler_has_no_warning(step: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("step", STEPS)
 def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
-    said = compiled.load_entry(lineages.get(step), EMULATOR).describe()
+    said = EMULATOR.open(lineages.get(step)).describe()
     config = settings(step)["config"]
     assert isinstance(config, dict)
     assert [said["tile_m"], said["tile_n"], said["tile_k"]] == config["tile"]
@@ -84,8 +83,8 @@ def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> Non
 @needs_compiler
 def test_the_library_for_the_gpu_describes_itself_alike(lineages: Lineages) -> None:
     step = lineages.get("v01")
-    native = Entry(ctypes.CDLL(str(compiled.gpu_artefact(step, soft=False))), Path())
-    assert native.describe() == compiled.load_entry(step, EMULATOR).describe()
+    native = LoadedStep(ctypes.CDLL(str(compiled.gpu_artefact(step, soft=False))), Path())
+    assert native.describe() == EMULATOR.open(step).describe()
 
 
 class Call(ctypes.Structure):
@@ -138,7 +137,7 @@ def expect_refusals(library: ctypes.CDLL, step: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("step", STEPS)
 def test_a_call_that_breaks_a_limit_is_refused_in_one_line(lineages: Lineages, step: str) -> None:
-    expect_refusals(compiled.load_entry(lineages.get(step), EMULATOR).library, step)
+    expect_refusals(EMULATOR.open(lineages.get(step)).library, step)
 
 
 @needs_nvcc

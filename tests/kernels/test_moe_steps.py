@@ -13,13 +13,16 @@ import pytest
 import torch
 from host_warnings import host_warnings
 
-from kernelbench import build, compiled, cubin
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.lineage import Lineages, load_lineages
-from kernelbench.problem import Inputs
-from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
-from kernelbench.project import find_project
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.targets import Target
+from kernelbench.inspection import cubin
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
+from kernelbench.project.problem import Inputs
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, load_lineages
 
 ROOT = Path(__file__).resolve().parents[2]
 MOE = ROOT / "moe"
@@ -37,8 +40,8 @@ KERNELS = {
     "m07": {"route_quantize", "gemm"},
 }
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 every_step = pytest.mark.parametrize("step", STEPS)
 
 Kernel = Callable[[MoeData], torch.Tensor]
@@ -52,12 +55,12 @@ def lineages() -> Lineages:
 @pytest.fixture(scope="module")
 def kernels(lineages: Lineages) -> Callable[[str], Kernel]:
     """A step's callable on the emulator; a finding fails the call."""
-    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
+    target = Target(EMULATOR, "cpu", None, DEFAULT_EMULATION)
     loaded: dict[str, Kernel] = {}
 
     def get(step: str) -> Kernel:
         if step not in loaded:
-            loaded[step] = compiled.load(lineages.get(step), PROBLEM, target)
+            loaded[step] = EMULATOR.load(lineages.get(step), PROBLEM, target, 0.0)
         return loaded[step]
 
     return get
@@ -106,8 +109,7 @@ def test_a_step_is_ordinary_code(step: str) -> None:
 @needs_compiler
 @every_step
 def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
-    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
-    said = compiled.load_entry(lineages.get(step), target).describe()
+    said = EMULATOR.open(lineages.get(step)).describe()
     config: dict[str, Any] = tomllib.loads((MOE / step / "step.toml").read_text())["config"]
     assert [said["tile_m"], said["tile_n"], said["tile_k"]] == config["tile"]
     assert said["stages"] == config.get("stages", 1)

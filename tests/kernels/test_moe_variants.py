@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench import build, compiled
-from kernelbench.emulation import Emulation
-from kernelbench.lineage import Lineages, Step, load_lineages
-from kernelbench.problem import Inputs
-from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
-from kernelbench.project import find_project
-from kernelbench.step_sources import own_sources, sources_of
-from kernelbench.target import Target
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.targets import Target
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
+from kernelbench.project.problem import Inputs
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, Step, load_lineages
+from kernelbench.project.source_files import own_sources, sources_of
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANTS = sorted(file.parent.name for file in (ROOT / "moe" / "variants").glob("*/step.toml"))
@@ -27,9 +29,9 @@ VARIANTS = sorted(file.parent.name for file in (ROOT / "moe" / "variants").glob(
 # blocks of K, so that phases and stages of the two tiles differ; two tiles of columns.
 SHAPE = MoeShape("small", 150, 256, 384, 9, 3, routing="skewed", softcap=5.0)
 
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 # Few SMs, so that a persistent CTA takes several tiles, one of a cooperative grid several tokens.
-EMULATOR = Target("emulator", "cpu", None, Emulation(sms=2))
+TARGET = Target(EMULATOR, "cpu", None, Emulation(sms=2))
 every_variant = pytest.mark.parametrize("name", VARIANTS)
 
 Kernel = Callable[[MoeData], torch.Tensor]
@@ -45,7 +47,7 @@ def kernels(lineages: Lineages) -> Iterator[dict[str, Future[Kernel]]]:
     """Each variant's callable on the emulator, built two at a time; a finding fails the call."""
 
     def load(name: str) -> Kernel:
-        return compiled.load(lineages.get(name), PROBLEM, EMULATOR)
+        return EMULATOR.load(lineages.get(name), PROBLEM, TARGET, 0.0)
 
     with ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(load, name) for name in VARIANTS}
@@ -104,7 +106,7 @@ def test_the_kernel_is_what_step_toml_says(
 ) -> None:
     kernels[name].result()  # built once
     step = lineages.get(name)
-    said = compiled.load_entry(step, EMULATOR).describe()
+    said = EMULATOR.open(step).describe()
     assert [said["tile_m"], said["tile_n"], said["tile_k"]] == step.config["tile"]
     assert said["stages"] == step.config.get("stages", 1)
     assert said["shared_bytes"] >= (said["tile_m"] + said["tile_n"]) * said["tile_k"]

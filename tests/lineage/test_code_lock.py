@@ -6,23 +6,27 @@ Also: no step spills or warns without an allowance in its ``step.toml``.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, code_lock, console, cubin, inspection
-from kernelbench.code_lock import Entry, Key, LockedKernel, Move
-from kernelbench.errors import EnvironmentProblem, RecordError, UsageError
-from kernelbench.lineage import load_lineages
-from kernelbench.project import Project, project_at
+from kernelbench.base import console
+from kernelbench.base.errors import EnvironmentProblem, RecordError, UsageError
+from kernelbench.build import compiler
+from kernelbench.inspection import code_lock, cubin, resources
+from kernelbench.inspection.code_lock import Key, LockedKernel, LockedStep, Move
+from kernelbench.project.model import Step
+from kernelbench.project.project_file import Project, project_at
+from kernelbench.project.registry import load_lineages
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
 
 PROJECT = project_at(ROOT)
 WRITTEN = {step.name: step for step in code_lock.locked_steps(load_lineages(PROJECT).steps)}
 FLAVOURS = [
-    (name, soft) for name, step in WRITTEN.items() for soft in inspection.flavours(step, "all")
+    (name, soft) for name, step in WRITTEN.items() for soft in resources.flavours(step, "all")
 ]
 
 
@@ -35,6 +39,7 @@ def test_every_step_with_device_code_is_covered() -> None:
 
 
 @needs_nvcc
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "soft"), FLAVOURS)
 def test_no_spill_and_no_warning(name: str, soft: bool) -> None:
     step = WRITTEN[name]
@@ -50,6 +55,16 @@ def test_this_checkout_is_as_locked() -> None:
     assert [str(move) for move in moves] == [], "if that is meant, run `make lock`"
 
 
+@needs_nvcc
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_this_checkout_is_as_locked_whatever_its_keys_say() -> None:
+    moves, why_not = code_lock.check(PROJECT, anew=True)
+    if why_not:
+        pytest.skip(f"the code lock cannot be compared: {why_not}")
+    assert [str(move) for move in moves] == []
+
+
 STEP = """\
 name = "{name}"
 title = "{name}"
@@ -62,15 +77,25 @@ KERNEL = """\
 #include "shared.cuh"
 extern "C" __global__ void kernel(float* p) { p[threadIdx.x] = mechanism(p[0]) + 1; }
 """
+WORKS = 'status = "works"'
+ALLOWED = '\n[[allowance]]\nwhat = "{}"\nreason = "a test"\n'
+STALE = "its keys changed through common/, its own sources are as recorded; its code did not"
 SHARED = "__device__ inline float mechanism(float x) { return x * 2; }\n"
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compile cache of these tests' own: what two of them build is built once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Two steps over one building block, locked."""
-    monkeypatch.setenv(build.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(cache))
     root = tmp_path / "project"
-    (root / "tiny" / "common" / "backend" / "sm100a").mkdir(parents=True)
+    for backend in ("sm100a", "soft"):
+        (root / "tiny" / "common" / "backend" / backend).mkdir(parents=True)
     (root / "results").mkdir()
     (root / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["tiny"]\n')
     (root / "tiny" / "lineage.toml").write_text(
@@ -82,7 +107,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         (root / "tiny" / name / "step.toml").write_text(STEP.format(name=name))
         (root / "tiny" / name / "launch.cu").write_text(KERNEL)
     found = project_at(root)
-    if build.nvcc() is not None:
+    if compiler.nvcc() is not None:
         code_lock.update(found)
     return found
 
@@ -116,6 +141,8 @@ class TestCheck:
         monkeypatch.setenv("KERNELBENCH_ROOT", str(project.root))
         monkeypatch.setattr(code_lock, "Status", lambda: console.Status(interval_s=0.0))
         assert code_lock.main(["--check"]) == 0
+        assert capsys.readouterr().err == "", "nothing had to be built"
+        assert code_lock.main(["--check", "--anew"]) == 0
         captured = capsys.readouterr()
         assert captured.out == ""
         lines = ["building 2 steps", "built 1 of 2 steps", "built 2 of 2 steps"]
@@ -124,6 +151,79 @@ class TestCheck:
     def test_comments_move_nothing(self, project: Project) -> None:
         edit(project, "common/shared.cuh", "__device__", "// Why.\n\n__device__")
         edit(project, "one/launch.cu", "extern", "/* what */\nextern")
+        assert moved(project) == {}
+
+    def test_what_is_as_recorded_is_not_built_again(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        built: list[str] = []
+        compile_cubin = cubin.compile_cubin
+
+        def counting(step: Step, *, soft: bool = False) -> cubin.Cubin:
+            built.append(f"{step.name} {'soft' if soft else 'native'}")
+            return compile_cubin(step, soft=soft)
+
+        monkeypatch.setattr(cubin, "compile_cubin", counting)
+        assert moved(project) == {}
+        assert built == []
+        edit(project, "one/launch.cu", "+ 1", "+ 7")
+        assert set(moved(project)) == {"one"}
+        assert built == ["one native", "one soft"]
+        built.clear()
+        code_lock.check(project, anew=True)
+        assert sorted(built) == ["one native", "one soft", "two native", "two soft"]
+
+    def test_a_wrong_key_fails(self, project: Project) -> None:
+        """It neither skips the build nor goes unseen: code that is not as recorded is found."""
+        path = project.results / "code.lock"
+        right = code_lock.read_lock(path)
+        for name in ("native", "soft"):
+            wrong = {
+                key: replace(entry, keys=entry.keys | {name: "0" * 64})
+                for key, entry in right.items()
+            }
+            path.write_text(code_lock.text_of(wrong))
+            assert {move.what for move in moved(project).values()} == {STALE}
+        edit(project, "one/launch.cu", "+ 1", "+ 7")
+        assert "changed with its own sources: kernel (" in moved(project)["one"].what
+        path.write_text(
+            code_lock.text_of({k: replace(entry, keys={}) for k, entry in right.items()})
+        )
+        assert set(moved(project)) == {"one", "two"}
+
+    @pytest.mark.parametrize(
+        ("file", "old", "new"),
+        [
+            ("one/step.toml", WORKS, WORKS + '\ngpu_flags = ["--use_fast_math"]'),
+            ("one/step.toml", WORKS, WORKS + ALLOWED.format("spill")),
+            ("one/launch.cu", '#include "shared.cuh"', '#include "shared.cuh"\n#define Y'),
+            ("common/shared.cuh", "x * 2", "x + x"),
+        ],
+        ids=["flags", "allowances", "text", "included text"],
+    )  # fmt: skip
+    def test_the_key_is_of_all_that_decides(
+        self, project: Project, file: str, old: str, new: str
+    ) -> None:
+        def keys() -> dict[bool, str]:
+            (step,) = (s for s in load_lineages(project).steps if s.name == "one")
+            return {soft: code_lock.build_key(step, soft=soft) for soft in (False, True)}
+
+        before = keys()
+        edit(project, file, old, new)
+        after = keys()
+        assert all(before[soft] != after[soft] for soft in (False, True))
+        assert before[False] != before[True]
+
+    def test_a_build_that_complains_gets_no_key(self, project: Project) -> None:
+        edit(project, "one/launch.cu", "{ p", "{ int unused = 3; p")
+        moves = code_lock.update(project)
+        assert any("native build: " in str(move) and "unused" in str(move) for move in moves)
+        for _ in range(2):  # it stays so, until it is mended or allowed
+            moves, _ = code_lock.check(project)
+            assert {move.key.step for move in moves} == {"one"}
+            assert {move.what.partition(":")[0] for move in moves} == {"native build", "soft build"}
+        edit(project, "one/step.toml", WORKS, WORKS + ALLOWED.format("warning"))
+        code_lock.update(project)
         assert moved(project) == {}
 
     def test_a_building_block_moves_every_step(
@@ -169,7 +269,7 @@ class TestCheck:
         assert "is not recorded" in str(moves["three"])
         assert "no such compiled step" in str(moves["two"])
         code_lock.update(project)
-        assert {key.step for key in code_lock.read(project.results / "code.lock")} == {
+        assert {key.step for key in code_lock.read_lock(project.results / "code.lock")} == {
             "one",
             "three",
         }
@@ -181,25 +281,26 @@ class TestCheck:
     def test_another_nvcc_is_not_compared_and_its_entries_stay(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = build.nvcc()
+        real = compiler.nvcc()
         assert real is not None
-        before = code_lock.read(project.results / "code.lock")
-        other = build.Compiler("nvcc", real.path, "99.1")
-        monkeypatch.setattr(build, "nvcc", lambda: other)
+        before = code_lock.read_lock(project.results / "code.lock")
+        other = compiler.Compiler("nvcc", real.path, "99.1")
+        monkeypatch.setattr(compiler, "nvcc", lambda: other)
         moves, why_not = code_lock.check(project)
         assert moves == []
         assert why_not == f"it is of nvcc {real.version}, here is 99.1"
         code_lock.update(project)
-        after = code_lock.read(project.results / "code.lock")
+        after = code_lock.read_lock(project.results / "code.lock")
         assert before.items() <= after.items()
         assert {key.nvcc for key in after} == {real.version, "99.1"}
 
     def test_a_step_that_does_not_compile_leaves_the_lock(self, project: Project) -> None:
         before = (project.results / "code.lock").read_bytes()
         edit(project, "one/launch.cu", "+ 1", "+ nonsense")
-        for command in (code_lock.check, code_lock.update):
-            with pytest.raises(build.CompileFailure, match="nonsense"):
-                command(project)
+        with pytest.raises(compiler.CompileFailure, match="nonsense"):
+            code_lock.check(project)
+        with pytest.raises(compiler.CompileFailure, match="nonsense"):
+            code_lock.update(project)
         assert (project.results / "code.lock").read_bytes() == before
 
     def test_it_does_not_depend_on_where_the_checkout_is(
@@ -210,7 +311,7 @@ class TestCheck:
 
 
 def test_without_nvcc(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "nvcc", lambda: None)
+    monkeypatch.setattr(compiler, "nvcc", lambda: None)
     assert code_lock.check(project) == ([], "there is no nvcc here")
     with pytest.raises(EnvironmentProblem, match="the code lock needs nvcc"):
         code_lock.update(project)
@@ -222,13 +323,13 @@ class TestFile:
     def test_it_is_read_as_written_and_sorted(self, tmp_path: Path) -> None:
         kernels = {"b<1>": LockedKernel("0" * 64, 40, 1280), "a": LockedKernel("f" * 64, 0, 0)}
         lock = {
-            Key("v02", "sm_100a", "13.0.88"): Entry("2" * 64, {}),
-            Key("v01", "sm_90a", "13.0.88"): Entry("1" * 64, kernels),
-            Key("v01", "sm_90a", "12.9.86"): Entry("3" * 64, kernels),
+            Key("v02", "sm_100a", "13.0.88"): LockedStep("2" * 64, {}),
+            Key("v01", "sm_90a", "13.0.88"): LockedStep("1" * 64, kernels),
+            Key("v01", "sm_90a", "12.9.86"): LockedStep("3" * 64, kernels),
         }
         path = tmp_path / self.LOCK_PATH
         path.write_text(code_lock.text_of(lock))
-        assert code_lock.read(path) == lock
+        assert code_lock.read_lock(path) == lock
         heads = [line for line in path.read_text().splitlines() if line.startswith("[")]
         assert heads == [
             '[v01.sm_90a."12.9.86"]', '[v01.sm_90a."13.0.88"]', '[v02.sm_100a."13.0.88"]',
@@ -247,7 +348,7 @@ class TestFile:
         path = tmp_path / self.LOCK_PATH
         path.write_text(text)
         with pytest.raises(RecordError, match=what):
-            code_lock.read(path)
+            code_lock.read_lock(path)
 
     def test_arguments(self) -> None:
         with pytest.raises(UsageError, match="usage"):

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.errors import UsageError
-from kernelbench.lineage import Lineages, Step, load_lineages, load_problem, require_runnable
-from kernelbench.lineage_table import replace_between, updated_readmes
-from kernelbench.project import Project, find_project
+from kernelbench.base.errors import UsageError
+from kernelbench.project.project_file import Project, find_project
+from kernelbench.project.registry import (
+    Lineages,
+    Step,
+    load_lineages,
+    load_problem,
+    require_runnable,
+)
+from kernelbench.report.readme_tables import replace_between, updated_readmes
 
 ROOT = Path(__file__).resolve().parents[2]
 

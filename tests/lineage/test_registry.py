@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.errors import PlannedStepError, UnknownNameError, UsageError
-from kernelbench.lineage import (
+from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
+from kernelbench.project.project_file import Project, find_project
+from kernelbench.project.registry import (
     Lineages,
     load_lineages,
     load_problem,
     require_runnable,
     source_sha,
 )
-from kernelbench.project import Project, find_project
 
 STEP = """
 name = "{name}"
@@ -23,7 +23,7 @@ title = "t"
 technique = "one line"
 hypothesis = "faster"
 arch = "any"
-kind = "torch"
+kind = "python"
 status = "works"
 """
 LINEAGE = 'name = "{name}"\ntitle = "t"\nproblem = "problem.py:PROBLEM"\n'
@@ -168,7 +168,7 @@ def test_a_cycle_of_parents_is_refused(root: Path) -> None:
         ('title = "t"\n', "", "step.toml: field 'title': missing, expected a non-empty string"),
         ('title = "t"', "title = 3", "field 'title': expected a non-empty string, found 3"),
         ('"works"', '"done"', "field 'status': expected one of planned, works, failed, fixed"),
-        ('"torch"', '"cuda"', "field 'arch': expected 'sm_100a', 'sm_90a', ..."),
+        ('"python"', '"step"', "field 'arch': expected 'sm_100a', 'sm_90a', ..."),
         ('name = "s3"', 'name = "s4"', "field 'name': expected the folder's name 's3', found 's4'"),
         ("status", "stauts", "field 'status': missing"),  # codespell:ignore stauts
         ("technique", 'tecnique = "x"\ntechnique', "unknown field 'tecnique'; did you mean"),
@@ -313,7 +313,7 @@ class TestPaths:
         file = root / "fast.py"
         file.write_text("raise SystemExit('never executed')\ncustom_kernel = None\n")
         (step,) = load(root).select([str(file)])
-        assert (step.name, step.lineage, step.kind, step.arch) == ("fast", "", "torch", "any")
+        assert (step.name, step.lineage, step.kind, step.arch) == ("fast", "", "python", "any")
         assert step.submission
         assert require_runnable(step) == file
         before = source_sha(step)

@@ -6,18 +6,23 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kernelbench import build, code_lock, compare, compiled, coverage, overlay, target
-from kernelbench.build import CompileFailure
-from kernelbench.emulator import STEP_NAME
-from kernelbench.errors import UsageError
-from kernelbench.lineage import Lineages, Step, load_lineages, source_sha
-from kernelbench.lineage_table import BESIDE_TITLE, lineage_table
-from kernelbench.loader import load_callable
-from kernelbench.project import find_project
-from kernelbench.revision import lineages_at
-from kernelbench.source_delta import source_delta
-from kernelbench.step_sources import own_sources, sources_of
-from kernelbench.symbols import located
+from kernelbench.base.errors import UsageError
+from kernelbench.build import compiler
+from kernelbench.build.compiler import CompileFailure
+from kernelbench.compare import comparer
+from kernelbench.emulator import branches
+from kernelbench.emulator.runtime import STEP_NAME
+from kernelbench.emulator.symbols import located
+from kernelbench.executors import compiled, targets
+from kernelbench.executors.callables import load_callable
+from kernelbench.inspection import code_lock
+from kernelbench.lineages.line_counts import source_delta
+from kernelbench.project import overlay
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import Lineages, Step, load_lineages, source_sha
+from kernelbench.project.revision import lineages_at
+from kernelbench.project.source_files import own_sources, sources_of
+from kernelbench.report.readme_tables import BESIDE_TITLE, lineage_table
 
 LINEAGE = 'name = "own"\ntitle = "t"\nproblem = "kernelbench.problems.group_gemm:PROBLEM"\n'
 STEP = 'name = "{name}"\ntitle = "t"\ntechnique = "t"\nhypothesis = "h"\nstatus = "works"\n'
@@ -26,8 +31,8 @@ LAUNCH = '#include "kernel.cuh"\n#include "store.cuh"\nint entry() { return kSta
 KERNEL = "constexpr int kStages = 5;\n"
 STORE = "constexpr int kStore = 1;\n"
 
-needs_compiler = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
+needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
 
 
 def write(folder: Path, toml: str, **files: str) -> Path:
@@ -41,7 +46,7 @@ def write(folder: Path, toml: str, **files: str) -> Path:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lineage with s1, a variant of it with another store, and one without files of its own."""
-    monkeypatch.setenv(build.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path / "cache"))
     root = tmp_path / "project"
     own = root / "own"
     write(own / "s1", BASE.format(extra=""), launch=LAUNCH, kernel=KERNEL, store=STORE)
@@ -117,7 +122,7 @@ class TestInheritance:
         )
         base, step = load(root).get("s1"), load(root).get("s1-wide")
         assert step.base == base.path
-        assert (step.kind, step.arch) == ("cuda", "sm_100a")
+        assert (step.kind, step.arch) == ("step", "sm_100a")
         assert step.entry == base.entry
         assert step.config == {"stages": 4, "warps": 6}
         assert step.limits == {"nk": "fixed"}
@@ -137,7 +142,7 @@ class TestInheritance:
             ('base = "s1-wide"\n', "field 'base': s1-wide has a base itself"),
             ('base = "x"\n', "field 'base': x has a base itself"),
             ('base = "later"\n', "field 'base': later is planned: it has no code yet"),
-            ('base = "s1"\nkind = "torch"\n', "field 'kind': expected 'cuda', that of the base"),
+            ('base = "s1"\nkind = "python"\n', "field 'kind': expected 'step', that of the base"),
             ('base = "s1"\narch = "any"\n', "field 'arch': expected 'sm_100a'"),
             ("", "field 'arch': missing"),
         ],
@@ -168,7 +173,7 @@ class TestInheritance:
             load(root)
 
     def test_a_python_step_has_no_gpu_flags(self, root: Path) -> None:
-        write(root / "own" / "p", 'arch = "any"\nkind = "torch"\ngpu_flags = ["--ftz=true"]\n')
+        write(root / "own" / "p", 'arch = "any"\nkind = "python"\ngpu_flags = ["--ftz=true"]\n')
         with pytest.raises(UsageError, match="a Python step is not built by nvcc"):
             load(root)
 
@@ -186,7 +191,7 @@ class TestSources:
     def test_the_hash_is_that_of_the_same_step_written_out(self, root: Path) -> None:
         lineages = load(root)
         assert source_sha(lineages.get("s1-same")) == source_sha(lineages.get("s1"))
-        assert compare.identical(lineages.get("s1-same"), lineages.get("s1"))
+        assert comparer.identical(lineages.get("s1-same"), lineages.get("s1"))
         assert source_sha(lineages.get("s1-wide")) != source_sha(lineages.get("s1"))
 
     @pytest.mark.parametrize("where", ["s1/kernel.cuh", "variants/s1-same/kernel.cuh"])
@@ -236,9 +241,9 @@ class TestComposedFolder:
     def test_coverage_names_the_files_too(self, root: Path) -> None:
         folders = {STEP_NAME: overlay.folder_of(load(root).get("s1-wide"))}
         missed = [
-            coverage.Branches(f"{STEP_NAME}/{n}.cuh", 1, "f", 1, 1, 2) for n in ("kernel", "store")
+            branches.Branches(f"{STEP_NAME}/{n}.cuh", 1, "f", 1, 1, 2) for n in ("kernel", "store")
         ]
-        named = [*coverage._with_text(missed, folders)]
+        named = [*branches._with_text(missed, folders)]
         assert [(each.file, each.text) for each in named] == [
             ("s1/kernel.cuh", KERNEL.strip()),
             ("s1-wide/store.cuh", "constexpr int kStore = 2;"),
@@ -258,7 +263,7 @@ class TestComposedFolder:
 
     def test_a_python_variant_imports_its_own_module(self, root: Path) -> None:
         base, variant = root / "own" / "p", root / "own" / "variants" / "p-two"
-        write(base, 'arch = "any"\nkind = "torch"\n')
+        write(base, 'arch = "any"\nkind = "python"\n')
         write(variant, 'base = "p"\n')
         (base / "submission.py").write_text(
             "from part import VALUE\ndef custom_kernel(data): return VALUE\n"
@@ -272,11 +277,11 @@ class TestComposedFolder:
 @needs_compiler
 class TestBuilds:
     def make(self, step: Step) -> Path:
-        return build.compile_shared(
+        return compiler.compile_shared(
             step.name,
             [overlay.entry_of(step)],
             ("-x", "c++", "-std=c++20"),
-            compiler=build.host_compiler(),
+            compiler=compiler.host_compiler(),
         )
 
     def test_includes_find_the_variants_file(self, root: Path) -> None:
@@ -302,7 +307,7 @@ def test_the_code_lock_covers_variants(root: Path) -> None:
     write(root / "own" / "variants" / "s1-same", 'base = "s1"\ngpu_flags = ["--fmad=false"]\n')
     steps = code_lock.locked_steps(load(root).steps)
     assert names(steps) == ["s1", "s1-same", "s1-wide"]
-    entries = {key.step: entry for key, entry in code_lock.build_entries(steps).items()}
+    entries = {key.step: entry for key, entry in code_lock.build_entries(steps)[0].items()}
     assert len({entry.sources for entry in entries.values()}) == 3
     assert len({entry.kernels["k"].sha256 for entry in entries.values()}) == 3
 
@@ -318,7 +323,7 @@ def test_tables_list_variants_below_the_main_line(root: Path) -> None:
 
 def test_the_backend_is_found_from_a_subfolder(root: Path) -> None:
     step = load(root).get("s1-wide")
-    assert {e: why for e, _, why in target.executors_for(step)}["emulator"].startswith(
+    assert {e: why for e, _, why in targets.executors_for(step)}["emulator"].startswith(
         "there is no common/backend/emu"
     )
     (root / "kernels" / "common" / "backend" / "emu").mkdir(parents=True)

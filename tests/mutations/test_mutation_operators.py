@@ -12,7 +12,7 @@ import pytest
 from cpp_source import Edit, Source, SourceError, Span, apply
 from mutant import FAILED, FILES, OPERATORS, WRONG, Mutant, files_of, mutants
 
-from kernelbench.emulator_report import CLASSES
+from kernelbench.emulator.findings import CLASSES
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 

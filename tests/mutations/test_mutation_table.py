@@ -3,6 +3,7 @@ and a few mutants, drawn by a seed, found here and now."""
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from collections import Counter
@@ -15,10 +16,10 @@ import report
 from campaign import LIMIT_S
 from mutant import mutants
 
-from kernelbench import build
+from kernelbench.build import compiler
 
-HERE = Path(__file__).parent
-KERNELS = HERE.parents[1] / "kernels"
+TOOL = Path(mutate.__file__).parent
+KERNELS = TOOL.parents[1] / "kernels"
 AGAIN = "run `make mutations`"
 #: The share of all sites that a record must have.
 ENOUGH = 0.25
@@ -26,7 +27,7 @@ ENOUGH = 0.25
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    return report.load((HERE / "table.json").read_text(encoding="utf-8"))
+    return report.read(TOOL)
 
 
 def test_it_is_of_these_steps_and_operators(record: dict[str, Any]) -> None:
@@ -46,7 +47,14 @@ def test_it_is_of_these_steps_and_operators(record: dict[str, Any]) -> None:
 
 
 def test_the_table_is_the_records(record: dict[str, Any]) -> None:
-    assert (HERE / "table.md").read_text(encoding="utf-8") == report.render(record), AGAIN
+    assert (TOOL / report.TABLE).read_text(encoding="utf-8") == report.render(record), AGAIN
+
+
+def test_the_same_record_is_the_same_text(record: dict[str, Any], tmp_path: Path) -> None:
+    report.write(record, tmp_path)
+    files = [folder / report.RECORD for folder in (tmp_path, TOOL)]
+    # Compressed bytes may differ from one zlib to another.
+    assert len({gzip.decompress(file.read_bytes()) for file in files}) == 1
 
 
 def test_enough_is_found_and_named(record: dict[str, Any]) -> None:
@@ -67,18 +75,18 @@ def test_nothing_ends_the_checker_itself(record: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_sample_is_found(tmp_path: Path) -> None:
-    if build.host_compiler() is None:
+    if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
     arguments = ["--steps", "v07,v11,v20", "--sample", "10", "--seed", "5", "--out", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, str(HERE / "mutate.py"), *arguments],
+        [sys.executable, str(TOOL / "mutate.py"), *arguments],
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    rows = report.load((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"]
+    rows = report.read(tmp_path)["rows"]
     assert len(rows) == 10
     assert [row["id"] for row in rows if not row["found"]] == []
     assert report.share(rows, "object_right") >= report.DIAGNOSED

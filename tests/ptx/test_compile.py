@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from declarations import ARCHES, COMMON, HEADERS, declarations, expand, pattern
 
-from kernelbench import build
+from kernelbench.build import compiler as build
 
 HERE = Path(__file__).resolve().parent
 STRICT = ("-Werror", "all-warnings", "-Xptxas", "-warn-spills")
@@ -45,36 +45,36 @@ class Compiled:
     ptx: str
 
 
-def compile_one(
-    source: Path, backend: str, folder: Path, flags: tuple[str, ...] = STRICT
-) -> Compiled:
-    """Compile to a cubin, by way of PTX."""
-    compiler = build.nvcc()
-    assert compiler is not None
-    keep = folder / f"{source.stem}-{backend}"
-    keep.mkdir()
-    command = [compiler.path, "-std=c++20", f"-arch={CODE[backend]}", *flags]
-    command += ["-I", COMMON, "-I", COMMON / "backend" / backend, "-I", HERE]
-    command += ["-cubin", "-o", keep / "out.cubin", "-keep", "-keep-dir", keep, source]
-    run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    written = [path.read_text() for path in keep.glob("*.ptx")]
-    return Compiled(run.returncode, run.stdout + run.stderr, "".join(written))
+def nvcc(source: Path, backend: str, *flags: str) -> Path:
+    """What nvcc makes of a source, from the compile cache or built now."""
+    return build.compile_shared(
+        f"{source.stem} ({backend})",
+        [source],
+        ["-std=c++20", f"-arch={CODE[backend]}", *STRICT, *flags],
+        include_dirs=(COMMON, COMMON / "backend" / backend, HERE),
+    )
 
 
-def compile_all(
-    jobs: list[tuple[Path, str]], folder: Path, flags: tuple[str, ...] = STRICT
-) -> list[Compiled]:
+def compile_one(source: Path, backend: str, ptx: bool = False) -> Compiled:
+    """Compile to a cubin and, if wanted, to PTX."""
+    try:
+        log = build.build_log(nvcc(source, backend, "-cubin"))
+        return Compiled(0, log, nvcc(source, backend, "-ptx").read_text() if ptx else "")
+    except build.CompileFailure as failure:
+        return Compiled(1, Path(failure.hint.removeprefix("the log is ")).read_text(), "")
+
+
+def compile_all(jobs: list[tuple[Path, str]], ptx: bool = False) -> list[Compiled]:
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda job: compile_one(job[0], job[1], folder, flags), jobs))
+        return list(pool.map(lambda job: compile_one(*job, ptx), jobs))
 
 
 @pytest.fixture(scope="module")
-def entries(tmp_path_factory):
+def entries():
     """For each arch, the PTX of each function's kernels."""
-    folder = tmp_path_factory.mktemp("every")
     jobs = [(HERE / name, arch) for arch in ARCHES for name in SOURCES[arch]]
     found: dict[str, dict[str, str]] = {arch: {} for arch in ARCHES}
-    for (source, arch), compiled in zip(jobs, compile_all(jobs, folder), strict=True):
+    for (source, arch), compiled in zip(jobs, compile_all(jobs, ptx=True), strict=True):
         assert compiled.code == 0, f"{source.name} for {arch}:\n{compiled.log}"
         assert "warning" not in compiled.log.lower(), compiled.log
         for match in re.finditer(r"\.entry (\w+)\((.*?)^\}", compiled.ptx, re.S | re.M):
@@ -124,14 +124,14 @@ def test_each_header_compiles_alone(tmp_path):
         # The others are sm_90a's.
         if header.stem in ("clc", "rt", "tcgen05", "tma", "wait", "warp"):
             jobs.append((source, "soft"))
-    for (source, backend), compiled in zip(jobs, compile_all(jobs, tmp_path), strict=True):
+    for (source, backend), compiled in zip(jobs, compile_all(jobs), strict=True):
         assert compiled.code == 0, f"{source.name} for {backend}:\n{compiled.log}"
 
 
 @needs_nvcc
-def test_every_function_compiles_in_software(tmp_path):
+def test_every_function_compiles_in_software():
     jobs = [(HERE / name, "soft") for name in SOURCES["sm100a"]]
-    for (source, _), compiled in zip(jobs, compile_all(jobs, tmp_path), strict=True):
+    for (source, _), compiled in zip(jobs, compile_all(jobs, ptx=True), strict=True):
         assert compiled.code == 0, f"{source.name}:\n{compiled.log}"
         assert "warning" not in compiled.log.lower(), compiled.log
         # Of what sm_90a lacks not one instruction is left.
@@ -142,8 +142,6 @@ def test_every_function_compiles_in_software(tmp_path):
 @pytest.mark.parametrize("backend", CODE)
 def test_a_library_of_all_headers_loads_without_a_driver(tmp_path, backend):
     """With the host's half compiled too, and nothing linked that only a GPU's driver has."""
-    compiler = build.nvcc()
-    assert compiler is not None
     source = tmp_path / "all.cu"
     headers = [path.relative_to(COMMON) for path in [*HEADERS, *OTHER_HEADERS]]
     source.write_text(
@@ -156,13 +154,8 @@ def test_a_library_of_all_headers_loads_without_a_driver(tmp_path, backend):
         "  });\n"
         "}\n"
     )
-    library = tmp_path / "all.so"
-    command = [compiler.path, "-std=c++20", f"-arch={CODE[backend]}", *STRICT]
-    command += ["-I", COMMON, "-I", COMMON / "backend" / backend, "-shared", "-Xcompiler"]
-    command += ["-fPIC,-Wall,-Wextra", "-o", library, source]
-    run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "warning" not in run.stderr, run.stderr
+    library = nvcc(source, backend, "-Xcompiler", "-Wall,-Wextra")
+    assert "warning" not in build.build_log(library)
     # In a process without GPUs: the call fails, in one line.
     call = (
         "import ctypes, sys; m = ctypes.create_string_buffer(200); "
@@ -241,9 +234,9 @@ def test_element_i_of_an_array_is_register_i(entries, arch, name, count):
 
 @needs_nvcc
 @pytest.mark.parametrize(("has", "lacks"), [("sm100a", "sm90a"), ("sm90a", "sm100a")])
-def test_a_function_that_the_arch_lacks_is_named_where_it_is_called(tmp_path, has, lacks):
+def test_a_function_that_the_arch_lacks_is_named_where_it_is_called(has, lacks):
     source = HERE / f"every_function_{has}.cu"
-    compiled = compile_one(source, lacks, tmp_path)
+    compiled = compile_one(source, lacks)
     assert compiled.code != 0
     only = {found.name for found in DECLARED if found.arches == (has,)}
     assert len(only) > 4
@@ -301,7 +294,7 @@ def test_descriptors(tmp_path):
     source = tmp_path / "descriptors.cu"
     start = '#include "descriptors.cuh"\nusing namespace kb;\n'
     source.write_text(start + "\n".join(asserts) + "\n")
-    compiled = compile_one(source, "sm100a", tmp_path)
+    compiled = compile_one(source, "sm100a")
     assert compiled.code == 0, compiled.log
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench.arena import GUARD_BYTES, OutputArena, bits, describe_tensor
+from kernelbench.project.arena import GUARD_BYTES, OutputArena, bits, describe_tensor
 
 SHAPES = ([3, 5], [1], [7, 2, 2])
 

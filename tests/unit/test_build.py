@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build, cache_listing
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import cache_listing
+from kernelbench.build import compiler as build
 
 pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
 
@@ -93,13 +94,14 @@ def test_everything_that_makes_the_code_is_in_the_key(cache, source, tmp_path):
     assert answer(code) == 44
     includes = tmp_path / "include" / "deep"
     includes.mkdir(parents=True)
-    (includes / "unused.cuh").write_text("// one\n")
+    source.write_text(source.read_text() + '#include "deep/used.cuh"\n')
+    (includes / "used.cuh").write_text("// one\n")
     with_include = make(source, include_dirs=[tmp_path / "include"])
-    (includes / "unused.cuh").write_text("// two\n")
+    (includes / "used.cuh").write_text("// two\n")
     changed_include = make(source, include_dirs=[tmp_path / "include"])
     real = build.host_compiler()
     newer = build.Compiler(real.kind, real.path, real.version + ".1")
-    compiler = make(source, compiler=newer)
+    compiler = make(source, compiler=newer, include_dirs=[tmp_path / "include"])
     found = [first, flags, header, code, with_include, changed_include, compiler]
     assert len(set(found)) == len(found)
     assert len(cache_listing.cache_entries()) == len(found)
@@ -126,7 +128,7 @@ def test_a_damaged_artefact_is_built_anew(cache, source):
 def test_two_processes_build_once(cache, source, counting, tmp_path):
     compiler, calls = counting
     code = (
-        "import sys\nfrom pathlib import Path\nfrom kernelbench import build\n"
+        "import sys\nfrom pathlib import Path\nfrom kernelbench.build import compiler as build\n"
         f"compiler = build.Compiler({compiler.kind!r}, Path({str(compiler.path)!r}), "
         f"{compiler.version!r})\n"
         f"print(build.compile_shared('answer', [Path({str(source)!r})], ['-DEXTRA=2'], "

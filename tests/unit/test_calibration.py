@@ -11,25 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelbench import schema
-from kernelbench.calibration import (
-    AASample,
+from kernelbench.base import schema
+from kernelbench.base.errors import RecordError
+from kernelbench.project.project_file import Project
+from kernelbench.records.calibration_record import (
     CalibrationRecord,
-    PlantedSample,
     SessionSpread,
-    analyze,
-    binomial_band,
     load_session_sd,
     load_spreads,
-    read,
-    save,
+    read_calibration,
+    save_calibration,
+)
+from kernelbench.report.measured_table import calibration_table
+from kernelbench.stats.calibration import (
+    AASample,
+    PlantedSample,
+    analyze,
+    binomial_band,
     session_spread,
     share,
 )
-from kernelbench.errors import RecordError
-from kernelbench.project import Project
-from kernelbench.results_table import calibration_table
-from kernelbench.stats import BlockSamples, compare
+from kernelbench.stats.inference import BlockSamples, estimate_change
 
 K, R = 12, 4
 WHERE = {"device": "NVIDIA H200", "step": "v00", "shape": "D", "metric": "device"}
@@ -189,10 +191,10 @@ def test_older_records_imply_the_total_of_their_spread(block_sd: float) -> None:
 
 def test_an_older_record_with_nothing_left_tells_no_total() -> None:
     value = {"sd": 0.0, "df": 39.0, "upper": 0.0005, "sessions": 40, "source": ""}
-    old = schema.load(SessionSpread, value)
+    old = schema.decode(SessionSpread, value)
     assert math.isinf(old.total_variance)
     rng = np.random.default_rng(50)
-    estimate = compare(
+    estimate = estimate_change(
         [block_samples(rng) for _ in range(2)],
         session_sd=old.sd,
         session_df=39,
@@ -204,7 +206,7 @@ def test_an_older_record_with_nothing_left_tells_no_total() -> None:
 
 def test_the_committed_calibrations_still_load() -> None:
     root = Path(__file__).parents[2] / "results"
-    records = [read(path) for path in sorted(root.glob("*/calibration/*.json"))]
+    records = [read_calibration(path) for path in sorted(root.glob("*/calibration/*.json"))]
     spreads = [record.comparison_spread for record in records]
     assert spreads
     for spread in spreads:
@@ -248,7 +250,7 @@ def test_readers_of_the_table_see_what_the_command_says(
     false = dataclasses.replace(clean.false_positives, sign_p=0.001)
     doubtful = dataclasses.replace(few, false_positives=false)
     for number, record in enumerate((clean, few, doubtful)):
-        save(dataclasses.replace(record, id=f"2026-{number}"), tmp_path / "results")
+        save_calibration(dataclasses.replace(record, id=f"2026-{number}"), tmp_path / "results")
     project = Project(tmp_path, (), tmp_path / "shapes.yaml", tmp_path / "results")
     cells = [line.split(" | ")[-2] for line in calibration_table(project).splitlines()[2:]]
     assert cells[:2] == ["yes", "partial: no slowdown of margin + 2 MDE was planted"]
@@ -277,9 +279,9 @@ def test_share_is_exact() -> None:
 
 
 def test_record_round_trip(clean: CalibrationRecord, tmp_path: Path) -> None:
-    path = save(clean, tmp_path)
+    path = save_calibration(clean, tmp_path)
     assert path.parent == tmp_path / "nvidia-h200" / "calibration"
-    assert schema.dump(read(path)) == schema.dump(clean)
+    assert schema.encode(read_calibration(path)) == schema.encode(clean)
     found = load_session_sd(tmp_path, "NVIDIA H200", "D", "device", "cold")
     assert found is not None and clean.comparison_spread is not None
     assert found.sd == clean.comparison_spread.sd
@@ -295,7 +297,7 @@ def test_the_newest_complete_calibration_counts(clean: CalibrationRecord, tmp_pa
     assert clean.comparison_spread is not None
     for number, (sd, complete) in enumerate([(0.1, True), (0.2, True), (0.3, False)]):
         spread = dataclasses.replace(clean.comparison_spread, sd=sd)
-        save(
+        save_calibration(
             dataclasses.replace(
                 clean, id=f"2026-{number}", comparison_spread=spread, complete=complete
             ),
@@ -306,7 +308,7 @@ def test_the_newest_complete_calibration_counts(clean: CalibrationRecord, tmp_pa
 
 
 def test_a_calibration_counts_for_its_own_l2_mode(clean: CalibrationRecord, tmp_path: Path) -> None:
-    save(dataclasses.replace(clean, protocol={"l2": "warm"}), tmp_path)
+    save_calibration(dataclasses.replace(clean, protocol={"l2": "warm"}), tmp_path)
     where = (tmp_path, "NVIDIA H200", "D", "device")
     assert load_session_sd(*where, "cold") is None
     assert load_session_sd(*where, "warm") is not None
@@ -314,14 +316,14 @@ def test_a_calibration_counts_for_its_own_l2_mode(clean: CalibrationRecord, tmp_
 
 
 def test_broken_and_foreign_files_are_refused(clean: CalibrationRecord, tmp_path: Path) -> None:
-    path = save(clean, tmp_path)
+    path = save_calibration(clean, tmp_path)
     value = json.loads(path.read_text())
     path.write_text(path.read_text()[:100])
     with pytest.raises(RecordError, match="not valid JSON"):
         load_session_sd(tmp_path, "NVIDIA H200", "D", "device", "cold")
     path.write_text(json.dumps({**value, "schema": "kernelbench.calibration/0"}))
     with pytest.raises(RecordError, match="not a calibration of this version"):
-        read(path)
+        read_calibration(path)
     path.write_text(json.dumps({k: v for k, v in value.items() if k != "false_positives"}))
     with pytest.raises(RecordError, match="missing field 'false_positives'"):
-        read(path)
+        read_calibration(path)

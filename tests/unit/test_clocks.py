@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelbench import clocks
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.machine import clocks
 
 
 class FakeNvml:

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench import build
-from kernelbench.compiled import Description, Entry
-from kernelbench.errors import EnvironmentProblem, KernelFault, UsageError
-from kernelbench.lineage_files import read_submission
-from kernelbench.problem import Inputs
-from kernelbench.problems import group_gemm_abi, group_gemm_tuples
-from kernelbench.problems.group_gemm import PROBLEM
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.build import compiler
+from kernelbench.executors.compiled import Description, LoadedStep
+from kernelbench.executors.fault import KernelFault
+from kernelbench.problems.group_gemm import abi, tuples
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.problem import Inputs
+from kernelbench.project.step_files import read_submission
 
 ROOT = Path(__file__).parents[2]
 COMMON = ROOT / "kernels" / "common"
-pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 # Writes what it was told into the first bytes of C[0], or fails as C[0] says.
 SOURCE = """#include "group_gemm.cuh"
@@ -50,15 +51,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("abi")
     (folder / "launch.cpp").write_text(SOURCE)
     backend = COMMON / "backend" / "emu"
-    return build.compile_shared(
+    return compiler.compile_shared(
         "abi", [folder / "launch.cpp"], ("-std=c++20", "-O1"), include_dirs=(COMMON, backend),
-        compiler=build.host_compiler(),
+        compiler=compiler.host_compiler(),
     )  # fmt: skip
 
 
 @pytest.fixture
-def entry(library: Path) -> Entry:
-    return Entry(ctypes.CDLL(str(library)), library)
+def entry(library: Path) -> LoadedStep:
+    return LoadedStep(ctypes.CDLL(str(library)), library)
 
 
 @pytest.fixture
@@ -87,8 +88,10 @@ def expected(inputs: Inputs) -> list[int]:
 
 
 @pytest.mark.parametrize("marshal", [None, "direct", "tensors", "tuples"])
-def test_the_c_side_receives_the_call(entry: Entry, inputs: Inputs, marshal: str | None) -> None:
-    kernel = group_gemm_abi.bind(entry, step(marshal), "cpu")
+def test_the_c_side_receives_the_call(
+    entry: LoadedStep, inputs: Inputs, marshal: str | None
+) -> None:
+    kernel = abi.bind_group_gemm(entry, step(marshal), "cpu")
     result = kernel(inputs.data)
     assert told(inputs) == expected(inputs)
     assert [c.data_ptr() for c in result] == [c.data_ptr() for c in inputs.outputs]
@@ -98,10 +101,10 @@ def test_the_c_side_receives_the_call(entry: Entry, inputs: Inputs, marshal: str
     not (Path(sysconfig.get_path("include")) / "Python.h").is_file(), reason="no Python.h"
 )
 def test_tuples_go_through_the_extension_where_calls_are_timed(
-    entry: Entry, inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+    entry: LoadedStep, inputs: Inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_gemm_abi, "_direct", None)
-    kernel = group_gemm_abi.bind(replace(entry, timed=True), step("tuples"), "cpu")
+    monkeypatch.setattr(abi, "_direct", None)
+    kernel = abi.bind_group_gemm(replace(entry, timed=True), step("tuples"), "cpu")
     result = kernel(inputs.data)
     assert told(inputs) == expected(inputs)
     assert [c.data_ptr() for c in result] == [c.data_ptr() for c in inputs.outputs]
@@ -110,8 +113,8 @@ def test_tuples_go_through_the_extension_where_calls_are_timed(
         kernel(inputs.data)
 
 
-def test_statuses(entry: Entry, inputs: Inputs) -> None:
-    kernel = group_gemm_abi.bind(entry, step(), "cpu")
+def test_statuses(entry: LoadedStep, inputs: Inputs) -> None:
+    kernel = abi.bind_group_gemm(entry, step(), "cpu")
     first = inputs.outputs[0].view(-1).view(torch.int64)
     first[0] = 1
     with pytest.raises(NotImplementedError, match=r"^takes no such call$"):
@@ -121,7 +124,7 @@ def test_statuses(entry: Entry, inputs: Inputs) -> None:
         kernel(inputs.data)
 
 
-def test_description(entry: Entry) -> None:
+def test_description(entry: LoadedStep) -> None:
     found = entry.describe()
     assert found["tile_m"] == 128
     assert found["tmem_columns"] == 256
@@ -156,16 +159,16 @@ def changed(group: int, index: int, change: Callable[[Any], Any], part: int = 0)
     ],
 )
 def test_tensors_that_a_kernel_must_not_see(
-    entry: Entry, inputs: Inputs, change: Any, message: str
+    entry: LoadedStep, inputs: Inputs, change: Any, message: str
 ) -> None:
-    kernel = group_gemm_abi.bind(entry, step(), "cpu")
+    kernel = abi.bind_group_gemm(entry, step(), "cpu")
     with pytest.raises(ValueError, match=message) as caught:
         kernel(change(inputs.data))
     assert "\n" not in str(caught.value)
 
 
-def test_tensors_are_looked_at_again_when_they_change(entry: Entry, inputs: Inputs) -> None:
-    known = group_gemm_abi._Known(torch.device("cpu"))
+def test_tensors_are_looked_at_again_when_they_change(entry: LoadedStep, inputs: Inputs) -> None:
+    known = abi._Known(torch.device("cpu"))
     known.require(inputs.data)
     known.require(inputs.data)
     assert len(known._known) == 1
@@ -183,26 +186,26 @@ def test_tensors_are_looked_at_again_when_they_change(entry: Entry, inputs: Inpu
     assert len(known._known) == 1, "gone with its tensors"
 
 
-def test_too_many_groups_are_a_limit(entry: Entry) -> None:
+def test_too_many_groups_are_a_limit(entry: LoadedStep) -> None:
     shape = PROBLEM.parse_shape("x", {"m": [1] * 9, "n": 8, "k": 64})
-    kernel = group_gemm_abi.bind(entry, step(), "cpu")
+    kernel = abi.bind_group_gemm(entry, step(), "cpu")
     with pytest.raises(NotImplementedError, match="1 to 8 groups, not 9"):
         kernel(PROBLEM.make_inputs(shape, "gpu-mode", 1, "cpu").data)
 
 
 def test_the_limits_here_are_those_of_the_header() -> None:
     text = (COMMON / "group_gemm.cuh").read_text()
-    assert f"kMaxGroups = {group_gemm_abi.MAX_GROUPS};" in text
-    assert ctypes.sizeof(group_gemm_abi.GroupGemmCall) == 80
+    assert f"kMaxGroups = {abi.MAX_GROUPS};" in text
+    assert ctypes.sizeof(abi.GroupGemmCall) == 80
 
 
-def test_unknown_marshalling(entry: Entry) -> None:
+def test_unknown_marshalling(entry: LoadedStep) -> None:
     with pytest.raises(UsageError, match=r"config\.marshal is 'pickle'"):
-        group_gemm_abi.bind(entry, step("pickle"), "cpu")
+        abi.bind_group_gemm(entry, step("pickle"), "cpu")
 
 
 def test_an_extension_without_headers_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_gemm_tuples.sysconfig, "get_path", lambda _: "/nowhere")
+    monkeypatch.setattr(tuples.sysconfig, "get_path", lambda _: "/nowhere")
     with pytest.raises(EnvironmentProblem, match=r"need Python\.h") as caught:
-        group_gemm_tuples.library()
+        tuples.tuples_library()
     assert "\n" not in str(caught.value)

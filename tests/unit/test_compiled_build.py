@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from kernelbench import build, cache_listing, toolchain
-from kernelbench.build import CompileFailure
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import cache_listing, compiler
+from kernelbench.build.compiler import CompileFailure
+from kernelbench.machine import toolchain
 
-pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 ONE = '#include "part.h"\nint two();\nextern "C" int sum() { return PART + two(); }\n'
 TWO = '#include "part.h"\nint two() { return 2; }\n'
@@ -22,7 +23,7 @@ TWO = '#include "part.h"\nint two() { return 2; }\n'
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    monkeypatch.setenv(build.CACHE_VARIABLE, str(folder))
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(folder))
     return folder
 
 
@@ -37,8 +38,8 @@ def sources(tmp_path: Path) -> list[Path]:
 
 
 def make(sources: list[Path], **options: Any) -> Path:
-    options = {"link_flags": (), "compiler": build.host_compiler()} | options
-    return build.compile_shared("sum", sources, options.pop("flags", ("-O1",)), **options)
+    options = {"link_flags": (), "compiler": compiler.host_compiler()} | options
+    return compiler.compile_shared("sum", sources, options.pop("flags", ("-O1",)), **options)
 
 
 def test_objects_are_linked_and_gone(cache: Path, sources: list[Path]) -> None:
@@ -81,12 +82,15 @@ def test_facts_link_flags_and_names_are_part_of_the_key(cache: Path, sources: li
     assert len(found) == 4
 
 
-def test_headers_outside_do_not_matter(cache: Path, sources: list[Path], tmp_path: Path) -> None:
+def test_headers_that_are_not_included_do_not_matter(
+    cache: Path, sources: list[Path], tmp_path: Path
+) -> None:
     common = tmp_path / "common"
     for name in ("emu", "soft"):
         (common / "backend" / name).mkdir(parents=True)
         (common / "backend" / name / "x.inl").write_text("// one\n")
-    options = {"include_dirs": (common,), "outside": (common / "backend" / "soft",)}
+    sources[0].write_text('#include "x.inl"\n' + sources[0].read_text())
+    options = {"include_dirs": (common, common / "backend" / "emu")}
     first = make(sources, **options)
     (common / "backend" / "soft" / "x.inl").write_text("// two\n")
     assert make(sources, **options) == first
@@ -110,12 +114,12 @@ def test_an_artefact_does_not_know_its_checkout(
 def test_sources_that_change_meanwhile_are_not_cached(
     cache: Path, sources: list[Path], tmp_path: Path
 ) -> None:
-    real = build.host_compiler()
+    real = compiler.host_compiler()
     assert real is not None
     script = tmp_path / "slow-cxx"
     script.write_text(f'#!/bin/sh\n"{real.path}" "$@"; code=$?\nsleep 0.5\nexit $code\n')
     script.chmod(0o755)
-    slow = build.Compiler(real.kind, script, real.version)
+    slow = compiler.Compiler(real.kind, script, real.version)
     timer = threading.Timer(0.25, lambda: sources[1].write_text(TWO.replace("2;", "3;")))
     timer.start()
     with pytest.raises(EnvironmentProblem, match="changed while they were compiled"):
@@ -125,11 +129,11 @@ def test_sources_that_change_meanwhile_are_not_cached(
 
 
 def test_a_compiler_without_cxx20_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [build.Compiler("g++", Path("g++"), "9.4.0")]
+    found = [compiler.Compiler("g++", Path("g++"), "9.4.0")]
     monkeypatch.setattr(toolchain, "host_compilers", lambda: found)
     with pytest.raises(EnvironmentProblem, match=r"needs C\+\+20.*finds g\+\+ 9\.4\.0"):
         toolchain.emulator_compiler()
-    found.append(build.Compiler("clang++", Path("clang++"), "17.0.6"))
+    found.append(compiler.Compiler("clang++", Path("clang++"), "17.0.6"))
     assert toolchain.emulator_compiler().kind == "clang++"
     found.clear()
     with pytest.raises(EnvironmentProblem, match=r"no g\+\+ or clang\+\+"):

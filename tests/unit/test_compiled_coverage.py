@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build, coverage, emulator
-from kernelbench.coverage import NoCoverage
-from kernelbench.emulator import COMMON_NAME, STEP_NAME
+from kernelbench.build import compiler
+from kernelbench.emulator import branches, runtime
+from kernelbench.emulator.branches import NoCoverage
+from kernelbench.emulator.runtime import COMMON_NAME, STEP_NAME
 
-COMPILER = build.host_compiler()
+COMPILER = compiler.host_compiler()
 pytestmark = pytest.mark.skipif(
     COMPILER is None or COMPILER.kind != "g++", reason="branches are counted with g++"
 )
@@ -44,12 +45,12 @@ HIDDEN = "inline int hidden(int i) { return i > 3 ? 1 : 2; }\n"
 CHILD = """
 import ctypes, os, sys
 from pathlib import Path
-from kernelbench import coverage
-coverage.collect_into(Path(sys.argv[1]))
+from kernelbench.emulator import branches
+branches.collect_into(Path(sys.argv[1]))
 library = ctypes.CDLL(sys.argv[2])
 for n in sys.argv[3:]:
     library.run(int(n))
-    coverage.write(library)
+    branches.write_counters(library)
 os._exit(0)
 """
 
@@ -64,7 +65,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, P
     (step / "launch.cu").write_text(SOURCE)
     (common / "block.cuh").write_text(BLOCK)
     (hidden / "hidden.inl").write_text(HIDDEN)
-    path = emulator.step_library("v99", step / "launch.cu", common, check=False, count=True)
+    path = runtime.step_library("v99", step / "launch.cu", common, check=False, count=True)
     return path, {STEP_NAME: step, COMMON_NAME: common}
 
 
@@ -78,7 +79,7 @@ def count(tmp_path: Path, library: Path, *calls: int) -> Path:
     return counters
 
 
-def missed(found: coverage.Coverage) -> dict[str, tuple[int, int]]:
+def missed(found: branches.Coverage) -> dict[str, tuple[int, int]]:
     return {f"{line.file}:{line.line}": (line.taken, line.sides) for line in found.missed}
 
 
@@ -86,7 +87,7 @@ def test_sides_that_were_not_taken(library: tuple[Path, dict[str, Path]], tmp_pa
     path, folders = library
     assert COMPILER is not None
     counters = count(tmp_path, path, 2)
-    found = coverage.read(counters, path, folders, COMPILER)
+    found = branches.read_counters(counters, path, folders, COMPILER)
     lines = SOURCE.splitlines()
     never = {
         f"v99/launch.cu:{i}": line for i, line in enumerate(lines, 1)
@@ -108,7 +109,7 @@ def test_counts_of_several_writes_and_processes_add_up(
     assert COMPILER is not None
     count(tmp_path, path, 2, 7)
     counters = count(tmp_path, path, -1, 1000)
-    found = coverage.read(counters, path, folders, COMPILER)
+    found = branches.read_counters(counters, path, folders, COMPILER)
     assert found.missed == ()
     assert found.taken == found.sides > 0
 
@@ -119,17 +120,17 @@ def test_what_is_unknown_is_said(
     path, folders = library
     assert COMPILER is not None
     with pytest.raises(NoCoverage, match="nothing was counted"):
-        coverage.read(tmp_path, path, folders, COMPILER)
+        branches.read_counters(tmp_path, path, folders, COMPILER)
     counters = count(tmp_path, path, 1)
-    clang = build.Compiler("clang++", Path("clang++"), "17")
+    clang = compiler.Compiler("clang++", Path("clang++"), "17")
     with pytest.raises(NoCoverage, match=r"g\+\+ only"):
-        coverage.read(counters, path, folders, clang)
-    alone = build.Compiler("g++", tmp_path / "g++", "12")
+        branches.read_counters(counters, path, folders, clang)
+    alone = compiler.Compiler("g++", tmp_path / "g++", "12")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoCoverage, match="no gcov"):
-        coverage.read(counters, path, folders, alone)
+        branches.read_counters(counters, path, folders, alone)
     broken = tmp_path / "gcov"
     broken.write_text("#!/bin/sh\necho 'version mismatch' >&2\nexit 3\n")
     broken.chmod(0o755)
     with pytest.raises(NoCoverage, match="gcov failed: version mismatch"):
-        coverage.read(counters, path, folders, alone)
+        branches.read_counters(counters, path, folders, alone)

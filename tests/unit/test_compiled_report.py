@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from kernelbench import emulator_report, schema
-from kernelbench.emulator_report import Report, lines, read
-from kernelbench.symbols import Place, Symbols
+from kernelbench.base import schema
+from kernelbench.emulator import findings as emulator_report
+from kernelbench.emulator.findings import EmulatorReport, lines, resolve_report
+from kernelbench.emulator.symbols import Place, Symbols
 
 FINDINGS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/findings.cpp"
 
@@ -53,9 +54,9 @@ def wait(warp: int, **changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def report_of(*findings: Any, waits: Any = ()) -> Report:
+def report_of(*findings: Any, waits: Any = ()) -> EmulatorReport:
     raw = {"findings": findings, "waits": waits, "launches": 1, "switches": 9, "seconds": 0.5}
-    return read(json.loads(json.dumps(raw)), Fixed())
+    return resolve_report(json.loads(json.dumps(raw)), Fixed())
 
 
 def test_a_finding_has_both_sides_and_its_object() -> None:
@@ -91,7 +92,7 @@ def test_a_finding_without_places_is_said_all_the_same() -> None:
     assert "TMEM column 12" in text
     assert "here" not in text
     assert report.headline() == "race: a store and a load"
-    assert Report().headline() == ""
+    assert EmulatorReport().headline() == ""
 
 
 def test_warps_that_wait_for_the_same_are_one_line() -> None:
@@ -154,7 +155,7 @@ def test_findings_are_limited() -> None:
 def test_a_report_survives_the_way_from_the_worker() -> None:
     report = report_of(finding(), waits=[wait(0)])
     text = json.dumps(dataclasses.asdict(report))
-    assert schema.load(Report, json.loads(text)) == report
+    assert schema.decode(EmulatorReport, json.loads(text)) == report
 
 
 def test_every_class_of_the_runtime_is_explained() -> None:

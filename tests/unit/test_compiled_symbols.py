@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import build, dwarf
-from kernelbench.emulator import COMMON_NAME, STEP_NAME
-from kernelbench.symbols import Symbols, plain_name
+from kernelbench.build import compiler
+from kernelbench.emulator import dwarf
+from kernelbench.emulator.runtime import COMMON_NAME, STEP_NAME
+from kernelbench.emulator.symbols import Symbols, plain_name
 
-pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 HEADER = """#pragma once
 extern "C" void mark(const void* where);
@@ -73,9 +74,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Pa
     (common / "block.cuh").write_text(HEADER)
     (common / "mark.cpp").write_text('extern "C" void mark(const void*) {}\n')
     folders = {STEP_NAME: step, COMMON_NAME: common}
-    path = build.compile_shared(
+    path = compiler.compile_shared(
         "symbols", [step / "kernel.cpp", common / "mark.cpp"], ("-std=c++20", "-g", "-O1"),
-        compiler=build.host_compiler(), link_flags=(), include_dirs=(common,),
+        compiler=compiler.host_compiler(), link_flags=(), include_dirs=(common,),
         names={folder: name for name, folder in folders.items()},
     )  # fmt: skip
     return str(path), folders

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from kernelbench import console
+from kernelbench.base import console
 
 SHOW = """
-from kernelbench import console
+from kernelbench.base import console
 table = console.make_table([("what", "left"), ("how many", "right")])
 table.add_row("x" * 150, "1")
 table.add_row(console.escape("[bold]brackets[/]"), console.styled("SLOWER"))
@@ -61,7 +61,7 @@ def test_colour_only_where_it_is_wanted() -> None:
 )
 def test_rich_is_imported_in_one_place_only(module: str) -> None:
     text = (ROOT / "kernelbench" / module).read_text()
-    if module == "console.py":
+    if module == "base/console.py":
         assert "from rich" in text
     else:
         assert "from rich" not in text
@@ -70,7 +70,7 @@ def test_rich_is_imported_in_one_place_only(module: str) -> None:
 
 def test_progress_in_a_log_is_rare() -> None:
     code = (
-        "from kernelbench import console\n"
+        "from kernelbench.base import console\n"
         "with console.Status(interval_s=30) as status:\n"
         "    for i in range(1000): status(str(i))\n"
     )

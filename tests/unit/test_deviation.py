@@ -9,12 +9,13 @@ import pytest
 import torch
 from conftest import result_row, run_record
 
-from kernelbench import records, schema
+from kernelbench.base import schema
 from kernelbench.cli.render import error_text
-from kernelbench.problem import Inputs
 from kernelbench.problems.deviation import Deviation
-from kernelbench.problems.fused_moe import PROBLEM as MOE
-from kernelbench.problems.group_gemm import PROBLEM as GEMM
+from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
+from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
+from kernelbench.project.problem import Inputs
+from kernelbench.records import run_record as records
 
 MOE_SHAPE = MOE.parse_shape("x", {"m": 5, "n": 128, "k": 128, "e": 4, "topk": 2})
 GEMM_SHAPE = GEMM.parse_shape("x", {"m": [3, 8], "n": 16, "k": 64})
@@ -75,7 +76,7 @@ def test_a_problem_reports_the_relative_error_also_of_wrong_outputs(
 
 
 def test_records_from_before_it_was_taken_are_read() -> None:
-    value = schema.dump(run_record(result_row(rel_rms_err=2.5e-4)))
+    value = schema.encode(run_record(result_row(rel_rms_err=2.5e-4)))
     assert records.parse_run(value, "x").results[0].rel_rms_err == 2.5e-4
     del value["results"][0]["rel_rms_err"]
     assert records.parse_run(value, "x").results[0].rel_rms_err is None

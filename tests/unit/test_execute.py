@@ -6,30 +6,55 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 import torch
 from conftest import ROOT
 
-from kernelbench import compiled, schema, target
-from kernelbench.blocks import BlockSamples
-from kernelbench.compare import Collected, block_samples, identical, impossible, protocol_size
-from kernelbench.context import Context
-from kernelbench.errors import EnvironmentProblem
-from kernelbench.execute import execute
-from kernelbench.jobs import Arm, CompareJob, RunJob, Timing
-from kernelbench.lineage_files import read_submission
-from kernelbench.loader import load_callable
-from kernelbench.problem import Kernel, Work
-from kernelbench.project import project_at
-from kernelbench.records import Environment
-from kernelbench.runner import Runner, StepRun
-from kernelbench.target import Target
-from kernelbench.worker import Ending
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.compare.comparer import (
+    Collected,
+    block_samples,
+    identical,
+    impossible,
+    protocol_size,
+)
+from kernelbench.executors import python_step
+from kernelbench.executors.emulated import EMULATOR, EmulatedKernel, EmulatorExecutor
+from kernelbench.executors.targets import Target
+from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.machine.environment import read_environment
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.project.context import Context
+from kernelbench.project.problem import Kernel, Work
+from kernelbench.project.project_file import project_at
+from kernelbench.project.step_files import read_submission
+from kernelbench.records.run_record import Status
+from kernelbench.runs.runner import Runner, StepRun
+from kernelbench.stats.blocks import BlockSamples
+from kernelbench.worker.body import execute_job
+from kernelbench.worker.jobs import Arm, CompareJob, RunJob, Timing
+from kernelbench.worker.launcher import Ending
+from kernelbench.worker.messages import (
+    ArmChecked,
+    ArmFailed,
+    BlockTimed,
+    ClassChecked,
+    EnvironmentRead,
+    Message,
+    MetricMeasured,
+    PhaseBegins,
+    ShapeBegins,
+    TimingFailed,
+    WorkCounted,
+    decode_message,
+    encode_message,
+)
+from kernelbench.worker.reporter import Reporter
 
-CPU = Target("torch", "cpu", None)
+CPU = Target(TORCH, "cpu", None)
 CONTEXT = Context(project_at(ROOT))
 PROBLEM = CONTEXT.problems["group_gemm"]
 SHAPES = tuple(
@@ -47,20 +72,24 @@ def _restored() -> Iterator[None]:
     torch.set_grad_enabled(enabled)
 
 
-class Messages(list[dict[str, Any]]):
-    """Stands for a worker's pipe."""
+Kind = TypeVar("Kind")
 
-    def __call__(self, kind: str, **fields: Any) -> None:
-        self.append({"kind": kind, **fields})
 
-    def phase(self, name: str, limit_s: float) -> None:
-        """Announce a phase."""
-        self("phase", name=name, limit_s=limit_s)
+class Messages(Reporter):
+    """Stands for a worker's pipe; what goes through it is encoded and decoded, as there."""
+
+    def __init__(self) -> None:
+        self.kept: list[Message] = []
+        super().__init__(lambda message: self.kept.append(decode_message(encode_message(message))))
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """The messages of one kind."""
+        return [message for message in self.kept if isinstance(message, kind)]
 
     @property
-    def kinds(self) -> list[str]:
+    def kinds(self) -> list[type[Any]]:
         """What was reported besides phases."""
-        return [message["kind"] for message in self if message["kind"] != "phase"]
+        return [type(message) for message in self.kept if not isinstance(message, PhaseBegins)]
 
 
 def arm(submissions: Path, name: str) -> Arm:
@@ -78,32 +107,32 @@ def run_job(found: Arm, **more: Any) -> RunJob:
 
 def test_a_run_checks_every_class_of_every_shape_then_times_the_first(submissions: Path) -> None:
     messages = Messages()
-    execute(run_job(arm(submissions, "right"), timing=TIMING), messages)
-    per_shape = ["shape", "check", "check", "work", *["block"] * 8, "measured"]
-    assert messages.kinds == ["environment", *per_shape, *per_shape]
-    schema.load(Environment, messages[1]["environment"])
-    checks = [(m["shape"], m["inputs"]) for m in messages if m["kind"] == "check"]
+    execute_job(run_job(arm(submissions, "right"), timing=TIMING), messages)
+    checked_twice = [ShapeBegins, ClassChecked, ClassChecked]
+    per_shape = [*checked_twice, WorkCounted, *[BlockTimed] * 8, MetricMeasured]
+    assert messages.kinds == [EnvironmentRead, *per_shape, *per_shape]
+    checks = [(m.shape, m.inputs) for m in messages.of(ClassChecked)]
     assert checks == [(s, c) for s in ("x", "y") for c in ("gpu-mode", "structured")]
-    assert {m["limit_s"] for m in messages if "first call" in m.get("name", "")} == {9.0}
+    assert {m.limit_s for m in messages.of(PhaseBegins) if "first call" in m.name} == {9.0}
 
 
 def test_a_wrong_step_is_not_timed(submissions: Path) -> None:
     messages = Messages()
-    execute(run_job(arm(submissions, "writes_zeros"), timing=TIMING), messages)
-    assert messages.kinds == ["environment", *["shape", "check", "check"] * 2]
+    execute_job(run_job(arm(submissions, "writes_zeros"), timing=TIMING), messages)
+    assert messages.kinds == [EnvironmentRead, *[ShapeBegins, ClassChecked, ClassChecked] * 2]
 
 
 def test_a_step_that_cannot_be_loaded_gets_a_row_for_every_shape_and_class(
     submissions: Path,
 ) -> None:
     messages = Messages()
-    execute(run_job(arm(submissions, "import_error")), messages)
-    rows = [m for m in messages if m["kind"] == "check"]
+    execute_job(run_job(arm(submissions, "import_error")), messages)
+    rows = messages.of(ClassChecked)
     assert len(rows) == 4
-    assert {m["status"] for m in rows} == {"fault"}
+    assert {m.result.status for m in rows} == {"fault"}
 
 
-class Sped(compiled.EmulatedKernel):
+class Sped(EmulatedKernel):
     """A step whose calls take a second less each time: 100 s, 99 s, …"""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -119,9 +148,11 @@ def test_how_long_a_call_took_to_emulate_is_said_of_its_own_class(
     submissions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = Messages()
-    monkeypatch.setattr("kernelbench.execute.load_callable", lambda path: Sped(load_callable(path)))
-    execute(run_job(arm(submissions, "right")), messages)
-    notes = [m["notes"] for m in messages if m["kind"] == "check"]
+    right = arm(submissions, "right")
+    sped = Sped(python_step.load_python_step(right.step))
+    monkeypatch.setattr(EmulatorExecutor, "load", lambda *_: sped)
+    execute_job(run_job(right, target=Target(EMULATOR, "cpu", None)), messages)
+    notes = [m.result.notes for m in messages.of(ClassChecked)]
     assert notes == [("emulated in 1e+02 s a call",), (), ("emulated in 94 s a call",), ()]
 
 
@@ -136,10 +167,10 @@ def compare_job(base: Arm, cand: Arm, **more: Any) -> CompareJob:
 
 def test_a_comparison_interleaves_both_arms(submissions: Path) -> None:
     messages = Messages()
-    execute(compare_job(arm(submissions, "right"), arm(submissions, "slow")), messages)
-    expected = ["environment", "checked", "checked", "work", *["block"] * 3, "measured"]
-    assert messages.kinds == expected
-    blocks = [m["block"] for m in messages if m["kind"] == "block"]
+    execute_job(compare_job(arm(submissions, "right"), arm(submissions, "slow")), messages)
+    expected = [ArmChecked, ArmChecked, WorkCounted, *[BlockTimed] * 3, MetricMeasured]
+    assert messages.kinds == [EnvironmentRead, *expected]
+    blocks = [m.block for m in messages.of(BlockTimed)]
     samples = block_samples(blocks, "x")
     assert samples.base.shape == samples.cand.shape == (3, 2)
     assert samples.cand.min() > 10_000
@@ -149,10 +180,10 @@ def test_a_comparison_interleaves_both_arms(submissions: Path) -> None:
 def test_the_negative_control_takes_one_arm_after_the_other(submissions: Path) -> None:
     messages = Messages()
     right = arm(submissions, "right")
-    execute(compare_job(right, right, sequential=True, repeats=2, check=False), messages)
-    blocks = [m["block"]["arm"] for m in messages if m["kind"] == "block"]
+    execute_job(compare_job(right, right, sequential=True, repeats=2, check=False), messages)
+    blocks = [m.block.arm for m in messages.of(BlockTimed)]
     assert blocks == [[0] * 6, [1] * 6] * 2
-    assert [m["round"] for m in messages if m["kind"] == "measured"] == [0, 1]
+    assert [m.round for m in messages.of(MetricMeasured)] == [0, 1]
 
 
 @pytest.mark.parametrize(("base", "cand", "which"), [
@@ -162,10 +193,11 @@ def test_a_wrong_arm_is_named_and_nothing_is_timed(
     base: str, cand: str, which: str, submissions: Path
 ) -> None:
     messages = Messages()
-    execute(compare_job(arm(submissions, base), arm(submissions, cand)), messages)
-    assert messages[-1]["kind"] == "unchecked"
-    assert messages[-1]["arm"] == which
-    assert "block" not in messages.kinds
+    execute_job(compare_job(arm(submissions, base), arm(submissions, cand)), messages)
+    failed = messages.kept[-1]
+    assert isinstance(failed, ArmFailed)
+    assert failed.arm == which
+    assert BlockTimed not in messages.kinds
 
 
 def test_protocol_sizes() -> None:
@@ -179,8 +211,8 @@ def test_protocol_sizes() -> None:
 
 
 def test_incomplete_blocks_are_left_out_and_two_are_needed() -> None:
-    def block(arms: list[int], times: list[float]) -> dict[str, Any]:
-        return {"arm": arms, "t_us": times, "throttle": []}
+    def block(arms: list[int], times: list[float]) -> TimedBlock:
+        return TimedBlock(arms, [0] * len(arms), times)
 
     whole = block([0, 1, 1, 0], [1.0, 2.0, 2.0, 1.0])
     samples = block_samples([whole, whole, block([0, 1, 1], [1.0, 2.0, 2.0])], "x")
@@ -230,7 +262,7 @@ class Scripted:
         self.ending: Ending | None = None
         self.jobs: list[Any] = []
 
-    def run(self, job: Any) -> Iterator[dict[str, Any]]:
+    def run(self, job: Any) -> Iterator[Message]:
         """Play the next script; a KeyboardInterrupt in it is raised."""
         self.jobs.append(job)
         messages, ending = self._scripts.pop(0)
@@ -246,30 +278,25 @@ HANG = Ending("hang", "timed call", "no answer within 9 s in phase 'timed call'"
 DIED = Ending("died", "gpu-mode: second call", "the worker was ended by SIGSEGV", "")
 
 
-def environment() -> dict[str, Any]:
-    return {"kind": "environment", "environment": schema.dump(target.environment(CPU))}
+def environment() -> Message:
+    return EnvironmentRead(read_environment(CPU.device, CPU.gpu))
 
 
-def shape(name: str) -> dict[str, Any]:
-    return {"kind": "shape", "shape": name}
+def shape(name: str) -> Message:
+    return ShapeBegins(name)
 
 
-def checked(name: str, status: str = "pass", inputs: str = "gpu-mode") -> dict[str, Any]:
-    return {
-        "kind": "check", "shape": name, "inputs": inputs, "status": status, "exact": True,
-        "max_abs_err": 0.0, "rel_rms_err": 0.0, "notes": (),
-        "reason": "" if status == "pass" else "the check's own reason",
-    }  # fmt: skip
+def checked(name: str, status: Status = "pass", inputs: str = "gpu-mode") -> Message:
+    reason = "" if status == "pass" else "the check's own reason"
+    return ClassChecked(name, inputs, CheckResult(status, True, 0.0, reason, rel_rms_err=0.0))
 
 
-def block(*times: float) -> dict[str, Any]:
-    value = {"arm": [0] * len(times), "input": [0] * len(times), "t_us": list(times),
-             "sm_mhz": None, "throttle": []}  # fmt: skip
-    return {"kind": "block", "metric": "call", "block": value}
+def block(*times: float) -> Message:
+    return BlockTimed("x", "call", TimedBlock([0] * len(times), [0] * len(times), list(times)))
 
 
-WORK = {"kind": "work", "shape": "x", "work": schema.dump(Work(1.0, 1.0, 1.0, "fp4"))}
-MEASURED = {"kind": "measured", "metric": "call", "method": "wall", "notes": [], "busy_s": 1.0}
+WORK = WorkCounted("x", Work(1.0, 1.0, 1.0, "fp4"))
+MEASURED = MetricMeasured("x", "call", "wall", (), 1.0)
 Rows = Callable[..., tuple[list[Any], Scripted]]
 
 
@@ -382,7 +409,7 @@ def test_a_worker_that_fails_before_the_step_is_no_fault_of_the_step(rows: Rows)
 
 
 def test_a_wrong_timed_output_fails_the_row(rows: Rows) -> None:
-    fault = {"kind": "fault", "metric": "call", "status": "wrong", "reason": "a timed output"}
+    fault = TimingFailed("x", "wrong", "a timed output")
     (first, _), _ = rows(
         ([environment(), shape("x"), checked("x"), WORK, block(1.0), fault, *whole("y")], DONE)
     )

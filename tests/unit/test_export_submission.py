@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.errors import PlannedStepError, UsageError
-from kernelbench.export import submission
-from kernelbench.lineage_model import Step
+from kernelbench.base.errors import PlannedStepError, UsageError
+from kernelbench.lineages import submission
+from kernelbench.project.model import Step
 
 GOOD = """#!POPCORN leaderboard nvfp4_group_gemm
 #!POPCORN gpu B200
@@ -42,7 +42,7 @@ def make_step(tmp_path, text=GOOD, **changes):
         hypothesis="",
         arch="any",
         status="works",
-        kind="torch",
+        kind="python",
         path=tmp_path,
         entry=entry,
     )
@@ -64,7 +64,7 @@ def test_a_good_file_is_accepted_unchanged(tmp_path):
         ("# A comment.", "#!POPCORN mode test", 3, "unknown directive"),
         ("#!POPCORN gpu B200", "#!POPCORN gpu", 2, "lacks its value"),
         ("import os", "import numpy", 4, "imports 'numpy'"),
-        ("import os", "from kernelbench import loader", 4, "imports 'kernelbench'"),
+        ("import os", "from kernelbench.executors import callables", 4, "imports 'kernelbench'"),
         ("import os", "from . import sibling", 4, "relative import"),
         ("import os", "def late():\n    import pandas", 5, "imports 'pandas'"),
         ("import os", "HERE = __file__", 4, "__file__"),
@@ -147,7 +147,7 @@ def test_what_cannot_be_exported(tmp_path):
     with pytest.raises(PlannedStepError):
         submission.export(make_step(tmp_path, status="planned", entry=None))
     with pytest.raises(UsageError, match="compiled step"):
-        submission.export(make_step(tmp_path, kind="cuda"))
+        submission.export(make_step(tmp_path, kind="step"))
     with pytest.raises(UsageError, match="not UTF-8"):
         submission.export(make_step(tmp_path, GOOD.encode() + b"# \xff\n"))
 

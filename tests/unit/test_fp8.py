@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernelbench.problems import fp8
+from kernelbench.problems.fused_moe import fp8
 
 
 def e4m3_values() -> np.ndarray:

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from kernelbench.errors import UnknownNameError
-from kernelbench.problem import Comparison, Inputs
-from kernelbench.problems import fp8
-from kernelbench.problems.fused_moe import PROBLEM, FusedMoe, MoeData, MoeShape
+from kernelbench.base.errors import UnknownNameError
+from kernelbench.problems.fused_moe import fp8
+from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
+from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
+from kernelbench.project.problem import Comparison, Inputs
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = ("random", "skewed", "structured")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench import build
-from kernelbench.compiled import Entry
-from kernelbench.problem import Inputs
-from kernelbench.problems import fused_moe_abi
-from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
+from kernelbench.build import compiler
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.problems.fused_moe import abi
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
+from kernelbench.project.problem import Inputs
 
 ROOT = Path(__file__).parents[2]
 COMMON = ROOT / "kernels" / "common"
@@ -45,20 +46,20 @@ KB_EXPORT void kb_describe(kb::Description* out) { *out = {}; }
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if build.host_compiler() is None:
+    if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
     folder = tmp_path_factory.mktemp("moe-abi")
     (folder / "launch.cpp").write_text(SOURCE)
-    return build.compile_shared(
+    return compiler.compile_shared(
         "moe abi", [folder / "launch.cpp"], ("-std=c++20", "-O1"),
         include_dirs=(ROOT / "moe" / "common", COMMON, COMMON / "backend" / "emu"),
-        compiler=build.host_compiler(),
+        compiler=compiler.host_compiler(),
     )  # fmt: skip
 
 
 @pytest.fixture
-def entry(library: Path) -> Entry:
-    return Entry(ctypes.CDLL(str(library)), library)
+def entry(library: Path) -> LoadedStep:
+    return LoadedStep(ctypes.CDLL(str(library)), library)
 
 
 @pytest.fixture
@@ -66,20 +67,22 @@ def inputs() -> Inputs:
     return PROBLEM.make_inputs(SHAPE, "random", 1, "cpu")
 
 
-def test_the_c_side_receives_the_call(entry: Entry, inputs: Inputs) -> None:
+def test_the_c_side_receives_the_call(entry: LoadedStep, inputs: Inputs) -> None:
     data = inputs.data
-    assert fused_moe_abi.bind(entry, "cpu")(data) is data.output
+    assert abi.bind_moe(entry, "cpu")(data) is data.output
     told = data.output.view(-1).view(torch.int64)[:13].tolist()
     pointers = [tensor.data_ptr() for tensor in data[:5]]
     assert told == [5, 256, 384, 7, 3, 0, 2500, *pointers, 0]
 
 
 def test_the_stream_and_renormalize_are_passed_on(inputs: Inputs) -> None:
-    call = fused_moe_abi.make_call(inputs.data._replace(renormalize=True), CPU, 0x1230)
+    call = abi.make_call(inputs.data._replace(renormalize=True), CPU, 0x1230)
     assert (call.stream, call.renormalize) == (0x1230, 1)
 
 
-def test_the_memory_of_a_call_is_registered_and_forgotten(entry: Entry, inputs: Inputs) -> None:
+def test_the_memory_of_a_call_is_registered_and_forgotten(
+    entry: LoadedStep, inputs: Inputs
+) -> None:
     class Runtime:
         def __init__(self) -> None:
             self.seen: dict[str, tuple[int, int, bool]] = {}
@@ -92,15 +95,15 @@ def test_the_memory_of_a_call_is_registered_and_forgotten(entry: Entry, inputs: 
             self.forgotten += 1
 
     runtime: Any = Runtime()
-    emulated = Entry(entry.library, entry.path, runtime)
-    fused_moe_abi.bind(emulated, "cpu")(inputs.data)
+    emulated = LoadedStep(entry.library, entry.path, runtime)
+    abi.bind_moe(emulated, "cpu")(inputs.data)
     names = ("hidden", "gating", "weights", "weight_scales", "output")
     assert runtime.seen == {
         name: (tensor.data_ptr(), tensor.nbytes, name == "output")
         for name, tensor in zip(names, inputs.data[:5], strict=True)
     }
     with pytest.raises(NotImplementedError):
-        fused_moe_abi.bind(emulated, "cpu")(inputs.data._replace(topk=8))
+        abi.bind_moe(emulated, "cpu")(inputs.data._replace(topk=8))
     assert runtime.forgotten == 2
 
 
@@ -134,10 +137,10 @@ def changed(name: str, change: Callable[[torch.Tensor], Any]) -> Callable[[MoeDa
     ],
 )
 def test_tensors_that_a_kernel_must_not_see(
-    entry: Entry, inputs: Inputs, change: Callable[[MoeData], MoeData], message: str
+    entry: LoadedStep, inputs: Inputs, change: Callable[[MoeData], MoeData], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        fused_moe_abi.bind(entry, "cpu")(change(inputs.data))
+        abi.bind_moe(entry, "cpu")(change(inputs.data))
     assert "\n" not in str(caught.value)
 
 
@@ -160,10 +163,10 @@ def misaligned(tensor: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_limits_of_the_steps_are_refused_in_one_line(
-    entry: Entry, inputs: Inputs, change: Callable[[MoeData], MoeData], message: str
+    entry: LoadedStep, inputs: Inputs, change: Callable[[MoeData], MoeData], message: str
 ) -> None:
     with pytest.raises(NotImplementedError) as caught:
-        fused_moe_abi.bind(entry, "cpu")(change(inputs.data))
+        abi.bind_moe(entry, "cpu")(change(inputs.data))
     assert str(caught.value) == message
 
 
@@ -186,8 +189,8 @@ def tensors(m: int, n: int, k: int, e: int, topk: int) -> MoeData:
     ],
 )
 def test_shapes_out_of_range_are_refused_in_one_line(
-    entry: Entry, shape: tuple[int, int, int, int, int], message: str
+    entry: LoadedStep, shape: tuple[int, int, int, int, int], message: str
 ) -> None:
     with pytest.raises(NotImplementedError) as caught:
-        fused_moe_abi.bind(entry, "cpu")(tensors(*shape))
+        abi.bind_moe(entry, "cpu")(tensors(*shape))
     assert str(caught.value) == message

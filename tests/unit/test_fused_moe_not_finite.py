@@ -11,8 +11,9 @@ import pytest
 import torch
 from moe_cases import NOT_FINITE, spoil, with_spoiled_tokens
 
-from kernelbench.problem import Inputs
-from kernelbench.problems.fused_moe import PROBLEM, MoeShape
+from kernelbench.problems.fused_moe.problem import PROBLEM
+from kernelbench.problems.fused_moe.shape import MoeShape
+from kernelbench.project.problem import Inputs
 
 MREF = Path(__file__).resolve().parents[2] / "moe" / "mref" / "submission.py"
 PLAIN = MoeShape("plain", 5, 128, 256, 6, 2)

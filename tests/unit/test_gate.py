@@ -10,10 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from kernelbench.calibration import SessionSpread
-from kernelbench.errors import ExitCode, RecordError
-from kernelbench.export import gate_markdown, junit
-from kernelbench.gate import (
+from kernelbench.base.errors import ExitCode, RecordError
+from kernelbench.compare.gate_tables import (
     Best,
     GateReport,
     GateRow,
@@ -23,8 +21,17 @@ from kernelbench.gate import (
     expected_maximum,
     from_live,
 )
-from kernelbench.records import Environment, Protocol, Result, RunRecord, TimeStats
-from kernelbench.stats import BlockSamples, Verdict, compare, family
+from kernelbench.records.calibration_record import SessionSpread
+from kernelbench.records.run_record import (
+    RUN_SCHEMA,
+    Environment,
+    Protocol,
+    Result,
+    RunRecord,
+    TimeStats,
+)
+from kernelbench.report import gate_markdown, junit
+from kernelbench.stats.inference import BlockSamples, Verdict, estimate_change, family
 
 ENVIRONMENT = Environment(
     device="NVIDIA H200",
@@ -69,7 +76,7 @@ def result(step: str = "v01", shape: str = "A", **changes: Any) -> Result:
 
 def record(*rows: Result, **changes: Any) -> RunRecord:
     run = RunRecord(
-        schema="kernelbench.run/1",
+        schema=RUN_SCHEMA,
         id="run",
         created="",
         command="kernelbench run",
@@ -353,7 +360,7 @@ def test_input_classes_are_told_apart() -> None:
 
 def verdict(change: float, noise: float = 0.001, seed: int = 55) -> Verdict:
     arms = 40 * np.exp(np.random.default_rng(seed).normal(0, noise, (2, 25, 20)))
-    return family([compare([BlockSamples(arms[0], arms[1] * (1 + change))])])[0]
+    return family([estimate_change([BlockSamples(arms[0], arms[1] * (1 + change))])])[0]
 
 
 def test_live_rows() -> None:
@@ -416,7 +423,7 @@ def mixed() -> GateReport:
 
 
 def test_markdown(mixed: GateReport) -> None:
-    text = gate_markdown.render(mixed)
+    text = gate_markdown.gate_markdown(mixed)
     lines = text.splitlines()
     assert lines[0].startswith("## kernelbench gate: FAIL: v03, v02, v04")
     assert "+3.00% against the predecessor" in text
@@ -425,12 +432,12 @@ def test_markdown(mixed: GateReport) -> None:
     assert len({line.replace("\\|", "").count("|") for line in cells}) == 1
     assert cells[2].endswith("incorrect |")
     assert "a \\| b &lt;c>" in text
-    passing = gate_markdown.render(compare_tables(record(result()), record(result())))
+    passing = gate_markdown.gate_markdown(compare_tables(record(result()), record(result())))
     assert passing.startswith("## kernelbench gate: PASS: 1 unchanged")
 
 
 def test_junit(mixed: GateReport) -> None:
-    root = ElementTree.fromstring(junit.render(mixed))
+    root = ElementTree.fromstring(junit.junit_xml(mixed))
     assert root.attrib == {"tests": "4", "failures": "2", "errors": "1", "skipped": "0"}
     cases = {case.attrib["classname"]: case for case in root.iter("testcase")}
     slow = cases["kernelbench.gate.v02"]
@@ -447,5 +454,5 @@ def test_ambiguous_in_junit() -> None:
     row = GateRow("v01", "A", "device", 1.0, 1.0, None, 0.0, None, 0.01, "ambiguous", "why")
     for asked, kind in ((False, "skipped"), (True, "failure")):
         report = GateReport("live", "d", (row,), "", (), asked)
-        (case,) = ElementTree.fromstring(junit.render(report)).iter("testcase")
+        (case,) = ElementTree.fromstring(junit.junit_xml(report)).iter("testcase")
         assert [child.tag for child in case] == [kind]

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from kernelbench.errors import UnknownNameError, UsageError
-from kernelbench.problem import Comparison, Inputs
-from kernelbench.problems import group_gemm_check, group_gemm_inputs, nvfp4
-from kernelbench.problems.group_gemm import PROBLEM, GroupGemmShape
-from kernelbench.shapes import load_shapes
+from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.problems.group_gemm import inputs as group_gemm_inputs
+from kernelbench.problems.group_gemm import nvfp4, tolerance
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.problems.group_gemm.shape import GroupGemmShape
+from kernelbench.project.problem import Comparison, Inputs
+from kernelbench.project.shapes import load_shapes
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = ("gpu-mode", "full", "structured")
@@ -467,7 +469,7 @@ def test_reference_refuses_what_float16_cannot_hold() -> None:
     for tensor in (*abc[0][:2], *plain[0]):
         tensor.view(torch.uint8).fill_(0x77 if tensor.dtype == torch.float4_e2m1fn_x2 else 0x7E)
     with pytest.raises(ValueError, match="group 0: the exact result leaves float16's range"):
-        group_gemm_check.multiply(inputs.data, with_sigma=False)
+        tolerance.multiply(inputs.data, with_sigma=False)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from kernelbench import build, compiled, cubin, inspection, toolchain
-from kernelbench.cubin import Cubin, Function
-from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
-from kernelbench.lineage import Step, load_lineages
-from kernelbench.lineage_model import Allowance
-from kernelbench.occupancy import SM_LIMITS, CtaNeeds, occupancy
-from kernelbench.project import project_at
+from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.build import compiler as build
+from kernelbench.executors import compiled
+from kernelbench.inspection import cubin, resources
+from kernelbench.inspection.cubin import Cubin, Function
+from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, occupancy
+from kernelbench.machine import toolchain
+from kernelbench.project.model import Allowance
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Step, load_lineages
 
 needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc: nothing can be compiled")
 
@@ -51,7 +54,7 @@ def repository_step(name: str) -> Step:
 
 class TestLog:
     def test_functions(self) -> None:
-        functions, _ = cubin.read_log(LOG)
+        functions, _ = cubin.read_ptxas_log(LOG)
         assert functions == (
             Function("_Z4lmemPfi", True, registers=40, barriers=1, shared_bytes=256),
             Function(
@@ -63,18 +66,18 @@ class TestLog:
         assert [function.spills for function in functions] == [False, True, True]
 
     def test_warnings_do_not_name_folders(self) -> None:
-        _, warnings = cubin.read_log(LOG)
+        _, warnings = cubin.read_ptxas_log(LOG)
         assert len(warnings) == 4
         assert warnings[1] == "launch.cu(9): warning #20012-D: something else"
 
     def test_nothing(self) -> None:
-        assert cubin.read_log("") == ((), ())
+        assert cubin.read_ptxas_log("") == ((), ())
 
 
 class TestComplaints:
     @pytest.fixture
     def code(self) -> Cubin:
-        functions, warnings = cubin.read_log(LOG)
+        functions, warnings = cubin.read_ptxas_log(LOG)
         return Cubin(Path("x"), functions, warnings)
 
     def allowed(self, *what: str) -> list[Allowance]:
@@ -288,22 +291,22 @@ class TestSelect:
     def test_planned_and_python_steps_are_left_out(self) -> None:
         lineages = load_lineages(project_at(ROOT))
         v00, v23 = lineages.get("v00"), replace(lineages.get("v23"), status="planned")
-        chosen, left_out = inspection.select([v00, repository_step("v01"), v23])
+        chosen, left_out = resources.select_kernels([v00, repository_step("v01"), v23])
         assert [step.name for step in chosen] == ["v01"]
         assert len(left_out) == 2
         with pytest.raises(PlannedStepError, match="v23 is planned"):
-            inspection.select([v23])
+            resources.select_kernels([v23])
         with pytest.raises(UsageError, match="v00 is a Python step"):
-            inspection.select([v00, v23])
+            resources.select_kernels([v00, v23])
 
     def test_flavours(self) -> None:
         blackwell = repository_step("v01")
         hopper = replace(blackwell, arch="sm_90a")
-        assert inspection.flavours(blackwell, "all") == [False, True]
-        assert inspection.flavours(blackwell, "sm_100a") == [False]
-        assert inspection.flavours(blackwell, "sm_90a") == [True]
-        assert inspection.flavours(hopper, "all") == [False]
-        assert inspection.flavours(hopper, "sm_100a") == []
+        assert resources.flavours(blackwell, "all") == [False, True]
+        assert resources.flavours(blackwell, "sm_100a") == [False]
+        assert resources.flavours(blackwell, "sm_90a") == [True]
+        assert resources.flavours(hopper, "all") == [False]
+        assert resources.flavours(hopper, "sm_100a") == []
 
 
 SOME_CONSTANTS = {"tile_m": 128, "tile_n": 64, "tile_k": 256, "stages": 6, "cluster": 1}
@@ -313,7 +316,7 @@ class TestDescribe:
     @pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
     def test_with_a_host_compiler_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(build, "nvcc", lambda: None)
-        found = inspection.describe(repository_step("v01"))
+        found = resources.describe(repository_step("v01"))
         assert found | SOME_CONSTANTS == found
 
     @needs_nvcc
@@ -321,15 +324,15 @@ class TestDescribe:
         def none() -> build.Compiler:
             raise EnvironmentProblem("no C++ compiler")
 
-        monkeypatch.setattr(inspection, "emulator_compiler", none)
-        found = inspection.describe(repository_step("v01"))
+        monkeypatch.setattr(resources, "emulator_compiler", none)
+        found = resources.describe(repository_step("v01"))
         assert found | SOME_CONSTANTS == found
 
     def test_with_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(build, "nvcc", lambda: None)
         monkeypatch.setattr(toolchain, "host_compilers", list)
         step = repository_step("v01")
-        found = inspection.inspect(step)
+        found = resources.inspect(step)
         assert found.constants is None
         assert found.builds == ()
         assert len(found.missing) == 1
@@ -337,7 +340,7 @@ class TestDescribe:
 
     @pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
     def test_the_library_has_no_other_symbol(self) -> None:
-        path = inspection._describing_library(repository_step("v01"))
+        path = resources._describing_library(repository_step("v01"))
         run = subprocess.run(["nm", "-D", str(path)], capture_output=True, text=True, check=False)
         if run.returncode:
             pytest.skip("no nm")
@@ -352,8 +355,8 @@ class TestDisassembly:
         """The only folder in which disassemblers are looked for."""
         folder = tmp_path / "bin"
         folder.mkdir()
-        monkeypatch.setattr(inspection, "_tool_folders", lambda: iter([folder]))
-        monkeypatch.setattr(inspection.shutil, "which", lambda name: None)
+        monkeypatch.setattr(resources, "_tool_folders", lambda: iter([folder]))
+        monkeypatch.setattr(resources.shutil, "which", lambda name: None)
         return folder
 
     @staticmethod
@@ -363,27 +366,27 @@ class TestDisassembly:
 
     def test_none(self, tools: Path) -> None:
         with pytest.raises(EnvironmentProblem, match="neither nvdisasm nor cuobjdump"):
-            inspection.disassemble(Path("x"))
+            resources.disassemble(Path("x"))
 
     def test_each_gets_its_option(self, tools: Path) -> None:
         self.script(tools / "cuobjdump", 'echo "cuobjdump $@"')
-        assert inspection.disassemble(Path("x")) == "cuobjdump -sass x\n"
+        assert resources.disassemble(Path("x")) == "cuobjdump -sass x\n"
         self.script(tools / "nvdisasm", 'echo "nvdisasm $@"')
-        assert inspection.disassemble(Path("x")) == "nvdisasm -c x\n"
+        assert resources.disassemble(Path("x")) == "nvdisasm -c x\n"
 
     def test_one_that_is_too_old(self, tools: Path) -> None:
         self.script(tools / "nvdisasm", 'echo "nvdisasm fatal : unknown arch sm_100a" >&2; exit 1')
         with pytest.raises(EnvironmentProblem, match=r"unknown arch sm_100a.*older than nvcc"):
-            inspection.disassemble(Path("x"))
+            resources.disassemble(Path("x"))
         self.script(tools / "nvdisasm", "true")
         with pytest.raises(EnvironmentProblem, match="status 0"):
-            inspection.disassemble(Path("x"))
+            resources.disassemble(Path("x"))
 
 
 @needs_nvcc
 def test_inspect_agrees_with_the_step(tmp_path: Path) -> None:
     step = repository_step("v01")
-    found = inspection.inspect(step, "sm_100a", ptx=True)
+    found = resources.inspect(step, "sm_100a", ptx=True)
     assert found.missing == ()
     assert found.constants is not None
     assert found.constants["tile_m"] == step.config["tile"][0]

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from conftest import ROOT, environment_of
 
-from kernelbench import ledger
-from kernelbench.errors import RecordError
-from kernelbench.ledger import ArmRecord, Entry
+from kernelbench.base.errors import RecordError
+from kernelbench.records import ledger
+from kernelbench.records.ledger import ArmRecord, LedgerEntry
 
 
-def entry(number: int = 0, why: str = "", **changes: Any) -> Entry:
+def entry(number: int = 0, why: str = "", **changes: Any) -> LedgerEntry:
     values: dict[str, Any] = {
         "schema": ledger.SCHEMA, "id": str(number), "created": "2030-01-01T00:00:00+00:00",
         "device": "d", "command": "c", "why": why, "base": ArmRecord("v00", "aa"),
@@ -25,25 +25,25 @@ def entry(number: int = 0, why: str = "", **changes: Any) -> Entry:
         "method": "graph", "verdict": "SAME", "reason": "", "base_us": 1.5, "cand_us": 1.5,
         "change": 0.0, "ci": (-0.1, 0.1), "p_holm": 1.0, "figures": {"mde": 0.01},
     }  # fmt: skip
-    return Entry(**(values | changes))
+    return LedgerEntry(**(values | changes))
 
 
 def test_what_is_appended_is_read_in_order(tmp_path: Path) -> None:
     first, second = entry(1), entry(2, change=None, ci=None, p_holm=None)
     ledger.append(tmp_path / "new", [first])
     ledger.append(tmp_path / "new", [second, first])
-    assert ledger.read(tmp_path / "new") == [first, second, first]
+    assert ledger.read_ledger(tmp_path / "new") == [first, second, first]
 
 
 def test_no_ledger_is_empty(tmp_path: Path) -> None:
-    assert ledger.read(tmp_path) == []
+    assert ledger.read_ledger(tmp_path) == []
 
 
 def test_one_line_an_entry_whatever_the_hypothesis(tmp_path: Path) -> None:
     why = 'two\nlines, a "quote", \u2028 and π'
     ledger.append(tmp_path, [entry(why=why), entry()])
     assert ledger.path_of(tmp_path).read_bytes().count(b"\n") == 2
-    assert ledger.read(tmp_path)[0].why == why
+    assert ledger.read_ledger(tmp_path)[0].why == why
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_reading_refuses_with_file_and_line(line: str, said: str, tmp_path: Path
     with ledger.path_of(tmp_path).open("a") as stream:
         stream.write(line + "\n")
     with pytest.raises(RecordError) as caught:
-        ledger.read(tmp_path)
+        ledger.read_ledger(tmp_path)
     assert f"{ledger.path_of(tmp_path)}:2: " in str(caught.value)
     assert said in str(caught.value)
 
@@ -70,13 +70,13 @@ def test_an_unknown_field_is_refused(tmp_path: Path) -> None:
     path = ledger.path_of(tmp_path)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"extra": 1}) + "\n")
     with pytest.raises(RecordError, match="unknown field 'extra'"):
-        ledger.read(tmp_path)
+        ledger.read_ledger(tmp_path)
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda i: ledger.append(tmp_path, [entry(i), entry(i)]), range(20)))
-    ids = [int(found.id) for found in ledger.read(tmp_path)]
+    ids = [int(found.id) for found in ledger.read_ledger(tmp_path)]
     assert sorted(ids) == sorted(2 * list(range(20)))
     assert ids[0::2] == ids[1::2]
 
@@ -86,8 +86,8 @@ import resource, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from test_ledger import entry
-from kernelbench import ledger
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.records import ledger
+from kernelbench.base.errors import EnvironmentProblem
 folder = Path(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 room = ledger.path_of(folder).stat().st_size + int(sys.argv[2])

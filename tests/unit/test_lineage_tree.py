@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from conftest import ENVIRONMENT, PROTOCOL, ROOT, result_row, run_record, times
 
-from kernelbench import ledger, lineage_plot, lineage_tree, lineage_view
-from kernelbench.context import Context
-from kernelbench.errors import UsageError
-from kernelbench.lineage import Lineages, Step, load_lineages
-from kernelbench.lineage_tree import Tree, outline
-from kernelbench.project import project_at
-from kernelbench.records import RunRecord
+from kernelbench.base.errors import UsageError
+from kernelbench.lineages import tree as lineage_tree
+from kernelbench.lineages.tree import Tree, outline
+from kernelbench.project.context import Context
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Lineages, Step, load_lineages
+from kernelbench.records import ledger
+from kernelbench.records.run_record import RunRecord
+from kernelbench.report import ladder_plot, tree_grid
 
 PROJECT = project_at(ROOT)
 LINEAGES = load_lineages(PROJECT)
@@ -23,9 +25,9 @@ MAIN = tuple(step for step in LINEAGES.steps_of("group_gemm") if not step.experi
 
 def entry(
     base: str, cand: str, verdict: str, change: float | None, **changes: object
-) -> ledger.Entry:
+) -> ledger.LedgerEntry:
     arms = {name: ledger.ArmRecord(step, "0") for name, step in (("base", base), ("cand", cand))}
-    found = ledger.Entry(
+    found = ledger.LedgerEntry(
         schema=ledger.SCHEMA, id="x", created="2030-01-02T00:00:00+00:00", device="NVIDIA H200",
         command="kernelbench ab", why="", **arms, shape="A", metric="device", method="graph",
         verdict=verdict, reason="", base_us=1.0, cand_us=1.0, change=change, ci=(0.0, 0.0),
@@ -36,7 +38,7 @@ def entry(
 
 def tree(
     *runs: RunRecord,
-    comparisons: tuple[ledger.Entry, ...] = (),
+    comparisons: tuple[ledger.LedgerEntry, ...] = (),
     steps: tuple[Step, ...] = MAIN,
     shapes: tuple[str, ...] = ("A",),
     device: str | None = None,
@@ -122,7 +124,7 @@ class TestTimes:
 
     def test_a_call_without_device_time_says_so(self) -> None:
         found = tree(run_record(result_row("v01", device_us=None, call_us=times(60.0))))
-        row = next(row for row in lineage_view.grid(found).rows if row[0] == "v01")
+        row = next(row for row in tree_grid.grid(found).rows if row[0] == "v01")
         assert "60.0 call" in row
 
 
@@ -139,7 +141,7 @@ class TestVerdicts:
         verdicts = {node.step: [v.verdict for v in node.verdicts] for node in found.nodes}
         assert verdicts["v02"] == ["FASTER"]
         assert verdicts["v01"] == []
-        row = next(row for row in lineage_view.grid(found).rows if row[0] == "v02")
+        row = next(row for row in tree_grid.grid(found).rows if row[0] == "v02")
         assert "FASTER −5.0% on H200" in row
 
     def test_a_calls_verdict_shows_where_the_devices_is_missing(self) -> None:
@@ -151,12 +153,12 @@ class TestVerdicts:
             (both, "FASTER −10.0% on H200"),
             (both[:1], "SAME +0.0% on H200 (call)"),
         ):
-            grid = lineage_view.grid(tree(comparisons=given))
+            grid = tree_grid.grid(tree(comparisons=given))
             assert text in next(row for row in grid.rows if row[0] == "v02")
 
     def test_the_parent_may_be_the_candidate(self) -> None:
         found = tree(comparisons=(entry("v02", "v01", "FASTER", -0.2, protocol={"l2": "warm"}),))
-        row = next(row for row in lineage_view.grid(found).rows if row[0] == "v02")
+        row = next(row for row in tree_grid.grid(found).rows if row[0] == "v02")
         assert "v01 is FASTER −20.0% on H200 (warm)" in row
 
 
@@ -173,7 +175,7 @@ class TestErrors:
 
 
 def test_markdown_has_a_row_per_step_and_labels_reported_figures() -> None:
-    text = lineage_view.markdown(tree(run_record(result_row("v01", median=50.0))))
+    text = tree_grid.tree_markdown(tree(run_record(result_row("v01", median=50.0))))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(MAIN)
     assert "A reported µs" in rows[0]
@@ -186,8 +188,8 @@ def test_markdown_has_a_row_per_step_and_labels_reported_figures() -> None:
 
 
 class TestPlot:
-    def draw(self, *runs: RunRecord, steps: tuple[Step, ...] = MAIN) -> lineage_plot.Ladder:
-        return lineage_plot.ladder(Context(PROJECT), tree(*runs, steps=steps))
+    def draw(self, *runs: RunRecord, steps: tuple[Step, ...] = MAIN) -> ladder_plot.Ladder:
+        return ladder_plot.ladder(Context(PROJECT), tree(*runs, steps=steps))
 
     def test_reported_and_measured_are_two_series_with_their_floors(self) -> None:
         drawn = self.draw(run_record(result_row("v01", median=50.0, sol_us=30.0)))
@@ -211,7 +213,7 @@ class TestPlot:
         lineage = LINEAGES.lineage("moe")
         steps = tuple(step for step in LINEAGES.steps_of("moe") if not step.experiment)
         found = lineage_tree.trees(Lineages((lineage,), steps), [lineage], [], [])[0]
-        drawn = lineage_plot.ladder(Context(PROJECT), found)
+        drawn = ladder_plot.ladder(Context(PROJECT), found)
         # 2·128·8·512·2048 operations at 8.09 TFLOPS.
         assert drawn.series[0].points[0].us == pytest.approx(2147483648 / 8.09e6)
         assert "from TFLOPS" in drawn.series[0].label
@@ -230,7 +232,7 @@ class TestPlot:
         drawn = self.draw(run_record(*rows))
         files = [tmp_path / f"{i}{suffix}" for i in range(2)]
         for file in files:
-            lineage_plot.save(drawn, str(file))
+            ladder_plot.save_ladder(drawn, str(file))
         assert files[0].read_bytes() == files[1].read_bytes()
         if suffix == ".svg":
             text = files[0].read_text()
@@ -240,6 +242,6 @@ class TestPlot:
     def test_other_files_and_shapes_are_refused(self, tmp_path: Path) -> None:
         drawn = self.draw()
         with pytest.raises(UsageError, match=r"name a file that ends in \.png, \.svg"):
-            lineage_plot.save(drawn, str(tmp_path / "ladder.pdf"))
+            ladder_plot.save_ladder(drawn, str(tmp_path / "ladder.pdf"))
         with pytest.raises(UsageError, match="--plot draws one shape"):
-            lineage_plot.ladder(Context(PROJECT), tree(), ("A", "B"))
+            ladder_plot.ladder(Context(PROJECT), tree(), ("A", "B"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernelbench.problems import nvfp4
+from kernelbench.problems.group_gemm import nvfp4
 
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 

@@ -7,9 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelbench.parity_runner import MAX_TIMEOUTS, POISON, Ran, Work, difference, run, written
+from kernelbench.bringup.parity_runner import (
+    MAX_TIMEOUTS,
+    POISON,
+    ParityCase,
+    Ran,
+    difference,
+    run,
+    written,
+)
 
-WORKS = {name: Work("case", b"\0\0\0\0", 4) for name in ("a", "b", "c", "d")}
+WORKS = {name: ParityCase("case", b"\0\0\0\0", 4) for name in ("a", "b", "c", "d")}
 
 
 def test_processes_that_do_not_end_are_ended_and_the_rest_is_given_up(tmp_path: Path) -> None:

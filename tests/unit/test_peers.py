@@ -13,21 +13,36 @@ import pytest
 import torch
 from conftest import ENVIRONMENT, ROOT, result_row, run_record, times, write_project, write_step
 
-from kernelbench import console, execute, measure_ceilings, records, schema, target
+from kernelbench.base import console, json_file, schema
+from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.cli.render import RunView
-from kernelbench.context import Context
-from kernelbench.errors import UnknownNameError, UsageError
-from kernelbench.jobs import Timing
-from kernelbench.lineage import Lineages, Step, load_lineages
-from kernelbench.loader import load_callable, notes_of
-from kernelbench.peers import Standing, standings
-from kernelbench.planning import plan
-from kernelbench.problem import Inputs, Work
-from kernelbench.problems.fused_moe import PROBLEM, FusedMoe
-from kernelbench.project import find_project, project_at
-from kernelbench.records import ReadFloor, Result
-from kernelbench.runner import Runner
-from kernelbench.worker import Ending
+from kernelbench.executors import python_step, targets
+from kernelbench.executors.callables import load_callable, notes_of
+from kernelbench.measure import ceilings_bench
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
+from kernelbench.project.context import Context
+from kernelbench.project.problem import Inputs, Work
+from kernelbench.project.project_file import find_project, project_at
+from kernelbench.project.registry import Lineages, Step, load_lineages
+from kernelbench.records import run_record as records
+from kernelbench.records.run_record import ReadFloor, Result
+from kernelbench.runs.peers import Standing, standings
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import Runner
+from kernelbench.worker import body
+from kernelbench.worker.jobs import Timing
+from kernelbench.worker.launcher import Ending
+from kernelbench.worker.messages import (
+    BlockTimed,
+    ClassChecked,
+    EnvironmentRead,
+    FloorRead,
+    Message,
+    MetricMeasured,
+    ShapeBegins,
+)
+from kernelbench.worker.reporter import Reporter
 
 PEERS = ["moe-torch", "moe-triton", "moe-vllm"]
 FLOOR = ReadFloor(264_000_000, 63.0, 100, "bulk copies")
@@ -134,16 +149,16 @@ def test_an_unknown_executor_is_no_missing_peer(project: Path) -> None:
 
 def test_what_a_step_needs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = load_lineages(project_at(project)).get("q")
-    verdicts = {name: why for name, works, why in target.executors_for(step) if not works}
+    verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["gpu"] == verdicts["torch"] == "no_such_module not installed"
-    monkeypatch.setattr(target, "_missing_modules", lambda _step: [])
-    verdicts = {name: why for name, works, why in target.executors_for(step) if not works}
+    monkeypatch.setattr(python_step, "_lacking", lambda _step: "")
+    verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["torch"] == "q needs a GPU"
 
 
 def test_only_python_steps_have_needs(project: Path) -> None:
     file = project / "tiny" / "a" / "step.toml"
-    text = file.read_text().replace('kind = "torch"', 'kind = "cuda"')
+    text = file.read_text().replace('kind = "python"', 'kind = "step"')
     file.write_text(text.replace('arch = "any"', 'arch = "sm_90a"') + 'needs = ["triton"]\n')
     with pytest.raises(UsageError, match="field 'needs': a compiled step's arch says"):
         load_lineages(project_at(project))
@@ -247,9 +262,9 @@ def test_the_table_fits_and_says_what_is_measured() -> None:
 
 def test_a_record_keeps_the_floor_and_older_ones_have_none(tmp_path: Path) -> None:
     record = run_record(moe_row("m02", 120.0, floor=FLOOR))
-    records.write_json(tmp_path / "run.json", record)
+    json_file.write_json(tmp_path / "run.json", record)
     assert records.read_run(tmp_path / "run.json").results[0].floor == FLOOR
-    value = schema.dump(record)
+    value = schema.encode(record) | {"schema": "kernelbench.run/1"}
     del value["results"][0]["floor"]
     assert records.parse_run(value, "here").results[0].floor is None
 
@@ -261,37 +276,31 @@ def test_the_floor_reads_the_bytes_of_the_work(monkeypatch: pytest.MonkeyPatch) 
         asked.append((device, nbytes, l2))
         return ReadFloor(nbytes, 1.0, 100, "vector loads")
 
-    monkeypatch.setattr(measure_ceilings, "read_floor", read_floor)
+    monkeypatch.setattr(ceilings_bench, "read_floor", read_floor)
     messages = measured_floor()
     assert asked == [(3, 1000, "warm")]
-    assert messages[-1]["floor"] == {
-        "bytes": 1000,
-        "us": 1.0,
-        "reps": 100,
-        "method": "vector loads",
-    }
+    assert messages[-1] == FloorRead("x", ReadFloor(1000, 1.0, 100, "vector loads"), "")
 
 
 def test_a_floor_that_cannot_be_measured_is_a_note() -> None:
     messages = measured_floor()
-    assert messages[-1]["floor"] is None
-    assert messages[-1]["note"].startswith("no read floor: no GPU 3 to measure")
+    (found,) = [message for message in messages if isinstance(message, FloorRead)]
+    assert found.floor is None
+    assert found.note.startswith("no read floor: no GPU 3 to measure")
 
 
 def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     (planned,) = plans(project, "a", executor="torch")
     (shape,) = planned.shapes
-    stats = {"arm": [0], "input": [0], "t_us": [5.0], "sm_mhz": None, "throttle": []}
-    messages = [
-        {"kind": "environment", "environment": schema.dump(ENVIRONMENT)},
-        {"kind": "shape", "shape": shape.name},
-        {
-            **{"kind": "check", "inputs": planned.classes[0], "status": "pass", "exact": True},
-            **{"max_abs_err": 0.0, "rel_rms_err": 0.0, "reason": "", "notes": ["tile 16"]},
-        },
-        {"kind": "block", "metric": "device", "block": stats},
-        {"kind": "measured", "metric": "device", "method": "graph", "notes": []},
-        {"kind": "floor", "floor": schema.dump(FLOOR), "note": ""},
+    right = CheckResult("pass", True, 0.0, notes=("tile 16",), rel_rms_err=0.0)
+    name = shape.name
+    messages: list[Message] = [
+        EnvironmentRead(ENVIRONMENT),
+        ShapeBegins(name),
+        ClassChecked(name, planned.classes[0], right),
+        BlockTimed(name, "device", TimedBlock([0], [0], [5.0])),
+        MetricMeasured(name, "device", "graph", (), 1.0),
+        FloorRead(name, FLOOR, ""),
     ]
     launcher: Any = SimpleNamespace(
         run=lambda _job: iter(messages), ending=Ending("done", "x", "", "")
@@ -300,26 +309,18 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     runner = Runner(launcher, seed=1, timing=timing, call_limit_s=9.0)
     (row,) = runner.run(dataclasses.replace(planned, classes=planned.classes[:1]))
     assert (row.status, row.floor, row.notes) == ("pass", FLOOR, ("tile 16",))
-    messages[-1] = {"kind": "floor", "floor": None, "note": "no read floor: because"}
+    messages[-1] = FloorRead(name, None, "no read floor: because")
     (row,) = runner.run(dataclasses.replace(planned, classes=planned.classes[:1]))
     assert (row.floor, row.notes) == (None, ("tile 16", "no read floor: because"))
 
 
-def measured_floor() -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-
-    class Report:
-        def __call__(self, kind: str, **fields: Any) -> None:
-            messages.append({"kind": kind, **fields})
-
-        def phase(self, name: str, limit_s: float) -> None:
-            self("phase", name=name)
-
+def measured_floor() -> list[Message]:
+    messages: list[Message] = []
     job: Any = SimpleNamespace(target=SimpleNamespace(gpu=SimpleNamespace(index=3)))
     timing: Any = SimpleNamespace(l2="warm")
     shape: Any = SimpleNamespace(name="x")
-    report: Any = Report()
-    execute._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
+    report = Reporter(messages.append)
+    body._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
     return messages
 
 
@@ -328,7 +329,7 @@ def measured_floor() -> list[dict[str, Any]]:
 
 def step_with(**config: Any) -> Step:
     return Step(
-        "s", "moe", "", None, "", "", "", "any", "works", "torch", Path("s"), None, config=config
+        "s", "moe", "", None, "", "", "", "any", "works", "python", Path("s"), None, config=config
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelbench import build, probes
+from kernelbench.build import compiler
+from kernelbench.machine import devices
+from kernelbench.measure import probes
 
-needs_nvcc = pytest.mark.skipif(build.nvcc() is None, reason="no nvcc")
+needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc")
 
 
 def stamps(*rows, slots=8):
@@ -43,28 +45,27 @@ def test_the_cycle_counter_may_wrap():
 
 
 def test_no_gpu_is_a_reason_not_a_crash(monkeypatch):
-    from kernelbench import target
 
-    monkeypatch.setattr(target, "gpus", list)
-    monkeypatch.setattr(target, "gpu_problem", lambda: "no NVIDIA driver")
-    probes.load.cache_clear()
+    monkeypatch.setattr(devices, "gpus", list)
+    monkeypatch.setattr(devices, "gpu_problem", lambda: "no NVIDIA driver")
+    probes.load_probes.cache_clear()
     try:
-        assert probes.load(0) == (None, "no NVIDIA driver")
+        assert probes.load_probes(0) == (None, "no NVIDIA driver")
     finally:
-        probes.load.cache_clear()
+        probes.load_probes.cache_clear()
 
 
 def test_no_compiler_is_a_reason_not_a_crash(monkeypatch, tmp_path):
-    from kernelbench import target
+    from kernelbench.machine import devices
 
-    gpu = target.GpuInfo(0, "NVIDIA H200", (9, 0), 0, "", "13.0", False)
-    monkeypatch.setattr(target, "gpus", lambda: [gpu])
-    monkeypatch.setattr(build, "nvcc", lambda: None)
-    probes.load.cache_clear()
+    gpu = devices.GpuInfo(0, "NVIDIA H200", (9, 0), 0, "", "13.0", False)
+    monkeypatch.setattr(devices, "gpus", lambda: [gpu])
+    monkeypatch.setattr(compiler, "nvcc", lambda: None)
+    probes.load_probes.cache_clear()
     try:
-        loaded, reason = probes.load(0)
+        loaded, reason = probes.load_probes(0)
     finally:
-        probes.load.cache_clear()
+        probes.load_probes.cache_clear()
     assert loaded is None
     assert "nvcc" in reason
     assert "\n" not in reason
@@ -73,7 +74,7 @@ def test_no_compiler_is_a_reason_not_a_crash(monkeypatch, tmp_path):
 @needs_nvcc
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0)])
 def test_probes_compile_and_have_their_abi(monkeypatch, tmp_path, capability):
-    monkeypatch.setenv(build.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path))
     strict = (*probes._FLAGS, "-Werror", "all-warnings")
     monkeypatch.setattr(probes, "_FLAGS", strict)
     library = probes._open(probes.compile_probes(capability))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from ncu_page import PAGE, page
 
-from kernelbench.profile_counters import CountersError, Launch, Stall, missing, read_raw_page
+from kernelbench.inspection.nsight_counters import (
+    CountersError,
+    Launch,
+    Stall,
+    missing,
+    read_raw_page,
+)
 
 
 def test_a_page_between_other_lines() -> None:

@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 from conftest import ROOT, environment_of
 
-from kernelbench import records
-from kernelbench.errors import EnvironmentProblem, RecordError
+from kernelbench.base import files, json_file
+from kernelbench.base.errors import EnvironmentProblem, RecordError
+from kernelbench.records import run_record
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    records.write_text(path, "old")
-    with pytest.raises(RuntimeError), records.atomic_write(path) as stream:
+    files.write_text(path, "old")
+    with pytest.raises(RuntimeError), files.atomic_write(path) as stream:
         stream.write(b"half")
         raise RuntimeError
     assert path.read_text() == "old"
@@ -32,7 +33,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    with pytest.raises(KeyboardInterrupt), records.atomic_write(path) as stream:
+    with pytest.raises(KeyboardInterrupt), files.atomic_write(path) as stream:
         stream.write(b"half")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
@@ -40,8 +41,8 @@ def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_a_reader_never_sees_the_new_file_before_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    records.write_text(path, "old")
-    with records.atomic_write(path) as stream:
+    files.write_text(path, "old")
+    with files.atomic_write(path) as stream:
         stream.write(b"new")
         stream.flush()
         assert path.read_text() == "old"
@@ -50,8 +51,8 @@ def test_a_reader_never_sees_the_new_file_before_it_is_whole(tmp_path: Path) -> 
 
 
 def test_folders_are_made(tmp_path: Path) -> None:
-    records.write_json(tmp_path / "a" / "b" / "x.json", {"y": (1, 2.5, None)})
-    assert records.read_json(tmp_path / "a" / "b" / "x.json") == {"y": [1, 2.5, None]}
+    json_file.write_json(tmp_path / "a" / "b" / "x.json", {"y": (1, 2.5, None)})
+    assert json_file.read_json(tmp_path / "a" / "b" / "x.json") == {"y": [1, 2.5, None]}
 
 
 @pytest.mark.parametrize("place", ["file/x.json", "folder"])
@@ -59,7 +60,7 @@ def test_what_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     with pytest.raises(EnvironmentProblem) as caught:
-        records.write_text(tmp_path / place, "x")
+        files.write_text(tmp_path / place, "x")
     assert f"cannot write {tmp_path / place}" in str(caught.value)
     # Room would not help, and a file of --json or -o is not chosen with --results.
     assert caught.value.hint == "write elsewhere; nothing was half-written"
@@ -72,7 +73,7 @@ def test_a_pipe_is_written_and_stays_one(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDWR)
     try:
-        records.write_text(pipe, "text")
+        files.write_text(pipe, "text")
         assert os.read(reader, 10) == b"text"
     finally:
         os.close(reader)
@@ -83,13 +84,14 @@ def test_a_pipe_is_written_and_stays_one(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from kernelbench import records
-from kernelbench.errors import EnvironmentProblem
+from kernelbench.base.json_file import write_json
+from kernelbench.records.run_record import write_samples
+from kernelbench.base.errors import EnvironmentProblem
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
 value = [str(i * 7919 % 10007) for i in range(5000)]
 try:
-    getattr(records, sys.argv[1])(Path(sys.argv[2]), value)
+    globals()[sys.argv[1]](Path(sys.argv[2]), value)
 except EnvironmentProblem as error:
     print(error)
     sys.exit(error.exit_code)
@@ -118,8 +120,8 @@ def test_a_full_disk(function: str, room: int, tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kernelbench import records
-with records.atomic_write(Path(sys.argv[1])) as stream:
+from kernelbench.base import files
+with files.atomic_write(Path(sys.argv[1])) as stream:
     stream.write(b"half")
     stream.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -137,15 +139,15 @@ def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_nan_is_written_as_null(tmp_path: Path) -> None:
-    records.write_json(tmp_path / "x", {"a": float("nan"), "b": [float("inf"), 1.0]})
+    json_file.write_json(tmp_path / "x", {"a": float("nan"), "b": [float("inf"), 1.0]})
     assert json.loads((tmp_path / "x").read_text()) == {"a": None, "b": [None, 1.0]}
 
 
 def test_samples_round_trip_and_are_reproducible(tmp_path: Path) -> None:
     value = [{"t_us": [1.25, 2.5], "arm": [0, 1]}]
-    records.write_samples(tmp_path / "a", value)
-    records.write_samples(tmp_path / "b", value)
-    assert records.read_samples(tmp_path / "a") == value
+    run_record.write_samples(tmp_path / "a", value)
+    run_record.write_samples(tmp_path / "b", value)
+    assert run_record.read_samples(tmp_path / "a") == value
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -158,7 +160,7 @@ def test_broken_samples_are_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(data)
     with pytest.raises(RecordError) as caught:
-        records.read_samples(path)
+        run_record.read_samples(path)
     assert str(path) in str(caught.value)
 
 
@@ -167,25 +169,25 @@ def test_broken_json_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(data)
     with pytest.raises(RecordError) as caught:
-        records.read_json(path)
+        json_file.read_json(path)
     assert str(path) in str(caught.value)
 
 
 def test_summary_keeps_every_sample() -> None:
     times = [*range(1, 100), 1e6]
-    stats = records.summarize(times, "wall")
+    stats = run_record.summarize(times, "wall")
     assert stats.reps == 100
     assert stats.median == 50.5
     assert stats.mean == pytest.approx(np.mean(times))
     assert stats.std == pytest.approx(np.std(times, ddof=1))
     assert (stats.min, stats.p05, stats.p95) == (1, pytest.approx(5.95), pytest.approx(95.05))
-    assert records.summarize([2.0], "wall").std == 0.0
+    assert run_record.summarize([2.0], "wall").std == 0.0
     with pytest.raises(ValueError, match="no samples"):
-        records.summarize([], "wall")
+        run_record.summarize([], "wall")
 
 
 def test_ids_sort_by_time_and_are_unique() -> None:
-    ids = [records.new_id() for _ in range(200)]
+    ids = [run_record.new_id() for _ in range(200)]
     assert len(set(ids)) == 200
     assert all(a[:16] <= b[:16] for a, b in itertools.pairwise(ids))
 
@@ -196,11 +198,11 @@ def test_ids_sort_by_time_and_are_unique() -> None:
      ("", "unknown")],
 )  # fmt: skip
 def test_slugs(device: str, slug: str) -> None:
-    assert records.device_slug(device) == slug
+    assert run_record.device_slug(device) == slug
 
 
 def test_runs_of_all_devices_oldest_first(tmp_path: Path) -> None:
     for device, name in (("b", "1.json"), ("a", "2.json"), ("b", "3.json")):
-        records.write_text(tmp_path / device / "runs" / name, "")
-    records.write_text(tmp_path / "a" / "calibration" / "0.json", "")
-    assert [p.name for p in records.list_runs(tmp_path)] == ["1.json", "2.json", "3.json"]
+        files.write_text(tmp_path / device / "runs" / name, "")
+    files.write_text(tmp_path / "a" / "calibration" / "0.json", "")
+    assert [p.name for p in run_record.list_runs(tmp_path)] == ["1.json", "2.json", "3.json"]

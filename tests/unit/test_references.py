@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench.check import Checker, CheckResult
-from kernelbench.problems.group_gemm import GroupGemm
-from kernelbench.references import shared_folder
+from kernelbench.measure.correctness import Checker, CheckResult
+from kernelbench.problems.group_gemm.problem import GroupGemm
+from kernelbench.runs.shared_references import shared_folder
 
 SHAPE = GroupGemm().parse_shape("small", {"m": [8, 24], "n": 128, "k": 256})
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import write_project, write_step
 
-from kernelbench.errors import RecordError, UsageError
-from kernelbench.project import Project, project_at
-from kernelbench.revision import commit_of, lineages_at
+from kernelbench.base.errors import RecordError, UsageError
+from kernelbench.project.project_file import Project, project_at
+from kernelbench.project.revision import commit_of, lineages_at
 
 OLD = "def custom_kernel(data):\n    return 'old'\n"
 NEW = "def custom_kernel(data):\n    return 'new'\n"

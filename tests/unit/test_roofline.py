@@ -7,13 +7,16 @@ import itertools
 
 import pytest
 
-from kernelbench import records, roofline
-from kernelbench.errors import RecordError, UnknownNameError
-from kernelbench.problem import Work
-from kernelbench.roofline import Ceilings, Reading
+from kernelbench.base import json_file
+from kernelbench.base.errors import RecordError, UnknownNameError
+from kernelbench.measure import speed_of_light
+from kernelbench.measure.speed_of_light import Ceilings, Reading
+from kernelbench.project.problem import Work
 
-SHEETS = [roofline.known_device(n) for n in ("b200", "h200", "h100", "h100-pcie", "h800-pcie")]
-H200, B200 = roofline.known_device("h200"), roofline.known_device("b200")
+SHEETS = [
+    speed_of_light.known_device(n) for n in ("b200", "h200", "h100", "h100-pcie", "h800-pcie")
+]
+H200, B200 = speed_of_light.known_device("h200"), speed_of_light.known_device("b200")
 SIMPLE = Ceilings(
     device="NVIDIA Simple",
     source="datasheet",
@@ -27,51 +30,51 @@ SIMPLE = Ceilings(
 
 def test_memory_bound_by_hand():
     work = Work(flops=1e9, bytes_read=40e6, bytes_written=8e6, precision="fp16")
-    cold = roofline.speed_of_light(work, SIMPLE, "cold")
+    cold = speed_of_light.speed_of_light(work, SIMPLE, "cold")
     assert (cold.us, cold.bound) == (pytest.approx(48.0), "memory")
     assert cold.compute_us == pytest.approx(1.0)
     # Read 40 MB; the 8 MB written fit in the L2.
     assert cold.impossible_us == pytest.approx(40 / 1.1)
-    warm = roofline.speed_of_light(work, SIMPLE, "warm")
+    warm = speed_of_light.speed_of_light(work, SIMPLE, "warm")
     assert warm.us == pytest.approx(38.0)
     assert warm.impossible_us == pytest.approx(38 / 1.1)
 
 
 def test_writes_beyond_the_l2_must_leave_it():
     work = Work(flops=0, bytes_read=1e6, bytes_written=60e6, precision="fp16")
-    cold = roofline.speed_of_light(work, SIMPLE, "cold")
+    cold = speed_of_light.speed_of_light(work, SIMPLE, "cold")
     assert cold.us == pytest.approx(61.0)
     assert cold.impossible_us == pytest.approx(51 / 1.1)
 
 
 def test_compute_bound_by_hand():
     work = Work(flops=1e11, bytes_read=1e6, bytes_written=1e6, precision="fp8")
-    floor = roofline.speed_of_light(work, SIMPLE, "cold")
+    floor = speed_of_light.speed_of_light(work, SIMPLE, "cold")
     assert (floor.us, floor.bound, floor.precision) == (pytest.approx(50.0), "compute", "fp8")
     assert floor.impossible_us == pytest.approx(40.0)
 
 
 def test_warm_work_that_fits_costs_no_dram_but_l2_bandwidth():
     work = Work(flops=0, bytes_read=4e6, bytes_written=4e6, precision="fp16")
-    assert roofline.speed_of_light(work, SIMPLE, "warm").us == 0.0
+    assert speed_of_light.speed_of_light(work, SIMPLE, "warm").us == 0.0
     known = dataclasses.replace(SIMPLE, l2_bytes_per_s=4e12)
-    assert roofline.speed_of_light(work, known, "warm").us == pytest.approx(2.0)
+    assert speed_of_light.speed_of_light(work, known, "warm").us == pytest.approx(2.0)
 
 
 def test_missing_format_takes_the_fastest_wider_one():
-    assert roofline.rate_for("fp4", H200.flops) == ("fp8", pytest.approx(1978.8e12))
-    assert roofline.rate_for("fp4", B200.flops) == ("fp4", 9.0e15)
-    assert roofline.rate_for("fp8", B200.flops) == ("fp8", 4.5e15)
-    assert roofline.rate_for("bf16", {"fp8": 5.0, "bf16": 2.0, "tf32": 1.0}) == ("bf16", 2.0)
-    assert roofline.rate_for("fp4", {"fp16": 1.0, "tf32": 3.0}) == ("tf32", 3.0)
-    assert roofline.rate_for("fp64", {"fp16": 1.0}) is None
+    assert speed_of_light.rate_for("fp4", H200.flops) == ("fp8", pytest.approx(1978.8e12))
+    assert speed_of_light.rate_for("fp4", B200.flops) == ("fp4", 9.0e15)
+    assert speed_of_light.rate_for("fp8", B200.flops) == ("fp8", 4.5e15)
+    assert speed_of_light.rate_for("bf16", {"fp8": 5.0, "bf16": 2.0, "tf32": 1.0}) == ("bf16", 2.0)
+    assert speed_of_light.rate_for("fp4", {"fp16": 1.0, "tf32": 3.0}) == ("tf32", 3.0)
+    assert speed_of_light.rate_for("fp64", {"fp16": 1.0}) is None
     with pytest.raises(ValueError, match="unknown precision"):
-        roofline.rate_for("int4", {})
+        speed_of_light.rate_for("int4", {})
 
 
 def test_unknown_rate_leaves_the_memory_floor():
     work = Work(flops=1e15, bytes_read=1e6, bytes_written=0, precision="fp64")
-    floor = roofline.speed_of_light(work, SIMPLE, "cold")
+    floor = speed_of_light.speed_of_light(work, SIMPLE, "cold")
     assert (floor.us, floor.bound, floor.compute_us) == (pytest.approx(1.0), "memory", 0.0)
 
 
@@ -81,7 +84,7 @@ def test_the_impossible_bound_is_never_above_the_speed_of_light(sheet):
     for flops, read, written in itertools.product((0.0, 1e9, 1e12), sizes, sizes):
         for mode in ("cold", "warm"):
             work = Work(flops, read, written, "fp8")
-            floor = roofline.speed_of_light(work, sheet, mode)
+            floor = speed_of_light.speed_of_light(work, sheet, mode)
             assert 0 <= floor.impossible_us <= floor.us
             assert floor.us == max(floor.compute_us, floor.memory_us)
 
@@ -99,7 +102,7 @@ def test_datasheets_hang_together(sheet):
 def test_rates_follow_from_the_chip():
     """SMs × FLOP per clock × clock, as published for the architecture."""
     assert H200.flops["fp16"] == pytest.approx(132 * 4096 * 1830e6, rel=1e-3)
-    pcie = roofline.known_device("h100-pcie")
+    pcie = speed_of_light.known_device("h100-pcie")
     assert pcie.flops["fp16"] == pytest.approx(114 * 4096 * 1620e6, rel=1e-3)
     assert pcie.dram_bytes_per_s == pytest.approx(5120 / 8 * 2 * 1593e6, rel=1e-3)
     assert B200.flops["fp4"] == pytest.approx(148 * 32768 * 1856e6, rel=1e-3)
@@ -108,42 +111,42 @@ def test_rates_follow_from_the_chip():
 def test_published_group_gemm_floors_agree():
     """The task's speeds of light assume 7.7 TB/s; ours take 8. A, B, C, D are memory-bound."""
     operands = {"A": 144.81e6, "B": 82.00e6, "C": 18.51e6, "D": 11.71e6}
-    published = roofline.PUBLISHED["group_gemm"].us
+    published = speed_of_light.PUBLISHED["group_gemm"].us
     for shape, nbytes in operands.items():
         work = Work(flops=0, bytes_read=nbytes, bytes_written=0, precision="fp4")
-        ours = roofline.speed_of_light(work, B200, "cold").us
+        ours = speed_of_light.speed_of_light(work, B200, "cold").us
         assert ours * 8 / 7.7 == pytest.approx(published[shape], abs=0.06)
 
 
 def test_what_was_measured_on_an_h200_is_possible():
     """Reads of 264 MB took 63.1 µs cold and 61.1 back to back; 8192³ FP8 ran at 1343 TFLOP/s."""
     read = Work(flops=0, bytes_read=264e6, bytes_written=0, precision="fp8")
-    cold = roofline.speed_of_light(read, H200, "cold")
+    cold = speed_of_light.speed_of_light(read, H200, "cold")
     assert cold.us == pytest.approx(55.0)
-    assert not roofline.below_floor(63.1, cold)
-    assert not roofline.below_floor(61.1, roofline.speed_of_light(read, H200, "warm"))
+    assert not speed_of_light.below_floor(63.1, cold)
+    assert not speed_of_light.below_floor(61.1, speed_of_light.speed_of_light(read, H200, "warm"))
     product = Work(flops=2 * 8192**3, bytes_read=1, bytes_written=1, precision="fp8")
-    floor = roofline.speed_of_light(product, H200, "warm")
-    assert not roofline.below_floor(2 * 8192**3 / 1343e12 * 1e6, floor)
-    assert roofline.below_floor(2 * 8192**3 / 2200e12 * 1e6, floor)
-    assert roofline.below_floor(50.0, cold)
+    floor = speed_of_light.speed_of_light(product, H200, "warm")
+    assert not speed_of_light.below_floor(2 * 8192**3 / 1343e12 * 1e6, floor)
+    assert speed_of_light.below_floor(2 * 8192**3 / 2200e12 * 1e6, floor)
+    assert speed_of_light.below_floor(50.0, cold)
 
 
 def test_measured_ceilings_prove_nothing_impossible():
     measured = dataclasses.replace(SIMPLE, source="measured")
     work = Work(flops=1e12, bytes_read=1e9, bytes_written=0, precision="fp8")
-    floor = roofline.speed_of_light(work, measured, "cold")
+    floor = speed_of_light.speed_of_light(work, measured, "cold")
     assert floor.us > 0
-    assert not roofline.below_floor(1e-6, floor)
+    assert not speed_of_light.below_floor(1e-6, floor)
 
 
 def test_devices_are_found_by_exact_name_only():
-    assert roofline.datasheet("NVIDIA H200") is H200
+    assert speed_of_light.datasheet("NVIDIA H200") is H200
     for other in ("NVIDIA H200 NVL", "NVIDIA H200 MIG 1g.18gb", "h200", ""):
-        assert roofline.datasheet(other) is None
-    assert roofline.known_device("NVIDIA h200") is H200
+        assert speed_of_light.datasheet(other) is None
+    assert speed_of_light.known_device("NVIDIA h200") is H200
     with pytest.raises(UnknownNameError, match="did you mean 'h800-pcie'"):
-        roofline.known_device("h800pcie")
+        speed_of_light.known_device("h800pcie")
 
 
 def measured_example():
@@ -163,10 +166,10 @@ def measured_example():
 
 
 def test_measured_ceilings_are_kept(tmp_path):
-    assert roofline.load_measured("NVIDIA H200", tmp_path) is None
-    path = roofline.save_measured(measured_example(), tmp_path)
+    assert speed_of_light.load_measured("NVIDIA H200", tmp_path) is None
+    path = speed_of_light.save_measured(measured_example(), tmp_path)
     assert path == tmp_path / "nvidia-h200" / "ceilings.json"
-    assert roofline.load_measured("NVIDIA H200", tmp_path) == measured_example()
+    assert speed_of_light.load_measured("NVIDIA H200", tmp_path) == measured_example()
 
 
 @pytest.mark.parametrize(
@@ -179,15 +182,15 @@ def test_measured_ceilings_are_kept(tmp_path):
     ],
 )
 def test_foreign_ceilings_are_refused(tmp_path, change, said):
-    path = roofline.save_measured(measured_example(), tmp_path)
-    records.write_json(path, {**records.read_json(path), **change})
+    path = speed_of_light.save_measured(measured_example(), tmp_path)
+    json_file.write_json(path, {**json_file.read_json(path), **change})
     with pytest.raises(RecordError, match=said) as caught:
-        roofline.load_measured("NVIDIA H200", tmp_path)
+        speed_of_light.load_measured("NVIDIA H200", tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_truncated_ceilings_are_refused(tmp_path):
-    path = roofline.save_measured(measured_example(), tmp_path)
+    path = speed_of_light.save_measured(measured_example(), tmp_path)
     path.write_text(path.read_text()[:100])
     with pytest.raises(RecordError, match="not valid JSON"):
-        roofline.load_measured("NVIDIA H200", tmp_path)
+        speed_of_light.load_measured("NVIDIA H200", tmp_path)

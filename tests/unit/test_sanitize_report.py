@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kernelbench.sanitize_report import Finding, Frame, explained, read_log
+from kernelbench.inspection.sanitizer_log import (
+    SanitizerFinding,
+    SanitizerFrame,
+    explained,
+    read_sanitizer_log,
+)
 
 OUT_OF_BOUNDS = """\
 ========= COMPUTE-SANITIZER
@@ -56,31 +61,34 @@ BARRIER = """\
 
 
 def test_memory_errors_with_the_kernel_below_an_inlined_function() -> None:
-    log = read_log(OUT_OF_BOUNDS)
+    log = read_sanitizer_log(OUT_OF_BOUNDS)
     assert (log.count, log.failures, log.notes) == (2, (), ())
     first, second = log.findings
     assert first.text == "Invalid __global__ atomic of size 4 bytes"
     assert first.severity == "error"
     assert first.frames == (
-        Frame("kb::ptx::red_add", "red.inl", 39),
-        Frame("kb::step::count::count_routes", "count.cuh", 20),
+        SanitizerFrame("kb::ptx::red_add", "red.inl", 39),
+        SanitizerFrame("kb::step::count::count_routes", "count.cuh", 20),
     )
     assert first.kernel == "kb::step::count::count_routes"
     assert "Address 0x10000000000 is out of bounds" in first.details
     assert len(first.accesses) == 1
     assert first.places({"count.cuh"}) == (first.frames[1],)
     assert first.places(set()) == (first.frames[0],)
-    assert second.places({"count.cuh"}) == (Frame("kb::ptx::red_add", "red.inl", 39),)
+    assert second.places({"count.cuh"}) == (SanitizerFrame("kb::ptx::red_add", "red.inl", 39),)
 
 
 def test_races_with_both_places_and_severities() -> None:
-    log = read_log(RACE)
+    log = read_sanitizer_log(RACE)
     assert log.count == 2
     error, warning = log.findings
     assert error.text == "Race reported between Write access and Read access"
-    assert error.frames == (Frame("scale", "b.cu", 41), Frame("scale", "b.cu", 51))
+    assert error.frames == (
+        SanitizerFrame("scale", "b.cu", 41),
+        SanitizerFrame("scale", "b.cu", 51),
+    )
     assert (error.severity, warning.severity) == ("error", "warning")
-    assert warning.frames == (Frame("sum", "", 0), Frame("sum", "", 0))
+    assert warning.frames == (SanitizerFrame("sum", "", 0), SanitizerFrame("sum", "", 0))
     assert len(error.accesses) == 2
     assert error.places(set()) == error.frames
     assert warning.places(set()) == ()
@@ -88,7 +96,7 @@ def test_races_with_both_places_and_severities() -> None:
 
 
 def test_a_warning_of_the_tool_is_a_note_and_one_of_a_hazard_is_not() -> None:
-    log = read_log(HAZARD)
+    log = read_sanitizer_log(HAZARD)
     (finding,) = log.findings
     assert finding.text == "(Warp Level Programming) Potential RAW hazard detected"
     assert [frame.line for frame in finding.frames] == [44, 56]
@@ -97,16 +105,19 @@ def test_a_warning_of_the_tool_is_a_note_and_one_of_a_hazard_is_not() -> None:
 
 
 def test_barrier_errors_in_an_outlined_clone() -> None:
-    (finding,) = read_log(BARRIER).findings
+    (finding,) = read_sanitizer_log(BARRIER).findings
     assert finding.text == "Barrier error detected. Divergent thread(s) in block."
     assert finding.frames[0].function == "outline"
     assert finding.kernel == "work"
 
 
 def test_nothing_found_and_nothing_known_differ() -> None:
-    assert read_log("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n").count == 0
-    assert read_log("========= COMPUTE-SANITIZER\n").count is None
-    assert read_log("").count is None
+    assert (
+        read_sanitizer_log("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n").count
+        == 0
+    )
+    assert read_sanitizer_log("========= COMPUTE-SANITIZER\n").count is None
+    assert read_sanitizer_log("").count is None
 
 
 def test_errors_that_were_not_printed_are_counted() -> None:
@@ -115,7 +126,7 @@ def test_errors_that_were_not_printed_are_counted() -> None:
         "ERROR SUMMARY: 5 errors were not printed. Use --print-limit option to adjust the number "
         "of printed errors\n========= ERROR SUMMARY: 7 errors",
     )
-    log = read_log(text)
+    log = read_sanitizer_log(text)
     assert log.count == 7
     assert len(log.findings) == 2
     assert log.notes[0].startswith("ERROR SUMMARY: 5 errors were not printed")
@@ -130,13 +141,13 @@ def test_errors_that_were_not_printed_are_counted() -> None:
     ],
 )
 def test_the_tools_own_failures_are_no_findings(line: str) -> None:
-    log = read_log(f"========= COMPUTE-SANITIZER\n========= {line}\n")
+    log = read_sanitizer_log(f"========= COMPUTE-SANITIZER\n========= {line}\n")
     assert log.findings == ()
     assert len(log.failures) == 1
 
 
 def test_a_log_of_a_process_that_did_not_get_far() -> None:
-    log = read_log(
+    log = read_sanitizer_log(
         "========= COMPUTE-SANITIZER\n"
         "========= Error: process didn't terminate successfully\n"
         "=========     The application may have hit an error when dereferencing Unified Memory.\n"
@@ -149,9 +160,11 @@ def test_a_log_of_a_process_that_did_not_get_far() -> None:
     assert len(log.notes) == 1
 
 
-def race(function: str) -> Finding:
-    access = (Frame(function, "a.inl", 1), Frame("kb::step::gemm", "gemm.cuh", 2))
-    return Finding("Race reported between Write access", "error", (access,), "kb::step::gemm", ())
+def race(function: str) -> SanitizerFinding:
+    access = (SanitizerFrame(function, "a.inl", 1), SanitizerFrame("kb::step::gemm", "gemm.cuh", 2))
+    return SanitizerFinding(
+        "Race reported between Write access", "error", (access,), "kb::step::gemm", ()
+    )
 
 
 @pytest.mark.parametrize(

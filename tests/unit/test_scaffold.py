@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import compare, overlay, scaffold
-from kernelbench.errors import EnvironmentProblem, PlannedStepError, UsageError
-from kernelbench.lineage import Lineages, load_lineages
-from kernelbench.loader import load_callable
-from kernelbench.project import project_at
-from kernelbench.scaffold import Words
-from kernelbench.source_delta import source_delta
+from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.compare import comparer
+from kernelbench.executors.callables import load_callable
+from kernelbench.lineages import scaffold
+from kernelbench.lineages.line_counts import source_delta
+from kernelbench.lineages.scaffold import Words
+from kernelbench.project import overlay
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Lineages, load_lineages
 
 TOML = """\
 name = "{name}"
@@ -61,7 +63,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "project"
     own, other = root / "own", root / "other"
     write(own / "s1", CUDA, launch_cu="int a;\n", kernel_cuh="int b;\n", sub__part_cuh="int c;\n")
-    python = 'arch = "any"\nkind = "torch"\nentry = "main.py"'
+    python = 'arch = "any"\nkind = "python"\nentry = "main.py"'
     write(own / "p1", python, main_py="def custom_kernel(data): return data + 1\n")
     write(own / "bad", 'arch = "sm_100a"', "failed", launch_cu="int a;\n")
     write(own / "later", 'arch = "sm_100a"', "planned")
@@ -86,7 +88,7 @@ class TestNewStep:
         assert made == step
         assert step.path == root / "own" / "s2"
         assert (step.parent, step.status, step.base) == ("s1", "works", None)
-        assert compare.identical(source, step)
+        assert comparer.identical(source, step)
         assert step.config == source.config
         assert step.limits == source.limits
         assert step.allowances == source.allowances
@@ -96,7 +98,7 @@ class TestNewStep:
 
     def test_a_python_step_runs(self, root: Path) -> None:
         made = scaffold.new_step(load(root), "p2", load(root).get("p1"))
-        assert (made.kind, made.arch) == ("torch", "any")
+        assert (made.kind, made.arch) == ("python", "any")
         assert load_callable(overlay.entry_of(made))(1) == 2
 
     def test_what_it_says_of_itself(self, root: Path) -> None:
@@ -149,7 +151,7 @@ class TestNewVariant:
         assert (made.base, made.parent) == (source.path, "s1")
         files = {p.relative_to(made.path).as_posix() for p in made.path.rglob("*") if p.is_file()}
         assert files == {"README.md", "step.toml", "sub/part.cuh"}
-        assert compare.identical(source, made)
+        assert comparer.identical(source, made)
         assert "(from [s1](../../s1/))" in (made.path / "README.md").read_text()
         (made.path / "sub" / "part.cuh").write_text("int d;\n")
         assert source_delta(source, load(root).get("s1-x")).files == ("sub/part.cuh",)
@@ -165,7 +167,7 @@ class TestNewVariant:
         assert second.base == first.base
         assert second.parent == "s1-x"
         assert second.config["ratio"] == 2
-        assert compare.identical(first, second)
+        assert comparer.identical(first, second)
         # What is the base's own stays there.
         text = (second.path / "step.toml").read_text()
         assert 'base = "s1"\ngpu_flags = []\n\n[config]\nratio = 2\n\n[[allow' in text
@@ -179,7 +181,7 @@ class TestNewVariant:
     def test_a_step_from_a_variant_has_all_files(self, root: Path) -> None:
         first = scaffold.new_variant(load(root), "s1-x", load(root).get("s1"), ["kernel.cuh"])
         made = scaffold.new_step(load(root), "s2", first)
-        assert compare.identical(first, made)
+        assert comparer.identical(first, made)
         assert "(from [s1-x](../variants/s1-x/))" in (made.path / "README.md").read_text()
 
 

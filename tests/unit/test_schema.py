@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from kernelbench import schema
-from kernelbench.schema import SchemaError
+from kernelbench.base import schema
+from kernelbench.base.schema import SchemaError
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,21 @@ FULL = Outer(
 
 
 def test_round_trip() -> None:
-    assert schema.load(Outer, schema.dump(FULL)) == FULL
-    assert schema.load(Outer, {"name": "x", "kind": "a", "inner": {"n": 1}}) == Outer(
+    assert schema.decode(Outer, schema.encode(FULL)) == FULL
+    assert schema.decode(Outer, {"name": "x", "kind": "a", "inner": {"n": 1}}) == Outer(
         "x", "a", Inner(1)
     )
 
 
 def test_an_integer_is_a_float_but_not_the_reverse() -> None:
-    assert schema.load(Inner, {"n": 1, "ratio": 2}) == Inner(1, 2.0)
+    assert schema.decode(Inner, {"n": 1, "ratio": 2}) == Inner(1, 2.0)
     with pytest.raises(SchemaError, match=r"record\.n: expected int, found float"):
-        schema.load(Inner, {"n": 1.0})
+        schema.decode(Inner, {"n": 1.0})
 
 
 def test_non_finite_floats_become_null() -> None:
-    assert schema.dump(Inner(1, float("nan"))) == {"n": 1, "ratio": None}
-    assert schema.dump((float("inf"), -0.0)) == [None, -0.0]
+    assert schema.encode(Inner(1, float("nan"))) == {"n": 1, "ratio": None}
+    assert schema.encode((float("inf"), -0.0)) == [None, -0.0]
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,23 @@ def test_non_finite_floats_become_null() -> None:
 )
 def test_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(SchemaError) as caught:
-        schema.load(Outer, schema.dump(FULL) | change)
+        schema.decode(Outer, schema.encode(FULL) | change)
     assert str(caught.value) == said
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", [], [{}]])
 def test_what_is_no_object_is_refused(value: Any) -> None:
     with pytest.raises(SchemaError, match="record: expected an object"):
-        schema.load(Inner, value)
+        schema.decode(Inner, value)
 
 
 def test_a_missing_field_is_named() -> None:
-    value = schema.dump(FULL)
+    value = schema.encode(FULL)
     del value["kind"]
     with pytest.raises(SchemaError, match="record: missing field 'kind'"):
-        schema.load(Outer, value)
+        schema.decode(Outer, value)
 
 
 def test_an_unhashable_value_for_a_literal_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"record\.kind"):
-        schema.load(Outer, schema.dump(FULL) | {"kind": ["a"]})
+        schema.decode(Outer, schema.encode(FULL) | {"kind": ["a"]})

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from conftest import ROOT, result_row, run_record
 
-from kernelbench.lineage import Step, load_lineages
-from kernelbench.problems.group_gemm import PROBLEM
-from kernelbench.project import project_at
-from kernelbench.records import Result, RunRecord
-from kernelbench.shape_table import newest_rows, shape_table
+from kernelbench.lineages.shape_table import outcome_rows, shape_table
+from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Step, load_lineages
+from kernelbench.records.outcomes import with_runs
+from kernelbench.records.run_record import Result, RunRecord
 
 CLASSES = PROBLEM.input_classes
 SHAPES = {
@@ -43,7 +44,7 @@ def emulated(sms: int, *found: Result) -> RunRecord:
 
 
 def cells(steps: list[Step], *runs: RunRecord) -> dict[str, list[str]]:
-    text = shape_table(steps, SHAPES, PROBLEM, newest_rows(runs))
+    text = shape_table(steps, SHAPES, PROBLEM, outcome_rows(with_runs({}, runs).values()))
     lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| v")]
     return {line[0].strip(): [cell.strip() for cell in line[1:]] for line in lines}
 
@@ -89,7 +90,7 @@ def test_a_pass_on_one_sm_hides_no_failure_on_more(steps: list[Step]) -> None:
 
 def test_what_the_step_itself_refused(steps: list[Step]) -> None:
     refused = run_record(*rows("v01", "gpu-soft", "skipped", shape="t0", reason="takes 8 groups"))
-    text = shape_table(steps, SHAPES, PROBLEM, newest_rows([refused]))
+    text = shape_table(steps, SHAPES, PROBLEM, outcome_rows(with_runs({}, [refused]).values()))
     assert "| v01 |  | –¹ |" in text
     assert "| v04 |  | –² |" in text
     assert "¹ takes 8 groups" in text

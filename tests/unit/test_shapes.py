@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from kernelbench.errors import ExitCode, UnknownNameError, UsageError
-from kernelbench.problems.fused_moe import PROBLEM as MOE
-from kernelbench.problems.fused_moe import MoeShape
-from kernelbench.problems.group_gemm import PROBLEM as GEMM
-from kernelbench.problems.group_gemm import GroupGemmShape
-from kernelbench.shapes import ShapeTable, load_shapes, resolve_shape
+from kernelbench.base.errors import ExitCode, UnknownNameError, UsageError
+from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
+from kernelbench.problems.fused_moe.shape import MoeShape
+from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
+from kernelbench.problems.group_gemm.shape import GroupGemmShape
+from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS = {"group_gemm": GEMM, "fused_moe": MOE}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from conftest import write_step
 
-from kernelbench.compare import identical
-from kernelbench.lineage_files import read_lineage, read_step, read_submission
-from kernelbench.lineage_model import Step
-from kernelbench.source_delta import source_delta
+from kernelbench.compare.comparer import identical
+from kernelbench.lineages.line_counts import source_delta
+from kernelbench.project.model import Step
+from kernelbench.project.step_files import read_lineage, read_step, read_submission
 
 
 def step(root: Path, name: str, source: str, extra: str = "") -> Step:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from kernelbench.calibration import session_spread
-from kernelbench.stats import (
+from kernelbench.stats.calibration import session_spread
+from kernelbench.stats.inference import (
     BlockSamples,
     Estimate,
     block_levels,
-    compare,
+    estimate_change,
     family,
     holm,
     permutation_p,
@@ -74,7 +74,7 @@ def only(estimate: Estimate) -> str:
 def test_paired_blocks_keep_alpha_under_drift(kind: str) -> None:
     rng = np.random.default_rng(11)
     n = 500
-    estimates = [compare([abba(kind, rng)], flips=FEW_FLIPS) for _ in range(n)]
+    estimates = [estimate_change([abba(kind, rng)], flips=FEW_FLIPS) for _ in range(n)]
     low, high = binomial_bounds(n)
     assert low <= sum(e.p_perm < 0.05 for e in estimates) <= high
     assert low <= sum(e.ci_lo > 0 or e.ci_hi < 0 for e in estimates) <= high
@@ -94,7 +94,9 @@ def test_welch_on_sequential_data_is_fooled_by_drift(kind: str, at_least: float)
 
 def test_welch_on_interleaved_data_is_conservative_under_clock_steps() -> None:
     rng = np.random.default_rng(13)
-    estimates = [compare([abba("clock steps", rng, 0.001)], flips=FEW_FLIPS) for _ in range(200)]
+    estimates = [
+        estimate_change([abba("clock steps", rng, 0.001)], flips=FEW_FLIPS) for _ in range(200)
+    ]
     paired = sum(e.p < 0.05 for e in estimates)
     assert paired >= 170
     assert sum(e.welch.p < 0.05 for e in estimates) < paired - 20
@@ -113,7 +115,7 @@ def correlated(rho: float, rng: np.random.Generator) -> BlockSamples:
 
 def test_correlated_blocks_are_noticed_and_widen_the_error() -> None:
     rng = np.random.default_rng(14)
-    estimates = [compare([correlated(0.7, rng)], flips=FEW_FLIPS) for _ in range(300)]
+    estimates = [estimate_change([correlated(0.7, rng)], flips=FEW_FLIPS) for _ in range(300)]
     assert sum(e.correlated for e in estimates) > 240
     assert all(e.se > e.se_iid and e.p >= e.p_perm for e in estimates if e.correlated)
     naive = sum(e.p_perm < 0.05 for e in estimates) / 300
@@ -124,7 +126,7 @@ def test_correlated_blocks_are_noticed_and_widen_the_error() -> None:
 
 def test_clean_blocks_are_seldom_called_correlated_and_the_verdict_survives() -> None:
     rng = np.random.default_rng(15)
-    estimates = [compare([abba("iid", rng, 0.02)], flips=FEW_FLIPS) for _ in range(200)]
+    estimates = [estimate_change([abba("iid", rng, 0.02)], flips=FEW_FLIPS) for _ in range(200)]
     flagged = [e for e in estimates if e.correlated]
     assert 0 < len(flagged) < 30
     assert {only(e) for e in flagged} == {"SLOWER"}
@@ -134,7 +136,9 @@ def test_correlation_that_decides_makes_the_verdict_ambiguous() -> None:
     slow_wave = 0.006 + 0.002 * np.sin(np.arange(K) * 2 * np.pi / K) / math.sqrt(0.5)
     noise = np.random.default_rng(16).normal(0, 1e-4, K)
     cand = 40 * np.exp((slow_wave + noise)[:, None])
-    verdict = family([compare([BlockSamples(np.full((K, 1), 40.0), cand)], margin=0.005)])[0]
+    verdict = family([estimate_change([BlockSamples(np.full((K, 1), 40.0), cand)], margin=0.005)])[
+        0
+    ]
     assert verdict.label == "AMBIGUOUS"
     assert "correlated" in verdict.reason
     assert "--sessions" in verdict.next_step
@@ -149,7 +153,7 @@ def sessions(count: int, rng: np.random.Generator, sd: float = 0.003) -> list[Bl
 
 def test_one_session_mistakes_its_offset_for_a_difference() -> None:
     rng = np.random.default_rng(17)
-    estimates = [compare(sessions(1, rng), flips=FEW_FLIPS) for _ in range(200)]
+    estimates = [estimate_change(sessions(1, rng), flips=FEW_FLIPS) for _ in range(200)]
     assert all(e.within_session for e in estimates)
     assert sum(e.p < 0.05 for e in estimates) > 100
 
@@ -166,7 +170,9 @@ def test_the_spread_of_sessions_restores_alpha(
     for _ in range(n):
         estimated = None if sd is None or df is None else sd * math.sqrt(rng.chisquare(df) / df)
         estimates.append(
-            compare(sessions(count, rng), session_sd=estimated, session_df=df, flips=FEW_FLIPS)
+            estimate_change(
+                sessions(count, rng), session_sd=estimated, session_df=df, flips=FEW_FLIPS
+            )
         )
     low, high = binomial_bounds(n)
     assert low <= sum(e.ci_lo > 0 or e.ci_hi < 0 for e in estimates) <= high
@@ -176,7 +182,7 @@ def test_the_spread_of_sessions_restores_alpha(
 def test_known_spread_gives_the_documented_standard_error() -> None:
     rng = np.random.default_rng(19)
     data = [abba("iid", rng, 0.02) for _ in range(5)]
-    e = compare(data, session_sd=0.003, session_df=39)
+    e = estimate_change(data, session_sd=0.003, session_df=39)
     assert e.se == pytest.approx(math.sqrt(0.003**2 / 5 + e.s_d**2 / (5 * K)), rel=1e-12)
     assert 39 < e.df < 60
     assert e.mde == pytest.approx(
@@ -189,7 +195,7 @@ def test_known_spread_gives_the_documented_standard_error() -> None:
 def test_sessions_that_differ_more_than_calibrated_use_their_own_spread() -> None:
     rng = np.random.default_rng(20)
     data = [abba("iid", rng, change) for change in (-0.03, 0.0, 0.03)]
-    e = compare(data, session_sd=0.001, session_df=39)
+    e = estimate_change(data, session_sd=0.001, session_df=39)
     assert e.notes == ("sessions differ by more than calibrated",)
     assert e.df == 2
     assert only(e) == "AMBIGUOUS"
@@ -200,7 +206,7 @@ def test_sessions_that_differ_more_than_calibrated_use_their_own_spread() -> Non
 
 def test_single_session_is_the_paired_t_interval() -> None:
     session = abba("iid", np.random.default_rng(21), 0.01)
-    e = compare([session])
+    e = estimate_change([session])
     d = block_levels(session.cand) - block_levels(session.base)
     expected = scipy_stats.ttest_1samp(d, 0).confidence_interval(0.95)
     assert (e.ci_lo, e.ci_hi) == pytest.approx((expected.low, expected.high), rel=1e-9)
@@ -225,7 +231,7 @@ def test_spikes_cost_no_power() -> None:
         arms = []
         for times in (clean.base, clean.cand):
             arms.append(times * np.where(rng.random(times.shape) < 0.01, 1.5, 1.0))
-        e = compare([BlockSamples(*arms)], flips=FEW_FLIPS)
+        e = estimate_change([BlockSamples(*arms)], flips=FEW_FLIPS)
         plain = np.log(arms[1]).mean(axis=1) - np.log(arms[0]).mean(axis=1)
         found += e.p < 0.05
         welch_found += e.welch.p < 0.05
@@ -257,10 +263,10 @@ def test_random_permutations_agree_with_the_exact_p_and_with_themselves() -> Non
 
 def test_constant_times_do_not_divide_by_zero() -> None:
     flat = np.full((K, R), 40.0)
-    same = compare([BlockSamples(flat, flat)])
+    same = estimate_change([BlockSamples(flat, flat)])
     assert (same.p, same.delta, same.welch.p) == (1.0, 0.0, 1.0)
     assert only(same) == "SAME"
-    slower = compare([BlockSamples(flat, flat * 1.02)])
+    slower = estimate_change([BlockSamples(flat, flat * 1.02)])
     assert slower.welch.p == 0.0
     assert only(slower) == "SLOWER"
 
@@ -282,12 +288,14 @@ def test_shapes_and_parameters_are_checked() -> None:
     with pytest.raises(ValueError, match="throttled"):
         BlockSamples(np.ones((3, 4)), np.ones((3, 4)), np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="no sessions"):
-        compare([])
+        estimate_change([])
     for total in (-1.0, math.nan):
         with pytest.raises(ValueError, match="session_total"):
-            compare([BlockSamples(np.ones((3, 4)), np.ones((3, 4)))], session_total=total)
+            estimate_change([BlockSamples(np.ones((3, 4)), np.ones((3, 4)))], session_total=total)
     with pytest.raises(ValueError, match="session_df"):
-        compare([BlockSamples(np.ones((3, 4)), np.ones((3, 4)))], session_sd=0.1, session_df=0)
+        estimate_change(
+            [BlockSamples(np.ones((3, 4)), np.ones((3, 4)))], session_sd=0.1, session_df=0
+        )
 
 
 def test_throttled_blocks_go_whole() -> None:
@@ -295,11 +303,11 @@ def test_throttled_blocks_go_whole() -> None:
     base, cand = session.base.copy(), session.cand.copy()
     cand[:4] *= 1.5
     flags = np.arange(K) < 4
-    e = compare([BlockSamples(base, cand, flags)])
+    e = estimate_change([BlockSamples(base, cand, flags)])
     assert (e.blocks, e.dropped, e.reps) == (21, 4, 21 * R)
     assert only(e) == "SAME"
-    assert e == dataclasses.replace(compare([BlockSamples(base[4:], cand[4:])]), dropped=4)
-    hot = family([compare([BlockSamples(base, cand, np.arange(K) < 20)])])[0]
+    assert e == dataclasses.replace(estimate_change([BlockSamples(base[4:], cand[4:])]), dropped=4)
+    hot = family([estimate_change([BlockSamples(base, cand, np.arange(K) < 20)])])[0]
     assert hot.label == "AMBIGUOUS"
     assert "throttled" in hot.reason
 
@@ -319,7 +327,7 @@ def test_holm_controls_the_family() -> None:
     families, size = 40, 92
     for _ in range(families):
         batch = [
-            compare([abba("iid", rng, blocks=12, reps=4)], margin=0.0, tick_us=0.0)
+            estimate_change([abba("iid", rng, blocks=12, reps=4)], margin=0.0, tick_us=0.0)
             for _ in range(size)
         ]
         wrong += any(v.label in ("FASTER", "SLOWER") for v in family(batch))
@@ -333,15 +341,19 @@ def test_holm_controls_the_family() -> None:
 )
 def test_clear_changes_get_their_label(change: float, label: str) -> None:
     rng = np.random.default_rng(28)
-    labels = [only(compare([abba("walk", rng, change)], flips=FEW_FLIPS)) for _ in range(100)]
+    labels = [
+        only(estimate_change([abba("walk", rng, change)], flips=FEW_FLIPS)) for _ in range(100)
+    ]
     assert labels.count(label) >= 98
 
 
 def test_margin_plus_two_mde_is_found() -> None:
     rng = np.random.default_rng(29)
-    typical = compare([abba("iid", rng)])
+    typical = estimate_change([abba("iid", rng)])
     change = math.expm1(math.log1p(typical.margin) + 2 * typical.mde)
-    labels = [only(compare([abba("iid", rng, change)], flips=FEW_FLIPS)) for _ in range(100)]
+    labels = [
+        only(estimate_change([abba("iid", rng, change)], flips=FEW_FLIPS)) for _ in range(100)
+    ]
     assert labels.count("SLOWER") >= 95
 
 
@@ -349,7 +361,7 @@ def test_a_change_at_the_margin_is_seldom_called() -> None:
     """Neither SAME nor SLOWER may be claimed more often than alpha of the change being m."""
     rng = np.random.default_rng(30)
     n = 300
-    labels = [only(compare([abba("iid", rng, 0.005)], flips=FEW_FLIPS)) for _ in range(n)]
+    labels = [only(estimate_change([abba("iid", rng, 0.005)], flips=FEW_FLIPS)) for _ in range(n)]
     assert labels.count("SAME") <= binomial_bounds(n)[1]
     assert labels.count("SLOWER") <= binomial_bounds(n, 0.025)[1]
 
@@ -359,7 +371,7 @@ def test_short_kernels_are_called_timer_limited() -> None:
     t = 2.4 * np.exp(rng.normal(0, 0.004, (2, K, R)))
     t[1] *= 1.013
     ticked = np.round(t / 0.032) * 0.032
-    verdict = family([compare([BlockSamples(*ticked)])])[0]
+    verdict = family([estimate_change([BlockSamples(*ticked)])])[0]
     assert verdict.estimate.margin_source == "timer tick"
     assert verdict.label == "AMBIGUOUS"
     assert verdict.reason.startswith("tick/t 1.3%")
@@ -368,7 +380,7 @@ def test_short_kernels_are_called_timer_limited() -> None:
 
 def test_too_few_blocks_for_the_family_says_so() -> None:
     rng = np.random.default_rng(32)
-    batch = [compare([abba("iid", rng, 0.05, blocks=5)])]
+    batch = [estimate_change([abba("iid", rng, 0.05, blocks=5)])]
     verdict = family(batch)[0]
     assert verdict.label == "AMBIGUOUS"
     assert "5 blocks" in verdict.reason
@@ -379,22 +391,22 @@ def test_significant_alone_but_not_in_the_family() -> None:
     d = np.random.default_rng(34).normal(0, 1, K)
     d = (d - d.mean()) / d.std(ddof=1)
     cand = 40 * np.exp(0.0061 + 0.0025 * d)[:, None]
-    lone = compare([BlockSamples(np.full((K, 1), 40.0), cand)], margin=0.0, tick_us=0.0)
+    lone = estimate_change([BlockSamples(np.full((K, 1), 40.0), cand)], margin=0.0, tick_us=0.0)
     assert only(lone) == "SLOWER"
-    weak = compare(
+    weak = estimate_change(
         [BlockSamples(np.full((K, 1), 40.0), 40 * np.exp(0.0013 + 0.0025 * d)[:, None])],
         margin=0.0,
         tick_us=0.0,
     )
     assert only(weak) == "SLOWER"
-    others = [compare([abba("iid", rng)], margin=0.0, tick_us=0.0) for _ in range(30)]
+    others = [estimate_change([abba("iid", rng)], margin=0.0, tick_us=0.0) for _ in range(30)]
     verdict = family([weak, *others])[0]
     assert verdict.label == "AMBIGUOUS"
     assert "among 31 comparisons" in verdict.reason
 
 
 def test_verdict_of_one_session_is_qualified() -> None:
-    verdict = family([compare([abba("iid", np.random.default_rng(35), 0.02)])])[0]
+    verdict = family([estimate_change([abba("iid", np.random.default_rng(35), 0.02)])])[0]
     assert verdict.label == "SLOWER"
     assert "in this session" in verdict.reason
     assert "calibrate" in verdict.next_step
@@ -403,17 +415,19 @@ def test_verdict_of_one_session_is_qualified() -> None:
 def test_one_alpha_per_family() -> None:
     session = abba("iid", np.random.default_rng(36))
     with pytest.raises(ValueError, match="alpha"):
-        family([compare([session]), compare([session], alpha=0.01)])
+        family([estimate_change([session]), estimate_change([session], alpha=0.01)])
 
 
 def test_signs_point_the_right_way() -> None:
     session = abba("iid", np.random.default_rng(37), 0.02)
-    e = compare([session])
+    e = estimate_change([session])
     assert e.change == pytest.approx(0.02, abs=0.001)
     assert e.speedup == pytest.approx(1 / 1.02, abs=0.001)
     assert e.cand_us > e.base_us
     assert e.welch.t is not None and e.welch.t > 0
-    assert compare([BlockSamples(session.cand, session.base)]).delta == pytest.approx(-e.delta)
+    assert estimate_change([BlockSamples(session.cand, session.base)]).delta == pytest.approx(
+        -e.delta
+    )
     assert welch(session.base, session.base * 1.0).p == 1.0
     assert session.scaled(0.5).cand == pytest.approx(session.cand / 2)
 
@@ -425,17 +439,17 @@ def test_a_calibrated_spread_that_is_all_uncertainty_is_not_used() -> None:
         for _ in range(3)
     ]
     # As calibrated on a kernel ten times noisier: hardly any excess, hardly any degree of freedom.
-    estimate = compare(sessions, session_sd=9e-5, session_df=0.0019)
+    estimate = estimate_change(sessions, session_sd=9e-5, session_df=0.0019)
     assert estimate.session_sd is None
     assert any("too uncertain" in note for note in estimate.notes)
     assert estimate.df == 2
-    known = compare(sessions, session_sd=9e-5, session_df=39.0)
+    known = estimate_change(sessions, session_sd=9e-5, session_df=39.0)
     assert known.session_sd == 9e-5
     # The same calibration as it is now handed over, and an old record that does not tell.
     for sd, total in ((9e-5, 1.2e-6), (0.0, 1.2e-6), (0.0, math.inf)):
-        again = compare(sessions, session_sd=sd, session_df=39, session_total=total)
+        again = estimate_change(sessions, session_sd=sd, session_df=39, session_total=total)
         assert (again.session_sd, again.df, again.notes) == (None, 2, estimate.notes)
-    alone = compare(sessions[:1], session_sd=0.0, session_df=39, session_total=1.2e-6)
+    alone = estimate_change(sessions[:1], session_sd=0.0, session_df=39, session_total=1.2e-6)
     assert alone.within_session and alone.df == K - 1
 
 
@@ -456,7 +470,7 @@ def test_a_calibration_of_40_sessions_keeps_alpha(true_sd: float, count: int) ->
         block_variance = noise**2 * float(rng.chisquare(4800)) / 4800
         spread = session_spread(values, block_variance)
         assert spread is not None
-        e = compare(
+        e = estimate_change(
             [quiet_session(rng, true_sd, noise) for _ in range(count)],
             session_sd=spread.sd,
             session_df=spread.sessions - 1,
@@ -475,7 +489,7 @@ def test_a_spread_of_nearly_zero_is_one_of_zero() -> None:
     rng = np.random.default_rng(39)
     data = [quiet_session(rng, 0.0, 0.001) for _ in range(3)]
     found = [
-        compare(data, session_sd=sd, session_df=39, session_total=1e-6)
+        estimate_change(data, session_sd=sd, session_df=39, session_total=1e-6)
         for sd in (0.0, 1e-7, 1e-6, 1e-5)
     ]
     for e in found:
@@ -495,6 +509,6 @@ def test_an_unbounded_interval_is_printable() -> None:
         )
         for shift in (-60.0, 60.0)
     ]
-    low, high = compare(sessions).change_ci
+    low, high = estimate_change(sessions).change_ci
     assert math.isfinite(low) and math.isfinite(high)
     assert low < 0 < high

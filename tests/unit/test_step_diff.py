@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from conftest import result_row, run_record
 
-from kernelbench import inspection, ledger, scaffold, step_change, step_diff
-from kernelbench.errors import PlannedStepError
-from kernelbench.inspection import Build, Code, Inspection
-from kernelbench.lineage import Lineages, Reported, Step, load_lineages
-from kernelbench.project import project_at
-from kernelbench.step_change import Change, FigureChange
-from kernelbench.step_diff import Block
+from kernelbench.base.errors import PlannedStepError
+from kernelbench.inspection import resources
+from kernelbench.inspection.resources import Build, Code, Inspection
+from kernelbench.lineages import scaffold, source_diff
+from kernelbench.lineages import step_diff as step_change
+from kernelbench.lineages.source_diff import BlockChange
+from kernelbench.lineages.step_diff import Change, FigureChange
+from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import Lineages, Reported, Step, load_lineages
+from kernelbench.records import ledger
 
 TOML = """\
 name = "{name}"
@@ -31,7 +34,7 @@ status = "works"
 {config}
 """
 needs_clang_format = pytest.mark.skipif(
-    step_diff.clang_format() is None, reason="no clang-format here"
+    source_diff.clang_format() is None, reason="no clang-format here"
 )
 
 
@@ -81,14 +84,14 @@ def pair(root: Path, base: str = "s1", cand: str = "s2") -> tuple[Step, Step]:
 
 class TestText:
     def test_counts(self, root: Path) -> None:
-        (file,) = step_diff.source_diff(*pair(root)).files
+        (file,) = source_diff.source_diff(*pair(root)).files
         assert (file.name, file.change) == ("kernel.cuh", "changed")
         # The include is new, and b became d and e.
         assert (file.added, file.removed, file.changed_lines) == (3, 1, 3)
 
     def test_files_that_only_one_has(self, root: Path) -> None:
         for names, change in ((("s2", "s3"), "added"), (("s3", "s2"), "removed")):
-            files = {f.name: f for f in step_diff.source_diff(*pair(root, *names)).files}
+            files = {f.name: f for f in source_diff.source_diff(*pair(root, *names)).files}
             assert files["other.cuh"].change == change
             assert files["other.cuh"].added + files["other.cuh"].removed == 1
 
@@ -96,13 +99,13 @@ class TestText:
     def test_the_text_is_a_unified_diff(
         self, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(step_diff, "clang_format", lambda: None)
+        monkeypatch.setattr(source_diff, "clang_format", lambda: None)
         rng = random.Random(seed)
         texts = [[str(rng.randrange(6)) for _ in range(rng.randrange(1, 60))] for _ in range(2)]
         files = [tmp_path / f"{i}.cuh" for i in range(2)]
         for file, lines in zip(files, texts, strict=True):
             file.write_text("\n".join(lines) + "\n")
-        found = step_diff._file_diff("x", *files)
+        found = source_diff._file_diff("x", *files)
         assert found is not None
         assert [*found.text] == [*difflib.unified_diff(*texts, lineterm="")][2:]
         assert found.added - found.removed == len(texts[1]) - len(texts[0])
@@ -112,23 +115,23 @@ class TestText:
         old, new = tmp_path / "a.txt", tmp_path / "b.txt"
         old.write_text("\n".join(lines))
         new.write_text("\n".join([*lines[:101], "}", *lines[101:]]))
-        found = step_diff._file_diff("x", old, new)
+        found = source_diff._file_diff("x", old, new)
         assert found is not None
         assert (found.added, found.removed) == (1, 0)
 
     @needs_clang_format
     def test_formatting_does_not_count(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        bare = step_diff.source_diff(*pair(root))
+        bare = source_diff.source_diff(*pair(root))
         assert not bare.formatted
         assert bare.unformatted == "no .clang-format above s1 and s2"
         (root / ".clang-format").write_text("BasedOnStyle: Google\n")
         kernel = root / "own" / "s2" / "kernel.cuh"
         kernel.write_text("int   a;\n   int b; int c;\n")
-        assert step_diff.source_diff(*pair(root)).files == ()
-        assert step_diff.source_diff(*pair(root)).formatted
-        assert step_diff.source_diff(*pair(root)).unformatted == ""
-        monkeypatch.setattr(step_diff, "clang_format", lambda: None)
-        raw = step_diff.source_diff(*pair(root))
+        assert source_diff.source_diff(*pair(root)).files == ()
+        assert source_diff.source_diff(*pair(root)).formatted
+        assert source_diff.source_diff(*pair(root)).unformatted == ""
+        monkeypatch.setattr(source_diff, "clang_format", lambda: None)
+        raw = source_diff.source_diff(*pair(root))
         assert [file.name for file in raw.files] == ["kernel.cuh"]
         assert not raw.formatted
 
@@ -136,31 +139,31 @@ class TestText:
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (root / ".clang-format").write_text("BasedOnStyle: Google\n")
-        monkeypatch.setattr(step_diff, "clang_format", lambda: Path("/bin/false"))
-        (file,) = step_diff.source_diff(*pair(root)).files
+        monkeypatch.setattr(source_diff, "clang_format", lambda: Path("/bin/false"))
+        (file,) = source_diff.source_diff(*pair(root)).files
         assert file.added == 3
 
 
 class TestBlocks:
     def test_what_one_includes_and_the_other_does_not(self, root: Path) -> None:
-        found = step_diff.source_diff(*pair(root))
+        found = source_diff.source_diff(*pair(root))
         # Through wait.cuh; what a backend puts behind barrier.inl is no building block.
         assert found.blocks_added == (
-            Block("ptx/barrier.cuh", "own/common", 2),
-            Block("wait.cuh", "own/common", 2),
+            BlockChange("ptx/barrier.cuh", "own/common", 2),
+            BlockChange("wait.cuh", "own/common", 2),
         )
         assert found.blocks_removed == ()
-        back = step_diff.source_diff(*pair(root, "s2", "s3"))
+        back = source_diff.source_diff(*pair(root, "s2", "s3"))
         assert [block.name for block in back.blocks_added] == ["ring.cuh"]
         assert [block.name for block in back.blocks_removed] == ["ptx/barrier.cuh", "wait.cuh"]
 
     def test_a_file_of_the_step_goes_before_a_block(self, root: Path) -> None:
         (root / "own" / "s2" / "wait.cuh").write_text("int wait();\n")
-        assert step_diff.source_diff(*pair(root)).blocks_added == ()
+        assert source_diff.source_diff(*pair(root)).blocks_added == ()
 
 
 def test_the_table_of_a_lineage(root: Path) -> None:
-    table = step_diff.delta_table(load(root), "own")
+    table = source_diff.count_deltas(load(root), "own")
     rows = [(r.parent, r.step, r.added, r.removed, r.changed, r.block_lines) for r in table.rows]
     assert rows[0] == ("s1", "s2", 3, 1, 3, 4)
     assert rows[1][:2] == ("s2", "s3")
@@ -191,7 +194,7 @@ class TestChanges:
     def asked(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Inspection]:
         """What the compilers would say, by step."""
         answers: dict[str, Inspection] = {}
-        monkeypatch.setattr(inspection, "inspect", lambda step, _: answers[step.name])
+        monkeypatch.setattr(resources, "inspect", lambda step, _: answers[step.name])
         return answers
 
     def test_resources_of_the_only_kernel(self, root: Path, asked: dict[str, Inspection]) -> None:
@@ -319,7 +322,7 @@ class TestFigures:
 
     def test_verdicts_of_these_two(self, root: Path) -> None:
         entries = [
-            ledger.Entry(
+            ledger.LedgerEntry(
                 ledger.SCHEMA, "x", "2030", "NVIDIA H200", "", "", ledger.ArmRecord(base, ""),
                 ledger.ArmRecord(cand, ""), "A", "device", "graph", "FASTER", "", 1.0, 1.0, -0.1,
                 None, None,

@@ -10,15 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench import target, toolchain
-from kernelbench.emulation import DEFAULT_EMULATION
-from kernelbench.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
-from kernelbench.lineage_model import Step
+from kernelbench.base.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled as compiled_module
+from kernelbench.executors import targets
+from kernelbench.executors.gpu import GPU
+from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.machine import devices, toolchain
+from kernelbench.machine.environment import read_environment
+from kernelbench.project.model import Step
 
-H200 = target.GpuInfo(0, "NVIDIA H200", (9, 0), 150 << 30, "580.159.04", "13.0", False)
+H200 = devices.GpuInfo(0, "NVIDIA H200", (9, 0), 150 << 30, "580.159.04", "13.0", False)
 B200 = dataclasses.replace(H200, name="NVIDIA B200", capability=(10, 0))
-CUDA_TORCH = target.TorchInfo("2.11.0+cu130", "13.0")
-CPU_TORCH = target.TorchInfo("2.13.0+cpu", None)
+CUDA_TORCH = devices.TorchInfo("2.11.0+cu130", "13.0")
+CPU_TORCH = devices.TorchInfo("2.13.0+cpu", None)
 
 
 def make_step(**changes):
@@ -32,7 +38,7 @@ def make_step(**changes):
         hypothesis="",
         arch="any",
         status="works",
-        kind="torch",
+        kind="python",
         path=Path("kernels/v00"),
         entry=Path("kernels/v00/submission.py"),
     )
@@ -42,7 +48,7 @@ def make_step(**changes):
 def compiled(path, arch="sm_100a", status="works"):
     return make_step(
         name="v10",
-        kind="cuda",
+        kind="step",
         arch=arch,
         status=status,
         path=path,
@@ -57,23 +63,25 @@ def no_gpu(monkeypatch):
 
 
 def machine(monkeypatch, gpus=(), torch=CUDA_TORCH):
-    monkeypatch.setattr(target, "gpus", lambda: list(gpus))
-    monkeypatch.setattr(target, "gpu_problem", lambda: "" if gpus else "no driver")
-    monkeypatch.setattr(target, "torch_info", lambda: torch)
+    monkeypatch.setattr(devices, "gpus", lambda: list(gpus))
+    monkeypatch.setattr(devices, "gpu_problem", lambda: "" if gpus else "no driver")
+    monkeypatch.setattr(devices, "torch_info", lambda: torch)
 
 
 def verdicts(step, device=0):
-    return {name: (works, why) for name, works, why in target.executors_for(step, device)}
+    return {name: (works, why) for name, works, why in targets.executors_for(step, device)}
 
 
 def test_hidden_gpus_are_not_there_and_the_reason_says_so(no_gpu):
-    assert target.gpus() == []
-    assert "NVIDIA driver" in target.gpu_problem() or "CUDA_VISIBLE_DEVICES" in target.gpu_problem()
+    assert devices.gpus() == []
+    assert (
+        "NVIDIA driver" in devices.gpu_problem() or "CUDA_VISIBLE_DEVICES" in devices.gpu_problem()
+    )
 
 
 def test_python_step_without_gpu_runs_on_the_cpu(no_gpu):
-    assert target.resolve(make_step()) == target.Target("torch", "cpu", None)
-    assert target.runnable(make_step())[0] is True
+    assert targets.resolve(make_step()) == targets.Target(TORCH, "cpu", None)
+    assert targets.runnable(make_step())[0] is True
     found = verdicts(make_step())
     assert found["torch"][0] is True
     assert [found[name][0] for name in ("gpu", "gpu-soft", "emulator")] == [False] * 3
@@ -81,8 +89,8 @@ def test_python_step_without_gpu_runs_on_the_cpu(no_gpu):
 
 def test_python_step_prefers_the_gpu(monkeypatch):
     machine(monkeypatch, [H200])
-    assert target.resolve(make_step()) == target.Target("gpu", "cuda:0", H200)
-    assert target.resolve(make_step(), "torch").device == "cpu"
+    assert targets.resolve(make_step()) == targets.Target(GPU, "cuda:0", H200)
+    assert targets.resolve(make_step(), "torch").device == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -98,36 +106,36 @@ def test_python_step_prefers_the_gpu(monkeypatch):
 def test_why_a_python_step_gets_no_gpu(monkeypatch, gpus, torch, device, said):
     machine(monkeypatch, gpus, torch)
     with pytest.raises(EnvironmentProblem) as caught:
-        target.resolve(make_step(), "gpu", device)
+        targets.resolve(make_step(), "gpu", device)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == ExitCode.ENVIRONMENT
 
 
 def test_a_newer_minor_version_of_cuda_is_no_obstacle(monkeypatch):
-    machine(monkeypatch, [H200], target.TorchInfo("2.13.0", "13.2"))
-    assert target.resolve(make_step(), "gpu").executor == "gpu"
+    machine(monkeypatch, [H200], devices.TorchInfo("2.13.0", "13.2"))
+    assert targets.resolve(make_step(), "gpu").executor == targets.GPU
 
 
 def test_without_torch_nothing_runs_a_python_step(monkeypatch):
     machine(monkeypatch, [H200], None)
     with pytest.raises(EnvironmentProblem, match="cannot run v00"):
-        target.resolve(make_step())
-    assert target.runnable(make_step())[0] is False
+        targets.resolve(make_step())
+    assert targets.runnable(make_step())[0] is False
 
 
 def test_planned_step(no_gpu, tmp_path):
     planned = compiled(tmp_path, status="planned")
-    assert target.runnable(planned) == (False, "planned")
-    assert not any(works for _, works, _ in target.executors_for(planned))
+    assert targets.runnable(planned) == (False, "planned")
+    assert not any(works for _, works, _ in targets.executors_for(planned))
     with pytest.raises(PlannedStepError) as caught:
-        target.resolve(planned, "emulator")
+        targets.resolve(planned, "emulator")
     assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_unknown_executor():
     with pytest.raises(UsageError, match="unknown executor 'cpu'"):
-        target.resolve(make_step(), "cpu")
+        targets.resolve(make_step(), "cpu")
 
 
 def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
@@ -140,23 +148,23 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
         (tmp_path / "kernels" / "common" / "backend" / backend).mkdir(parents=True)
     here = toolchain.Compiler("nvcc", Path("nvcc"), "13.0")
     found: list[toolchain.Compiler] = []
-    monkeypatch.setattr(target, "nvcc", lambda: None)
+    monkeypatch.setattr(compiled_module, "nvcc", lambda: None)
     monkeypatch.setattr(toolchain, "host_compilers", lambda: found)
     assert "no nvcc" in verdicts(step)["gpu"][1]
     assert "no g++" in verdicts(step)["emulator"][1]
     found.append(toolchain.Compiler("g++", Path("g++"), "9.4.0"))
     assert "needs C++20" in verdicts(step)["emulator"][1]
     found.append(toolchain.Compiler("clang++", Path("clang++"), "17.0.6"))
-    monkeypatch.setattr(target, "nvcc", lambda: here)
-    assert target.resolve(step).executor == "gpu"
-    assert target.resolve(step, "emulator") == target.Target(
-        "emulator", "cpu", None, DEFAULT_EMULATION
+    monkeypatch.setattr(compiled_module, "nvcc", lambda: here)
+    assert targets.resolve(step).executor == targets.GPU
+    assert targets.resolve(step, "emulator") == targets.Target(
+        targets.EMULATOR, "cpu", None, DEFAULT_EMULATION
     )
     machine(monkeypatch, [H200])
     assert "this is NVIDIA H200" in verdicts(step)["gpu"][1]
-    assert target.resolve(step) == target.Target("gpu-soft", "cuda:0", H200)
+    assert targets.resolve(step) == targets.Target(SOFT_GPU, "cuda:0", H200)
     machine(monkeypatch, [])
-    assert target.resolve(step).executor == "emulator"
+    assert targets.resolve(step).executor == targets.EMULATOR
 
 
 def test_a_lineage_beside_kernels_shares_its_backends(monkeypatch, tmp_path):
@@ -175,14 +183,14 @@ def test_soft_executor_is_for_blackwell_steps_only(monkeypatch, tmp_path):
 
 def test_torch_info_is_what_torch_says():
     torch = pytest.importorskip("torch")
-    assert target.torch_info() == target.TorchInfo(torch.__version__, torch.version.cuda)
+    assert devices.torch_info() == devices.TorchInfo(torch.__version__, torch.version.cuda)
 
 
 def test_questions_are_answered_without_importing_torch():
     code = (
         "import sys\n"
-        "from kernelbench import target\n"
-        "target.gpus(), target.torch_info(), target.cpu_name()\n"
+        "from kernelbench.machine import devices, environment\n"
+        "devices.gpus(), devices.torch_info(), environment.cpu_name()\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
@@ -190,7 +198,7 @@ def test_questions_are_answered_without_importing_torch():
 
 def test_environment_of_the_cpu(no_gpu):
     pytest.importorskip("torch")
-    environment = target.environment(target.Target("torch", "cpu", None))
+    environment = read_environment("cpu", None)
     assert environment.kind == "cpu"
     assert environment.device.startswith("CPU ")
     assert environment.device.endswith(f"{environment.sms} core" + "s" * (environment.sms != 1))

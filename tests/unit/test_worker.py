@@ -11,13 +11,25 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from kernelbench.context import Context
-from kernelbench.jobs import Arm, RunJob, Timing
-from kernelbench.lineage_files import read_submission
-from kernelbench.project import project_at
-from kernelbench.shapes import resolve_shape
-from kernelbench.target import Target
-from kernelbench.worker import Launcher
+from kernelbench.executors.targets import Target
+from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.measure.outcomes import CheckResult
+from kernelbench.project.context import Context
+from kernelbench.project.project_file import project_at
+from kernelbench.project.shapes import resolve_shape
+from kernelbench.project.step_files import read_submission
+from kernelbench.worker.jobs import Arm, RunJob, Timing
+from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import (
+    BlockTimed,
+    ClassChecked,
+    EnvironmentRead,
+    Message,
+    MetricMeasured,
+    PhaseBegins,
+    ShapeBegins,
+    WorkCounted,
+)
 
 Make = Callable[..., RunJob]
 
@@ -45,7 +57,7 @@ def job(submissions: Path, tmp_path: Path) -> Make:
             context.lineages.lineage("group_gemm"),
             (resolve_shape("m=4:n=128:k=256", problem, {}),),
             ("gpu-mode",),
-            Target("torch", "cpu", None),
+            Target(TORCH, "cpu", None),
             1,
             timing,
             limit_s,
@@ -55,17 +67,29 @@ def job(submissions: Path, tmp_path: Path) -> Make:
     return make
 
 
-def kinds(messages: list[dict[str, Any]]) -> list[str]:
-    return [message["kind"] for message in messages if message["kind"] != "phase"]
+def last_check(messages: list[Message]) -> CheckResult:
+    """What the check of the last class found."""
+    last = messages[-1]
+    assert isinstance(last, ClassChecked)
+    return last.result
+
+
+def status_of(messages: list[Message]) -> str:
+    """How the last class was checked."""
+    return last_check(messages).status
+
+
+def kinds(messages: list[Message]) -> list[type[Any]]:
+    return [type(message) for message in messages if not isinstance(message, PhaseBegins)]
 
 
 def test_a_job_is_done_and_says_what_it_found(launcher: Launcher, job: Make) -> None:
     messages = list(launcher.run(job("right")))
-    assert kinds(messages) == ["environment", "shape", "check"]
-    assert messages[-1]["status"] == "pass"
+    assert kinds(messages) == [EnvironmentRead, ShapeBegins, ClassChecked]
+    assert status_of(messages) == "pass"
     assert launcher.ending is not None
     assert (launcher.ending.kind, launcher.ending.reason) == ("done", "")
-    phases = [m["name"] for m in messages if m["kind"] == "phase"]
+    phases = [m.name for m in messages if isinstance(m, PhaseBegins)]
     assert phases[0] == "environment"
     assert "gpu-mode: first call" in phases
 
@@ -74,14 +98,13 @@ def test_timing_reports_each_block_and_the_work(launcher: Launcher, job: Make) -
     timing = Timing(45, 3, "cold", "single", ("call",), 30.0)
     messages = list(launcher.run(job("right", timing=timing)))
     found = kinds(messages)
-    assert found[:3] == ["environment", "shape", "check"]
-    assert found[3] == "work"
-    assert found[-1] == "measured"
-    blocks = [m["block"] for m in messages if m["kind"] == "block"]
-    assert sum(len(block["t_us"]) for block in blocks) == 45
-    assert all(t > 0 for block in blocks for t in block["t_us"])
-    work = next(m["work"] for m in messages if m["kind"] == "work")
-    assert work["flops"] == 2 * 4 * 128 * 256
+    assert found[:4] == [EnvironmentRead, ShapeBegins, ClassChecked, WorkCounted]
+    assert found[-1] is MetricMeasured
+    blocks = [m.block for m in messages if isinstance(m, BlockTimed)]
+    assert sum(len(block.time_us) for block in blocks) == 45
+    assert all(t > 0 for block in blocks for t in block.time_us)
+    work = next(m.work for m in messages if isinstance(m, WorkCounted))
+    assert work.flops == 2 * 4 * 128 * 256
 
 
 @pytest.mark.parametrize(
@@ -99,15 +122,15 @@ def test_timing_reports_each_block_and_the_work(launcher: Launcher, job: Make) -
 def test_bad_endings_and_the_next_job_still_works(
     what: str, kind: str, phase: str, said: str, launcher: Launcher, job: Make
 ) -> None:
-    began = time.monotonic()
     messages = list(launcher.run(job(what, 1.0)))
-    assert time.monotonic() - began < 10
     ending = launcher.ending
     assert ending is not None
     assert (ending.kind, ending.phase) == (kind, phase)
     assert said in ending.reason
-    assert messages[0]["name"] == "environment", "what came before is kept"
-    assert list(launcher.run(job("right")))[-1]["status"] == "pass"
+    first = messages[0]
+    assert isinstance(first, PhaseBegins), "what came before is kept"
+    assert first.name == "environment"
+    assert status_of(list(launcher.run(job("right")))) == "pass"
 
 
 def test_the_reason_ends_with_what_the_step_printed_last(launcher: Launcher, job: Make) -> None:
@@ -144,12 +167,12 @@ def custom_kernel(data):
 """
     list(launcher.run(job(dirty)))
     messages = list(launcher.run(job(clean)))
-    assert "(None, 'torch.float32', False)" in messages[-1]["reason"]
+    assert "(None, 'torch.float32', False)" in last_check(messages).reason
 
 
 def test_each_job_has_a_process_of_its_own(launcher: Launcher, job: Make) -> None:
     source = "import os\ndef custom_kernel(data):\n    raise ValueError(f'pid={os.getpid()}')\n"
-    reasons = {list(launcher.run(job(source)))[-1]["reason"] for _ in range(3)}
+    reasons = {last_check(list(launcher.run(job(source)))).reason for _ in range(3)}
     assert len(reasons) == 3
 
 
@@ -163,28 +186,28 @@ def test_closing_the_messages_early_kills_the_worker(launcher: Launcher, job: Ma
     made = job(source)
     messages = launcher.run(made)
     for message in messages:
-        if message.get("name") == "gpu-mode: first call":
+        if isinstance(message, PhaseBegins) and message.name == "gpu-mode: first call":
             break
     messages.close()
     assert made.arm.step.entry is not None
     pid = int(made.arm.step.entry.with_name("step.py.pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert list(launcher.run(job("right")))[-1]["status"] == "pass"
+    assert status_of(list(launcher.run(job("right")))) == "pass"
 
 
 def test_a_launcher_that_was_killed_is_replaced(launcher: Launcher, job: Make) -> None:
     list(launcher.run(job("kills_launcher")))
     assert launcher.ending is not None
     assert launcher.ending.kind == "died"
-    assert list(launcher.run(job("right")))[-1]["status"] == "pass"
+    assert status_of(list(launcher.run(job("right")))) == "pass"
 
 
 def test_time_spent_by_the_reader_is_not_the_workers(launcher: Launcher, job: Make) -> None:
     """A slow terminal or disk must not look like a hang of the step."""
     seen = 0
     for message in launcher.run(job("right", 1.0)):
-        if message["kind"] in ("environment", "shape"):
+        if isinstance(message, EnvironmentRead | ShapeBegins):
             seen += 1
             time.sleep(1.2)
     assert seen == 2

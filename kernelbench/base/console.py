@@ -1,0 +1,162 @@
+"""The only importer of rich: two consoles, tables and a status line.
+
+Results go to ``out`` (stdout); progress, warnings and errors to ``err`` (stderr), so that
+``--json -`` leaves stdout to the machine. Colour follows the terminal and ``NO_COLOR``; every
+meaning that a colour carries is also a word.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+__all__ = [
+    "Console",
+    "Status",
+    "Table",
+    "Text",
+    "err",
+    "escape",
+    "fitted_table",
+    "make_table",
+    "out",
+    "say_left_out",
+    "styled",
+    "warn",
+]
+
+_PIPE_WIDTH = 160
+_FOLDED_WIDTH = 24  # what prose is folded to before a column goes
+
+#: Rich style of each status and verdict word.
+STYLES = {
+    "PASS": "bold green",
+    "pass": "bold green",
+    "FASTER": "bold green",
+    "SAME": "bold",
+    "same": "bold",
+    "SLOWER": "bold red",
+    "FAIL": "bold red",
+    "wrong": "bold red",
+    "hang": "bold red",
+    "fault": "bold red",
+    "AMBIGUOUS": "bold yellow",
+    "NOT MEASURED": "bold yellow",
+    "skipped": "yellow",
+    "planned": "dim",
+}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line: rich would exit with 1, which means a regression here."""
+        raise BrokenPipeError
+
+
+def _make(stderr: bool) -> Console:
+    console = _Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        # A pipe has no width: wrapping at 80 would break tables that a file can hold.
+        console = _Console(stderr=stderr, highlight=False, soft_wrap=False, width=_PIPE_WIDTH)
+    return console
+
+
+out = _make(stderr=False)
+err = _make(stderr=True)
+
+
+def styled(word: str) -> Text:
+    """``word`` in the style of its meaning."""
+    return Text(word, style=STYLES.get(word.split(" ")[0], STYLES.get(word, "")))
+
+
+def warn(message: str) -> None:
+    """Print a one-line warning to stderr."""
+    err.print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
+
+
+def make_table(columns: Sequence[tuple[str, str]], title: str | None = None) -> Table:
+    """A table with ``(heading, justify)`` columns in the house style."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for heading, justify in columns:
+        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    return table
+
+
+def fitted_table(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    prose: str,
+    spare: Sequence[Collection[str]],
+) -> tuple[Table, list[str]]:
+    """A table whose names and figures stay whole on a narrow terminal, and what it leaves out.
+
+    Args:
+        columns: As for :func:`make_table`.
+        rows: A string is shown as it is, brackets included.
+        prose: Heading of the column that may be folded.
+        spare: Headings to leave out, one set after the other, until the others fit.
+    """
+    widths = {}
+    for i, (heading, _) in enumerate(columns):
+        texts = (heading, *(str(row[i]) for row in rows))
+        width = max(cell_len(line) for text in texts for line in text.split("\n"))
+        widths[heading] = min(width, _FOLDED_WIDTH) if heading == prose else width
+    left_out: list[str] = []
+    for group in spare:
+        if sum(widths.values()) + 2 * len(widths) - 2 <= out.width:
+            break
+        left_out += [heading for heading in group if widths.pop(heading, None) is not None]
+    kept = [i for i, (heading, _) in enumerate(columns) if heading in widths]
+    table = make_table([columns[i] for i in kept])
+    for column in table.columns:
+        if column.header != prose:
+            column.no_wrap, column.width = True, widths[str(column.header)]
+    for row in rows:
+        # Text, because a string would be read as markup.
+        table.add_row(*(Text(cell) if isinstance(cell := row[i], str) else cell for i in kept))
+    return table, left_out
+
+
+def say_left_out(headings: Sequence[str]) -> None:
+    """One line about the columns that :func:`fitted_table` has left out, if there are any."""
+    if headings:
+        out.print("no room for: " + ", ".join(headings).replace("\n", " "), soft_wrap=True)
+
+
+class Status:
+    """One changing line about what is going on, on stderr.
+
+    On a terminal it is a spinner that goes away; elsewhere a line at most every ``interval_s``
+    seconds, so that a log shows that work goes on without being flooded. Nothing is shown before
+    the first text, so that what is printed before it stands alone.
+    """
+
+    def __init__(self, interval_s: float = 10.0) -> None:
+        self._interval_s = interval_s
+        self._printed = time.monotonic()
+        self._live = err.status("starting") if err.is_terminal else None
+
+    def __enter__(self) -> Status:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, text: str) -> None:
+        """Say what is going on now."""
+        if self._live is not None:
+            self._live.update(escape(text))
+            self._live.start()
+        elif time.monotonic() - self._printed > self._interval_s:
+            self._printed = time.monotonic()
+            err.print(Text(text, style="dim"), soft_wrap=True)

@@ -1,0 +1,125 @@
+"""Typed errors and the one table of exit codes.
+
+Every error that a user can cause or meet is a :class:`KernelbenchError`: one line that says what is
+wrong, where, and what to do. The command line prints that line and leaves with the error's exit
+code; a traceback therefore always means a defect in kernelbench itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+class ExitCode(IntEnum):
+    """Exit codes, the same for every command."""
+
+    PASS = 0
+    REGRESSION = 1
+    USAGE = 2
+    INCORRECT = 3
+    AMBIGUOUS = 4
+    ENVIRONMENT = 5
+
+    @property
+    def meaning(self) -> str:
+        """What the code tells a script."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.PASS: "pass",
+    ExitCode.REGRESSION: "regression (gate, ab --fail-on slower)",
+    ExitCode.USAGE: "usage: unknown step or shape, malformed file, planned step",
+    ExitCode.INCORRECT: "incorrect, hung or faulted",
+    ExitCode.AMBIGUOUS: "ambiguous (where --ambiguous=fail)",
+    ExitCode.ENVIRONMENT: "environment: no device, no compiler, missing or unusable baseline, disk",
+}
+
+
+class KernelbenchError(Exception):
+    """A failure with a one-line message for the user and an exit code for scripts.
+
+    Args:
+        message: What is wrong and where, in one line.
+        hint: What to do about it, in one line; printed after the message.
+
+    Attributes:
+        partial: What was measured before it, such as the record of a run; None if nothing was.
+    """
+
+    exit_code = ExitCode.ENVIRONMENT
+    partial: object | None = None
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a measurement.
+
+    Attributes:
+        partial: What was measured before it, such as the record of a run; None if nothing was.
+    """
+
+    def __init__(self, partial: object | None = None) -> None:
+        super().__init__()
+        self.partial = partial
+
+
+def ended_early(error: BaseException, partial: object | None) -> BaseException:
+    """``error`` with what was measured before it: Ctrl-C becomes :class:`Interrupted`."""
+    if isinstance(error, KernelbenchError):
+        error.partial = partial
+        return error
+    return Interrupted(partial) if isinstance(error, KeyboardInterrupt) else error
+
+
+class UsageError(KernelbenchError):
+    """The command line, or a file that the user wrote, asks for something that does not exist."""
+
+    exit_code = ExitCode.USAGE
+
+
+class UnknownNameError(UsageError):
+    """An unknown step, shape or other name; the hint proposes the nearest known one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+        known = list(known)
+        likeness = {other: difflib.SequenceMatcher(None, other, name).ratio() for other in known}
+        nearest = max(likeness, key=likeness.__getitem__, default="")  # the first of equals
+        if nearest and likeness[nearest] >= 0.4:
+            hint = f"did you mean {nearest!r}?"
+        else:
+            hint = "known: " + ", ".join(known) if known else f"no {kind} is known"
+        super().__init__(f"unknown {kind} {name!r}{where}", hint)
+
+
+class PlannedStepError(UsageError):
+    """A step whose kernel is not there yet."""
+
+
+class EnvironmentProblem(KernelbenchError):
+    """This machine lacks something that the command needs: a device, a compiler, disk space."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
+class RecordError(EnvironmentProblem):
+    """A results file, ledger or baseline that cannot be read: absent, broken, foreign or stale."""
+
+
+class IncorrectError(KernelbenchError):
+    """A step computed wrong values, hung or faulted where a right result was required."""
+
+    exit_code = ExitCode.INCORRECT

@@ -1,0 +1,79 @@
+"""Files that are written whole or not at all.
+
+A file is written to a temporary name in the same folder, flushed to disk and renamed, so a reader
+(or a power cut, a full disk, Ctrl-C) sees the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.errors import EnvironmentProblem
+
+#: A full disk, a quota, a limit on the size of files.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _umask() -> int:
+    """The process's umask; there is no way to read it but to set it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def existing_part(folder: Path) -> Path:
+    """``folder``, or the nearest folder above it that exists."""
+    return next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
+
+
+def is_writable_folder(folder: Path) -> bool:
+    """Whether ``folder`` is there and files can be made in it."""
+    return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[Any]:
+    """Open a binary file that replaces ``path`` only if the block succeeds.
+
+    A device or a pipe is written as it is: a rename would put a file in its place.
+
+    Raises:
+        EnvironmentProblem: If the folder or file cannot be written (disk full, permissions).
+    """
+    temporary: str | None = None
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                yield stream
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+        temporary = None
+    except OSError as error:
+        advice = "free space or write elsewhere" if error.errno in _NO_ROOM else "write elsewhere"
+        raise EnvironmentProblem(
+            f"cannot write {path}: {error.strerror or error}",
+            f"{advice}; nothing was half-written",
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` atomically in UTF-8."""
+    with atomic_write(path) as stream:
+        stream.write(text.encode())

@@ -1,0 +1,128 @@
+"""Dataclasses to and from JSON, validated on reading.
+
+A record is a frozen dataclass whose fields are str, int, float, bool, None, tuples, dicts with str
+keys, other dataclasses, or unions of these. :func:`decode` refuses unknown and missing fields and
+wrong types, and says which one and where, so that a foreign or truncated file is never half-read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SchemaError(ValueError):
+    """A value does not fit the schema; the message starts with the path of the field."""
+
+
+def encode(value: Any) -> Any:
+    """The JSON value (dict, list, str, number, bool, None) of a record.
+
+    Non-finite floats become None: JSON has none, and a reader must not take them for numbers.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def decode(cls: type[T], value: Any, path: str = "", *, every_field: bool = False) -> T:
+    """Build ``cls`` from a JSON value.
+
+    Args:
+        every_field: Whether a field with a default must be there too.
+
+    Raises:
+        SchemaError: With the path of the first field that is unknown, missing or of a wrong type.
+    """
+    return typing.cast(T, _load(cls, value, path or "record", every_field))
+
+
+def _load(kind: Any, value: Any, path: str, full: bool) -> Any:
+    origin = typing.get_origin(kind)
+    if kind is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        options = typing.get_args(kind)
+        if value is None and type(None) in options:
+            return None
+        errors = []
+        for option in options:
+            if option is type(None):
+                continue
+            try:
+                return _load(option, value, path, full)
+            except SchemaError as error:
+                errors.append(str(error))
+        raise SchemaError(errors[0])
+    if origin is typing.Literal:
+        if value not in typing.get_args(kind):
+            raise SchemaError(f"{path}: {value!r} is not one of {list(typing.get_args(kind))}")
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _load_dataclass(kind, value, path, full)
+    if origin in (tuple, list):
+        if not isinstance(value, list):
+            raise SchemaError(f"{path}: expected a list, found {type(value).__name__}")
+        args = typing.get_args(kind)
+        if origin is tuple and not (len(args) == 2 and args[1] is Ellipsis):
+            if len(args) != len(value):
+                raise SchemaError(f"{path}: expected {len(args)} items, found {len(value)}")
+            return tuple(
+                _load(arg, item, f"{path}[{i}]", full)
+                for i, (arg, item) in enumerate(zip(args, value, strict=True))
+            )
+        items = [_load(args[0], item, f"{path}[{i}]", full) for i, item in enumerate(value)]
+        return tuple(items) if origin is tuple else items
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise SchemaError(f"{path}: expected an object, found {type(value).__name__}")
+        item_kind = typing.get_args(kind)[1]
+        return {k: _load(item_kind, v, f"{path}.{k}", full) for k, v in value.items()}
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise SchemaError(f"{path}: expected {kind.__name__}, found {type(value).__name__}")
+    if kind is float and not math.isfinite(value):
+        # Python's JSON reads NaN and Infinity; no comparison with a limit would ever fail on NaN.
+        raise SchemaError(f"{path}: expected a finite number, found {value}")
+    return value
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """A class's resolved annotations, once: a results folder has thousands of its instances."""
+    return typing.get_type_hints(kind)
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def _load_dataclass(kind: Any, value: Any, path: str, full: bool) -> Any:
+    if not isinstance(value, dict):
+        raise SchemaError(f"{path}: expected an object, found {type(value).__name__}")
+    hints = _hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    unknown = sorted(set(value) - set(fields))
+    if unknown:
+        raise SchemaError(f"{path}: unknown field {unknown[0]!r}")
+    arguments = {}
+    for name, field in fields.items():
+        if name in value:
+            arguments[name] = _load(hints[name], value[name], f"{path}.{name}", full)
+        elif full or _is_required(field):
+            raise SchemaError(f"{path}: missing field {name!r}")
+    return kind(**arguments)

@@ -1,0 +1,192 @@
+"""The native stages of ``bringup``: functions of the ptx layer, and open points.
+
+Cases run in a process of their own with a bound (:mod:`kernelbench.bringup.parity_runner`); a case
+that hangs or faults costs its own line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelbench.base.errors import KernelbenchError
+from kernelbench.base.seeds import derive
+from kernelbench.bringup.bringup_record import BringupLine, Outcome
+from kernelbench.bringup.open_points import POINTS, Point, Trial
+from kernelbench.bringup.parity_runner import (
+    Ran,
+    Words,
+    difference,
+    emulated,
+    emulator_library,
+    gpu_library,
+    on_gpu,
+    outputs,
+)
+from kernelbench.bringup.parity_suites import ROUNDING, SUITES, Suite, functions_of
+
+OnProgress = Callable[[str], None]
+
+#: The gravest first.
+_GRAVITY: tuple[Outcome, ...] = ("DIFFERS", "TIMED OUT", "FAILED", "NOT RUN", "PASS")
+_BUILDS_AT_ONCE = 8
+
+
+@dataclass
+class _Seen:
+    """What was found of one function."""
+
+    counts: dict[Outcome, int] = field(default_factory=dict)
+    first: dict[Outcome, str] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome, detail: str) -> None:
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
+        self.first.setdefault(outcome, detail)
+
+    def line(self, name: str) -> BringupLine:
+        worst = min(self.counts, key=_GRAVITY.index)
+        total = sum(self.counts.values())
+        detail = f"{self.counts[worst]} of {total} cases"
+        return BringupLine(
+            name, worst, f"{detail}; {self.first[worst]}" if worst != "PASS" else detail
+        )
+
+
+def build_all(backend: str, progress: OnProgress) -> None:
+    """Build every native source for the GPU and for the emulator, several at once.
+
+    What cannot be built fails again, with its reason, where it is needed.
+    """
+    stems = dict.fromkeys(
+        [suite.stem for suite in SUITES if backend in suite.backends]
+        + [point.stem for point in POINTS if point.trials and backend in point.backends]
+    )
+    progress(f"building {len(stems)} sources for the GPU and for the emulator")
+
+    def build(make: Callable[[], object]) -> None:
+        try:
+            make()
+        except KernelbenchError:
+            return
+
+    with ThreadPoolExecutor(min(_BUILDS_AT_ONCE, os.cpu_count() or 1)) as pool:
+        jobs = [lambda stem=stem: gpu_library(stem, backend) for stem in stems]
+        jobs += [lambda stem=stem: emulator_library(stem) for stem in stems]
+        list(pool.map(build, jobs))
+
+
+def functions(
+    backend: str, seeds: Sequence[int], limit_s: float, progress: OnProgress
+) -> Iterator[BringupLine]:
+    """A line for each function of the ptx layer that a case calls: its worst case.
+
+    Those that the backend does not have natively are NOT AVAILABLE. On Ctrl-C the lines are of the
+    cases that ended, and the interrupt is raised again behind them.
+    """
+    seen: dict[str, _Seen] = {}
+    elsewhere: set[str] = set()
+    interrupted = False
+    try:
+        for suite in SUITES:
+            if backend not in suite.backends:
+                for work in suite.works(0).values():
+                    elsewhere |= functions_of(suite.stem, work.case)
+                continue
+            for seed in seeds:
+                progress(f"{suite.name}: {len(suite.works(seed))} cases on the GPU and emulated")
+                for key, case, outcome, detail in _cases(suite, backend, seed, limit_s):
+                    for name in functions_of(suite.stem, case):
+                        found = seen.setdefault(name, _Seen())
+                        found.add(outcome, f"{suite.name} {key}: {detail}")
+    except KeyboardInterrupt:
+        interrupted = True
+    for name in sorted(seen):
+        yield seen[name].line(name)
+    for name in sorted(elsewhere - seen.keys()):
+        yield BringupLine(name, "NOT AVAILABLE", f"not a function of {backend}")
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _cases(
+    suite: Suite, backend: str, seed: int, limit_s: float
+) -> Iterator[tuple[str, str, Outcome, str]]:
+    """Each case: its name, what it runs, how it ended, and how it differs."""
+    works = suite.works(seed)
+    try:
+        wanted = outputs(emulated(suite.stem, works, ROUNDING, limit_s=limit_s))
+        ran = on_gpu(suite.stem, backend, works, limit_s=limit_s)
+    except KernelbenchError as error:
+        for key, work in works.items():
+            yield key, work.case, "NOT RUN", str(error)
+        return
+    for key, work in works.items():
+        yield key, work.case, *_judged(ran[key], wanted[key])
+
+
+def _judged(ran: Ran, wanted: Words) -> tuple[Outcome, str]:
+    what = difference(ran, wanted)
+    if not what:
+        return "PASS", ""
+    if ran.out is not None:
+        return "DIFFERS", what
+    if not ran.started:
+        return "NOT RUN", what
+    return "TIMED OUT" if ran.timed_out else "FAILED", what
+
+
+def points(backend: str, seed: int, limit_s: float, progress: OnProgress) -> Iterator[BringupLine]:
+    """A line for each open point: CONFIRMED, REFUTED, or NOT RUN with the reason."""
+    for point in POINTS:
+        progress(f"open point {point.name}")
+        outcome, detail = _settle(point, backend, seed, limit_s)
+        yield BringupLine(
+            point.name, outcome, f"{point.statement}: {detail}" if detail else point.statement
+        )
+
+
+def _settle(point: Point, backend: str, seed: int, limit_s: float) -> tuple[Outcome, str]:
+    if point.trials is None:
+        return "NOT RUN", point.why_not
+    if backend not in point.backends:
+        return "NOT RUN", f"needs {' or '.join(point.backends)}"
+    trials = point.trials(np.random.default_rng(derive(seed, point.name)))
+    works = {key: trial.work for key, trial in trials.items()}
+    try:
+        ran = on_gpu(point.stem, backend, works, limit_s=limit_s)
+        wanted = _wanted(point, trials, ran, limit_s)
+    except KernelbenchError as error:
+        return "NOT RUN", str(error)
+    refuted = {
+        key: what
+        for key, words in wanted.items()
+        if (what := difference(ran[key], words, any_nan=point.any_nan))
+    }
+    if refuted:
+        key, what = next(iter(refuted.items()))
+        return "REFUTED", f"{len(refuted)} of {len(trials)} cases; {key}: {what}"
+    broken = {key: found.error for key, found in ran.items() if found.out is None}
+    if broken:
+        key, what = next(iter(broken.items()))
+        return "NOT RUN", f"{len(broken)} of {len(trials)} cases failed; {key}: {what}"
+    return "CONFIRMED", ""
+
+
+def _wanted(
+    point: Point, trials: Mapping[str, Trial], ran: Mapping[str, Ran], limit_s: float
+) -> dict[str, Words]:
+    """What each case that has left something should have left."""
+    works = {key: trial.work for key, trial in trials.items() if trial.wanted is None}
+    found = outputs(emulated(point.stem, works, ROUNDING, limit_s=limit_s)) if works else {}
+    for key, trial in trials.items():
+        if callable(trial.wanted):
+            out = ran[key].out
+            if out is not None:
+                found[key] = trial.wanted(out)
+        elif trial.wanted is not None:
+            found[key] = trial.wanted
+    return {key: words for key, words in found.items() if ran[key].out is not None}

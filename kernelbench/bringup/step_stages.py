@@ -1,0 +1,191 @@
+"""The stages of ``bringup`` that run steps: right on small shapes, then timed on the benchmark's.
+
+Each step runs in workers of the runner, which bounds every phase of them. What is timed should
+have the GPU to itself: processes that are not ours are waited for, and marked where they stay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kernelbench.bringup.bringup_record import SHARED, BringupLine, Outcome
+from kernelbench.executors.gpu import GPU
+from kernelbench.machine import clocks
+from kernelbench.project.context import Context
+from kernelbench.project.registry import Step, load_problem
+from kernelbench.records.run_record import FAILED, Environment, Result
+from kernelbench.runs import plan as planning
+from kernelbench.runs.runner import Runner, StepRun
+from kernelbench.worker.jobs import Timing
+from kernelbench.worker.launcher import Launcher
+
+OnProgress = Callable[[str], None]
+
+_REPS, _QUICK_REPS, _WARMUPS = 500, 100, 50
+#: Seconds from one look at who uses the GPU to the next.
+_POLL_S = 1.0
+#: How the complaint of ``measure/gpu_timing.py`` begins that work escapes the events. It is drawn
+#: from host time beyond the events, which is long, too, where the GPU gives another process its
+#: turn between.
+_ESCAPED = "device work goes on after the step's end event"
+_NOT_JUDGED = "not judged: "
+_OUTCOMES: dict[str, Outcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "fault": "FAILED"}
+
+
+@dataclass(frozen=True)
+class StepRows:
+    """A step, its rows of one stage, and the line that sums them up."""
+
+    step: Step
+    rows: tuple[Result, ...]
+    line: BringupLine
+
+
+def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
+    """Compiled steps that are meant to be right and that this GPU runs natively.
+
+    The main line first; with ``quick`` nothing but it.
+    """
+    found = [
+        step
+        for step in context.lineages.steps
+        if step.compiled
+        and step.status in ("works", "fixed")
+        and not (quick and step.experiment)
+        and GPU.availability(step, device)[0]
+    ]
+    return sorted(found, key=lambda step: step.experiment)
+
+
+class StepStage:
+    """Runs steps one after another.
+
+    Attributes:
+        environment: The machine as the first worker found it; None before.
+        results: Every row so far, those of a step that was interrupted included.
+    """
+
+    def __init__(
+        self, context: Context, device: int, *, seed: int, limit_s: float, progress: OnProgress
+    ) -> None:
+        self._context = context
+        self._device = device
+        self._seed = seed
+        self._limit_s = limit_s
+        self._progress = progress
+        self._others: int | None = None
+        self.environment: Environment | None = None
+        self.results: list[Result] = []
+
+    def small(self, steps: Sequence[Step], quick: bool) -> Iterator[StepRows]:
+        """Each step on its problem's small shapes and, unless ``quick``, all input classes."""
+        with Launcher() as launcher:
+            for step in steps:
+                problem = load_problem(self._context.lineage_for(step))
+                shapes = self._context.check_shapes(problem)
+                plan = self._plan(step, shapes, problem.input_classes[:1] if quick else ())
+                yield self._run(launcher, plan, None)
+
+    def wait_for_others(self, wait_s: float) -> BringupLine:
+        """Wait until no process but ours uses the GPU, at most ``wait_s`` seconds; what came of it.
+
+        Between steps no worker runs: whoever uses the GPU is not ours.
+        """
+        end = time.monotonic() + wait_s
+        while others := clocks.other_processes(self._device):
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            self._progress(f"{others} other process(es) use the GPU: up to {left:.0f} s of waiting")
+            time.sleep(min(left, _POLL_S))
+        self._others = others
+        if others is None:
+            return BringupLine("GPU", "warn", "NVML does not tell which processes use it")
+        if others == 0:
+            return BringupLine("GPU", "ok", "no other process used it when timing began")
+        text = (
+            f"{others} other process(es) used it when timing began, after {wait_s:g} s of waiting"
+        )
+        return BringupLine("GPU", "warn", text)
+
+    def timed(self, steps: Sequence[Step], quick: bool) -> Iterator[StepRows]:
+        """Each step on the benchmark shapes: checked on all input classes, then timed.
+
+        With ``quick`` on the first shape that it takes, and on the class that is timed. A row of a
+        time when other processes used the GPU says so in its notes.
+        """
+        timing = Timing(
+            _QUICK_REPS if quick else _REPS, _WARMUPS, "cold", "single", ("call", "device"), 10.0
+        )
+        with Launcher() as launcher:
+            for step in steps:
+                plan = self._plan(step, (), ())
+                if quick:
+                    shapes = [shape for shape in plan.shapes if shape.name not in plan.skip][:1]
+                    plan = replace(plan, shapes=tuple(shapes), classes=plan.classes[:1])
+                yield self._run(launcher, plan, timing)
+
+    def _plan(self, step: Step, shapes: Sequence[str], classes: Sequence[str]) -> StepRun:
+        (plan,) = planning.plan(
+            self._context, [step.name], shapes, GPU.name, classes, self._device, warn=self._progress
+        )
+        return plan
+
+    def _run(self, launcher: Launcher, plan: StepRun, timing: Timing | None) -> StepRows:
+        runner = Runner(
+            launcher, seed=self._seed, timing=timing, call_limit_s=self._limit_s,
+            on_progress=self._progress,
+        )  # fmt: skip
+        before = len(self.results)
+        shared = False
+        try:
+            for row in runner.run(plan):
+                self.results.append(row)
+        finally:
+            if timing is not None and self._saw_others(runner.environment):
+                shared = True
+                self.results[before:] = [_beside_others(row) for row in self.results[before:]]
+        rows = tuple(self.results[before:])
+        self.environment = self.environment or runner.environment
+        line = _line(plan.step, rows, timed=timing is not None)
+        return StepRows(plan.step, rows, replace(line, shared=shared))
+
+    def _saw_others(self, environment: Environment | None) -> bool:
+        """Whether others used the GPU before a step that ended now, as it began, or after it."""
+        found = [self._others, environment.gpu_processes if environment else 0]
+        self._others = clocks.other_processes(self._device)
+        return any([*found, self._others])
+
+
+def _beside_others(row: Result) -> Result:
+    """A row of the timed stage, with what other work on the GPU makes of it."""
+    if row.status == "wrong" and row.reason.startswith(_ESCAPED):
+        row = replace(row, status="skipped", reason=_NOT_JUDGED + row.reason)
+    elif not (row.call_us or row.device_us):
+        return row
+    return replace(row, notes=(*row.notes, SHARED))
+
+
+def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> BringupLine:
+    bad = [row for row in rows if row.status in FAILED]
+    ran = [row for row in rows if row.status == "pass"]
+    where = f"{len(ran)} of {len(rows)} rows right"
+    if bad:
+        first = bad[0]
+        text = f"{where}; {first.shape} {first.inputs}: {first.status}: {first.reason}"
+        return BringupLine(step.name, _OUTCOMES[first.status], text)
+    unjudged = [row for row in rows if row.reason.startswith(_NOT_JUDGED)]
+    if unjudged:
+        first = unjudged[0]
+        text = f"{where}; {first.shape} {first.inputs}: {first.reason}"
+        return BringupLine(step.name, "NOT JUDGED", text)
+    if not ran:
+        return BringupLine(
+            step.name, "NOT RUN", rows[0].reason if rows else "no shape that it takes"
+        )
+    limits = {row.reason for row in rows if row.status == "skipped"}
+    skipped = f"; not run: {', '.join(sorted(limits))}" if limits else ""
+    untimed = timed and not any(row.device_us or row.call_us for row in ran)
+    return BringupLine(step.name, "PASS", where + skipped + ("; not timed" if untimed else ""))

@@ -1,0 +1,147 @@
+"""``kernelbench.check``: look for hangs, races and misused barriers on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelbench.base import seeds
+from kernelbench.base.errors import Interrupted, UsageError
+from kernelbench.checks.checker import CheckRequest, CheckRow, ScheduleChecker, StepCheck
+from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
+from kernelbench.emulator.settings import (
+    DEFAULT_EMULATION,
+    MAX_SMS,
+    ROUNDINGS,
+    Emulation,
+    Rounding,
+)
+from kernelbench.machine.toolchain import cpu_count
+from kernelbench.project.context import Context
+from kernelbench.records import run_record
+from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.runs.plan import plan_check
+from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.runs.settings import (
+    MEASURING,
+    Names,
+    at_least,
+    call_text,
+    names_of,
+    one_of,
+    step_names,
+)
+
+#: The defaults, of the command line too.
+SCHEDULES = 100
+SMS = (1, 2, 3, 148)
+MAX_FINDINGS = 20
+
+
+@dataclass(frozen=True)
+class CheckPlan:
+    """What a check is about to do."""
+
+    steps: tuple[StepRun, ...]
+    request: CheckRequest
+
+
+def check(
+    steps: Names,
+    shapes: Names | None = None,
+    *,
+    schedules: int = SCHEDULES,
+    sms: Sequence[int] = SMS,
+    inputs: Names | None = None,
+    seed: int | None = None,
+    jobs: int | None = None,
+    max_findings: int = MAX_FINDINGS,
+    timeout_s: float = MEASURING.timeout_s,
+    mma_rounding: Rounding = DEFAULT_EMULATION.mma_rounding,
+    command: str | None = None,
+    on_plan: Callable[[CheckPlan], None] | None = None,
+    on_progress: OnProgress | None = None,
+    on_row: Callable[[CheckRow], None] | None = None,
+    on_warning: OnWarning = warn_in_python,
+) -> CheckReport:
+    """Run compiled steps on the CPU under many seeded schedules, and compare every result's bits.
+
+    A shape ends at the first wrong result or finding that ends a launch. What is not right is in
+    :attr:`CheckReport.failures`.
+
+    Args:
+        steps: A step's name, a range, a lineage's name or a step's folder; or several.
+        shapes: By name or ad hoc; a few small ones of the problem's choice if None.
+        schedules: For each shape, input class and number of SMs.
+        sms: Numbers of SMs to emulate.
+        inputs: Input classes; the problem's first if None.
+        seed: Of inputs and schedules; drawn anew if None.
+        jobs: Shapes to check at the same time; one per core if None.
+        max_findings: Different findings to keep per launch.
+        timeout_s: Seconds after which one schedule counts as hung.
+        mma_rounding: How the sums of an MMA are rounded.
+        command: What the report says made it; the Python call if None.
+        on_plan, on_progress: Told what will run, and what is going on.
+        on_row: Told of each shape when its step is done.
+        on_warning: Told what a user must know (a Python warning).
+
+    Raises:
+        UsageError: For what does not exist, cannot be checked or is out of range.
+        EnvironmentProblem: For what this machine lacks.
+        Interrupted: After Ctrl-C; ``partial`` is the report up to there.
+    """
+    asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
+    one_of("mma_rounding", mma_rounding, ROUNDINGS)
+    steps, shapes = step_names(steps), names_of(shapes)
+    emulation = Emulation(mma_rounding=mma_rounding)
+    runs = plan_check(Context.find(), steps, shapes, names_of(inputs), emulation, warn=on_warning)
+    if on_plan is not None:
+        on_plan(CheckPlan(tuple(runs), asked))
+    done: list[StepCheck] = []
+    checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
+    with contextlib.closing(checker.run(runs)) as found:
+        for step in found:
+            done.append(step)
+            if on_row is not None:
+                for row in step.rows:
+                    on_row(row)
+    report = CheckReport(
+        schema=CHECK_SCHEMA,
+        created=run_record.now_iso(),
+        command=command or call_text("check", *steps, *shapes),
+        seed=asked.seed,
+        sms=asked.sms,
+        inputs=runs[0].classes,
+        mma_rounding=mma_rounding,
+        complete=not checker.interrupted,
+        steps=tuple(done),
+    )
+    if checker.interrupted:
+        raise Interrupted(report)
+    return report
+
+
+def _request(
+    sms: tuple[int, ...],
+    schedules: int,
+    seed: int | None,
+    timeout_s: float,
+    max_findings: int,
+    jobs: int | None,
+) -> CheckRequest:
+    at_least("schedules", schedules, 1)
+    at_least("max_findings", max_findings, 1)
+    at_least("timeout_s", timeout_s, 0.1)
+    at_least("jobs", jobs if jobs is not None else 1, 1)
+    at_least("seed", seed or 0, 0)
+    if not sms or not all(1 <= number <= MAX_SMS for number in sms):
+        raise UsageError(f"sms is {sms}: expected numbers from 1 to {MAX_SMS}")
+    return CheckRequest(
+        tuple(dict.fromkeys(sms)),
+        schedules,
+        seeds.new_seed() if seed is None else seed,
+        timeout_s,
+        max_findings,
+        cpu_count() if jobs is None else jobs,
+    )

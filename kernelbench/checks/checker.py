@@ -1,0 +1,305 @@
+"""``kernelbench check`` without its rendering: steps × shapes to findings, and branches."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build.compiler import CompileFailure, artefact_sha
+from kernelbench.emulator import branches
+from kernelbench.emulator.branches import Coverage
+from kernelbench.emulator.findings import Finding, Waiting
+from kernelbench.executors import compiled
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.project.registry import source_sha
+from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.worker.jobs import CheckJob
+from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
+
+Status = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
+#: Statuses that mean the step is not right.
+FAILED: tuple[Status, ...] = ("finding", "wrong", "hang", "fault")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A finding with the schedule that showed it first.
+
+    Attributes:
+        schedules: In how many schedules it was seen.
+        waits: Who waits for what, if it is a hang.
+    """
+
+    finding: Finding
+    inputs: str
+    sms: int
+    index: int
+    schedules: int = 1
+    waits: tuple[Waiting, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One step on one shape.
+
+    Attributes:
+        schedules: How many were run; asked: how many were to be, over all classes and SMs.
+        reason: What ended it early, in one line; empty if nothing did.
+    """
+
+    step: str
+    shape: str
+    dims: str
+    status: Status
+    schedules: int
+    asked: int
+    seconds: float
+    seen: tuple[Seen, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepCheck:
+    """Everything about one step.
+
+    Attributes:
+        coverage: Branches of its code over all shapes; None if unknown, and then ``note`` says why.
+    """
+
+    step: str
+    source_sha: str
+    binary_sha: str | None
+    rows: tuple[CheckRow, ...]
+    coverage: Coverage | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What is asked of every step.
+
+    Attributes:
+        jobs: Worker processes at the same time.
+    """
+
+    sms: tuple[int, ...]
+    schedules: int
+    seed: int
+    call_limit_s: float
+    max_findings: int
+    jobs: int = 1
+
+
+@dataclass
+class _Progress:
+    """A row as messages build it up."""
+
+    schedules: int = 0
+    seen: dict[tuple[str, ...], Seen] = field(default_factory=dict)
+    reason: str = ""
+    unloadable: bool = False
+
+
+class ScheduleChecker:
+    """Checks steps one after another, shapes of a step at the same time if asked.
+
+    Attributes:
+        interrupted: Whether Ctrl-C ended it; what was done until then is in the results.
+    """
+
+    def __init__(self, request: CheckRequest, on_progress: OnProgress) -> None:
+        self._request = request
+        self._on_progress = on_progress
+        self._stop = threading.Event()
+        self.interrupted = False
+
+    def run(self, runs: Sequence[StepRun]) -> Generator[StepCheck, None, None]:
+        """Check every step; after Ctrl-C the step in hand is the last."""
+        with contextlib.ExitStack() as stack:
+            launchers = [stack.enter_context(Launcher()) for _ in range(self._request.jobs)]
+            for run in runs:
+                if self._stop.is_set():
+                    return
+                with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
+                    yield self._step(run, launchers, Path(folder))
+
+    def _step(self, run: StepRun, launchers: Sequence[Launcher], counters: Path) -> StepCheck:
+        rows = [
+            self._row(run, shape, "skipped", _Progress(reason=run.skip[shape.name]), 0.0)
+            for shape in run.shapes
+            if shape.name in run.skip
+        ]
+        left = [shape for shape in run.shapes if shape.name not in run.skip]
+        sha = source_sha(run.step)
+        if not left:
+            return StepCheck(run.step.name, sha, None, tuple(rows))
+        self._on_progress(f"{run.step.name}: building for the checker")
+        try:
+            binary = self._build(run)
+        except CompileFailure as error:
+            failed = _Progress(reason=str(error))
+            rows += [self._row(run, shape, "fault", failed, 0.0) for shape in left]
+            return StepCheck(run.step.name, sha, None, tuple(rows))
+        rows += self._rows(run, left, launchers, counters)
+        order = {shape.name: i for i, shape in enumerate(run.shapes)}
+        rows.sort(key=lambda row: order[row.shape])
+        checked = StepCheck(run.step.name, sha, binary, tuple(rows))
+        return self._with_coverage(checked, run, counters)
+
+    @staticmethod
+    def _build(run: StepRun) -> str:
+        """Build what a worker will open, and the hash of it."""
+        EMULATOR.prepare_runtime(run.step)
+        return artefact_sha(EMULATOR.library(run.step, check=True))
+
+    def _rows(
+        self, run: StepRun, shapes: Sequence[Any], launchers: Sequence[Launcher], counters: Path
+    ) -> list[CheckRow]:
+        if len(launchers) == 1:
+            return [
+                self._shape(launchers[0], run, shape, counters)
+                for shape in shapes
+                if not self._stop.is_set()
+            ]
+        idle = [*launchers]
+
+        def one(shape: Any) -> CheckRow:
+            launcher = idle.pop()
+            try:
+                return self._shape(launcher, run, shape, counters)
+            finally:
+                idle.append(launcher)
+
+        with ThreadPoolExecutor(len(launchers)) as pool:
+            futures: list[Future[CheckRow]] = [pool.submit(one, shape) for shape in shapes]
+            try:
+                return [future.result() for future in futures]
+            except KeyboardInterrupt:
+                self._interrupt()
+                pool.shutdown(wait=True, cancel_futures=True)
+                return [future.result() for future in futures if not future.cancelled()]
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        self._stop.set()
+
+    def _shape(self, launcher: Launcher, run: StepRun, shape: Any, counters: Path) -> CheckRow:
+        """Check one shape in a worker of its own."""
+        began = time.monotonic()
+        progress = _Progress()
+        messages = launcher.run(self._job(run, shape, counters))
+        try:
+            for message in messages:
+                self._take(run, shape, progress, message)
+                if self._stop.is_set():
+                    break
+        except KeyboardInterrupt:
+            self._interrupt()
+        finally:
+            close: Callable[[], None] = messages.close  # type: ignore[attr-defined]
+            close()
+        seconds = time.monotonic() - began
+        ending = launcher.ending
+        status: Status
+        if ending is not None and ending.kind != "done":
+            status = "hang" if ending.kind == "hang" else "fault"
+            progress.reason = ending.reason
+        else:
+            status = self._status(progress)
+        return self._row(run, shape, status, progress, seconds)
+
+    def _status(self, progress: _Progress) -> Status:
+        if progress.unloadable:
+            return "fault"
+        if progress.reason.startswith("skipped: "):
+            return "skipped"
+        if progress.reason.startswith("wrong: "):
+            return "wrong"
+        if any(seen.finding.kind == "hang" for seen in progress.seen.values()):
+            return "hang"
+        if progress.seen:
+            return "finding"
+        if progress.reason:
+            return "fault"
+        return "interrupted" if self._stop.is_set() else "clean"
+
+    def _job(self, run: StepRun, shape: Any, counters: Path) -> CheckJob:
+        request = self._request
+        return CheckJob(
+            step=run.step,
+            lineage=run.lineage,
+            shapes=(shape,),
+            classes=run.classes,
+            target=run.target,
+            sms=request.sms,
+            schedules=request.schedules,
+            seed=request.seed,
+            call_limit_s=request.call_limit_s,
+            max_findings=request.max_findings,
+            counters=str(counters),
+            # Threads would fight for the counters of branches: shapes run side by side instead.
+            os_threads=1,
+        )
+
+    def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
+        if isinstance(message, PhaseBegins):
+            found = len(progress.seen)
+            so_far = f", {found} finding{'s' if found > 1 else ''}" if found else ""
+            self._on_progress(f"{run.step.name} {shape.name}: {message.name}{so_far}")
+        elif isinstance(message, StepNotLoaded):
+            progress.reason, progress.unloadable = message.reason, True
+        elif isinstance(message, ScheduleRun):
+            progress.schedules += 1
+            progress.reason = message.reason
+            self._add(progress, message)
+
+    @staticmethod
+    def _add(progress: _Progress, message: ScheduleRun) -> None:
+        report = message.report
+        counted = set()
+        for finding in report.findings:
+            known = progress.seen.get(finding.identity)
+            if known is None:
+                waits = report.waits if finding.kind == "hang" else ()
+                seen = Seen(finding, message.inputs, message.sms, message.index, waits=waits)
+            else:
+                total = replace(known.finding, count=known.finding.count + finding.count)
+                again = finding.identity not in counted
+                seen = replace(known, finding=total, schedules=known.schedules + again)
+            counted.add(finding.identity)
+            progress.seen[finding.identity] = seen
+
+    def _row(
+        self, run: StepRun, shape: Any, status: Status, progress: _Progress, seconds: float
+    ) -> CheckRow:
+        request = self._request
+        return CheckRow(
+            step=run.step.name,
+            shape=shape.name,
+            dims=shape.describe(),
+            status=status,
+            schedules=progress.schedules,
+            asked=request.schedules * len(request.sms) * len(run.classes),
+            seconds=round(seconds, 3),
+            seen=tuple(progress.seen.values()),
+            reason=progress.reason,
+        )
+
+    def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:
+        library = EMULATOR.library(run.step, check=True)
+        folders = compiled.symbol_folders(run.step)
+        try:
+            found = branches.read_counters(counters, library, folders, emulator_compiler())
+        except (branches.NoCoverage, EnvironmentProblem) as error:
+            return replace(checked, note=str(error))
+        return replace(checked, coverage=found)

@@ -1,0 +1,241 @@
+"""``kernelbench.ab``: is the candidate really faster?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Unpack, get_args
+
+from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
+from kernelbench.compare import comparer as comparing
+from kernelbench.compare.comparer import ArmFailure, Collected, Comparer
+from kernelbench.compare.comparison import Comparison, NotTimed
+from kernelbench.compare.verdicts import append_to_ledger, judge
+from kernelbench.project.context import Context, parse_results
+from kernelbench.project.registry import Step, require_runnable
+from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import OnProgress, Runner, StepRun, warnings_of
+from kernelbench.runs.settings import (
+    SESSIONS,
+    Measuring,
+    MeasuringOptions,
+    Metric,
+    Names,
+    at_least,
+    call_text,
+    names_of,
+    one_of,
+    require_results,
+)
+from kernelbench.stats.inference import ALPHA, MARGIN
+from kernelbench.worker.launcher import Launcher
+
+
+def ab(
+    base: str | Path,
+    cand: str | Path,
+    shapes: Names | None = None,
+    *,
+    sessions: int = SESSIONS,
+    metric: Metric = "device",
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    batch: int = 1,
+    inputs: str | None = None,
+    executor: str = "auto",
+    why: str = "",
+    save: bool = False,
+    results: str | Path | None = None,
+    command: str | None = None,
+    on_progress: OnProgress | None = None,
+    on_warning: OnWarning = warn_in_python,
+    **measuring: Unpack[MeasuringOptions],
+) -> Comparison:
+    """Say whether ``cand`` is really faster or slower than ``base``.
+
+    Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
+    corrected for the number of comparisons. Naming one step twice times it against itself. Both
+    are checked before they are timed.
+
+    Args:
+        base, cand: A step's name, its folder, or a Python file with ``custom_kernel(data)``.
+        shapes: By name or ad hoc; the problem's benchmark shapes if None.
+        sessions: Fresh processes per shape; 5 for figures to publish.
+        metric: The time that decides; both are taken on a GPU.
+        alpha: Level of the tests; margin: change below which nobody cares, as a fraction.
+        batch: Device replays per event pair, for kernels of a few microseconds.
+        inputs: Input class to check and time; if None all are checked and the first is timed.
+        executor: What runs them; ``auto`` picks the best that this machine has.
+        why: The hypothesis, kept in the ledger.
+        save: Whether to add the comparison to the ledger of ``results`` (the project's, if None);
+            a calibration of this device is looked up there in any case.
+        command: What the ledger says made it; the Python call if None.
+        on_progress: Told what is going on; on_warning: what a user must know (a Python warning).
+        measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`: ``reps``, ``l2``,
+            ``device``, ``seed``, ``timeout_s``, ``budget_s``.
+
+    Raises:
+        UsageError: For what does not exist or is out of range.
+        NotTimed: If the times of the two would stand for no device here. Both are checked.
+        ArmFailure: If one of them is wrong, hangs, faults, or is faster than its device allows.
+        EnvironmentProblem: For what this machine lacks, and if the ledger cannot be written.
+        Interrupted: After Ctrl-C. As of every error, ``partial`` is the comparison of the shapes
+            before it, which is saved, too.
+    """
+    settings = Measuring.of(measuring)
+    _require_ranges(sessions, metric, alpha, margin, batch)
+    base, cand = str(base), str(cand)
+    context = Context.find()
+    folder = parse_results(results, context.project)
+    arms = [_one_step(context, spec) for spec in (base, cand)]
+    for step in arms:
+        require_runnable(step)
+    plans = plan(
+        context, [base, cand], names_of(shapes), executor, names_of(inputs), settings.device,
+        warn=on_warning,
+    )  # fmt: skip
+    found = _planned(plans[0], plans[-1], settings, metric, batch, sessions, why)
+    if found.same_code and base != cand:
+        return replace(found, not_timed="")
+    both = plans[:1] if plans[0].step is plans[-1].step else plans
+    if found.not_timed:
+        raise NotTimed(_checked(found, both, settings, on_progress))
+    if save:
+        require_results(folder)
+    for arm in both:
+        for name, reason in arm.skip.items():
+            on_warning(f"{arm.step.name} cannot run {name}: {reason}")
+    comparer, everything, failure = _collect(found, both, settings, on_progress)
+    environment = comparer.environment
+    if environment is None or not everything:
+        nothing = UsageError("no shape is left that both steps can run")
+        raise ended_early(failure or nothing, None)
+    for warning in warnings_of(environment):
+        on_warning(warning)
+    lines = judge(everything, environment.device, folder, found.timing, alpha, margin, found.seed)
+    found = replace(found, device=environment.device, lines=tuple(lines), complete=failure is None)
+    if save:
+        found = _saved(folder, found, command or call_text("ab", base, cand))
+    if failure is not None:
+        raise ended_early(failure, found)
+    return found
+
+
+def _require_ranges(sessions: int, metric: Metric, alpha: float, margin: float, batch: int) -> None:
+    at_least("sessions", sessions, 1)
+    at_least("batch", batch, 1)
+    one_of("metric", metric, get_args(Metric))
+    if not 0 < alpha < 0.5:
+        raise UsageError(f"alpha is {alpha}: expected a number between 0 and 0.5")
+    if not 0 <= margin < 1:
+        raise UsageError(f"margin is {margin}: expected a fraction from 0 to 1")
+
+
+def _one_step(context: Context, spec: str) -> Step:
+    chosen = context.lineages.select([spec])
+    if len(chosen) != 1:
+        raise UsageError(f"{spec!r} is {len(chosen)} steps", "ab compares one step with one step")
+    return chosen[0]
+
+
+def _planned(
+    first: StepRun,
+    second: StepRun,
+    settings: Measuring,
+    metric: Metric,
+    batch: int,
+    sessions: int,
+    why: str,
+) -> Comparison:
+    """The comparison before anything is measured."""
+    if first.problem.name != second.problem.name:
+        raise UsageError(
+            f"{first.step.name} and {second.step.name} solve different problems "
+            f"({first.problem.name}, {second.problem.name})"
+        )
+    on_gpu = first.target.gpu is not None and second.target.gpu is not None
+    metrics: tuple[Metric, ...] = ("device", "call") if on_gpu else ("call",)
+    same_code = comparing.identical(first.step, second.step)
+    return Comparison(
+        first.step,
+        second.step,
+        metric,
+        settings.timing(*metrics, batch=batch),
+        settings.seed,
+        sessions,
+        tuple(shape.name for shape in first.shapes),
+        why,
+        same_code=same_code,
+        not_timed=_cannot_time(first, second, metric),
+    )
+
+
+def _cannot_time(first: StepRun, second: StepRun, metric: Metric) -> str:
+    """Why the deciding metric cannot be measured for both arms here; empty if it can."""
+    for step_plan in (first, second):
+        if not step_plan.target.timed:
+            return (
+                f"{step_plan.step.name} runs on the {step_plan.target.executor.name} here, "
+                "whose times stand for no device"
+            )
+    if first.target != second.target:
+        return f"the steps run on different devices ({first.target.device}, {second.target.device})"
+    if first.target.gpu is None and metric == "device":
+        return "device time needs a GPU (--metric call compares wall-clock times on this CPU)"
+    return ""
+
+
+def _checked(
+    found: Comparison,
+    plans: Sequence[StepRun],
+    settings: Measuring,
+    on_progress: OnProgress | None,
+) -> Comparison:
+    """With the check of both arms."""
+    with Launcher() as launcher:
+        runner = Runner(
+            launcher, seed=settings.seed, timing=None, call_limit_s=settings.timeout_s,
+            on_progress=on_progress,
+        )  # fmt: skip
+        rows = [row for step_plan in plans for row in runner.run(step_plan)]
+    return replace(found, checks=tuple(rows))
+
+
+def _collect(
+    found: Comparison,
+    plans: Sequence[StepRun],
+    settings: Measuring,
+    on_progress: OnProgress | None,
+) -> tuple[Comparer, list[Collected], BaseException | None]:
+    """Measure shape by shape; after a failure, the shapes that every metric has samples of."""
+    everything: list[Collected] = []
+    first = plans[0]
+    with Launcher() as launcher:
+        comparer = Comparer(
+            launcher, found.base, found.cand, first.lineage, first.target, first.classes,
+            found.timing, found.seed, settings.timeout_s, on_progress or (lambda _text: None),
+        )  # fmt: skip
+        try:
+            for shape in first.shapes:
+                if not any(shape.name in step_plan.skip for step_plan in plans):
+                    everything.append(Collected(shape))
+                    comparer.collect(everything[-1], found.sessions)
+        except ArmFailure as error:
+            return comparer, everything[:-1], error
+        except (KernelbenchError, KeyboardInterrupt) as error:
+            metrics = set(found.timing.metrics)
+            return comparer, [c for c in everything if metrics <= c.sessions.keys()], error
+    return comparer, everything, None
+
+
+def _saved(folder: Path, found: Comparison, command: str) -> Comparison:
+    try:
+        identifier = append_to_ledger(
+            folder, found.lines, found.device, found.base, found.cand, command=command,
+            why=found.why, timing=found.timing, sessions=found.sessions, seed=found.seed,
+        )  # fmt: skip
+    except (KernelbenchError, KeyboardInterrupt) as error:
+        raise ended_early(error, found) from error
+    return replace(found, ledger_id=identifier)

@@ -1,0 +1,213 @@
+"""``kernelbench calibrate`` without its rendering: collect, judge, keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Unpack, get_args
+
+from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError, ended_early
+from kernelbench.compare.calibration_samples import Collector
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import run_record
+from kernelbench.records.calibration_record import CalibrationRecord, save_calibration
+from kernelbench.records.run_record import Environment
+from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import OnProgress, StepRun, warnings_of
+from kernelbench.runs.settings import (
+    Measuring,
+    MeasuringOptions,
+    Metric,
+    Names,
+    at_least,
+    call_text,
+    names_of,
+    one_of,
+    require_results,
+)
+from kernelbench.stats import calibration
+from kernelbench.stats.calibration import AASample, PlantedSample
+from kernelbench.stats.inference import ALPHA, MARGIN, estimate_change
+from kernelbench.stats.significance import Floats
+from kernelbench.worker.launcher import Launcher
+
+
+@dataclass(frozen=True)
+class CalibrationSize:
+    """How much is measured; with less than by default the evidence is called partial.
+
+    Attributes:
+        aa: A/A comparisons, spread over ``sessions`` fresh processes.
+        planted: Trials of each planted slowdown.
+        sequential: Pairs measured A…A B…B, the negative control.
+
+    Raises:
+        UsageError: If one of them is too small.
+    """
+
+    aa: int = 200
+    sessions: int = 40
+    planted: int = 40
+    sequential: int = 200
+
+    def __post_init__(self) -> None:
+        at_least("aa", self.aa, 20)
+        at_least("sessions", self.sessions, 2)
+        at_least("planted", self.planted, 0)
+        at_least("sequential", self.sequential, 0)
+
+
+#: The default.
+SIZE = CalibrationSize()
+
+
+def calibrate(
+    step: str | Path,
+    shapes: Names | None = None,
+    *,
+    metric: Metric = "device",
+    size: CalibrationSize = SIZE,
+    margin: float = MARGIN,
+    results: str | Path | None = None,
+    command: str | None = None,
+    on_progress: OnProgress | None = None,
+    on_saved: Callable[[Path], None] | None = None,
+    on_warning: OnWarning = warn_in_python,
+    **measuring: Unpack[MeasuringOptions],
+) -> CalibrationRecord:
+    """Measure how far verdicts on this device can be trusted; what was measured is always kept.
+
+    Args:
+        step: The test object; shapes: one shape, of which there is no default.
+        margin: Change below which nobody cares, as a fraction.
+        results: Folder to keep record and raw samples in; the project's if None.
+        command: What the record says made it; the Python call if None.
+        on_progress, on_saved: Told what is going on, and where the record is.
+        on_warning: Told what a user must know (a Python warning).
+        measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`.
+
+    Raises:
+        UsageError: For what does not exist or is out of range, and for several steps or shapes.
+        EnvironmentProblem: For what this machine lacks, or if nothing was measured.
+        Interrupted: After Ctrl-C. As of every error, ``partial`` is the record up to there.
+    """
+    settings = Measuring.of(measuring)
+    one_of("metric", metric, get_args(Metric))
+    context = Context.find()
+    plans = plan(
+        context, [str(step)], names_of(shapes), "auto", [], settings.device, warn=on_warning
+    )
+    if len(plans) != 1 or len(plans[0].shapes) != 1:
+        raise UsageError(
+            "calibrate takes one step and one shape", "give --shape NAME once and a single step"
+        )
+    chosen = plans[0]
+    if chosen.target.gpu is None and (metric == "device" or size.planted):
+        raise EnvironmentProblem(
+            "device times and planted slowdowns need a GPU",
+            "on a CPU: --metric call --planted 0",
+        )
+    folder = parse_results(results, context.project)
+    require_results(folder)
+    samples = _collect(chosen, metric, size, margin, settings, on_progress)
+    environment = samples.collector.environment
+    if environment is None or not samples.a_a:
+        nothing = EnvironmentProblem("nothing was measured")
+        raise ended_early(samples.failure or nothing, None)
+    for warning in warnings_of(environment):
+        on_warning(warning)
+    text = command or call_text("calibrate", str(step))
+    record, path = _keep(folder, samples, environment, metric, margin, text)
+    if on_saved is not None:
+        on_saved(path)
+    if samples.failure is not None:
+        raise ended_early(samples.failure, record)
+    return record
+
+
+@dataclass
+class _Samples:
+    """What was collected."""
+
+    collector: Collector
+    a_a: list[AASample] = field(default_factory=list)
+    planted: list[PlantedSample] = field(default_factory=list)
+    sequential: list[tuple[Floats, Floats]] = field(default_factory=list)
+    failure: BaseException | None = None
+
+
+def _collect(
+    chosen: StepRun,
+    metric: Metric,
+    size: CalibrationSize,
+    margin: float,
+    settings: Measuring,
+    on_progress: OnProgress | None,
+) -> _Samples:
+    with Launcher() as launcher:
+        collector = Collector(
+            launcher, chosen.step, chosen.lineage, chosen.shapes[0], chosen.classes[0],
+            chosen.target, settings.timing(metric), settings.seed, settings.timeout_s,
+            on_progress or (lambda _text: None),
+        )  # fmt: skip
+        found = _Samples(collector)
+        try:
+            collector.a_a(found.a_a, size.sessions, -(-size.aa // size.sessions))
+            if size.planted:
+                estimates = [estimate_change([trial.samples], margin=margin) for trial in found.a_a]
+                target_level = calibration.target_slowdown(estimates)
+                base_us = sorted(e.base_us for e in estimates)[len(estimates) // 2]
+                levels = dict.fromkeys((*calibration.LEVELS, target_level), size.planted)
+                collector.planted(found.planted, levels, base_us, target_level)
+            if size.sequential:
+                processes = max(1, min(size.sessions, size.sequential) // 4)
+                per_session = max(1, size.sequential // processes)
+                runs = -(-size.sequential // per_session)
+                collector.sequential(found.sequential, runs, per_session)
+        except (KernelbenchError, KeyboardInterrupt) as error:
+            found.failure = error
+    return found
+
+
+def _keep(
+    folder: Path,
+    found: _Samples,
+    environment: Environment,
+    metric: Metric,
+    margin: float,
+    command: str,
+) -> tuple[CalibrationRecord, Path]:
+    """Judge and save what was measured."""
+    collector, failure = found.collector, found.failure
+    timing = collector.timing
+    record = calibration.analyze(
+        found.a_a,
+        found.planted,
+        found.sequential,
+        device=environment.device,
+        step=collector.step.name,
+        shape=collector.shape.name,
+        metric=metric,
+        margin=margin,
+        alpha=ALPHA,
+        complete=failure is None,
+        protocol={
+            "seed": collector.seed,
+            "reps": timing.reps,
+            "warmups": timing.warmups,
+            "l2": timing.l2,
+            "command": command,
+            "driver": environment.driver,
+            "cuda": environment.cuda,
+            "torch": environment.torch,
+            "attempts": collector.attempts,
+            "failure": "" if failure is None else str(failure) or type(failure).__name__,
+        },
+    )
+    samples = f"{record.id}.samples.json.gz"
+    device_folder = folder / run_record.device_slug(environment.device) / "calibration"
+    run_record.write_samples(device_folder / samples, collector.raw)
+    record = replace(record, samples_file=samples)
+    return record, save_calibration(record, folder)

@@ -1,0 +1,321 @@
+"""Measuring two arms against each other, for ``ab`` and the live gate.
+
+A comparison is one shape; each session of it is a fresh worker process in which both arms run
+interleaved. Inference is in ``stats/inference.py``; here samples are collected
+and turned into its input.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelbench.base.errors import EnvironmentProblem, IncorrectError
+from kernelbench.base.seeds import derive
+from kernelbench.executors.targets import Target
+from kernelbench.measure import speed_of_light
+from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.project.problem import Work
+from kernelbench.project.registry import Lineage, Step, load_problem, source_sha
+from kernelbench.project.source_files import sources_of
+from kernelbench.records import calibration_record
+from kernelbench.records.run_record import Environment
+from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate
+from kernelbench.stats.inference import estimate_change as infer
+from kernelbench.worker.jobs import Arm, CompareJob, Timing
+from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import (
+    ArmChecked,
+    ArmFailed,
+    BlockTimed,
+    EnvironmentRead,
+    Message,
+    MetricMeasured,
+    PhaseBegins,
+    TimingFailed,
+    WorkCounted,
+)
+
+#: Reps of one arm per block at full size; each quad has two of each arm.
+_QUADS_PER_BLOCK = 10
+_BLOCKS = 25
+#: A host clock has no coarse tick.
+_HOST_TICK_US = 0.001
+
+
+class ArmFailure(IncorrectError):
+    """An arm of a comparison is wrong, hung or faulted.
+
+    Attributes:
+        arm: ``base`` or ``cand``; None if the worker failed for both.
+    """
+
+    def __init__(self, message: str, arm: str | None) -> None:
+        super().__init__(message)
+        self.arm = arm
+
+
+def protocol_size(reps: int, on_gpu: bool) -> tuple[int, int]:
+    """Blocks and quads for ``reps`` repetitions an arm: 25 × 10 for 500.
+
+    On a CPU a block is one quad, so that a time budget can end the series after any of them.
+    """
+    quads = min(_QUADS_PER_BLOCK, max(1, reps // (2 * _BLOCKS))) if on_gpu else 1
+    return max(2, -(-reps // (2 * quads))), quads
+
+
+@dataclass
+class Collected:
+    """What the sessions of one shape gave.
+
+    Attributes:
+        sessions: Per metric, one :class:`BlockSamples` per session.
+        raw: Per session and metric, the blocks as measured.
+        methods, notes, clocks: Per metric.
+        remarks: What the check of an arm noted, one line each.
+        busy_s: Seconds in which something was timed or flushed.
+    """
+
+    shape: Any
+    sessions: dict[str, list[BlockSamples]] = field(default_factory=dict)
+    raw: list[dict[str, Any]] = field(default_factory=list)
+    methods: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    clocks: dict[str, list[float]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    work: Work | None = None
+    busy_s: float = 0.0
+
+    def sm_mhz(self, metric: str) -> float | None:
+        """Median SM clock while a metric was timed."""
+        values = self.clocks.get(metric)
+        return statistics.median(values) if values else None
+
+
+@dataclass
+class Comparer:
+    """Collects interleaved samples of two arms.
+
+    Attributes:
+        environment: The machine, as the first worker found it.
+    """
+
+    launcher: Launcher
+    base: Step
+    cand: Step
+    lineage: Lineage
+    target: Target
+    classes: tuple[str, ...]
+    timing: Timing
+    seed: int
+    call_limit_s: float
+    on_progress: Callable[[str], None] = lambda _text: None
+    environment: Environment | None = None
+
+    def collect(self, collected: Collected, sessions: int) -> None:
+        """Add ``sessions`` sessions of a shape; the first one checks both arms before it times.
+
+        Raises:
+            ArmFailure: If an arm is wrong, hangs, faults, or is faster than its device allows.
+        """
+        shape = collected.shape
+        problem = load_problem(self.lineage)
+        for step in (self.base, self.cand):
+            # Here, and not in the worker: what this machine lacks is no fault of the step.
+            self.target.executor.prepare(step, problem, self.target)
+        for session in range(sessions):
+            self._session(collected, session, sessions, check=session == 0)
+        if self.environment is not None:
+            for step, arm in ((self.base, "base"), (self.cand, "cand")):
+                fault = impossible(collected, arm, self.environment.device, self.timing)
+                if fault:
+                    raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
+
+    def _session(self, collected: Collected, session: int, of: int, check: bool) -> None:
+        blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
+        shape = collected.shape
+        job = CompareJob(
+            base=Arm(self.base),
+            cand=Arm(self.cand),
+            lineage=self.lineage,
+            shape=shape,
+            classes=self.classes,
+            target=self.target,
+            seed=derive(self.seed, shape.name, session),
+            timing=self.timing,
+            blocks=blocks,
+            quads=quads,
+            check=check,
+            call_limit_s=self.call_limit_s,
+            own_stream=True,
+        )
+        found: dict[str, list[TimedBlock]] = {}
+        for message in self.launcher.run(job):
+            if isinstance(message, PhaseBegins):
+                self.on_progress(f"{shape.name} session {session + 1}/{of}: {message.name}")
+            elif isinstance(message, BlockTimed):
+                found.setdefault(message.metric, []).append(message.block)
+            else:
+                self._take(collected, message)
+        ending = self.launcher.ending
+        if ending is None or ending.kind != "done":
+            reason = ending.reason if ending else "the worker left no word"
+            if self.environment is None:
+                raise EnvironmentProblem(f"the worker failed before it reached a step: {reason}")
+            raise ArmFailure(
+                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
+            )
+        for metric, of_metric in found.items():
+            samples = block_samples(of_metric, shape.name)
+            blocks_json = [block.to_json() for block in of_metric]
+            collected.raw.append({"session": session, "metric": metric, "blocks": blocks_json})
+            collected.sessions.setdefault(metric, []).append(samples)
+            clocks = [block.sm_mhz for block in of_metric if block.sm_mhz]
+            collected.clocks.setdefault(metric, []).extend(clocks)
+
+    def _take(self, collected: Collected, message: Message) -> None:
+        shape = collected.shape
+        if isinstance(message, EnvironmentRead):
+            self.environment = self.environment or message.environment
+        elif isinstance(message, ArmChecked):
+            step = self.base if message.arm == "base" else self.cand
+            collected.remarks += [f"{step.name} {message.inputs}: {note}" for note in message.notes]
+        elif isinstance(message, WorkCounted):
+            collected.work = message.work
+        elif isinstance(message, MetricMeasured):
+            collected.methods[message.metric] = message.method
+            collected.notes.setdefault(message.metric, []).extend(message.notes)
+            collected.busy_s += message.busy_s
+        elif isinstance(message, ArmFailed):
+            step = self.base if message.arm == "base" else self.cand
+            raise ArmFailure(
+                f"{step.name} on shape {shape.name} is {message.status}: {message.reason}",
+                message.arm,
+            )
+        elif isinstance(message, TimingFailed):
+            raise ArmFailure(
+                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: "
+                f"{message.status}: {message.reason}",
+                None,
+            )
+
+
+def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> str:
+    """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not."""
+    ceilings = speed_of_light.datasheet(device)
+    if ceilings is None or collected.work is None:
+        return ""
+    # Of a batch only the first launch is cold.
+    l2 = timing.l2 if timing.batch == 1 else "warm"
+    floor = speed_of_light.speed_of_light(collected.work, ceilings, l2)
+    for metric, sessions in collected.sessions.items():
+        median = float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
+        if speed_of_light.below_floor(median, floor):
+            return (
+                f"{metric} time {median:.2f} µs, possible are {floor.impossible_us:.2f} µs or more"
+            )
+    return ""
+
+
+def block_samples(blocks: Sequence[TimedBlock], where: str) -> BlockSamples:
+    """The arrays of one session's blocks; an incomplete last block is left out.
+
+    Raises:
+        EnvironmentProblem: If fewer than two blocks are complete (a CPU's time budget).
+    """
+    pairs = []
+    for block in blocks:
+        arms = [
+            [t for a, t in zip(block.arm, block.time_us, strict=False) if a == arm]
+            for arm in (0, 1)
+        ]
+        if len(block.time_us) == len(block.arm) and len(arms[0]) == len(arms[1]):
+            pairs.append((arms, bool(block.throttle)))
+    if len(pairs) < 2:
+        raise EnvironmentProblem(
+            f"shape {where}: the time budget allowed fewer than two blocks of ABBA",
+            "raise --budget, or take a smaller shape",
+        )
+    return BlockSamples(
+        np.array([arms[0] for arms, _ in pairs]),
+        np.array([arms[1] for arms, _ in pairs]),
+        np.array([throttled for _, throttled in pairs]),
+    )
+
+
+def estimate(
+    collected: Collected,
+    metric: str,
+    *,
+    results: Path,
+    device: str,
+    margin: float,
+    alpha: float,
+    timing: Timing,
+    seed: int,
+) -> Estimate:
+    """Infer one metric of one shape, with the device's calibrated session spread if any."""
+    spread = calibration_record.load_session_sd(
+        results, device, collected.shape.name, metric, timing.l2
+    )
+    on_host = collected.methods.get(metric) == "wall"
+    tick = _HOST_TICK_US if on_host else TICK_US / (timing.batch if metric == "device" else 1)
+    found = infer(
+        collected.sessions[metric],
+        margin=margin,
+        alpha=alpha,
+        session_sd=spread.sd if spread else None,
+        session_df=spread.sessions - 1 if spread else None,
+        session_total=spread.total_variance if spread else None,
+        tick_us=tick,
+        seed=seed % 2**32,
+    )
+    if spread and found.session_sd is not None:
+        found = replace(found, notes=(*found.notes, f"session spread from {spread.source}"))
+    return found
+
+
+def identical(base: Step, cand: Step) -> bool:
+    """Whether two steps are the same code: sources and configuration, the Python glue included.
+
+    A Python step's configuration only describes it, and a submission's file may have any name.
+    """
+    if base.kind == cand.kind == "python":
+        return _python_code(base) == _python_code(cand)
+    return base.kind == cand.kind and source_sha(base) == source_sha(cand)
+
+
+def _python_code(step: Step) -> dict[str, bytes]:
+    files = sources_of(step)
+    if step.submission and step.entry is not None:
+        near = _with_neighbours(step.entry)
+        files = {file.relative_to(step.path).as_posix(): file for file in near}
+    return {
+        "submission.py" if file == step.entry else name: file.read_bytes()
+        for name, file in files.items()
+    }
+
+
+def _with_neighbours(entry: Path) -> set[Path]:
+    """A submission's file and the modules beside it that it imports, directly or not."""
+    found, left = {entry}, [entry]
+    while left:
+        names: set[str] = set()
+        with contextlib.suppress(SyntaxError, ValueError):
+            for node in ast.walk(ast.parse(left.pop().read_bytes())):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    names.add(node.module.split(".")[0])
+        for name in names:
+            near = {entry.parent / f"{name}.py", *(entry.parent / name).rglob("*.py")}
+            left += [file for file in near - found if file.is_file()]
+            found |= {file for file in near if file.is_file()}
+    return found

@@ -1,0 +1,219 @@
+"""What the gate found: rows, conclusion and exit code, from stored tables or live verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelbench.base.errors import ExitCode
+from kernelbench.stats.inference import MARGIN, Verdict
+
+RowStatus = Literal[
+    "ok", "faster", "regression", "missing", "incorrect", "ambiguous", "new", "skipped"
+]
+
+
+@dataclass(frozen=True)
+class GateRow:
+    """One comparison of the gate.
+
+    Attributes:
+        base, current, best: Medians in microseconds; None where there is none.
+        delta: Change against the predecessor as a fraction, positive is slower; ``delta_best``:
+            against the best.
+        margin: Largest change that passes; ``margin_best``: the same against the best.
+        reason: What decided, in one line; empty where nothing needs saying.
+        next_step: What to do about it; may be empty.
+    """
+
+    step: str
+    shape: str
+    metric: str
+    base: float | None
+    current: float | None
+    best: float | None
+    delta: float | None
+    delta_best: float | None
+    margin: float | None
+    status: RowStatus
+    reason: str = ""
+    inputs: str = ""
+    margin_best: float | None = None
+    next_step: str = ""
+
+    @property
+    def name(self) -> str:
+        """Step, shape and metric, and the input class where known, as printed."""
+        inputs = f" ({self.inputs})" if self.inputs else ""
+        return f"{self.step} {self.shape}{inputs} {self.metric}".rstrip()
+
+
+def bare_row(
+    step: str, shape: str, inputs: str, metric: str, status: RowStatus, reason: str
+) -> GateRow:
+    """A row without figures."""
+    return GateRow(
+        step=step,
+        shape=shape,
+        metric=metric,
+        base=None,
+        current=None,
+        best=None,
+        delta=None,
+        delta_best=None,
+        margin=None,
+        status=status,
+        reason=reason,
+        inputs=inputs,
+    )
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """What the gate found.
+
+    Attributes:
+        form: ``tables`` of stored medians, or ``live`` interleaved comparisons.
+        margin_note: Where the margins come from, in one line.
+        notes: What limits the comparison.
+        fail_on_ambiguous: Whether an ambiguous row fails the gate (exit code 4).
+    """
+
+    form: Literal["tables", "live"]
+    device: str
+    rows: tuple[GateRow, ...]
+    margin_note: str
+    notes: tuple[str, ...] = ()
+    fail_on_ambiguous: bool = False
+
+    def with_status(self, *statuses: RowStatus) -> tuple[GateRow, ...]:
+        """The rows with one of these statuses, in order."""
+        return tuple(row for row in self.rows if row.status in statuses)
+
+    @property
+    def failures(self) -> tuple[GateRow, ...]:
+        """The rows that fail the gate, the gravest first."""
+        ambiguous: tuple[RowStatus, ...] = ("ambiguous",) if self.fail_on_ambiguous else ()
+        order: tuple[RowStatus, ...] = ("incorrect", "regression", "missing", *ambiguous)
+        return tuple(row for status in order for row in self.with_status(status))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 if a row is incorrect, else 1 on regression or missing, else 4 or 0."""
+        if not self.failures:
+            return ExitCode.PASS
+        codes = {"incorrect": ExitCode.INCORRECT, "ambiguous": ExitCode.AMBIGUOUS}
+        return codes.get(self.failures[0].status, ExitCode.REGRESSION)
+
+    @property
+    def headline(self) -> str:
+        """The conclusion in one line, naming the steps that fail."""
+        counts = [
+            f"{len(rows)} {word}"
+            for status, word in _WORDS.items()
+            if (rows := self.with_status(status))
+        ]
+        tally = " · ".join(counts) if counts else "no rows"
+        if not self.failures:
+            timed = any(row.delta is not None for row in self.rows)
+            return f"PASS: {tally}" + ("" if timed else "; no time was compared")
+        steps = list(dict.fromkeys(row.step for row in self.failures))
+        named = ", ".join(steps[:6]) + (f" and {len(steps) - 6} more" if len(steps) > 6 else "")
+        return f"FAIL: {named}: {tally}"
+
+
+_WORDS: dict[RowStatus, str] = {
+    "incorrect": "incorrect",
+    "regression": "regressed",
+    "missing": "missing",
+    "ambiguous": "ambiguous",
+    "ok": "unchanged",
+    "faster": "faster",
+    "new": "new",
+    "skipped": "skipped",
+}
+
+
+@dataclass(frozen=True)
+class LiveRow:
+    """A live comparison.
+
+    Attributes:
+        against_predecessor: Verdict of the current code against that of the baseline.
+        against_best: Verdict against the best step or revision, if another.
+        confirmed: Whether a fresh run repeated what is SLOWER.
+        failure: Why the current code is not correct, if it is not; ``missing``: why it could not be
+            compared, if it could not; ``same_code``: the predecessor is the same code and was not
+            timed. Each makes the verdicts optional.
+    """
+
+    step: str
+    shape: str
+    metric: str
+    against_predecessor: Verdict | None = None
+    against_best: Verdict | None = None
+    confirmed: bool = False
+    failure: str = ""
+    missing: str = ""
+    same_code: bool = False
+    inputs: str = ""
+
+
+def from_live(
+    comparisons: Sequence[LiveRow],
+    *,
+    device: str,
+    notes: Sequence[str] = (),
+    fail_on_ambiguous: bool = False,
+) -> GateReport:
+    """The report of live, interleaved comparisons; only a confirmed SLOWER is a regression."""
+    rows = tuple(_live_row(comparison) for comparison in comparisons)
+    widest = max((row.margin for row in rows if row.margin is not None), default=MARGIN)
+    note = f"margin up to {100 * widest:.2g}%; only a second run that agrees makes a regression"
+    return GateReport("live", device, rows, note, tuple(notes), fail_on_ambiguous)
+
+
+def _live_row(live: LiveRow) -> GateRow:
+    first, second = live.against_predecessor, live.against_best
+    status: RowStatus = "ok"
+    reason, next_step = "", ""
+    slower = [
+        (name, verdict)
+        for name, verdict in (("predecessor", first), ("best", second))
+        if verdict is not None and verdict.label == "SLOWER"
+    ]
+    unclear = [v for v in (first, second) if v is not None and v.label == "AMBIGUOUS"]
+    if live.failure:
+        status, reason = "incorrect", live.failure
+    elif live.missing or (first is None and not live.same_code):
+        status, reason = "missing", live.missing or "was not compared"
+    elif slower:
+        status = "regression" if live.confirmed else "ambiguous"
+        said = " and ".join(
+            f"{100 * verdict.estimate.change:+.2f}% against the {name}" for name, verdict in slower
+        )
+        reason = said + (", confirmed" if live.confirmed else ", not confirmed by a second run")
+        next_step = "" if live.confirmed else "--sessions 5"
+    elif unclear:
+        status, reason, next_step = "ambiguous", unclear[0].reason, unclear[0].next_step
+    elif first is None:
+        reason = "identical code"
+    elif first.label == "FASTER":
+        status = "faster"
+    return GateRow(
+        step=live.step,
+        shape=live.shape,
+        metric=live.metric,
+        base=first.estimate.base_us if first else None,
+        current=first.estimate.cand_us if first else None,
+        best=second.estimate.base_us if second else None,
+        delta=first.estimate.change if first else None,
+        delta_best=second.estimate.change if second else None,
+        margin=first.estimate.margin if first else None,
+        status=status,
+        reason=reason,
+        inputs=live.inputs,
+        margin_best=second.estimate.margin if second else None,
+        next_step=next_step,
+    )

@@ -1,0 +1,258 @@
+"""The live form of the gate: measure the current steps against those of another revision.
+
+Both revisions' steps run interleaved in one process, so drift of a shared machine falls on both. A
+SLOWER is measured once more in fresh processes before it fails the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelbench.base.seeds import derive
+from kernelbench.compare import comparer as compare
+from kernelbench.compare.comparer import ArmFailure, Collected, Comparer
+from kernelbench.compare.gate_report import (
+    GateReport,
+    GateRow,
+    LiveRow,
+    RowStatus,
+    bare_row,
+    from_live,
+)
+from kernelbench.project.context import Context
+from kernelbench.project.registry import Lineages, Step
+from kernelbench.runs.runner import StepRun
+from kernelbench.stats.inference import Estimate, Verdict, family
+from kernelbench.worker.jobs import Timing
+from kernelbench.worker.launcher import Launcher
+
+Against = Literal["predecessor", "best"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to compare."""
+
+    timing: Timing
+    sessions: int
+    metric: Literal["device", "call"]
+    margin: float
+    alpha: float
+    seed: int
+    call_limit_s: float
+    results: Path
+
+
+@dataclass
+class _Pair:
+    """One comparison to make: a step of the other revision against the current one."""
+
+    plan: StepRun
+    shape: Any
+    against: Against
+    base: Step
+    estimate: Estimate | None = None
+    verdict: Verdict | None = None
+    again: Verdict | None = None
+    failure: str = ""
+    missing: str = ""
+
+
+@dataclass
+class LiveGate:
+    """Compares plans of the current revision with one or two others.
+
+    Attributes:
+        device: Name of the device, once something was measured.
+        confirmations: One line per SLOWER that was measured again.
+    """
+
+    context: Context
+    launcher: Launcher
+    settings: Settings
+    on_progress: Callable[[str], None] = lambda _text: None
+    device: str = ""
+
+    def __post_init__(self) -> None:
+        self.confirmations: list[str] = []
+
+    def run(
+        self,
+        plans: Sequence[StepRun],
+        predecessor: Lineages,
+        best: Lineages | None,
+        *,
+        notes: Sequence[str] = (),
+        fail_on_ambiguous: bool = False,
+    ) -> GateReport:
+        """Compare every plan, shape by shape, and report."""
+        extra: list[GateRow] = []
+        pairs: list[_Pair] = []
+        for plan in plans:
+            pairs += self._pairs(plan, predecessor, best, extra)
+        extra += self._gone(predecessor, plans)
+        for pair in pairs:
+            self._measure(pair, "first")
+        self._judge(pairs)
+        for pair in pairs:
+            if pair.verdict is not None and pair.verdict.label == "SLOWER":
+                self._confirm(pair)
+        report = from_live(
+            self._live_rows(pairs),
+            device=self.device or "no device",
+            notes=(*notes, *self.confirmations),
+            fail_on_ambiguous=fail_on_ambiguous,
+        )
+        return replace(report, rows=(*report.rows, *extra))
+
+    def _pairs(
+        self, plan: StepRun, predecessor: Lineages, best: Lineages | None, extra: list[GateRow]
+    ) -> list[_Pair]:
+        old = _same_step(plan.step, predecessor)
+        if old is None:
+            extra.append(self._row(plan.step.name, "", "new", "not in the baseline"))
+            return []
+        pairs = []
+        same = compare.identical(old, plan.step)
+        former = _same_step(plan.step, best) if best is not None else None
+        if former is not None and (
+            compare.identical(former, plan.step) or compare.identical(former, old)
+        ):
+            former = None
+        for shape in plan.shapes:
+            if shape.name in plan.skip:
+                extra.append(
+                    self._row(plan.step.name, shape.name, "skipped", plan.skip[shape.name])
+                )
+                continue
+            if same and former is None:
+                extra.append(
+                    self._row(plan.step.name, shape.name, "ok", "identical code, not timed")
+                )
+            elif not same:
+                pairs.append(_Pair(plan, shape, "predecessor", old))
+            if former is not None:
+                pairs.append(_Pair(plan, shape, "best", former))
+        return pairs
+
+    def _row(self, step: str, shape: str, status: RowStatus, reason: str) -> GateRow:
+        return bare_row(step, shape, "", self.settings.metric, status, reason)
+
+    def _gone(self, predecessor: Lineages, plans: Sequence[StepRun]) -> list[GateRow]:
+        """Steps that ran in the baseline and are not here any more fail closed."""
+        now = {step.name: step for step in self.context.lineages.steps}
+        lineages = {plan.step.lineage for plan in plans}
+        rows = []
+        for step in predecessor.steps:
+            if step.status == "planned" or step.lineage not in lineages:
+                continue
+            current = now.get(step.name)
+            if current is None or current.status == "planned":
+                reason = "in the baseline, gone now" if current is None else "planned again"
+                rows.append(self._row(step.name, "", "missing", reason))
+        return rows
+
+    def _comparer(self, pair: _Pair, label: str) -> Comparer:
+        plan, settings = pair.plan, self.settings
+        return Comparer(
+            self.launcher,
+            pair.base,
+            plan.step,
+            plan.lineage,
+            plan.target,
+            plan.classes,
+            settings.timing,
+            derive(settings.seed, pair.against, plan.step.name, label),
+            settings.call_limit_s,
+            lambda text: self.on_progress(f"{plan.step.name} against {pair.against}: {text}"),
+        )
+
+    def _measure(self, pair: _Pair, label: str) -> Estimate | None:
+        comparer = self._comparer(pair, label)
+        collected = Collected(pair.shape)
+        try:
+            comparer.collect(collected, self.settings.sessions)
+        except ArmFailure as failure:
+            if failure.arm == "base":
+                pair.missing = f"the {pair.against} cannot be compared with: {failure.message}"
+            else:
+                pair.failure = failure.message
+            return None
+        finally:
+            if comparer.environment is not None:
+                self.device = comparer.environment.device
+        pair.estimate = self._estimate(collected)
+        return pair.estimate
+
+    def _estimate(self, collected: Collected) -> Estimate:
+        settings = self.settings
+        return compare.estimate(
+            collected,
+            settings.metric,
+            results=settings.results,
+            device=self.device,
+            margin=settings.margin,
+            alpha=settings.alpha,
+            timing=settings.timing,
+            seed=settings.seed,
+        )
+
+    @staticmethod
+    def _judge(pairs: Sequence[_Pair]) -> None:
+        judged = [pair for pair in pairs if pair.estimate is not None]
+        estimates = [pair.estimate for pair in judged if pair.estimate is not None]
+        for pair, verdict in zip(judged, family(estimates), strict=True):
+            pair.verdict = verdict
+
+    def _confirm(self, pair: _Pair) -> None:
+        """Measure a SLOWER once more, in fresh processes with new inputs and order."""
+        first = pair.estimate
+        second = self._measure(pair, "confirmation")
+        name = f"{pair.plan.step.name} {pair.shape.name}"
+        if second is None or first is None:
+            self.confirmations.append(f"{name}: the confirmation run failed")
+            return
+        pair.estimate = first
+        pair.again = family([second])[0]
+        self.confirmations.append(
+            f"{name} against {pair.against}: {100 * first.change:+.2f}%, measured again "
+            f"{100 * second.change:+.2f}%: "
+            + ("confirmed" if pair.again.label == "SLOWER" else "not confirmed")
+        )
+
+    def _live_rows(self, pairs: Sequence[_Pair]) -> list[LiveRow]:
+        grouped: dict[tuple[str, str], list[_Pair]] = {}
+        for pair in pairs:
+            grouped.setdefault((pair.plan.step.name, pair.shape.name), []).append(pair)
+        rows = []
+        for (step, shape), group in grouped.items():
+            by: dict[str, _Pair] = {pair.against: pair for pair in group}
+            slower = [p for p in group if p.verdict is not None and p.verdict.label == "SLOWER"]
+            first, second = by.get("predecessor"), by.get("best")
+            rows.append(
+                LiveRow(
+                    step,
+                    shape,
+                    self.settings.metric,
+                    against_predecessor=first.verdict if first is not None else None,
+                    against_best=second.verdict if second is not None else None,
+                    confirmed=any(p.again and p.again.label == "SLOWER" for p in slower),
+                    failure=next((p.failure for p in group if p.failure), ""),
+                    missing=next((p.missing for p in group if p.missing), ""),
+                    same_code=first is None,
+                )
+            )
+        return rows
+
+
+def _same_step(step: Step, lineages: Lineages | None) -> Step | None:
+    """The runnable step of the same name in another revision."""
+    if lineages is None:
+        return None
+    for other in lineages.steps:
+        if other.name == step.name and other.status != "planned":
+            return other
+    return None

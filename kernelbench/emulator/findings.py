@@ -1,0 +1,351 @@
+"""What the emulator found, as an engineer reads it: roles, barriers by name, file and line.
+
+:func:`resolve_report` resolves a report where the step's library is; the result is plain data that
+travels from the worker to the command line, where :func:`lines` puts it into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from kernelbench.emulator.symbols import Place, Symbols
+
+#: Classes of findings and what they mean in a few words.
+CLASSES = {
+    "hang": "a wait or a loop that nothing ends",
+    "race": "two accesses, one of them a write, without order between them",
+    "early-read": "read before the completion of a copy or an MMA was observed",
+    "overwrite": "overwritten while something still reads or writes it",
+    "proxy-fence": "written through the generic proxy, used by the async proxy without a fence",
+    "tensor-map-proxy": "tensor map used without acquiring its last change",
+    "arrival-count": "more arrivals than the phase expects",
+    "transaction-count": "bytes expected and bytes copied differ",
+    "phase": "a waiter is two phases off",
+    "barrier-state": "barrier not initialized, initialized twice, or overwritten",
+    "named-barrier": "participants of a named barrier disagree",
+    "divergence": "lanes of a warp are not together at a collective instruction",
+    "tmem-allocation": "TMEM allocated, freed or left behind wrongly",
+    "tmem-bounds": "TMEM outside the allocation or the warp's lanes",
+    "descriptor": "a descriptor that the hardware does not take",
+    "alignment": "misaligned",
+    "out-of-bounds": "memory that no buffer owns",
+    "exit": "the CTA exits with operations in flight",
+    "crash": "segmentation fault or stack overflow",
+    "order": "instructions in an order that has no effect",
+    "unwritten": "read before anything was written there",
+}
+
+
+#: CTAs whose waits are shown; of a cluster of two and its neighbour, say.
+_SHOWN_CTAS = 4
+
+#: What a wait is for, where it is not a barrier of the step's own.
+_WAITS = {
+    "warp": "the other lanes of its warp",
+    "cluster": "the other CTAs of its cluster",
+    "bulk-group": "bulk copies that it has committed",
+    "tmem-alloc": "free TMEM columns",
+    "tmem-load": "its TMEM loads",
+    "global": "a value in global memory",
+    "cp.async": "its cp.async copies",
+    "wgmma": "its wgmma groups",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """One side of a finding: which role, at which line."""
+
+    role: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        return " at ".join(part for part in (self.role, self.where) if part) or "unknown place"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding; repeats of the same lines are counted.
+
+    Attributes:
+        kind: A key of :data:`CLASSES`.
+        text: One sentence.
+        other: The access that it conflicts with.
+        object: The barrier or buffer by name; empty if there is none.
+        cta, rank, thread: Where it was seen first; thread is -1 outside any thread.
+    """
+
+    kind: str
+    text: str
+    access: Access
+    other: Access | None
+    object: str
+    cta: tuple[int, ...]
+    rank: int
+    thread: int
+    other_thread: int
+    count: int = 1
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Equal for the same fault found again, also elsewhere in the same buffer."""
+        return (self.kind, str(self.access), str(self.other), self.buffer)
+
+    @property
+    def buffer(self) -> str:
+        """The object without an offset in it."""
+        return self.object.partition(" + ")[0]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What warps wait for at the end of a hang.
+
+    Attributes:
+        what: ``full[2]``, ``named barrier 1``, …
+        state: How far the object is, e.g. ``phase parity 1, 3 phases completed``.
+        needs: What would end the wait; empty if that is not a matter of counting.
+        victim: How likely others' waits are the cause of this one, for which one to name first: 0
+            where bytes do not match, 1 where some arrived, 2 where none did, 3 where the missing
+            ones wait themselves.
+    """
+
+    access: Access
+    cta: tuple[int, ...]
+    rank: int
+    warps: tuple[int, ...]
+    lanes: int
+    what: str
+    state: str
+    needs: str
+    victim: int = 3
+
+
+@dataclass(frozen=True)
+class EmulatorReport:
+    """Everything that launches found.
+
+    Attributes:
+        dropped: Findings beyond the number that is kept.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    waits: tuple[Waiting, ...] = ()
+    launches: int = 0
+    switches: int = 0
+    seconds: float = 0.0
+    dropped: int = 0
+
+    def headline(self) -> str:
+        """The first finding in one line; empty if there is none."""
+        if not self.findings:
+            return ""
+        first = self.findings[0]
+        text = first.text.rstrip(".")
+        place = first.access.where
+        if first.kind == "hang" and self.waits and not place:
+            # Among equals the one with few threads: many wait for a result, one for a stage.
+            stuck = min(
+                self.waits,
+                key=lambda wait: (
+                    wait.victim,
+                    not wait.needs,
+                    wait.lanes.bit_count() * len(wait.warps),
+                ),
+            )
+            text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
+            text += f": {stuck.needs} missing" if stuck.needs else ""
+            place = stuck.access.where
+        elif first.access.role:
+            place = f"{first.access.role}, {place}"
+        return f"{first.kind}: {text}" + (f" ({place})" if place else "")
+
+
+def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
+    """Resolve what the runtime reported."""
+    waits = raw.get("waits", [])
+    return EmulatorReport(
+        _causes_first([_finding(found) for found in symbols.findings(raw)]),
+        tuple(_group(_waiting(wait, symbols) for wait in waits)),
+        int(raw.get("launches", 0)),
+        int(raw.get("switches", 0)),
+        float(raw.get("seconds", 0.0)),
+        int(raw.get("dropped", 0)),
+    )
+
+
+def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """In time, but a read of nothing comes behind what tells why it came too early."""
+    explained = {
+        finding
+        for finding in findings
+        if finding.kind == "unwritten"
+        and any(
+            other.kind != "unwritten" and other.object and other.buffer == finding.buffer
+            for other in findings
+        )
+    }
+    return tuple(sorted(findings, key=explained.__contains__))
+
+
+def _finding(found: Mapping[str, Any]) -> Finding:
+    column = int(found.get("tmem_column", -1))
+    name = str(found["shared_name"])
+    if not name and column >= 0:
+        name = f"TMEM column {column}"
+    return Finding(
+        kind=str(found["class"]),
+        text=str(found["text"]),
+        access=_access(found, ""),
+        other=_access(found, "other_") if found.get("other_pc") else None,
+        object=name,
+        cta=tuple(found.get("cta") or ()),
+        rank=int(found.get("rank", 0)),
+        thread=int(found.get("thread", -1)),
+        other_thread=int(found.get("other_thread", -1)),
+        count=int(found.get("count", 1)),
+    )
+
+
+def _access(found: Mapping[str, Any], prefix: str) -> Access:
+    file, line = found[f"{prefix}file"], found[f"{prefix}line"]
+    return Access(str(found[f"{prefix}role"]), f"{file}:{line}" if file else "")
+
+
+def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
+    place = symbols.place(wait.get("pc"))
+    kind = str(wait["kind"])
+    pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
+    what, state, needs, victim = _WAITS.get(kind, kind), "", "", 3
+    if kind == "mbarrier":
+        offset = int(wait["object"])
+        name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
+        what = name or f"the mbarrier at shared memory + {offset:#x}"
+        state = (
+            f"phase parity {wait['parity']}; {_count(int(wait['phase']), 'phase')} completed, "
+            f"{pending} of {_count(expected, 'arrival')} pending"
+        )
+        tx = int(wait["tx"])
+        if tx:
+            state += f", {tx} bytes outstanding" if tx > 0 else f", {-tx} bytes too many"
+        needs = _needs(pending, tx)
+        victim = 0 if tx else 1 if pending < expected else 2
+    elif kind == "named-barrier":
+        what = f"named barrier {wait['object']}"
+        if expected:
+            state = f"{expected - pending} of {expected} threads have arrived"
+            needs = f"{_count(pending, 'more thread')}"
+    return Waiting(
+        _place_access(place),
+        tuple(wait.get("cta") or ()),
+        int(wait.get("rank", 0)),
+        (int(wait["warp"]),),
+        int(wait.get("lanes", 0xFFFFFFFF)),
+        what,
+        state,
+        needs,
+        victim,
+    )
+
+
+def _place_access(place: Place | None) -> Access:
+    return Access(place.role, str(place)) if place is not None else Access()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _needs(pending: int, tx: int) -> str:
+    """What would complete the phase."""
+    parts = []
+    if pending:
+        parts.append(_count(pending, "more arrival"))
+    if tx > 0:
+        parts.append(_count(tx, "more byte"))
+    if tx < 0:
+        parts.append(f"an expect_tx of {_count(-tx, 'byte')} that came without one")
+    return " and ".join(parts)
+
+
+def _group(waits: Iterator[Waiting]) -> Iterator[Waiting]:
+    """Warps that wait for the same at the same line become one."""
+
+    def same(wait: Waiting) -> Waiting:
+        return replace(wait, warps=())
+
+    def order(wait: Waiting) -> tuple[Any, ...]:
+        return (wait.cta, wait.rank, str(wait.access), wait.what, wait.state, wait.lanes)
+
+    for key, group in groupby(sorted(waits, key=order), key=same):
+        yield replace(key, warps=tuple(sorted(w for wait in group for w in wait.warps)))
+
+
+def lines(report: EmulatorReport, max_findings: int | None = None) -> Iterator[str]:
+    """The report in words: a block per finding, then who waits for what."""
+    shown = report.findings[:max_findings]
+    for finding in shown:
+        yield from _finding_lines(finding)
+    more = len(report.findings) - len(shown) + report.dropped
+    if more:
+        yield f"… and {_count(more, 'more finding')}"
+    ctas = [*dict.fromkeys((wait.cta, wait.rank) for wait in report.waits)]
+    if ctas:
+        yield "waiting:"
+    for cta, rank in ctas[:_SHOWN_CTAS]:
+        yield f"  CTA {_triple(cta)}" + (f" (rank {rank})" if rank else "")
+        for wait in report.waits:
+            if (wait.cta, wait.rank) == (cta, rank):
+                yield "    " + _waiting_line(wait)
+    if len(ctas) > _SHOWN_CTAS:
+        yield f"  … and {len(ctas) - _SHOWN_CTAS} more CTAs"
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    times = f" ×{finding.count}" if finding.count > 1 else ""
+    yield f"{finding.kind}{times}: {finding.text}"
+    meaning = CLASSES.get(finding.kind)
+    if meaning:
+        yield f"  meaning  {meaning}"
+    if finding.object:
+        yield f"  object   {finding.object}"
+    if finding.access.where or finding.access.role:
+        thread = f", thread {finding.thread}" if finding.thread >= 0 else ""
+        where = f" (CTA {_triple(finding.cta)}{thread})" if finding.cta else ""
+        yield f"  here     {finding.access}{where}"
+    if finding.other is not None:
+        thread = f" (thread {finding.other_thread})" if finding.other_thread >= 0 else ""
+        yield f"  against  {finding.other}{thread}"
+
+
+def _waiting_line(wait: Waiting) -> str:
+    warps = _ranges(wait.warps)
+    lanes = wait.lanes.bit_count()
+    who = f"{wait.access.role or 'warp'} (warp{'s' if len(wait.warps) > 1 else ''} {warps}"
+    who += f", {lanes} lane{'s' if lanes > 1 else ''})" if lanes < 32 else ")"
+    text = f"{who} waits for {wait.what}"
+    if wait.state:
+        text += f": {wait.state}"
+    if wait.needs:
+        text += f"; {wait.needs} would end it"
+    return text + (f"  [{wait.access.where}]" if wait.access.where else "")
+
+
+def _triple(cta: Sequence[int]) -> str:
+    if len(cta) == 3 and cta[1] == cta[2] == 0:
+        return str(cta[0])
+    return ",".join(map(str, cta))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0–3, 5`` for 0, 1, 2, 3, 5."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(f"{p[0]}–{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -1,0 +1,202 @@
+"""The CPU emulator as Python sees it: building its parts, loading them, its options and report.
+
+A step runs in the emulator as a shared library that calls the emulator's runtime, itself a shared
+library that is built once per machine. ``check`` builds a step so that every load and store calls
+the runtime too (the hooks of ``-fsanitize=thread``, which the runtime defines) and counts branches.
+
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import compiler
+from kernelbench.emulator.settings import DEFAULT_EMULATION, ROUNDINGS, Emulation
+from kernelbench.machine.toolchain import cpu_facts, emulator_compiler
+
+#: What debug information calls the folders of a step; see :mod:`kernelbench.emulator.symbols`.
+STEP_NAME, LINEAGE_NAME, COMMON_NAME = "/kb/step", "/kb/lineage", "/kb/common"
+
+_RUNTIME_FLAGS = ("-std=c++20", "-O3", "-march=native", "-g1", "-pthread", "-Wall")
+# gnu-unique symbols would be one for all libraries of a process, even for two builds of one step.
+_STEP_FLAGS = ("-x", "c++", "-std=c++20", "-g", "-fvisibility=hidden", "-pthread")
+_PLAIN_FLAGS = ("-O2",)
+_CHECK_FLAGS = ("-O1", "-fsanitize=thread")
+_COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
+# The hooks must stay undefined: the runtime has them, and libtsan must not come in.
+_LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
+
+
+class EmulatorOptions(ctypes.Structure):
+    """``kb::emu::Options``."""
+
+    _fields_ = (
+        ("sms", ctypes.c_uint32),
+        ("os_threads", ctypes.c_uint32),
+        ("check", ctypes.c_uint32),
+        ("mma_rounding", ctypes.c_uint32),
+        ("broken_fact", ctypes.c_uint32),
+        ("max_findings", ctypes.c_uint32),
+        ("limit_ms", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+    )
+
+
+def runtime_library(common: Path) -> Path:
+    """The emulator's runtime, built on first use.
+
+    Args:
+        common: The folder of the building blocks (``kernels/common``).
+    """
+    backend = common / "backend" / "emu"
+    sources = sorted((backend / "runtime").glob("*.cpp"))
+    if not sources:
+        raise EnvironmentProblem(f"{backend}/runtime has no sources: the emulator is not there")
+    return compiler.compile_shared(
+        "emulator runtime",
+        sources,
+        _RUNTIME_FLAGS,
+        include_dirs=(common, backend),
+        compiler=emulator_compiler(),
+        link_flags=("-pthread",),
+        facts=cpu_facts(),
+        names={common: COMMON_NAME},
+    )
+
+
+def step_library(
+    name: str,
+    source: Path,
+    common: Path,
+    *,
+    check: bool,
+    count: bool = False,
+    include_dirs: Sequence[Path] = (),
+) -> Path:
+    """A step (or test) built for the emulator.
+
+    Args:
+        name: What it is, for messages.
+        source: Its ``.cu`` file.
+        common: The folder of the building blocks, with ``backend/emu``.
+        check: Whether for the checker.
+        count: Whether to count branches, see :mod:`kernelbench.emulator.branches`; with g++
+            only. Such a library writes its counters when the process ends, too.
+        include_dirs: Searched before ``common``.
+    """
+    with_compiler = emulator_compiler()
+    flags = [*_STEP_FLAGS, *(_CHECK_FLAGS if check else _PLAIN_FLAGS)]
+    link = [*_LINK_FLAGS]
+    if with_compiler.kind == "g++":
+        flags.append("-fno-gnu-unique")
+        if count:
+            flags += _COUNT_FLAGS
+            # They are the library's own: each writes and clears the counts of one library only.
+            link += ["-Wl,-u,__gcov_dump,-u,__gcov_reset", "-lgcov"]
+    names = {source.parent: STEP_NAME, common: COMMON_NAME}
+    if include_dirs:
+        names |= {folder: LINEAGE_NAME for folder in include_dirs if folder != common}
+    return compiler.compile_shared(
+        f"{name} ({'emulator, checked' if check else 'emulator'})",
+        [source],
+        flags,
+        include_dirs=(*include_dirs, common, common / "backend" / "emu"),
+        compiler=with_compiler,
+        link_flags=link,
+        names=names,
+    )
+
+
+class Runtime:
+    """The loaded runtime. There is one per process, since it holds the state of the emulation."""
+
+    def __init__(self, library: Path) -> None:
+        try:
+            # Global: libraries of steps find what they call in it.
+            self._library = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+            self._declare()
+        except (OSError, AttributeError) as error:
+            raise EnvironmentProblem(f"the emulator's runtime cannot be loaded: {error}") from error
+        self._emulation = EmulatorOptions()
+
+    def _declare(self) -> None:
+        lib = self._library
+        lib.kb_emu_configure.argtypes = [ctypes.POINTER(EmulatorOptions)]
+        lib.kb_emu_configure.restype = None
+        lib.kb_emu_register.argtypes = [
+            ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
+        ]  # fmt: skip
+        lib.kb_emu_register.restype = None
+        lib.kb_emu_unregister_all.argtypes = []
+        lib.kb_emu_unregister_all.restype = None
+        lib.kb_emu_report.argtypes = []
+        lib.kb_emu_report.restype = ctypes.c_char_p
+
+    def configure(
+        self,
+        emulation: Emulation = DEFAULT_EMULATION,
+        *,
+        check: bool = False,
+        seed: int = 0,
+        max_findings: int = 64,
+        broken_fact: int = 0,
+        os_threads: int = 0,
+        limit_s: float = 0.0,
+    ) -> None:
+        """Set the options of the launches to come and forget what was found before.
+
+        Args:
+            check: Whether the checker is on; sensible with libraries built for it.
+            seed: Of the schedules.
+            broken_fact: A fact of the hardware to break, see ``facts.hpp``; 0 for none.
+            os_threads: 0 for one per core.
+            limit_s: Seconds after which a launch is ended, as a hang; 0 for never.
+        """
+        options = EmulatorOptions(
+            sms=emulation.sms,
+            os_threads=os_threads,
+            check=int(check),
+            mma_rounding=ROUNDINGS.index(emulation.mma_rounding),
+            broken_fact=broken_fact,
+            max_findings=max_findings,
+            limit_ms=round(limit_s * 1000),
+            seed=seed & (2**64 - 1),
+        )
+        self._library.kb_emu_configure(ctypes.byref(options))
+
+    def register(self, address: int, size: int, name: str, *, writable: bool) -> None:
+        """Say which memory kernels may access: ``size`` bytes at ``address``."""
+        if size:
+            self._library.kb_emu_register(address, size, name.encode(), int(writable))
+
+    def unregister_all(self) -> None:
+        """Forget all registered memory."""
+        self._library.kb_emu_unregister_all()
+
+    def report(self) -> dict[str, Any]:
+        """What was found since the last :meth:`configure`."""
+        text: bytes = self._library.kb_emu_report()
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+@functools.cache
+def runtime(common: Path) -> Runtime:
+    """The runtime of a folder of building blocks, built and loaded once."""
+    return Runtime(runtime_library(common))
+
+
+def load_emulated(library: Path) -> ctypes.CDLL:
+    """Load a step's library; its runtime must be loaded."""
+    try:
+        return ctypes.CDLL(str(library), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise EnvironmentProblem(f"{library.name} cannot be loaded: {error}") from error

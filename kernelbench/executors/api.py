@@ -1,0 +1,46 @@
+"""``kernelbench.load``: a step as a callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.errors import UsageError
+from kernelbench.executors import targets
+from kernelbench.executors.callables import LoadError, load_callable
+from kernelbench.project.context import Context
+from kernelbench.project.registry import load_problem, require_runnable
+
+
+def load(step: str | Path) -> Callable[[Any], Any]:
+    """A step as a callable on its problem's data.
+
+    Args:
+        step: A step's name (``"v00"``), its folder, or a Python file that defines
+            ``custom_kernel(data)``.
+
+    Returns:
+        The step's ``custom_kernel``; what a problem's ``make_inputs`` returns has fitting ``data``,
+        see ``kernelbench.problems``. A compiled step is built for the best executor of this
+        machine: it takes CUDA tensors on a GPU, CPU tensors on the emulator.
+
+    Raises:
+        UsageError: If there is no such step, it is planned, or its Python file cannot be loaded.
+        EnvironmentProblem: If no executor of this machine runs it, or it cannot be built.
+    """
+    context = Context.find()
+    found = context.lineages.select([str(step)])
+    if len(found) != 1:
+        raise UsageError(f"{str(step)!r} is {len(found)} steps", "load one at a time")
+    chosen = found[0]
+    entry = require_runnable(chosen)
+    try:
+        if not chosen.compiled:
+            # It runs wherever the tensors are that it is called with.
+            return load_callable(entry)
+        problem = load_problem(context.lineage_for(chosen))
+        target = targets.resolve(chosen)
+        return target.executor.load(chosen, problem, target, 0.0)
+    except LoadError as error:
+        raise UsageError(f"{chosen.name}: {error}") from error

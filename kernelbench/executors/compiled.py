@@ -1,0 +1,186 @@
+"""Compiled steps (``launch.cu``): built for an executor, loaded with ctypes, called through C.
+
+No torch headers and no libtorch are involved, so a step builds in seconds and one library serves
+every torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.build import compiler
+from kernelbench.emulator import runtime as emulator
+from kernelbench.emulator.symbols import Symbols
+from kernelbench.executors.callables import notes_of
+from kernelbench.executors.executor import Target
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.machine.toolchain import nvcc
+from kernelbench.project import overlay
+from kernelbench.project.model import Step
+from kernelbench.project.registry import building_blocks
+
+if TYPE_CHECKING:
+    from kernelbench.executors.protocol import CompiledProblem
+    from kernelbench.project.problem import Kernel, Problem
+
+#: Compute capability that runs each arch natively; arch-specific ("a") code runs on no other.
+ARCH_CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0)}
+#: What sm_100a steps are built for to run in software on a Hopper GPU.
+SOFT_ARCH = "sm_90a"
+ARCH_GPUS = {"sm_90a": "a Hopper GPU (H100, H200, H800)", "sm_100a": "a Blackwell GPU (B200)"}
+
+_GPU_FLAGS = (
+    "-std=c++20", "-O3", "-lineinfo", "--cudart", "static", "-Xcompiler", "-fvisibility=hidden",
+)  # fmt: skip
+
+#: How long building one step may take: both of the emulator's parts, say.
+BUILD_LIMIT_S = 1800.0
+
+
+@dataclass(frozen=True)
+class LibraryExecutor:
+    """What executors of compiled steps share: a library is built, opened and bound."""
+
+    def library(self, step: Step, *, check: bool = False) -> Path:
+        """The step's library, from the cache or built now.
+
+        Args:
+            check: Whether for the checker, where there is one.
+        """
+        raise NotImplementedError
+
+    def runtime(self, step: Step) -> emulator.Runtime | None:
+        """The emulator that the library calls; None on a GPU."""
+        return None
+
+    def prepare_library(self, step: Step, problem: Problem, target: Target) -> str:
+        """Build the library and what the problem needs beside it; returns its hash."""
+        if target.timed and hasattr(problem, "prepare"):
+            cast("CompiledProblem", problem).prepare(step)
+        return compiler.artefact_sha(self.library(step))
+
+    def open(self, step: Step, *, timed: bool = False, check: bool = False) -> LoadedStep:
+        """Build and open a step's library.
+
+        Args:
+            timed: Whether its calls are timed.
+            check: Whether for the checker, where there is one.
+
+        Raises:
+            EnvironmentProblem: If the library cannot be loaded.
+        """
+        path = self.library(step, check=check)
+        runtime = self.runtime(step)
+        try:
+            found = ctypes.CDLL(str(path))
+            found.kb_run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+            found.kb_run.restype = ctypes.c_int
+            found.kb_describe.argtypes = [ctypes.c_void_p]
+            found.kb_describe.restype = None
+        except (OSError, AttributeError) as error:
+            text = " ".join(str(error).split())
+            raise EnvironmentProblem(
+                f"{step.name}: its library cannot be loaded: {text}"
+            ) from error
+        return LoadedStep(found, path, runtime, timed)
+
+    def notes(self, kernel: Any) -> tuple[str, ...]:
+        """What the step's callable says of its last call."""
+        return notes_of(kernel)
+
+
+def common_folder(step: Step) -> Path:
+    """The building blocks that a step is made of, with the backends.
+
+    Raises:
+        UsageError: If neither the step's lineage nor ``kernels`` beside it has any.
+    """
+    for folder in building_blocks(step.lineage_path):
+        if (folder / "backend").is_dir():
+            return folder
+    raise UsageError(f"{step.name}: no common/backend in {step.lineage_path} or kernels beside it")
+
+
+def has_backend(step: Step, backend: str) -> bool:
+    """Whether there is a ``common/backend`` of this name to build the step with."""
+    return any(
+        (folder / "backend" / backend).is_dir() for folder in building_blocks(step.lineage_path)
+    )
+
+
+def buildable(step: Step, backend: str, where: str) -> tuple[bool, str]:
+    """Whether the parts that build a compiled step for a GPU are there."""
+    if not has_backend(step, backend):
+        return False, f"there is no common/backend/{backend} to build {step.name} with"
+    if nvcc() is None:
+        return False, "no nvcc to build it with; install the CUDA toolkit"
+    return True, f"native on {where}"
+
+
+def gpu_artefact(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = "") -> Path:
+    """What nvcc makes of a step (:func:`gpu_recipe`), from the cache or built now."""
+    return compiler.build(gpu_recipe(step, soft=soft, flags=flags, what=what))
+
+
+def gpu_recipe(
+    step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = ""
+) -> compiler.Recipe:
+    """How nvcc makes a step's library or, with ``-cubin`` or ``-ptx``, its device code.
+
+    Args:
+        soft: Whether for gpu-soft; else for the step's own arch.
+        flags: Beside those that every build and this step has.
+        what: What it is if not the library, for messages.
+    """
+    entry = overlay.entry_of(step)
+    common = common_folder(step)
+    backend = common / "backend" / ("soft" if soft else step.arch.replace("_", ""))
+    capability = ARCH_CAPABILITY[SOFT_ARCH if soft else step.arch]
+    described = ", ".join(filter(None, ("soft" if soft else step.arch, what)))
+    own = [word for flag in step.gpu_flags for word in flag.split()]
+    name = f"{step.name} ({described})"
+    return compiler.Recipe(
+        name,
+        compiler.needed_nvcc(name),
+        [entry],
+        [*_GPU_FLAGS, *compiler.cuda_arch_flags(capability), *own, *flags],
+        (*lineage_blocks(step), common, backend),
+    )
+
+
+def lineage_blocks(step: Step) -> tuple[Path, ...]:
+    """The building blocks of the step's lineage, where it has some beside :func:`common_folder`."""
+    own = step.lineage_path / "common"
+    return (own,) if own.is_dir() and own != common_folder(step) else ()
+
+
+def bind_problem(problem: Problem, entry: LoadedStep, step: Step, device: str) -> Kernel:
+    """A loaded step's callable, as its problem puts it together.
+
+    Raises:
+        UsageError: If the problem has no compiled steps.
+    """
+    if not hasattr(problem, "bind"):
+        raise UsageError(f"problem {problem.name} has no binding for compiled steps (bind)")
+    return cast("CompiledProblem", problem).bind(entry, step, device)
+
+
+def symbols_of(step: Step) -> Symbols:
+    """What resolves the emulator's reports about a step."""
+    return Symbols(symbol_folders(step))
+
+
+def symbol_folders(step: Step) -> dict[str, Path]:
+    """What debug information calls a step's folders, and where they are."""
+    folders = {
+        emulator.STEP_NAME: overlay.folder_of(step),
+        emulator.COMMON_NAME: common_folder(step),
+    }
+    for folder in lineage_blocks(step):
+        folders[emulator.LINEAGE_NAME] = folder
+    return folders

@@ -1,0 +1,158 @@
+"""The executor ``emulator``: a compiled step on the CPU, one fiber for each CUDA thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.emulator import findings
+from kernelbench.emulator import runtime as emulator
+from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
+from kernelbench.emulator.symbols import Symbols
+from kernelbench.executors.compiled import (
+    LibraryExecutor,
+    bind_problem,
+    common_folder,
+    has_backend,
+    lineage_blocks,
+    symbols_of,
+)
+from kernelbench.executors.executor import Target
+from kernelbench.executors.fault import KernelFault
+from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.project import overlay
+from kernelbench.project.model import Step
+
+if TYPE_CHECKING:
+    from kernelbench.project.problem import Kernel, Problem
+
+#: From the end of a call's limit, which the emulator keeps itself, to the watchdog's.
+_GRACE_S = 10.0
+
+
+class EmulatedKernel:
+    """A compiled step's callable on the emulator: a finding is a fault of the call."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        runtime: emulator.Runtime,
+        symbols: Symbols,
+        emulation: Emulation,
+        limit_s: float,
+    ) -> None:
+        self._kernel = kernel
+        self._runtime = runtime
+        self._symbols = symbols
+        self._emulation = emulation
+        self._limit_s = limit_s
+        self._seconds: list[float] = []
+
+    def __call__(self, data: Any) -> Any:
+        """Call the step.
+
+        Raises:
+            KernelFault: If the emulator found something, with its report.
+        """
+        self._runtime.configure(self._emulation, limit_s=self._limit_s)
+        fault: KernelFault | None = None
+        result = None
+        try:
+            result = self._kernel(data)
+        except KernelFault as error:
+            fault = error
+        report = findings.resolve_report(self._runtime.report(), self._symbols)
+        if report.findings:
+            hang = report.findings[0].kind == "hang"
+            text = report.headline().removeprefix("hang: ")
+            raise KernelFault(text, hang=hang, report=report) from fault
+        if fault is not None:
+            raise fault
+        self._seconds.append(report.seconds)
+        return result
+
+    def take_note(self) -> str:
+        """How long a call took to emulate since the last note, in words; empty without a call."""
+        if not self._seconds:
+            return ""
+        note = f"emulated in {max(self._seconds):.2g} s a call"
+        self._seconds.clear()
+        return note
+
+
+@dataclass(frozen=True)
+class EmulatorExecutor(LibraryExecutor):
+    """See :class:`kernelbench.executors.executor.Executor`. For correctness, never timed."""
+
+    name: str = "emulator"
+    letter: str = "E"
+    meaning: str = "the emulator"
+    timed: bool = False
+    device_timed: bool = False
+
+    def refusal(self, step: Step) -> str:
+        """Python steps have nothing to emulate."""
+        return (
+            ""
+            if step.compiled
+            else f"{step.name} is a Python step; this executor runs compiled steps"
+        )
+
+    def availability(self, step: Step, device: int) -> tuple[bool, str]:
+        """It takes the backend's sources and a host compiler."""
+        if not has_backend(step, "emu"):
+            return False, f"there is no common/backend/emu to build {step.name} with"
+        try:
+            emulator_compiler()
+        except EnvironmentProblem as error:
+            return False, error.message
+        return True, "emulated on the CPU"
+
+    def target(self, device: int, emulation: Emulation) -> Target:
+        """The CPU, standing for the GPU that ``emulation`` describes."""
+        return Target(self, "cpu", None, emulation)
+
+    def library(self, step: Step, *, check: bool = False) -> Path:
+        """The step built for the emulator, from the cache or built now."""
+        return emulator.step_library(
+            step.name,
+            overlay.entry_of(step),
+            common_folder(step),
+            check=check,
+            count=check,
+            include_dirs=lineage_blocks(step),
+        )
+
+    def runtime(self, step: Step) -> emulator.Runtime:
+        """The emulator of the step's building blocks, loaded once per process."""
+        return emulator.runtime(common_folder(step))
+
+    def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
+        """Build the emulator and the step; the hash is the step's."""
+        self.prepare_runtime(step)
+        return self.prepare_library(step, problem, target)
+
+    def prepare_runtime(self, step: Step) -> None:
+        """Build the emulator itself, so that workers find it in the cache."""
+        emulator.runtime_library(common_folder(step))
+
+    def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
+        """A callable whose faults are what the emulator found; it ends a launch at the limit."""
+        entry = self.open(step)
+        kernel = bind_problem(problem, entry, step, target.device)
+        emulation = target.emulation or DEFAULT_EMULATION
+        return EmulatedKernel(kernel, self.runtime(step), symbols_of(step), emulation, limit_s)
+
+    def watchdog_limit(self, call_limit_s: float) -> float:
+        """A little more than the limit: the emulator's own end of a call says more."""
+        return call_limit_s + _GRACE_S
+
+    def notes(self, kernel: Any) -> tuple[str, ...]:
+        """How long a call took to emulate: no time of any kernel."""
+        note = kernel.take_note() if isinstance(kernel, EmulatedKernel) else ""
+        return (note,) if note else ()
+
+
+EMULATOR = EmulatorExecutor()

@@ -1,0 +1,76 @@
+"""Python steps: what they need of a machine, and loading them."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from kernelbench.executors.callables import load_callable, notes_of
+from kernelbench.machine import devices
+from kernelbench.machine.devices import GpuInfo
+from kernelbench.project import overlay
+from kernelbench.project.model import Step
+
+if TYPE_CHECKING:
+    from kernelbench.project.problem import Kernel
+
+__all__ = ["load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu"]
+
+
+def load_python_step(step: Step) -> Kernel:
+    """The step's ``custom_kernel``.
+
+    Raises:
+        LoadError: If its file cannot be imported or defines none.
+    """
+    return load_callable(overlay.entry_of(step))
+
+
+def runs_on_cpu(step: Step) -> tuple[bool, str]:
+    """Whether a Python step runs on this CPU, and why (not)."""
+    lacking = _lacking(step)
+    if lacking:
+        return False, lacking
+    if "gpu" in step.needs:
+        return False, f"{step.name} needs a GPU"
+    torch = devices.torch_info()
+    if torch is None:
+        return False, "torch is not installed"
+    return True, f"torch {torch.version} on the CPU"
+
+
+def runs_on_gpu(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bool, str]:
+    """Whether a Python step runs on a GPU, and why (not).
+
+    Args:
+        problem: Why there is no GPU, if there is none.
+    """
+    lacking = _lacking(step)
+    if lacking:
+        return False, lacking
+    if gpu is None:
+        return False, problem
+    torch = devices.torch_info()
+    if torch is None:
+        return False, "torch is not installed"
+    if torch.cuda is None:
+        return False, f"torch {torch.version} is a build without CUDA"
+    # Minor versions of one CUDA major work with any driver of that major (CUDA compatibility
+    # guide, "minor version compatibility"); an older major does not.
+    if gpu.cuda_driver and _major(gpu.cuda_driver) < _major(torch.cuda):
+        return False, (
+            f"driver {gpu.driver} supports CUDA {gpu.cuda_driver}, but torch {torch.version} "
+            f"was built for CUDA {torch.cuda}"
+        )
+    return True, f"torch {torch.version} on {gpu.name}"
+
+
+def _lacking(step: Step) -> str:
+    """The modules that a step needs and that are not installed, in words; imports none."""
+    modules = [need.partition(".")[0] for need in step.needs if need != "gpu"]
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    return f"{', '.join(missing)} not installed" if missing else ""
+
+
+def _major(version: str) -> int:
+    return int(version.split(".")[0])

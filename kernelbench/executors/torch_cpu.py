@@ -1,0 +1,58 @@
+"""The executor ``torch``: a Python step on the CPU, through torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors import python_step
+from kernelbench.executors.executor import Target
+from kernelbench.project.model import Step
+
+if TYPE_CHECKING:
+    from kernelbench.project.problem import Kernel, Problem
+
+
+@dataclass(frozen=True)
+class TorchExecutor:
+    """See :class:`kernelbench.executors.executor.Executor`. Times are the host's wall clock."""
+
+    name: str = "torch"
+    letter: str = "T"
+    meaning: str = "torch on a CPU"
+    timed: bool = True
+    device_timed: bool = False
+
+    def refusal(self, step: Step) -> str:
+        """Compiled steps have no torch in them."""
+        if step.compiled:
+            return f"{step.name} is a compiled step; this executor runs Python steps"
+        return ""
+
+    def availability(self, step: Step, device: int) -> tuple[bool, str]:
+        """It takes torch and what else the step says that it needs."""
+        return python_step.runs_on_cpu(step)
+
+    def target(self, device: int, emulation: Emulation) -> Target:
+        """The CPU."""
+        return Target(self, "cpu", None)
+
+    def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
+        """Nothing is built."""
+        return None
+
+    def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
+        """The callable of the step's file; the watchdog keeps the limit."""
+        return python_step.load_python_step(step)
+
+    def watchdog_limit(self, call_limit_s: float) -> float:
+        """The limit itself."""
+        return call_limit_s
+
+    def notes(self, kernel: Any) -> tuple[str, ...]:
+        """What the step's callable says of its last call."""
+        return python_step.notes_of(kernel)
+
+
+TORCH = TorchExecutor()

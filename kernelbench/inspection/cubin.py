@@ -1,0 +1,268 @@
+"""Device code as nvcc makes it: what ptxas says of each function, and the sections of its cubin.
+
+Nothing here needs a GPU or a disassembler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import compiler
+from kernelbench.executors import compiled
+from kernelbench.project.model import Allowance, Step
+
+#: What ptxas is asked for; it changes no code.
+_PTXAS = ("-Xptxas", "-v,-warn-spills,-warn-lmem-usage")
+
+_COMPILING = re.compile(r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
+_PROPERTIES = re.compile(r"Function properties for (?P<name>\S+)")
+_STACK = re.compile(
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads"
+)
+_USED = re.compile(r"Used (?P<registers>\d+) registers")
+_BARRIERS = re.compile(r"used (?P<barriers>\d+) barriers")
+_SHARED = re.compile(r"(?P<shared>\d+) bytes smem")
+# Directives stand between the parameters and the body.
+_BOUND = re.compile(r"\.entry\s+(?P<name>[\w$]+)(?P<rest>[^{;]*?)\{", re.DOTALL)
+_MAX_THREADS = re.compile(r"\.(?:maxntid|reqntid)\s+(?P<extents>\d+(?:\s*,\s*\d+)*)")
+# ptxas warns of a spill with both sentences.
+_SPILL_WARNING = re.compile(
+    r"(?:spilled to local memory in|Local memory used for) function '(.+?)'"
+)
+_TEXT = ".text."
+# Bank 0 has a launch's parameters; banks from 2 on hold literals that the code reads.
+_LITERALS = re.compile(r"\.nv\.constant[2-9]\d*(?:\.(?P<of>.+))?|\.nv\.global\.init")
+#: The name under which a cubin's data that belongs to no single kernel is hashed.
+SHARED_DATA = "(data)"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel, or a function that one calls.
+
+    Attributes:
+        symbol: The mangled name.
+        kernel: Whether it can be launched.
+        registers: Per thread; 0 for a function that is called, which counts with its kernel.
+        barriers: Named barriers, barrier 0 included.
+        shared_bytes: Static shared memory.
+        code_bytes: Size of its section of code; 0 if it is part of another's.
+    """
+
+    symbol: str
+    kernel: bool
+    registers: int = 0
+    barriers: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    shared_bytes: int = 0
+    code_bytes: int = 0
+
+    @property
+    def spills(self) -> bool:
+        """Whether registers were spilled."""
+        return bool(self.spill_store_bytes or self.spill_load_bytes)
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """One step's device code for one GPU.
+
+    Attributes:
+        path: The file, in the cache.
+        functions: Kernels first.
+        warnings: What nvcc and ptxas warned of, a line each.
+        hashes: SHA-256 of each kernel's code with the literals that it reads, by symbol.
+    """
+
+    path: Path
+    functions: tuple[Function, ...]
+    warnings: tuple[str, ...]
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> tuple[Function, ...]:
+        """What can be launched."""
+        return tuple(function for function in self.functions if function.kernel)
+
+
+def compile_cubin(step: Step, *, soft: bool = False) -> Cubin:
+    """The step's device code, from the cache or built now, with the flags of every build.
+
+    Args:
+        soft: For gpu-soft; else for the step's own arch.
+
+    Raises:
+        CompileFailure: If the step does not compile.
+        EnvironmentProblem: If there is no nvcc.
+    """
+    path = compiler.build(cubin_recipe(step, soft=soft))
+    functions, warnings = read_ptxas_log(compiler.build_log(path))
+    sizes, hashes = _read_sections(path)
+    sized = tuple(replace(f, code_bytes=sizes.get(f.symbol, 0)) for f in functions)
+    return Cubin(path, sized, warnings, hashes)
+
+
+def cubin_recipe(step: Step, *, soft: bool = False) -> compiler.Recipe:
+    """How nvcc makes what :func:`compile_cubin` returns."""
+    return compiled.gpu_recipe(step, soft=soft, flags=("-cubin", *_PTXAS), what="cubin")
+
+
+def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:
+    """What the compilers say of the code that a step does not allow with a reason, a line each."""
+    allowed = {allowance.what for allowance in allowances}
+    found = []
+    if "spill" not in allowed:
+        found += [
+            f"{demangled(f.symbol)} spills: {f.spill_store_bytes} bytes stored, "
+            f"{f.spill_load_bytes} loaded"
+            for f in code.functions
+            if f.spills
+        ]
+    spilling = {function.symbol for function in code.functions if function.spills}
+    for warning in code.warnings:
+        match = _SPILL_WARNING.search(warning)
+        what = "spill" if match and match[1] in spilling else "warning"
+        if what not in allowed:
+            found.append(warning)
+    return found
+
+
+def compile_ptx(step: Step, *, soft: bool = False) -> str:
+    """The step's PTX."""
+    return compiled.gpu_artefact(step, soft=soft, flags=("-ptx",), what="PTX").read_text()
+
+
+def read_ptxas_log(log: str) -> tuple[tuple[Function, ...], tuple[str, ...]]:
+    """The functions that ``ptxas -v`` tells of, kernels first, and all warnings."""
+    found: dict[str, Function] = {}
+    kernels: set[str] = set()
+    warnings: list[str] = []
+    kernel = named = ""
+    for line in log.splitlines():
+        if re.search(r"\bwarning\b", line, re.IGNORECASE):
+            warnings.append(_without_folders(" ".join(line.split())))
+        elif match := _COMPILING.search(line):
+            kernel = match["name"]
+            kernels.add(kernel)
+            found.setdefault(kernel, Function(kernel, True))
+        elif match := _PROPERTIES.search(line):
+            named = match["name"]
+            found.setdefault(named, Function(named, named in kernels))
+        elif named and (match := _STACK.search(line)):
+            found[named] = replace(
+                found[named],
+                stack_bytes=int(match["stack"]),
+                spill_store_bytes=int(match["stores"]),
+                spill_load_bytes=int(match["loads"]),
+            )
+        elif kernel and (match := _USED.search(line)):
+            found[kernel] = replace(
+                found[kernel],
+                registers=int(match["registers"]),
+                barriers=_number(_BARRIERS, line),
+                shared_bytes=_number(_SHARED, line),
+            )
+    functions = sorted(found.values(), key=lambda function: not function.kernel)
+    return tuple(functions), tuple(dict.fromkeys(warnings))
+
+
+def _number(pattern: re.Pattern[str], line: str) -> int:
+    match = pattern.search(line)
+    return int(match[1]) if match else 0
+
+
+def _without_folders(line: str) -> str:
+    """The line with file names for paths: what is wrong does not depend on the checkout."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/:()]+/)+", "", line)
+
+
+def launch_bounds(ptx: str) -> dict[str, int]:
+    """The most threads that each kernel may be launched with, where its PTX says so."""
+    bounds = {}
+    for entry in _BOUND.finditer(ptx):
+        if match := _MAX_THREADS.search(entry["rest"]):
+            threads = 1
+            for extent in match["extents"].split(","):
+                threads *= int(extent)
+            bounds[entry["name"]] = threads
+    return bounds
+
+
+def _read_sections(path: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Size and hash of each function's code.
+
+    Line tables, names of files and the like are in sections of their own, so neither a comment nor
+    a line that moves changes anything here.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    code: dict[str, bytes] = {}
+    literals: dict[str, list[tuple[str, bytes]]] = {}
+    try:
+        with path.open("rb") as stream:
+            for section in ELFFile(stream).iter_sections():
+                if section.name.startswith(_TEXT):
+                    code[section.name.removeprefix(_TEXT)] = section.data()
+                elif match := _LITERALS.fullmatch(section.name):
+                    owner = match["of"] or SHARED_DATA
+                    literals.setdefault(owner, []).append((section.name, section.data()))
+    except ELFError as error:
+        raise EnvironmentProblem(f"{path}: not a cubin: {error}") from error
+    hashes = {}
+    for name in sorted({*code, *literals}):
+        digest = hashlib.sha256()
+        for label, content in [
+            (_TEXT + name, code.get(name, b"")),
+            *sorted(literals.get(name, [])),
+        ]:
+            digest.update(b"%s %d\n" % (label.encode(), len(content)))
+            digest.update(content)
+        hashes[name] = digest.hexdigest()
+    return {name: len(content) for name, content in code.items()}, hashes
+
+
+@functools.cache
+def demangled(symbol: str) -> str:
+    """``kb::step::group_gemm`` for its mangled name; parameters and return type are left out.
+
+    Where there is no C++ library to ask, the name as it is.
+    """
+    if not symbol.startswith("_Z"):
+        return symbol
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    except (OSError, AttributeError):
+        return symbol
+    demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    address = demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if status.value or not address:
+        return symbol
+    text = ctypes.string_at(address).decode(errors="replace")
+    free = ctypes.CDLL(None).free
+    free.argtypes = [ctypes.c_void_p]
+    free(address)
+    return _bare(text)
+
+
+def _bare(name: str) -> str:
+    """A demangled name without its parameters and, as templates have one, its return type."""
+    depth = 0
+    for i in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[i], 0)
+        if name[i] == "(" and depth == 0:
+            name = name[:i]
+            break
+    return name.removeprefix("void ")

@@ -1,0 +1,252 @@
+"""NVIDIA's command-line tools around one step: finding them, and running a step under one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernelbench.base import schema
+from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.gpu import GPU
+from kernelbench.inspection.tool_child import Outcome, ToolJob, write_job
+from kernelbench.machine.toolchain import cuda_tools
+from kernelbench.project.context import Context
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import StepRun
+
+_VERSION = re.compile(r"Version (\d+(?:\.\d+)+)")
+_VERSION_LIMIT_S = 60
+_KILL_LIMIT_S = 20
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that answers.
+
+    Attributes:
+        version: As it says itself, (2025, 3, 1, 0), say.
+    """
+
+    name: str
+    path: Path
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {'.'.join(map(str, self.version))}"
+
+
+@dataclass(frozen=True)
+class ChildEnd:
+    """How a step's process ended under a tool.
+
+    Attributes:
+        outcome: What the process says of the calls; None if it did not come to that.
+        output: What tool and process printed.
+        timed_out: Whether it was killed for taking too long.
+    """
+
+    code: int
+    outcome: Outcome | None
+    output: str
+    timed_out: bool
+
+    @property
+    def last_line(self) -> str:
+        """The last thing printed, for messages."""
+        lines = self.output.strip().splitlines()
+        return " ".join(lines[-1].split())[:200] if lines else ""
+
+
+def find(name: str) -> Path | None:
+    """A tool of the CUDA toolkit: on ``PATH``, in ``CUDA_HOME``, in the usual place, from PyPI."""
+    return next((path for path in _candidates(name) if os.access(path, os.X_OK)), None)
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    yield from cuda_tools(name)
+    # Nsight Compute also installs apart from the toolkit, the newest last by name.
+    yield from sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{name}"), reverse=True)
+
+
+def require(name: str, what: str) -> Tool:
+    """The tool ``name``.
+
+    Args:
+        what: What brings it, for the hint.
+
+    Raises:
+        EnvironmentProblem: If there is none, or it does not run.
+    """
+    path = find(name)
+    if path is None:
+        raise EnvironmentProblem(
+            f"no {name} on PATH, in CUDA_HOME/bin, in /usr/local/cuda/bin or in the Python "
+            "environment",
+            f"install {what}",
+        )
+    try:
+        run = subprocess.run(
+            [str(path), "--version"],
+            capture_output=True, text=True, errors="replace", timeout=_VERSION_LIMIT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentProblem(f"{path} does not run: {error}", f"install {what}") from error
+    match = _VERSION.search(run.stdout)
+    if run.returncode or match is None:
+        said = " ".join((run.stderr or run.stdout).split())[:200]
+        raise EnvironmentProblem(
+            f"{path} --version fails: {said or f'status {run.returncode}'}", f"install {what}"
+        )
+    return Tool(name, path, tuple(map(int, match[1].split("."))))
+
+
+def plan_one(
+    context: Context,
+    step: str,
+    shape: str | None,
+    device: int,
+    *,
+    small: bool,
+    warn: Callable[[str], None],
+) -> StepRun:
+    """One step with one shape that it takes, on a GPU.
+
+    Args:
+        small: Without ``shape``, whether to take a small one (the problem's first for checking)
+            or the first benchmark shape.
+
+    Raises:
+        UsageError: If ``step`` or ``shape`` means several, or the step does not take the shape.
+        EnvironmentProblem: If the step runs on no GPU here.
+    """
+    runs = plan(context, [step], [shape] if shape else [], "auto", [], device, warn=warn)
+    if len(runs) != 1:
+        raise UsageError(f"{step} means {len(runs)} steps", "name one")
+    [run] = runs
+    chosen = run.shapes
+    if shape is not None and len(chosen) != 1:
+        raise UsageError(f"--shape {shape} means {len(chosen)} shapes", "name one")
+    if shape is None and small:
+        names = context.check_shapes(run.problem)
+        chosen = context.shapes_for(run.problem, names) if names else chosen
+    broken = {one.name: run.problem.broken_limit(one, run.step.limits) for one in chosen}
+    fitting = tuple(one for one in chosen if not broken[one.name])
+    if not fitting:
+        name, limit = next(iter(broken.items()))
+        raise UsageError(f"{run.step.name} does not take {name}: {limit}", "choose with --shape")
+    _require_gpu(run)
+    return replace(run, shapes=fitting[:1], skip={})
+
+
+def _require_gpu(run: StepRun) -> None:
+    """Refuse what has no GPU under it: these tools look at nothing else."""
+    where = run.target
+    if where.gpu is not None:
+        return
+    _, reason = GPU.availability(run.step, 0)
+    hint = "`kernelbench doctor` shows what is missing"
+    if where.executor == EMULATOR:
+        hint = f"without it, `kernelbench check {run.step.name}` and `kernelbench inspect` work"
+    raise EnvironmentProblem(
+        f"this needs {run.step.name} on a GPU, not on {where.executor.name}: {reason}", hint
+    )
+
+
+def log_folder(command: str, run: StepRun) -> Path:
+    """Where a command keeps what tools print about a step and shape; the latest run's only.
+
+    Raises:
+        EnvironmentProblem: If the cache folder cannot be written.
+    """
+    root = cache_dir()
+    names = (re.sub(r"[^\w.=,-]+", "_", name) for name in (run.step.name, run.shapes[0].name))
+    folder = root.joinpath(command, *names)
+    with writing(root):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def plain_kernel_name(function: str) -> str:
+    """``kb::step::gemm`` for ``void kb::step::gemm<128>(int *)``, as tools print it."""
+    # "[clone f(int)] g()" is g as compiled for its caller f.
+    name = re.sub(r"^\[clone [^\]]*\] ?", "", function.strip()).removeprefix("void ")
+    name = name.replace("(anonymous namespace)::", "")
+    return re.split(r"[<(]", name, maxsplit=1)[0].strip() or function
+
+
+def run_child(
+    prefix: Sequence[str],
+    job: ToolJob,
+    limit_s: float,
+    environment: Mapping[str, str] | None = None,
+) -> ChildEnd:
+    """Run :mod:`kernelbench.inspection.tool_child` under a tool.
+
+    Whatever happens, no process of it is left.
+
+    Args:
+        prefix: The tool's command up to the program that it runs; empty for no tool.
+        limit_s: Seconds after which it is killed.
+        environment: Variables beside those of this process.
+
+    Raises:
+        EnvironmentProblem: If the tool cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernelbench-tool-") as name:
+        folder = Path(name)
+        job_file, outcome_file = folder / "job", folder / "outcome"
+        write_job(job_file, job)
+        child = [
+            sys.executable,
+            "-m",
+            "kernelbench.inspection.tool_child",
+            str(job_file),
+            str(outcome_file),
+        ]
+        with (folder / "output").open("w+b") as output:
+            code, timed_out = _run(
+                [*prefix, *child], output.fileno(), limit_s, os.environ | dict(environment or {})
+            )
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        outcome = None
+        with contextlib.suppress(OSError, ValueError):
+            outcome = schema.decode(Outcome, json.loads(outcome_file.read_text(encoding="utf-8")))
+        return ChildEnd(code, outcome, text, timed_out)
+
+
+def _run(
+    command: Sequence[str], output: int, limit_s: float, environment: Mapping[str, str]
+) -> tuple[int, bool]:
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise EnvironmentProblem(f"{command[0]} does not run: {error.strerror}") from error
+    try:
+        return process.wait(limit_s), False
+    except subprocess.TimeoutExpired:
+        return -signal.SIGKILL, True
+    finally:
+        # The tool's own children are in its session, whether it is still there or not.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILL_LIMIT_S)

@@ -1,0 +1,375 @@
+"""What a compiled step is made of, as the compilers tell it: no GPU is asked and nothing runs.
+
+Device code and its resources come from nvcc and ptxas, the step's constants from its own
+``kb_describe``, which any C++20 compiler can build. What cannot be had here is said in ``missing``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.build import compiler
+from kernelbench.executors import compiled
+from kernelbench.executors.compiled import SOFT_ARCH
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.inspection import cubin
+from kernelbench.inspection.cubin import Cubin, Function
+from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, Occupancy, occupancy
+from kernelbench.machine.toolchain import cpu_count, emulator_compiler
+from kernelbench.project import overlay
+from kernelbench.project.model import Allowance, Step
+
+SCHEMA: Literal["kernelbench.inspect/1"] = "kernelbench.inspect/1"
+
+_MAP = Path(__file__).parent / "describe.map"
+_DESCRIBE_FLAGS = (
+    "-x", "c++", "-std=c++20", "-O0", "-pthread", "-ffunction-sections", "-fdata-sections",
+    "-Wl,--gc-sections", "-Wl,-z,defs", f"-Wl,--version-script={_MAP}",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kernel's code for one GPU; None is what could not be had.
+
+    Attributes:
+        threads: Of a CTA, as the step launches it; of a step with several kernels, the bound that
+            the kernel was compiled for.
+        dynamic_shared_bytes: What the step asks for at the launch.
+        ctas_per_sm: How many CTAs fit on an SM; limited_by: what keeps one more from it.
+        code_bytes: Size of the machine code.
+    """
+
+    kernel: str
+    symbol: str
+    registers: int
+    barriers: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int | None
+    threads: int | None
+    ctas_per_sm: int | None
+    limited_by: tuple[str, ...]
+    code_bytes: int
+
+
+@dataclass(frozen=True)
+class Build:
+    """A step built for one GPU.
+
+    Attributes:
+        arch: Of the GPU.
+        soft: Whether it is an ``sm_100a`` step on Hopper, with its tensor cores in software.
+        spilling: Functions that are not inlined and spill.
+        warnings: What nvcc and ptxas warned of.
+        sass: Disassembly, where asked for; ptx: likewise.
+    """
+
+    arch: str
+    soft: bool
+    code: tuple[Code, ...]
+    spilling: tuple[str, ...]
+    warnings: tuple[str, ...]
+    sass: str | None = None
+    ptx: str | None = None
+
+    @property
+    def label(self) -> str:
+        """``sm_100a``, or ``sm_90a (soft)``."""
+        return f"{self.arch} (soft)" if self.soft else self.arch
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A step's constants and builds.
+
+    Attributes:
+        constants: ``kb::Description``; None if it could not be had. 0 is "there is no such thing".
+        allowances: What the compilers may say of it, and why.
+        missing: What could not be had and why, a line for each reason.
+    """
+
+    step: str
+    title: str
+    constants: dict[str, int] | None
+    builds: tuple[Build, ...]
+    allowances: tuple[Allowance, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing could be had."""
+        return self.constants is None and not self.builds
+
+    @property
+    def undescribed(self) -> str:
+        """Why it is not known what some kernels are launched with; empty if it is.
+
+        Where there are no constants at all, ``missing`` says why.
+        """
+        codes = [code for made in self.builds for code in made.code]
+        described = [code.kernel for code in codes if code.dynamic_shared_bytes is not None]
+        if self.constants is None or len(described) == len(codes):
+            return ""
+        if not described:
+            return "kb_describe tells of one kernel, but several or none have its number of threads"
+        names = ", ".join(dict.fromkeys(described))
+        return f"kb_describe tells of {names} only; the host code has what others are launched with"
+
+
+@dataclass(frozen=True)
+class InspectRecord:
+    """What ``kernelbench inspect --json`` gives."""
+
+    schema: Literal["kernelbench.inspect/1"]
+    nvcc: str | None
+    steps: tuple[Inspection, ...]
+
+
+def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
+    """The steps that have compiled code, and for each of the others a line.
+
+    Raises:
+        PlannedStepError: If none has, because they are planned.
+        UsageError: If none has.
+    """
+    chosen = [step for step in steps if step.compiled and step.status != "planned"]
+    left_out = [
+        f"{step.name} is planned: no kernel yet"
+        if step.status == "planned"
+        else f"{step.name} is a Python step: there is no code of its own to inspect"
+        for step in steps
+        if step not in chosen
+    ]
+    if not chosen:
+        kind = PlannedStepError if all(s.status == "planned" for s in steps) else UsageError
+        raise kind("; ".join(left_out), "`kernelbench list` shows the steps")
+    return chosen, left_out
+
+
+def flavours(step: Step, arch: str) -> list[bool]:
+    """The builds that an arch (or ``all``) means for a step, as their ``soft``."""
+    every = {False: step.arch} | ({True: SOFT_ARCH} if step.arch == "sm_100a" else {})
+    return [soft for soft, built_for in every.items() if arch in ("all", built_for)]
+
+
+def inspect_all(
+    steps: Sequence[Step], arch: str = "all", *, sass: bool = False, ptx: bool = False
+) -> Iterator[Inspection]:
+    """:func:`inspect` for each step, in order; they are built on all cores."""
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        yield from pool.map(lambda step: inspect(step, arch, sass=sass, ptx=ptx), steps)
+
+
+def inspect(step: Step, arch: str = "all", *, sass: bool = False, ptx: bool = False) -> Inspection:
+    """Build a step's device code and say what it takes; what fails is said in ``missing``.
+
+    Args:
+        arch: ``sm_100a``, ``sm_90a`` or ``all``.
+        sass: Whether to disassemble it; ptx: whether to give its PTX.
+    """
+    constants: dict[str, int] | None = None
+    no_constants = ""
+    try:
+        constants = describe(step)
+    except EnvironmentProblem as error:
+        no_constants = f"{step.name}: no constants: {error}"
+    builds: list[Build] = []
+    failures: dict[str, str] = {}
+    for soft in flavours(step, arch) if compiler.nvcc() else ():
+        try:
+            code = cubin.compile_cubin(step, soft=soft)
+            builds.append(_built(step, code, constants, soft, with_ptx=ptx))
+            if sass:
+                builds[-1] = replace(builds[-1], sass=disassemble(code.path))
+        except EnvironmentProblem as error:
+            reason = error.reason if isinstance(error, compiler.CompileFailure) else str(error)
+            failures.setdefault(reason, str(error))
+    missing = [*failures.values()]
+    if no_constants and (builds or not failures):  # else it is the same error, of the code itself
+        missing.insert(0, no_constants)
+    return Inspection(
+        step.name, step.title, constants, tuple(builds), step.allowances, tuple(missing)
+    )
+
+
+def _built(
+    step: Step, code: Cubin, constants: dict[str, int] | None, soft: bool, *, with_ptx: bool
+) -> Build:
+    ptx = None
+    if with_ptx or len(code.kernels) > 1:
+        ptx = cubin.compile_ptx(step, soft=soft)
+    bounds = cubin.launch_bounds(ptx) if ptx is not None else {}
+    arch = SOFT_ARCH if soft else step.arch
+    described = _described(code, constants, bounds)
+    return Build(
+        arch=arch,
+        soft=soft,
+        code=tuple(
+            _code(kernel, constants if kernel.symbol in described else None, bounds, arch, soft)
+            for kernel in code.kernels
+        ),
+        spilling=tuple(
+            cubin.demangled(f.symbol) for f in code.functions if f.spills and not f.kernel
+        ),
+        warnings=code.warnings,
+        ptx=ptx if with_ptx else None,
+    )
+
+
+def _described(code: Cubin, constants: dict[str, int] | None, bounds: dict[str, int]) -> set[str]:
+    """The kernel whose constants a step describes: the only one, or the only one so launched.
+
+    Instantiations of one template are one kernel.
+    """
+    if constants is None:
+        return set()
+    kernels = {kernel.symbol for kernel in code.kernels}
+    if len(kernels) > 1:
+        kernels = {symbol for symbol in kernels if bounds.get(symbol) == constants["threads"]}
+    names = {cubin.demangled(symbol).partition("<")[0] for symbol in kernels}
+    return kernels if len(names) == 1 else set()
+
+
+def _code(
+    kernel: Function,
+    constants: dict[str, int] | None,
+    bounds: dict[str, int],
+    arch: str,
+    soft: bool,
+) -> Code:
+    threads = constants["threads"] if constants else bounds.get(kernel.symbol)
+    fits: Occupancy | None = None
+    if constants is not None and threads and arch in SM_LIMITS:
+        needs = CtaNeeds(
+            registers=kernel.registers,
+            threads=threads,
+            shared_bytes=kernel.shared_bytes + constants["shared_bytes"],
+            # gpu-soft has tensor memory in global memory, as much as there are CTAs.
+            tmem_columns=0 if soft else constants["tmem_columns"],
+            barriers=kernel.barriers,
+        )
+        fits = occupancy(needs, SM_LIMITS[arch])
+    return Code(
+        kernel=cubin.demangled(kernel.symbol),
+        symbol=kernel.symbol,
+        registers=kernel.registers,
+        barriers=kernel.barriers,
+        stack_bytes=kernel.stack_bytes,
+        spill_store_bytes=kernel.spill_store_bytes,
+        spill_load_bytes=kernel.spill_load_bytes,
+        static_shared_bytes=kernel.shared_bytes,
+        dynamic_shared_bytes=constants["shared_bytes"] if constants else None,
+        threads=threads,
+        ctas_per_sm=fits.ctas if fits else None,
+        limited_by=fits.limits if fits else (),
+        code_bytes=kernel.code_bytes,
+    )
+
+
+def describe(step: Step) -> dict[str, int]:
+    """The step's constants, from a library with nothing but ``kb_describe``.
+
+    It is built for the emulator, without the emulator's runtime; where no C++ compiler can, the
+    library for the GPU is asked, which needs no GPU for this.
+
+    Raises:
+        EnvironmentProblem: If neither can be built.
+    """
+    try:
+        path = _describing_library(step)
+    except EnvironmentProblem as error:
+        if compiler.nvcc() is None:
+            raise
+        try:
+            path = compiled.gpu_artefact(step, soft=False)
+        except compiler.CompileFailure as second:
+            raise second from error
+    try:
+        library = ctypes.CDLL(str(path), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{step.name}: its library cannot be loaded: {' '.join(str(error).split())}"
+        ) from error
+    return LoadedStep(library, path).describe()
+
+
+def _describing_library(step: Step) -> Path:
+    common = compiled.common_folder(step)
+    return compiler.compile_shared(
+        f"{step.name} (constants)",
+        [overlay.entry_of(step)],
+        _DESCRIBE_FLAGS,
+        include_dirs=(*compiled.lineage_blocks(step), common, common / "backend" / "emu"),
+        compiler=emulator_compiler(),
+    )
+
+
+def disassembler() -> Path | None:
+    """``nvdisasm`` or ``cuobjdump``: on ``PATH``, of a CUDA toolkit, or from PyPI."""
+    for name in ("nvdisasm", "cuobjdump"):
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+        for folder in _tool_folders():
+            if os.access(folder / name, os.X_OK):
+                return folder / name
+    return None
+
+
+def _tool_folders() -> Iterator[Path]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable]) / "bin"
+    yield Path("/usr/local/cuda/bin")
+    nvcc = compiler.nvcc()
+    if nvcc is not None:
+        yield nvcc.path.resolve().parent
+    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        yield from sorted(Path(folder).glob("nvidia/*/bin"), reverse=True)
+    spec = importlib.util.find_spec("triton")  # its wheel has both
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        yield Path(place) / "backends" / "nvidia" / "bin"
+
+
+def disassemble(file: Path) -> str:
+    """The SASS of a cubin.
+
+    Raises:
+        EnvironmentProblem: If there is no disassembler, or it does not know the GPU.
+    """
+    tool = disassembler()
+    if tool is None:
+        raise EnvironmentProblem(
+            "no SASS: neither nvdisasm nor cuobjdump on PATH, in CUDA_HOME or in the Python "
+            "environment",
+            "install the CUDA toolkit, or `pip install nvidia-cuda-nvdisasm`",
+        )
+    options = ["-c"] if tool.name == "nvdisasm" else ["-sass"]
+    try:
+        run = subprocess.run(
+            [str(tool), *options, str(file)],
+            capture_output=True, text=True, errors="replace", timeout=120, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentProblem(f"{tool} does not run: {error}") from error
+    if run.returncode or not run.stdout.strip():
+        lines = [line for line in run.stderr.splitlines() if line.strip()]
+        why = " ".join(lines[0].split()) if lines else f"status {run.returncode}"
+        raise EnvironmentProblem(
+            f"{tool.name} cannot read the code: {why}", "is it older than nvcc?"
+        )
+    return run.stdout

@@ -1,0 +1,120 @@
+"""The record that ``kernelbench list --json`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelbench.base.errors import UsageError
+from kernelbench.executors.targets import runnable
+from kernelbench.project.registry import Lineages, Reported, Status, Step
+from kernelbench.project.reported_figures import caption, figures, shapes_of
+
+SCHEMA = "kernelbench.list/1"
+
+
+@dataclass(frozen=True)
+class ListedStep:
+    """One step; ``reported`` figures come from the lineage's source, not from a measurement."""
+
+    name: str
+    lineage: str
+    parent: str | None
+    arch: str
+    status: Status
+    reported: Reported | None
+
+
+@dataclass(frozen=True)
+class ListRecord:
+    """All listed steps, in order; ``schema.decode(ListRecord, value)`` validates one."""
+
+    schema: str
+    steps: tuple[ListedStep, ...]
+
+
+@dataclass(frozen=True)
+class LineageView:
+    """What a table of one lineage shows.
+
+    Attributes:
+        name: The lineage's name; title: what it solves.
+        shapes: The shapes with reported figures, one column each.
+        captions: What the figures are, where they come from.
+        rows: Per step: the step, whether and where it runs here, its figures.
+        notes: Step name and what must be known of its figures.
+        blocked: Whether a written step cannot run here.
+    """
+
+    name: str
+    title: str
+    shapes: list[str]
+    captions: list[str]
+    rows: list[tuple[Step, str, list[str]]]
+    notes: list[tuple[str, str]]
+    blocked: bool
+
+
+def select_steps(
+    lineages: Lineages, specs: Sequence[str], lineage: str | None, status: str | None
+) -> list[Step]:
+    """The named steps (or all) of one lineage (or all) in one status (or any), in the usual order.
+
+    Args:
+        specs: As for :meth:`Lineages.select`.
+
+    Raises:
+        UsageError: If there is no such lineage or step, or a named one is of no lineage here.
+    """
+    if lineage is not None:
+        lineages.lineage(lineage)
+    named = lineages.select(specs) if specs else lineages.steps
+    for step in named:
+        if step not in lineages.steps:
+            raise UsageError(f"{step.name} is of no lineage here: {step.path}")
+    return [
+        step
+        for step in lineages.steps
+        if step in named and lineage in (None, step.lineage) and status in (None, step.status)
+    ]
+
+
+def list_record(steps: Sequence[Step]) -> ListRecord:
+    """The JSON record of steps."""
+    return ListRecord(
+        schema=SCHEMA,
+        steps=tuple(
+            ListedStep(s.name, s.lineage, s.parent, s.arch, s.status, s.reported) for s in steps
+        ),
+    )
+
+
+def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
+    """The tables of steps, one per lineage that has any; asks the machine what runs here."""
+    shown = []
+    for lineage in lineages.lineages:
+        own = [step for step in steps if step.lineage == lineage.name]
+        if not own:
+            continue
+        shapes = shapes_of(own)
+        here = {step.name: _here(step) for step in own}
+        shown.append(
+            LineageView(
+                name=lineage.name,
+                title=lineage.title,
+                shapes=shapes,
+                captions=list(dict.fromkeys(caption(s.reported) for s in own if s.reported)),
+                rows=[(step, here[step.name], figures(step, shapes)) for step in own],
+                notes=[(s.name, s.reported.note) for s in own if s.reported and s.reported.note],
+                blocked=any(here[s.name] == "no" for s in own if s.status != "planned"),
+            )
+        )
+    return shown
+
+
+def _here(step: Step) -> str:
+    """The executor that would run the step here; ``no``, or ``–`` where nothing is written yet."""
+    if step.status == "planned":
+        return "–"
+    works, reason = runnable(step)
+    return reason.partition(":")[0] if works else "no"

@@ -1,0 +1,260 @@
+"""A new step from an old one: a folder that runs at once, to be changed from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
+from kernelbench.project.registry import Lineage, Lineages, Status, Step, require_runnable
+from kernelbench.project.source_files import own_sources, sources_of
+from kernelbench.project.step_files import NAME, read_step
+
+#: Where variants go, below their lineage's folder.
+VARIANTS = "variants"
+
+_UNCHANGED = "Nothing yet: the code is that of"
+_NUMBERED = re.compile(r"(?P<stem>[A-Za-z]+)(?P<number>\d+)")
+_README = """\
+# {name} · {title}
+
+**Hypothesis.** {hypothesis}
+
+**Change** (from [{parent}]({parent_folder}/)). {technique}.
+
+<!-- results:begin -->
+Nothing measured yet.
+<!-- results:end -->
+
+**Why.** To be written when it has been measured.
+"""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a step says of itself; empty where it is still to be written. Line breaks go."""
+
+    title: str = ""
+    technique: str = ""
+    hypothesis: str = ""
+
+
+_NONE = Words()
+
+
+def new_step(lineages: Lineages, name: str, source: Step, words: Words = _NONE) -> Step:
+    """A step of the source's lineage with a copy of all its code, the source being its parent.
+
+    It joins the main line; what is made from a failed experiment stays beside that.
+
+    Raises:
+        UsageError: For a name that is taken or malformed, or a source without code or lineage.
+        EnvironmentProblem: If the folder cannot be written.
+    """
+    lineage = _lineage_for(lineages, name, source)
+    status = _status(source)
+    place = lineage.path / source.subfolder if status == "failed" else lineage.path
+    fields = {key: value for key, value in _fields_of(source).items() if value}
+    tables = [("config", source.config), ("limits", source.limits)]
+    text = _toml(name, source, words, {**fields, "status": status}, tables)
+    return _write(lineage, place / name, text, sources_of(source), source, words)
+
+
+def new_variant(
+    lineages: Lineages,
+    name: str,
+    source: Step,
+    files: Sequence[str] = (),
+    words: Words = _NONE,
+) -> Step:
+    """A variant of a step: only what differs from it is in the new folder.
+
+    Args:
+        files: Names of the source's files to start from; the others stay those of the base.
+
+    Raises:
+        UsageError: As :func:`new_step`, and for a file that the source does not have.
+        EnvironmentProblem: If the folder cannot be written.
+    """
+    lineage = _lineage_for(lineages, name, source)
+    having = sources_of(source)
+    for file in files:
+        if file not in having:
+            raise UnknownNameError("file", file, having, f" of {source.name}")
+    # A base has all of its code: a variant of a variant starts from what that one changes.
+    base = read_step(source.base, lineage) if source.base else source
+    kept = own_sources(source) if source.base else {}
+    copied = kept | {file: having[file] for file in files}
+    head = {"status": _status(source), "base": base.name}
+    head |= _changed(_fields_of(source), _fields_of(base))
+    tables = [
+        ("config", _changed(source.config, base.config)),
+        ("limits", _changed(source.limits, base.limits)),
+    ]
+    text = _toml(name, source, words, head, tables)
+    return _write(lineage, lineage.path / VARIANTS / name, text, copied, source, words)
+
+
+def still_a_copy(step: Step) -> bool:
+    """Whether a step's words are still those that it was made with: nothing has changed yet."""
+    return step.technique.startswith(_UNCHANGED)
+
+
+def sorts_before_parent(lineages: Lineages, step: Step) -> bool:
+    """Whether a step of the main line comes before its parent, since their order is by name."""
+    main = [other.name for other in lineages.steps_of(step.lineage) if not other.experiment]
+    if step.name not in main or step.parent not in main:
+        return False
+    return main.index(step.name) < main.index(step.parent)
+
+
+def _fields_of(step: Step) -> dict[str, Any]:
+    """What a ``step.toml`` says of how a step is built; an empty list is none."""
+    usual = {"step": "launch.cu", "python": "submission.py"}[step.kind]
+    entry = step.entry.name if step.entry else usual
+    return {
+        "arch": step.arch,
+        "kind": "" if step.compiled else step.kind,
+        "entry": "" if entry == usual else entry,
+        "needs": list(step.needs),
+        "gpu_flags": list(step.gpu_flags),
+    }
+
+
+def _changed(values: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if base.get(key) != value}
+
+
+def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
+    """The lineage of the source, if a step of this name can be added to it."""
+    if name == "common":
+        raise UsageError("common is the folder of the building blocks", "choose another name")
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no name for a step", "a letter, then letters, digits, '_' and '-'"
+        )
+    lineage = lineages.lineage_of(source)
+    if lineage is None:
+        raise UsageError(f"{source.name} belongs to no lineage", "name a step of one after --from")
+    require_runnable(source)
+    hint = _another_name(lineages, lineage, name, source)
+    for step in lineages.steps:
+        # Where case does not count in file names, two names that differ in it are one folder.
+        if step.name.casefold() == name.casefold():
+            raise UsageError(f"{step.name} exists: {step.path}", hint)
+    for other in lineages.lineages:
+        if other.name == name:
+            raise UsageError(f"{name} is the name of a lineage", hint)
+        if other != lineage and _stem(name) in _stems(lineages.steps_of(other.name)):
+            what = f"{name} is named as the steps of {other.name} are"
+            raise UsageError(what, f"this is one of {lineage.name}: {hint}")
+    return lineage
+
+
+def _another_name(lineages: Lineages, lineage: Lineage, name: str, source: Step) -> str:
+    """What to do about a name, with the next free number where the name asked for has one."""
+    names = [step.name for step in lineages.steps_of(lineage.name) if not step.experiment]
+    numbered = [match for each in names if (match := _NUMBERED.fullmatch(each))]
+    if not (numbered and _stem(name)):
+        return "choose another name"
+    alike = [match for match in numbered if match["stem"] == _stem(source.name)]
+    last = max(alike or numbered, key=lambda match: int(match["number"]))
+    number = f"{int(last['number']) + 1:0{len(last['number'])}}"
+    return f"choose another name, such as {last['stem']}{number}"
+
+
+def _stems(steps: Iterable[Step]) -> set[str]:
+    return {stem for step in steps if not step.experiment and (stem := _stem(step.name))}
+
+
+def _stem(name: str) -> str:
+    """``v`` of ``v07``; nothing for a name of another form."""
+    match = _NUMBERED.fullmatch(name)
+    return match["stem"] if match else ""
+
+
+def _status(source: Step) -> Status:
+    """The code is the source's, and so far it works, or fails, as that does."""
+    return "failed" if source.status == "failed" else "works"
+
+
+def _toml(
+    name: str,
+    source: Step,
+    words: Words,
+    head: Mapping[str, Any],
+    tables: Iterable[tuple[str, Mapping[str, Any]]],
+) -> str:
+    filled = _filled(words, source)
+    first = {"name": name, "parent": source.name, "title": filled.title}
+    first |= {"technique": filled.technique, "hypothesis": filled.hypothesis}
+    lines = [*_fields({**first, **head})]
+    for table, values in tables:
+        if values:
+            lines += ["", f"[{table}]", *_fields(values)]
+    for allowance in source.allowances:
+        lines += ["", "[[allowance]]", *_fields(asdict(allowance))]
+    return "\n".join(lines) + "\n"
+
+
+def _filled(words: Words, source: Step) -> Words:
+    title, technique, hypothesis = (" ".join(each.split()) for each in astuple(words))
+    return Words(
+        title or f"A copy of {source.name}",
+        technique or f"{_UNCHANGED} {source.name}",
+        hypothesis or "To be written: what should get faster, and why.",
+    )
+
+
+def _fields(values: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in values.items():
+        # JSON's strings, numbers, booleans and flat lists are TOML's; so are its quoted keys.
+        bare = re.fullmatch(r"[A-Za-z0-9_-]+", key)
+        shown = key if bare else json.dumps(key, ensure_ascii=False)
+        yield f"{shown} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _write(
+    lineage: Lineage,
+    folder: Path,
+    toml: str,
+    files: Mapping[str, Path],
+    source: Step,
+    words: Words,
+) -> Step:
+    """Make the folder, whole or not at all."""
+    if folder.exists():
+        raise UsageError(f"{folder} exists, but is no step", "remove it, or choose another name")
+    filled = _filled(words, source)
+    readme = _README.format(
+        name=folder.name,
+        title=filled.title,
+        hypothesis=filled.hypothesis,
+        technique=filled.technique.rstrip("."),
+        parent=source.name,
+        parent_folder=Path(os.path.relpath(source.path, folder)).as_posix(),
+    )
+    try:
+        folder.parent.mkdir(exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+        try:
+            temporary.chmod(0o755)
+            for name, file in files.items():
+                copy = temporary / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+            (temporary / "step.toml").write_text(toml, encoding="utf-8")
+            (temporary / "README.md").write_text(readme, encoding="utf-8")
+            temporary.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror or error}") from error
+    return read_step(folder, lineage)

@@ -1,0 +1,85 @@
+"""The machine and software behind a figure, as records keep it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.version import __version__
+from kernelbench.machine import clocks
+from kernelbench.machine.devices import GpuInfo
+from kernelbench.machine.toolchain import cpu_count
+from kernelbench.records.run_record import Environment
+
+
+def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
+    """The machine and software behind figures measured here; imports torch.
+
+    Other work on the GPU is that of every process but the calling one.
+
+    Args:
+        device: ``cuda:N`` or ``cpu``.
+        gpu: The GPU that ``device`` names; None for a CPU.
+    """
+    import torch
+
+    if gpu is None:
+        return Environment(
+            device=cpu_name(),
+            kind="cpu",
+            arch=platform.machine(),
+            sms=cpu_count(),
+            l2_bytes=_cpu_l2_bytes(),
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            driver="",
+            cuda="",
+            torch=str(torch.__version__),
+            python=platform.python_version(),
+            kernelbench=__version__,
+        )
+    properties: Any = torch.cuda.get_device_properties(torch.device(device))
+    others = clocks.other_processes(gpu.index, {os.getpid()})
+    return Environment(
+        device=str(properties.name),
+        kind="cuda",
+        arch=f"sm_{properties.major}{properties.minor}",
+        sms=int(properties.multi_processor_count),
+        l2_bytes=int(properties.L2_cache_size),
+        memory_bytes=int(properties.total_memory),
+        driver=gpu.driver,
+        cuda=str(torch.version.cuda or ""),
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        kernelbench=__version__,
+        gpu_processes=others or 0,
+        mig=gpu.mig,
+    )
+
+
+def cpu_name() -> str:
+    """The CPU model and the cores usable, e.g. ``CPU AMD EPYC 9654, 4 cores``."""
+    model = ""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+        model = " ".join(found[1].split()) if found else ""
+    except OSError:
+        pass
+    cores = cpu_count()
+    return f"CPU {model or platform.machine()}, {cores} core{'s' if cores != 1 else ''}"
+
+
+def _cpu_l2_bytes() -> int:
+    """Size of the first core's level-2 cache; 0 where the kernel does not tell."""
+    units = {"K": 1 << 10, "M": 1 << 20}
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            if (cache / "level").read_text().strip() == "2":
+                size = (cache / "size").read_text().strip()
+                return int(size[:-1]) * units[size[-1]]
+        except (OSError, KeyError, ValueError):
+            continue
+    return 0

@@ -1,0 +1,136 @@
+"""The compilers of this machine: nvcc for GPUs, g++ or clang++ for the emulator."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelbench.base.errors import EnvironmentProblem
+
+#: The first version of each compiler that has the C++20 of the emulator.
+_OLDEST = {"g++": 11, "clang++": 14}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler: ``kind`` is ``nvcc``, ``g++`` or ``clang++``."""
+
+    kind: str
+    path: Path
+    version: str
+
+
+@functools.cache
+def nvcc() -> Compiler | None:
+    """The CUDA compiler: on ``PATH``, in ``CUDA_HOME``, in the usual place, or from PyPI."""
+    for path in cuda_tools("nvcc"):
+        version = _version(path, r"release [\d.]+, V([\d.]+)")
+        if version:
+            return Compiler("nvcc", path, version)
+    return None
+
+
+def cuda_tools(name: str) -> Iterator[Path]:
+    """Where a tool of the CUDA toolkit may be, the preferred place first."""
+    found = shutil.which(name)
+    if found:
+        yield Path(found)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable]) / "bin" / name
+    yield Path("/usr/local/cuda/bin") / name
+    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        # PyPI's packages install below nvidia/cu13, their CUDA 12 forerunners by name.
+        yield from sorted(Path(folder).glob(f"nvidia/*/bin/{name}"), reverse=True)
+
+
+def host_compiler() -> Compiler | None:
+    """The C++ compiler: ``$CXX``, else g++, else clang++."""
+    return next(iter(host_compilers()), None)
+
+
+def host_compilers() -> list[Compiler]:
+    """Every C++ compiler found, the preferred one first."""
+    return [*_host_compilers(os.environ.get("CXX"), os.environ.get("PATH"))]
+
+
+@functools.cache
+def _host_compilers(named: str | None, search_path: str | None) -> tuple[Compiler, ...]:
+    found = []
+    for name in dict.fromkeys(filter(None, (named, "g++", "clang++"))):
+        path = shutil.which(name, path=search_path)
+        version = _version(Path(path), r"(\d+\.\d+[\w.]*)") if path else None
+        if path and version:
+            kind = "clang++" if "clang" in Path(name).name else "g++"
+            found.append(Compiler(kind, Path(path), version))
+    return tuple(found)
+
+
+def emulator_compiler() -> Compiler:
+    """The C++ compiler that builds for the emulator.
+
+    Raises:
+        EnvironmentProblem: If there is none, or only one without C++20.
+    """
+    found = host_compilers()
+    if not found:
+        raise EnvironmentProblem(
+            "the emulator needs a C++ compiler, and there is no g++ or clang++",
+            "install one, or name it in CXX",
+        )
+    for candidate in found:
+        if builds_emulator(candidate):
+            return candidate
+    seen = ", ".join(f"{c.kind} {c.version}" for c in found)
+    oldest = " or ".join(f"{kind} {version}" for kind, version in _OLDEST.items())
+    raise EnvironmentProblem(
+        f"the emulator needs C++20, {oldest} or newer, and finds {seen}",
+        "install a newer one, or name it in CXX",
+    )
+
+
+def builds_emulator(candidate: Compiler) -> bool:
+    """Whether a compiler is new enough for the emulator (C++20)."""
+    return int(candidate.version.split(".")[0]) >= _OLDEST[candidate.kind]
+
+
+def _version(path: Path, pattern: str) -> str | None:
+    try:
+        run = subprocess.run(
+            [str(path), "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(pattern, run.stdout) if run.returncode == 0 else None
+    return match[1] if match else None
+
+
+def cuda_arch_flags(capability: tuple[int, int]) -> list[str]:
+    """nvcc flags for exactly one GPU: arch-specific code ("a") from compute capability 9.0 on."""
+    number = f"{capability[0]}{capability[1]}" + ("a" if capability[0] >= 9 else "")
+    return ["-gencode", f"arch=compute_{number},code=sm_{number}"]
+
+
+def cpu_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_facts() -> list[str]:
+    """What ``-march=native`` depends on: the CPU's features, in no particular order."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    if found is None:
+        return [platform.machine(), platform.processor()]
+    return [platform.machine(), *sorted(found[1].split())]

@@ -1,0 +1,305 @@
+"""The correctness check that every step passes before it is timed.
+
+Three calls a class of inputs, each with an output storage full of random bits (the protocol's
+items are those of the design, §5, and the README's threat model):
+
+1. On inputs drawn from seed *a*. The inputs must come out unchanged, no byte outside the outputs
+   may be written, and the result must match the reference.
+2. On a second set of tensors with the same values, at other addresses, under another poison: the
+   result must have the same bits (a step may declare itself not repeatable, and then must match the
+   reference again). Stale, unwritten or cached results differ here.
+3. On the tensors of call 1 with new values (seed *b*): a result cached by address differs here.
+
+On a GPU it is also called where inputs are written late and where the device is busy, on the
+default stream and on another (``stream_trial.py``).
+
+The reference is computed after the call, from regenerated inputs, so a step cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelbench.base.seeds import derive
+from kernelbench.executors.callables import describe_exception
+from kernelbench.executors.fault import KernelFault
+from kernelbench.measure.outcomes import CheckResult
+from kernelbench.measure.references import reference as shared_reference
+from kernelbench.measure.stream_trial import StreamTrial
+from kernelbench.project.arena import bits
+from kernelbench.project.problem import Comparison, Inputs, Kernel, Problem, refill
+from kernelbench.records.run_record import Status
+
+#: Announces the phase that begins and how long it may take (seconds); see ``worker/launcher.py``.
+Announce = Callable[[str, float], None]
+
+
+class _Failed(Exception):
+    """Ends the check early with a result."""
+
+    def __init__(self, result: CheckResult) -> None:
+        super().__init__(result.reason)
+        self.result = result
+
+
+@dataclass
+class Checker:
+    """Checks one step on one shape.
+
+    Args:
+        kernel: The step's callable on the problem's data.
+        problem: The problem.
+        shape: A shape of that problem.
+        device: ``cpu`` or ``cuda:N``.
+        seed: Run seed; every input and poison is derived from it.
+        call_limit_s: Longest that one call of the step may take.
+        source: The step's file, to name the line that raised.
+        own_stream: Also require correctness on a stream other than the default one. Steps of a
+            lineage must pass; other people's submissions get a note instead.
+        references: Folder of the references that several steps share, or empty.
+    """
+
+    kernel: Kernel
+    problem: Problem
+    shape: Any
+    device: str
+    seed: int
+    announce: Announce
+    call_limit_s: float
+    source: Path | None = None
+    own_stream: bool = True
+    references: str = ""
+    _notes: list[str] = field(default_factory=list)
+
+    def check(self, input_class: str) -> CheckResult:
+        """Run the check for one class of inputs; never raises for a fault of the step."""
+        self._notes = []
+        try:
+            return self._check(input_class)
+        except _Failed as failed:
+            return failed.result
+
+    def _check(self, input_class: str) -> CheckResult:
+        # An even and an odd seed: some classes draw two kinds of operands by the seed's parity.
+        seed_a = derive(self.seed, "inputs", input_class, "a") & ~1
+        seed_b = derive(self.seed, "inputs", input_class, "b") | 1
+        self.announce(f"{input_class}: inputs", 600)
+        first = self._draw(input_class, seed_a)
+        out_first, poison_first = self._call(first, input_class, "first call", 1)
+
+        self.announce(f"{input_class}: reference", 600)
+        second = self._draw(input_class, seed_a)
+        self._require_unchanged(first, second, "first call")
+        reference = self._reference(second, input_class, seed_a)
+        verdict = self._compare(out_first, reference, input_class, first, poison_first)
+        out_second, _ = self._call(second, input_class, "second call", 2)
+        self._require_repeatable(out_first, out_second, reference, input_class)
+
+        self.announce(f"{input_class}: second inputs", 600)
+        fresh = self._draw(input_class, seed_b)
+        refill(first, fresh)
+        out_third, poison_third = self._call(first, input_class, "call on new values", 3)
+        self._require_unchanged(first, fresh, "call on new values")
+        reference = self._reference(fresh, input_class, seed_b)
+        verdict = self._merge(
+            verdict, self._compare(out_third, reference, input_class, first, poison_third)
+        )
+        if self.device.startswith("cuda"):
+            self._check_ordering(input_class, first, second, reference)
+        return _judged("pass", verdict, "", tuple(self._notes))
+
+    def _draw(self, input_class: str, seed: int) -> Inputs:
+        return self.problem.make_inputs(self.shape, input_class, seed, self.device)
+
+    def _reference(self, inputs: Inputs, input_class: str, seed: int) -> Any:
+        return shared_reference(
+            self.references,
+            self.problem,
+            self.shape,
+            input_class,
+            seed,
+            lambda: self.problem.reference(inputs, self.shape, input_class),
+        )
+
+    def _call(
+        self, inputs: Inputs, input_class: str, what: str, number: int
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Poison the outputs, call the step, and copy its outputs."""
+        poison = inputs.arena.draw_poison(derive(self.seed, "poison", input_class, number))
+        inputs.arena.fill(poison)
+        _synchronize(self.device)
+        with self._guarded(input_class, what):
+            result = self.kernel(inputs.data)
+            _synchronize(self.device)
+        outputs = self._outputs(result, inputs, what)
+        if not inputs.arena.guards_intact(poison):
+            raise _wrong(f"{what}: wrote outside its outputs (guard band changed)")
+        return outputs, poison
+
+    @contextmanager
+    def _guarded(self, input_class: str, what: str) -> Iterator[None]:
+        """Turn whatever the step's own code raises into a result row."""
+        self.announce(f"{input_class}: {what}", self.call_limit_s)
+        try:
+            yield
+        except NotImplementedError as error:
+            text = " ".join(str(error).split()) or "NotImplementedError"
+            raise _Failed(CheckResult("skipped", reason=text)) from error
+        except KernelFault as fault:
+            status: Status = "hang" if fault.hang else "fault"
+            failed = CheckResult(status, reason=f"{what}: {fault}", report=fault.report)
+            raise _Failed(failed) from fault
+        except torch.OutOfMemoryError as error:
+            reason = f"{what}: out of memory ({' '.join(str(error).split())[:160]})"
+            raise _Failed(CheckResult("fault", reason=reason)) from error
+        except Exception as error:
+            reason = f"{what}: raised {describe_exception(error, self.source)}"
+            raise _Failed(CheckResult("fault", reason=reason)) from error
+
+    def _outputs(self, result: Any, inputs: Inputs, what: str) -> list[torch.Tensor]:
+        try:
+            outputs = self.problem.outputs_of(result, inputs)
+        except ValueError as error:
+            raise _wrong(f"{what}: {error}") from error
+        return [output.clone() for output in outputs]
+
+    def _require_unchanged(self, used: Inputs, pristine: Inputs, what: str) -> None:
+        for index, (operand, original) in enumerate(
+            zip(used.operands, pristine.operands, strict=True)
+        ):
+            if not torch.equal(bits(operand), bits(original)):
+                count = int((bits(operand) != bits(original)).sum())
+                raise _wrong(
+                    f"{what}: overwrote its inputs (operand {index}: {count} elements changed)"
+                )
+
+    def _compare(
+        self,
+        outputs: list[torch.Tensor],
+        reference: Any,
+        input_class: str,
+        inputs: Inputs,
+        poison: torch.Tensor,
+    ) -> Comparison:
+        verdict = self.problem.compare(outputs, reference, self.shape, input_class)
+        if verdict.ok:
+            return verdict
+        raise _Failed(_judged("wrong", verdict, why_wrong(verdict, inputs, poison)))
+
+    def _require_repeatable(
+        self,
+        first: list[torch.Tensor],
+        second: list[torch.Tensor],
+        reference: Any,
+        input_class: str,
+    ) -> None:
+        differing = sum(
+            int((bits(a.contiguous()) != bits(b.contiguous())).sum())
+            for a, b in zip(first, second, strict=True)
+        )
+        if differing == 0:
+            return
+        again = self.problem.compare(second, reference, self.shape, input_class)
+        if not again.ok:
+            reason = (
+                f"second call on the same values differs in {differing} elements: {again.reason}"
+            )
+            raise _Failed(_judged("wrong", again, reason))
+        if getattr(self.problem, "repeatable", True):
+            self._notes.append(f"not bitwise repeatable ({differing} elements)")
+
+    @staticmethod
+    def _merge(a: Comparison, b: Comparison) -> Comparison:
+        worst = max(a.max_abs_err or 0.0, b.max_abs_err or 0.0)
+        relative = [c.rel_rms_err for c in (a, b) if c.rel_rms_err is not None]
+        return Comparison(True, a.exact and b.exact, worst, rel_rms_err=max(relative, default=None))
+
+    def _check_ordering(
+        self, input_class: str, current: Inputs, stale: Inputs, reference: Any
+    ) -> None:
+        """On a GPU: the step must wait for, and be waited for by, the current stream.
+
+        ``current`` holds the values of ``reference``, ``stale`` older ones. Judged on the default
+        stream for every file; on a stream of its own as ``own_stream`` says.
+        """
+        device = torch.device(self.device)
+        poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
+        trial = StreamTrial(self.kernel, device, current, stale, poison)
+        for where, stream, required in (
+            ("the current stream", torch.cuda.default_stream(device), True),
+            ("a current stream of its own", torch.cuda.Stream(device), self.own_stream),
+        ):
+            fault = self._ordering_fault(trial, stream, input_class, current, reference)
+            if fault and required:
+                raise _wrong(f"not ordered with {where}: {fault}")
+            if fault:
+                self._notes.append("works on the default stream only")
+
+    def _ordering_fault(
+        self,
+        trial: StreamTrial,
+        stream: torch.cuda.Stream,
+        input_class: str,
+        current: Inputs,
+        reference: Any,
+    ) -> str:
+        what = "call on late inputs"
+        with self._guarded(input_class, what):
+            result = trial.on_late_inputs(stream)
+        outputs = self._outputs(result, current, what)
+        verdict = self.problem.compare(outputs, reference, self.shape, input_class)
+        if not verdict.ok:
+            return f"it read its inputs before they were written ({verdict.reason})"
+        with self._guarded(input_class, "call on a busy device"):
+            result, snapshot = trial.on_busy_device(stream)
+        in_place = all(
+            any(output.data_ptr() == view.data_ptr() for view in current.outputs)
+            for output in self.problem.outputs_of(result, current)
+        )
+        if in_place and not torch.equal(bits(snapshot), bits(current.arena.flat.cpu())):
+            return "its outputs were still being written after work queued behind the call had run"
+        return ""
+
+
+def why_wrong(verdict: Comparison, inputs: Inputs, poison: torch.Tensor) -> str:
+    """Why a result is not right, in one line, with how many elements were never written.
+
+    Args:
+        verdict: What the comparison says.
+        inputs: Those of the call, its outputs as the call has left them.
+        poison: What the outputs were filled with before the call.
+    """
+    stale = sum(int(mask.sum()) for mask in inputs.arena.unwritten(poison))
+    total = sum(output.numel() for output in inputs.outputs)
+    # A right element equals its random poison bits by chance: one in 65536 for 16-bit outputs.
+    if stale > 16 + total / 4096:
+        return f"{stale} of {total} output elements were never written; {verdict.reason}"
+    return verdict.reason
+
+
+def _judged(
+    status: Status, verdict: Comparison, reason: str, notes: tuple[str, ...] = ()
+) -> CheckResult:
+    return CheckResult(
+        status,
+        verdict.exact,
+        verdict.max_abs_err,
+        reason,
+        notes,
+        rel_rms_err=verdict.rel_rms_err,
+    )
+
+
+def _wrong(reason: str) -> _Failed:
+    return _Failed(CheckResult("wrong", reason=reason))
+
+
+def _synchronize(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(torch.device(device))

@@ -1,0 +1,57 @@
+"""What measuring a step gives: the values that travel from a worker to a record. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.records.run_record import Status
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Outcome of the check of one step on one shape and class of inputs."""
+
+    status: Status
+    exact: bool | None = None
+    max_abs_err: float | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    #: What the emulator found, if it found something.
+    report: EmulatorReport | None = None
+    rel_rms_err: float | None = None
+
+
+@dataclass
+class TimedBlock:
+    """Samples of one block, in the order measured.
+
+    Attributes:
+        arm, input_set, time_us: Per repetition; times are rounded to 0.1 ns.
+        sm_mhz: SM clock between the block's edges, or None.
+        throttle: Names of throttle reasons seen at its end.
+    """
+
+    arm: list[int]
+    input_set: list[int]
+    time_us: list[float]
+    sm_mhz: float | None = None
+    throttle: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.time_us = [round(t, 4) for t in self.time_us]
+
+    def of(self, arm: int) -> list[float]:
+        """The samples of one arm, in order."""
+        return [t for a, t in zip(self.arm, self.time_us, strict=True) if a == arm]
+
+    def to_json(self) -> dict[str, Any]:
+        """The block as files of samples have it."""
+        return {
+            "arm": self.arm,
+            "input": self.input_set,
+            "t_us": self.time_us,
+            "sm_mhz": self.sm_mhz,
+            "throttle": list(self.throttle),
+        }

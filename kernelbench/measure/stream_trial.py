@@ -1,0 +1,77 @@
+"""Calls that show whether a step's work is ordered with the current CUDA stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernelbench.project.arena import bits
+from kernelbench.project.problem import Inputs, Kernel, refill
+
+#: Some 5 ms, far longer than a step takes to start.
+_LATE_CYCLES = 10_000_000
+_BUSY_SIZE = 6144
+_BUSY_PRODUCTS = 4
+
+
+class StreamTrial:
+    """Two ways to call a step such that missing dependencies give wrong bits.
+
+    Args:
+        kernel: The step.
+        current: Inputs that hold the right values; stale: the same shapes with other values.
+        poison: Bits to put in the outputs before each call.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        device: torch.device,
+        current: Inputs,
+        stale: Inputs,
+        poison: torch.Tensor,
+    ) -> None:
+        self._kernel = kernel
+        self._device = device
+        self._current = current
+        self._stale = stale
+        self._poison = poison
+        self._values = [operand.clone() for operand in current.operands]
+
+    def on_late_inputs(self, stream: torch.cuda.Stream) -> Any:
+        """Call behind a long delay, after which ``stream`` writes the inputs.
+
+        Work that does not wait for the current stream reads the stale values. Returns the result.
+        """
+        refill(self._current, self._stale)
+        torch.cuda.synchronize(self._device)
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(_LATE_CYCLES)
+            for operand, value in zip(self._current.operands, self._values, strict=True):
+                bits(operand).copy_(bits(value), non_blocking=True)
+            self._current.arena.fill(self._poison)
+            result = self._kernel(self._current.data)
+        torch.cuda.synchronize(self._device)
+        return result
+
+    def on_busy_device(self, stream: torch.cuda.Stream) -> tuple[Any, torch.Tensor]:
+        """Call while every SM is taken for milliseconds, and queue a copy of the outputs behind it.
+
+        The copy engine needs no SM, so the copy overtakes work that the current stream does not
+        wait for. Returns the result and the copy of the arena, in host memory.
+        """
+        flat = self._current.arena.flat
+        snapshot = torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True)
+        load = torch.randn(_BUSY_SIZE, _BUSY_SIZE, device=self._device, dtype=torch.float16)
+        product = torch.empty_like(load)
+        self._current.arena.fill(self._poison)
+        torch.cuda.synchronize(self._device)
+        with torch.cuda.stream(torch.cuda.Stream(self._device)):
+            for _ in range(_BUSY_PRODUCTS):
+                torch.mm(load, load, out=product)
+        with torch.cuda.stream(stream):
+            result = self._kernel(self._current.data)
+            snapshot.copy_(flat, non_blocking=True)
+        torch.cuda.synchronize(self._device)
+        return result, snapshot

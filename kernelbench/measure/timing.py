@@ -1,0 +1,281 @@
+"""Timing one or two arms under one protocol.
+
+Two figures (design §6). *Call* time is what a Python caller sees: the queue is drained, then event,
+Python call, event, so host overhead that the device waits for is in it. *Device* time is one replay
+of the captured call between events; where the call cannot be captured, the sum of its device
+activities from the profiler.
+
+Cold L2 (the default): before every repetition the outputs are poisoned, then twice the L2's size is
+written and another twice its size is read, so that neither input lines nor dirty lines are left.
+Each repetition takes one of several input sets, drawn at random. Randomly chosen timed outputs are
+checked afterwards: a step that is right only when it is not timed is found.
+
+This module holds what both kinds of device share, and timing on the CPU; the rest is in
+``gpu_timing.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from kernelbench.base.seeds import derive
+from kernelbench.measure.correctness import Announce
+from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.project.arena import bits
+from kernelbench.project.problem import Inputs, Kernel, Problem
+
+#: Bound when this module is imported, before any step is: a step that replaces them is found.
+EVENT = torch.cuda.Event
+SYNCHRONIZE = torch.cuda.synchronize
+CLOCK = time.perf_counter
+_ELAPSED = torch.cuda.Event.elapsed_time
+
+#: Output samples that are checked per arm and metric, besides the last repetition.
+CHECKED_REPS = 3
+_MAX_INPUT_BYTES = 6 * 2**30
+_MAX_INPUT_SETS = 4
+
+L2Mode = Literal["cold", "warm"]
+Metric = Literal["call", "device"]
+
+
+class TimingFault(Exception):
+    """A timed output was wrong, or the step's work escaped the timer; one line."""
+
+
+def require_untouched_timers() -> None:
+    """Raise :class:`TimingFault` if a step has replaced what measures it."""
+    if (
+        torch.cuda.Event is not EVENT
+        or torch.cuda.synchronize is not SYNCHRONIZE
+        or time.perf_counter is not CLOCK
+        or torch.cuda.Event.elapsed_time is not _ELAPSED
+    ):
+        raise TimingFault("the step replaced a timer function")
+
+
+@dataclass
+class InputSet:
+    """One set of operands with its references, used by every arm in turn."""
+
+    inputs: Inputs
+    reference: Any
+    poisons: list[torch.Tensor]
+
+
+#: Told about each finished block, so that an interrupted run keeps what it measured.
+OnBlock = Callable[[TimedBlock], None]
+
+
+@dataclass
+class Measurement:
+    """All blocks of one metric, with how they were taken."""
+
+    metric: Metric
+    method: str
+    blocks: list[TimedBlock] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    busy_s: float = 0.0
+
+    def of(self, arm: int) -> list[float]:
+        """Every sample of one arm, in order, in microseconds."""
+        return [t for block in self.blocks for t in block.of(arm)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The raw samples as JSON, in order, with arm, block, input set and clock."""
+        return {
+            "metric": self.metric,
+            "method": self.method,
+            "blocks": [block.to_json() for block in self.blocks],
+        }
+
+
+def draw_input_sets(
+    problem: Problem, shape: Any, input_class: str, seed: int, device: str
+) -> list[InputSet]:
+    """Up to four input sets with references, as many as fit in 6 GiB."""
+    sets: list[InputSet] = []
+    used = 0
+    while len(sets) < (_MAX_INPUT_SETS if device != "cpu" else 2):
+        inputs = problem.make_inputs(
+            shape, input_class, derive(seed, "timed", input_class, len(sets)), device
+        )
+        used += sum(operand.numel() * operand.element_size() for operand in inputs.operands)
+        reference = problem.reference(inputs, shape, input_class)
+        poisons = [
+            inputs.arena.draw_poison(derive(seed, "timed poison", len(sets), i)) for i in (0, 1)
+        ]
+        sets.append(InputSet(inputs, reference, poisons))
+        if used > _MAX_INPUT_BYTES:
+            break
+    return sets
+
+
+def abba(blocks: int, quads: int, rng: random.Random) -> list[list[int]]:
+    """Arm order per block: ``quads`` quads, each ABBA or BAAB by coin; drift cancels in a quad."""
+    order = []
+    for _ in range(blocks):
+        block: list[int] = []
+        for _ in range(quads):
+            block += [0, 1, 1, 0] if rng.random() < 0.5 else [1, 0, 0, 1]
+        order.append(block)
+    return order
+
+
+def single_arm(reps: int, per_block: int = 20) -> list[list[int]]:
+    """Order for one arm: blocks of ``per_block`` repetitions, ``reps`` in all."""
+    return [[0] * min(per_block, reps - done) for done in range(0, reps, per_block)]
+
+
+class ValueExchange:
+    """Swaps the values of two input sets now and then, in place, between blocks.
+
+    A result that a step kept for an address is wrong from then on, and the sampled outputs show it.
+    It happens once before the first block, after the warm-ups, and again before about one block in
+    ``every``.
+    """
+
+    def __init__(self, sets: Sequence[InputSet], seed: int, every: int = 5) -> None:
+        self._sets = sets
+        self._every = every
+        self._rng = random.Random(derive(seed, "value exchange"))
+        self._first = True
+
+    def __call__(self) -> None:
+        """Perhaps exchange; on a GPU, in the current stream, which must be drained."""
+        due = self._first or self._rng.randrange(self._every) == 0
+        self._first = False
+        if not due or len(self._sets) < 2:
+            return
+        one, other = self._rng.sample(list(self._sets), 2)
+        for a, b in zip(one.inputs.operands, other.inputs.operands, strict=True):
+            kept = bits(a).clone()
+            bits(a).copy_(bits(b))
+            bits(b).copy_(kept)
+        one.reference, other.reference = other.reference, one.reference
+
+
+class SampledOutputs:
+    """Copies of the outputs of unpredictable repetitions, checked after the loop."""
+
+    def __init__(self, order: Sequence[Sequence[int]], rng: random.Random) -> None:
+        positions: dict[int, list[tuple[int, int]]] = {}
+        for b, block in enumerate(order):
+            for r, arm in enumerate(block):
+                positions.setdefault(arm, []).append((b, r))
+        self._chosen: set[tuple[int, int]] = set()
+        for of_arm in positions.values():
+            self._chosen |= set(rng.sample(of_arm, min(CHECKED_REPS, len(of_arm))))
+            self._chosen.add(of_arm[-1])
+        self._kept: list[tuple[int, Any, list[torch.Tensor]]] = []
+        self._last: dict[int, tuple[int, Any, list[torch.Tensor]]] = {}
+
+    def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
+        """Queue a copy of the outputs if this repetition was chosen."""
+        if position in self._chosen:
+            self._kept.append((arm, chosen.reference, [tensor.clone() for tensor in result]))
+
+    def keep_last(self, arm: int, chosen: InputSet, result: Any) -> None:
+        """Keep the arm's newest outputs, for a series that may end anywhere."""
+        self._last[arm] = (arm, chosen.reference, [tensor.clone() for tensor in result])
+
+    def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
+        """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""
+        kept = [("the last timed output", *entry) for entry in self._last.values()]
+        kept += [("a timed output", *entry) for entry in self._kept]
+        for what, arm, reference, outputs in kept:
+            verdict = problem.compare(outputs, reference, shape, input_class)
+            if not verdict.ok:
+                which = f" of arm {arm}" if arm else ""
+                raise TimingFault(f"{what}{which} is wrong: {verdict.reason}")
+
+
+def time_on_cpu(
+    arms: Sequence[Kernel],
+    order: Sequence[Sequence[int]],
+    sets: Sequence[InputSet],
+    problem: Problem,
+    shape: Any,
+    input_class: str,
+    *,
+    seed: int,
+    budget_s: float,
+    warmups: int,
+    announce: Announce,
+    call_limit_s: float,
+    on_block: OnBlock | None = None,
+) -> Measurement:
+    """Wall-clock call time on the CPU, within a time budget that drops whole blocks.
+
+    The budget also bounds the warm-ups (at most a quarter of it). At least one block is measured.
+    """
+    rng = random.Random(derive(seed, "order"))
+    sampled = SampledOutputs(order, rng)
+    measurement = Measurement("call", "wall")
+    started = CLOCK()
+    for index in range(warmups):
+        arm = index % len(arms)
+        announce("warm-up", call_limit_s)
+        arms[arm](sets[index % len(sets)].inputs.data)
+        if CLOCK() - started > budget_s / 4 and index + 1 >= len(arms):
+            break
+    exchange = ValueExchange(sets, seed, every=max(5, len(order) // 4))
+    started = CLOCK()
+    for b, arms_of_block in enumerate(order):
+        before = CLOCK()
+        exchange()
+        started += CLOCK() - before  # not part of the budget
+        block = TimedBlock([], [], [])
+        for r, arm in enumerate(arms_of_block):
+            which = rng.randrange(len(sets))
+            chosen = sets[which]
+            announce("timed call", call_limit_s)
+            chosen.inputs.arena.fill(chosen.poisons[r % 2])
+            begin = CLOCK()
+            result = arms[arm](chosen.inputs.data)
+            elapsed = CLOCK() - begin
+            block.arm.append(arm)
+            block.input_set.append(which)
+            block.time_us.append(elapsed * 1e6)
+            out_of_time = CLOCK() - started > budget_s
+            outputs = problem.outputs_of(result, chosen.inputs)
+            sampled.keep((b, r), arm, chosen, outputs)
+            sampled.keep_last(arm, chosen, outputs)
+            # A single arm may stop anywhere; two arms only where both have the same count.
+            if out_of_time and (len(arms) == 1 or (r + 1) % 4 == 0):
+                break
+        measurement.blocks.append(block)
+        if on_block is not None:
+            on_block(block)
+        if CLOCK() - started > budget_s:
+            break
+    measurement.busy_s = CLOCK() - started
+    total = sum(len(block.time_us) for block in measurement.blocks)
+    wanted = sum(len(block) for block in order)
+    if total < wanted:
+        measurement.notes.append(f"{total // len(arms)} reps: {budget_s:g} s budget on a CPU")
+    sampled.verify(problem, shape, input_class)
+    require_untouched_timers()
+    return measurement
+
+
+@contextlib.contextmanager
+def quiet_gc() -> Any:
+    """Keep Python's garbage collector out of the timed region."""
+    import gc
+
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

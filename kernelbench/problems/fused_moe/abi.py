@@ -1,0 +1,114 @@
+"""Calls of compiled fused MoE steps: from :class:`MoeData` to ``kb::FusedMoeCall``."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from kernelbench.problems.fused_moe.fp8 import BLOCK
+from kernelbench.problems.fused_moe.shape import MoeData
+from kernelbench.project.arena import describe_tensor
+
+if TYPE_CHECKING:
+    from kernelbench.executors.loaded_step import Buffer, LoadedStep
+    from kernelbench.project.problem import Kernel
+
+_SIZES = ("m", "n", "k", "e", "topk")
+_TENSORS = ("hidden", "gating", "weights", "weight_scales", "output")
+_INT32_MAX = 2**31 - 1
+
+
+class FusedMoeCall(ctypes.Structure):
+    """``kb::FusedMoeCall``."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in _SIZES),
+        ("renormalize", ctypes.c_int32),
+        ("softcap", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in _TENSORS),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+def bind_moe(entry: LoadedStep, device: str) -> Kernel:
+    """``custom_kernel`` of a compiled step: it takes a :class:`MoeData` and returns its output.
+
+    The callable raises ValueError, before any launch, for tensors that do not fit each other or
+    are not dense tensors on ``device``.
+    """
+    where = torch.device(device)
+
+    def kernel(data: MoeData) -> torch.Tensor:
+        stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else 0
+        call = make_call(data, where, stream)
+        entry.call(call, _memory(data))
+        return data.output
+
+    return kernel
+
+
+def make_call(data: MoeData, device: torch.device, stream: int) -> FusedMoeCall:
+    """The call's structure; it points into the tensors of ``data``, which must outlive it.
+
+    Raises:
+        ValueError: With one line that names the argument and what it should be.
+    """
+    m, k = _matrix(data.hidden, "hidden")
+    e, n = _matrix(data.weights, "weights")
+    for name, dtype, shape in (
+        ("hidden", torch.bfloat16, (m, k)),
+        ("gating", torch.float32, (m, e)),
+        ("weights", torch.float8_e4m3fn, (e, n, k)),
+        ("weight_scales", torch.float32, (e, n // BLOCK, k // BLOCK)),
+        ("output", torch.float32, (m, n)),
+    ):
+        tensor = getattr(data, name)
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"{name}: expected a tensor, found {describe_tensor(tensor)}")
+        if (
+            tensor.dtype is not dtype
+            or tensor.shape != shape
+            or tensor.device != device
+            or not tensor.is_contiguous()
+        ):
+            wanted = f"{str(dtype).removeprefix('torch.')}{list(shape)} on {device}"
+            raise ValueError(
+                f"{name}: expected a dense {wanted}, "
+                f"found {describe_tensor(tensor)} with strides {tensor.stride()}"
+            )
+    if type(data.topk) is not int:
+        raise ValueError(f"topk: expected an integer, found {describe_tensor(data.topk)}")
+    if type(data.softcap) not in (int, float):
+        raise ValueError(f"softcap: expected a number, found {describe_tensor(data.softcap)}")
+    for name, value in (("m", m), ("n", n), ("k", k), ("e", e), ("topk", data.topk)):
+        if not 0 < value <= _INT32_MAX:
+            raise ValueError(f"{name} = {value}: expected a positive 32-bit integer")
+    return FusedMoeCall(
+        m,
+        n,
+        k,
+        e,
+        data.topk,
+        bool(data.renormalize),
+        data.softcap,
+        *(getattr(data, name).data_ptr() for name in _TENSORS),
+        stream,
+    )
+
+
+def _matrix(tensor: torch.Tensor, name: str) -> tuple[int, int]:
+    """The first two extents, where there are as many."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() < 2:
+        raise ValueError(
+            f"{name}: expected a tensor of several dimensions, found {describe_tensor(tensor)}"
+        )
+    return tensor.shape[0], tensor.shape[1]
+
+
+def _memory(data: MoeData) -> Iterator[Buffer]:
+    """Which memory the kernels may touch."""
+    for name in _TENSORS:
+        yield name, getattr(data, name), name == "output"

@@ -1,0 +1,200 @@
+"""One-step fused mixture of experts with blockwise FP8, end to end: routing included.
+
+Per token: ``logits = softcap * tanh(gating / softcap)`` (softcap 0: the gating itself), softmax
+over all experts in float32, the ``topk`` largest (ties to the lower expert index), optionally
+renormalized to sum to one; the hidden row quantized to FP8
+(:mod:`kernelbench.problems.fused_moe.fp8`); then
+
+    output[t, n] = Σ_e weight[t, e] Σ_b sA[t, b] sB[e, n / 128, b] Σ_{k in b} q[t, k] w[e, n, k]
+
+over the selected experts e and the blocks b of 128 along K. Operands are in
+:mod:`kernelbench.problems.fused_moe.inputs`, reference and tolerances in
+:mod:`kernelbench.problems.fused_moe.tolerance`.
+
+**Values that are not finite.** A token's output is NaN in every column if its hidden row holds a
+NaN or an infinity, or if the largest of its logits is not finite: one is NaN or +∞, or all are -∞.
+No other token's output is affected, and each token still goes to ``topk`` different experts. A
+logit of -∞ among others gives its expert the weight 0. Logits are meant after the softcap, which
+makes infinities finite. Weights and their scales must be finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
+from kernelbench.project.problem import Comparison, Inputs, Work
+from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_int
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelbench.executors.loaded_step import LoadedStep
+    from kernelbench.project.model import Step
+    from kernelbench.project.problem import Kernel
+
+_BLOCK = 128
+
+
+class FusedMoe:
+    """The problem, see :class:`~kernelbench.project.problem.Problem`; ``data``: :class:`MoeData`.
+
+    Args:
+        intermediate: Precision in which a step may hold an expert's result before the weighted sum:
+            ``float32``, or ``bfloat16`` with the wider tolerance that its rounding costs.
+    """
+
+    name = "fused_moe"
+    input_classes: tuple[str, ...] = ("random", "skewed", "structured")
+    benchmark_shapes: tuple[str, ...] = ("qwen35",)
+    check_shapes: tuple[str, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6")
+    #: Atomic adds come in any order: the last bits of a sum may differ between calls.
+    repeatable: bool = False
+
+    def __init__(self, intermediate: str = "float32") -> None:
+        if intermediate not in INTERMEDIATES:
+            raise UnknownNameError("intermediate precision", intermediate, INTERMEDIATES)
+        self.intermediate = intermediate
+
+    def for_steps(self, steps: Sequence[Step]) -> FusedMoe:
+        """The problem with the tolerance of the coarsest ``intermediate`` in the steps' configs.
+
+        Raises:
+            UnknownNameError: If a step declares another precision than :data:`INTERMEDIATES`.
+        """
+        declared = (step.config.get("intermediate", self.intermediate) for step in steps)
+        found = [FusedMoe(str(each)) for each in declared]
+        return max(found, key=lambda problem: INTERMEDIATES.index(problem.intermediate))
+
+    def parse_shape(self, name: str, fields: Mapping[str, Any]) -> MoeShape:
+        """A shape from ``m n k e topk`` and, optionally, ``renormalize softcap routing``.
+
+        Raises:
+            ShapeFieldError: If n or k is no multiple of 128, topk exceeds e, or a type is wrong.
+        """
+        sizes = ("m", "n", "k", "e", "topk")
+        check_fields(fields, required=sizes, optional=("renormalize", "softcap", "routing"))
+        m, n, k, e, topk = (positive_int(field, fields[field]) for field in sizes)
+        for field, extent in (("n", n), ("k", k)):
+            if extent % _BLOCK:
+                raise ShapeFieldError(
+                    field, f"{field} must be a multiple of {_BLOCK}, found {extent}"
+                )
+        if topk > e:
+            raise ShapeFieldError("topk", f"topk must be at most e={e}, found {topk}")
+        renormalize = fields.get("renormalize", True)
+        if renormalize not in (0, 1):
+            raise ShapeFieldError(
+                "renormalize", f"renormalize must be true or false, found {renormalize!r}"
+            )
+        softcap = fields.get("softcap", 0.0)
+        if isinstance(softcap, bool) or not isinstance(softcap, int | float) or not softcap >= 0:
+            raise ShapeFieldError(
+                "softcap", f"softcap must be a number, 0 for none, found {softcap!r}"
+            )
+        routing = fields.get("routing", "uniform")
+        if routing not in ROUTINGS:
+            raise ShapeFieldError(
+                "routing", f"routing must be one of {', '.join(ROUTINGS)}, found {routing!r}"
+            )
+        return MoeShape(name, m, n, k, e, topk, bool(renormalize), float(softcap), routing)
+
+    def make_inputs(self, shape: MoeShape, input_class: str, seed: int, device: str) -> Inputs:
+        """Draw operands on ``device``, see :mod:`kernelbench.problems.fused_moe.inputs`.
+
+        Raises:
+            UnknownNameError: If the input class is none of ``input_classes``.
+        """
+        from kernelbench.problems.fused_moe.inputs import draw_moe
+
+        self._known(input_class)
+        return draw_moe(shape, input_class, seed, device)
+
+    def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The output, float32 ``[m, n]``, returned as a tensor or as a list of one.
+
+        Raises:
+            ValueError: If that is not what the step returned.
+        """
+        from kernelbench.problems.returned import check_tensors
+
+        return check_tensors(
+            result if isinstance(result, list | tuple) else [result], inputs.outputs
+        )
+
+    def reference(self, inputs: Inputs, shape: MoeShape, input_class: str) -> Any:
+        """float64 results for every selection of experts that rounding leaves open.
+
+        See :func:`kernelbench.problems.fused_moe.tolerance.evaluate`.
+        """
+        from kernelbench.problems.fused_moe.tolerance import evaluate
+
+        self._known(input_class)
+        return evaluate(inputs.data, structured=input_class == "structured")
+
+    def compare(
+        self,
+        outputs: Sequence[torch.Tensor],
+        reference: Any,
+        shape: MoeShape,
+        input_class: str,
+    ) -> Comparison:
+        """Derived bounds, see :func:`kernelbench.problems.fused_moe.tolerance.judge_moe`."""
+        from kernelbench.problems.fused_moe.tolerance import judge_moe
+
+        return judge_moe(outputs[0], reference, self.intermediate)
+
+    def broken_limit(self, shape: MoeShape, limits: Mapping[str, Any]) -> str:
+        """``max_tokens``: the largest M that a step takes.
+
+        Raises:
+            UsageError: For a limit that this problem does not know, so that none is passed over.
+        """
+        broken = ""
+        for limit, value in limits.items():
+            if limit != "max_tokens":
+                raise UsageError(
+                    f"unknown limit {limit!r} in a step of fused_moe", "known: max_tokens"
+                )
+            if shape.m > value:
+                broken = f"takes at most {value} tokens (limits.max_tokens)"
+        return broken
+
+    def work(self, shape: MoeShape, inputs: Inputs | None = None) -> Work:
+        """2·m·topk·n·k FLOPs; hidden, gating, output, and the weights of the experts in use.
+
+        The article's lower bound counts the activations only. But each expert that any token
+        selects must be read whole: at m = 128 nearly all 256 of them, 268 MB, which is the bound.
+        With ``inputs`` the experts are counted in the routing drawn; without, as expected when
+        every expert is equally likely.
+        """
+        if inputs is not None:
+            from kernelbench.problems.fused_moe.tolerance import count_active
+
+            active = float(count_active(inputs.data))
+            note = f"{active:.0f} of {shape.e} experts in use"
+        else:
+            active = shape.e * (1.0 - (1.0 - shape.topk / shape.e) ** shape.m)
+            note = f"{active:.1f} of {shape.e} experts in use, expected under uniform routing"
+        per_expert = shape.n * shape.k + 4 * (shape.n // _BLOCK) * (shape.k // _BLOCK)
+        read = active * per_expert + 2 * shape.m * shape.k + 4 * shape.m * shape.e
+        flops = 2.0 * shape.m * shape.topk * shape.n * shape.k
+        return Work(flops, read, 4.0 * shape.m * shape.n, "fp8", (note,))
+
+    def prepare(self, step: Step) -> None:
+        """Nothing: calls go through ctypes."""
+
+    def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
+        """See :mod:`kernelbench.problems.fused_moe.abi`."""
+        from kernelbench.problems.fused_moe.abi import bind_moe
+
+        return bind_moe(entry, device)
+
+    def _known(self, input_class: str) -> None:
+        if input_class not in self.input_classes:
+            raise UnknownNameError("input class", input_class, self.input_classes)
+
+
+PROBLEM = FusedMoe()

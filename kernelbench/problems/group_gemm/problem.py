@@ -1,0 +1,179 @@
+"""NVFP4 block-scaled group GEMM, with the interface of GPU MODE's ``nvfp4_group_gemm``.
+
+Per group ``C = (A * SFA) @ (B * SFB)^T``: e2m1 values, one e4m3 scale per 16 of them along K,
+float32 accumulation, one rounding to float16. The operands' classes are in
+:mod:`kernelbench.problems.group_gemm.inputs`, the tolerances in
+:mod:`kernelbench.problems.group_gemm.tolerance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.problems.group_gemm.shape import GroupGemmShape
+from kernelbench.project.problem import Comparison, Inputs, Work
+from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelbench.executors.loaded_step import LoadedStep
+    from kernelbench.project.model import Step
+    from kernelbench.project.problem import Kernel
+
+_MAX_GROUPS = 64
+
+
+class GroupGemm:
+    """The problem, see :class:`kernelbench.project.problem.Problem`.
+
+    ``data`` is ``(abc_tensors, sfasfb_tensors, sfasfb_reordered_tensors, problem_sizes)``, lists
+    with one entry per group:
+
+    * ``(a, b, c)``: ``a`` float4_e2m1fn_x2 ``[m, k/2, 1]``, strides ``(k/2, 1, m*k/2)``; ``b``
+      likewise with n rows; ``c`` float16 ``[m, n, 1]``, strides ``(n, 1, m*n)``, to be written.
+      The lower index of K is the low nibble.
+    * ``(sfa, sfb)``: float8_e4m3fn ``[m, k/16, 1]`` and ``[n, k/16, 1]``, always in CPU memory, as
+      in the competition.
+    * the same scales on the device, float8_e4m3fn ``[32, 4, ceil(rows/128), 4, k/64, 1]``, a
+      permuted view of the blocked layout
+      (:func:`kernelbench.problems.group_gemm.nvfp4.block_scales`). Rows past m or n hold random
+      valid codes: a step must not take them for zero.
+    * ``(m, n, k, 1)``.
+    """
+
+    name = "group_gemm"
+    input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
+    benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
+    check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "t3")
+    repeatable: bool = True
+
+    def parse_shape(self, name: str, fields: Mapping[str, Any]) -> GroupGemmShape:
+        """A shape from ``m``, ``n`` and ``k``, each an integer or a list with one entry per group.
+
+        Raises:
+            ShapeFieldError: If lengths differ, there are more than 64 groups, k is no multiple of
+                64, n is no multiple of 8, or a value is not a positive integer.
+        """
+        check_fields(fields, required=("m", "n", "k"), optional=())
+        values = {field: positive_ints(field, fields[field]) for field in ("m", "n", "k")}
+        groups = max(len(value) for value in values.values())
+        if groups > _MAX_GROUPS:
+            raise ShapeFieldError("m", f"{groups} groups: expected at most {_MAX_GROUPS}")
+        for field, value in values.items():
+            if len(value) == 1:
+                values[field] = value * groups
+            elif len(value) != groups:
+                lengths = ", ".join(f"{key} has {len(item)}" for key, item in values.items())
+                raise ShapeFieldError(
+                    field,
+                    f"lists of unequal length ({lengths}): expected one entry per group, or one",
+                )
+        for field, multiple in (("k", 64), ("n", 8)):
+            for extent in values[field]:
+                if extent % multiple:
+                    raise ShapeFieldError(
+                        field, f"{field} must be a multiple of {multiple}, found {extent}"
+                    )
+        return GroupGemmShape(name, values["m"], values["n"], values["k"])
+
+    def make_inputs(
+        self, shape: GroupGemmShape, input_class: str, seed: int, device: str
+    ) -> Inputs:
+        """Draw operands on ``device``, see :mod:`kernelbench.problems.group_gemm.inputs`.
+
+        Raises:
+            UnknownNameError: If the input class is none of ``input_classes``.
+        """
+        from kernelbench.problems.group_gemm.inputs import draw_operands
+
+        self._known(input_class)
+        return draw_operands(shape.groups, input_class, seed, device)
+
+    def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The C tensors that a step returned, one float16 ``[m, n, 1]`` per group.
+
+        Raises:
+            ValueError: If that is not what it returned.
+        """
+        from kernelbench.problems.returned import check_tensors
+
+        return check_tensors(result, inputs.outputs)
+
+    def reference(self, inputs: Inputs, shape: GroupGemmShape, input_class: str) -> Any:
+        """Exact float64 results, see :func:`kernelbench.problems.group_gemm.tolerance.multiply`."""
+        from kernelbench.problems.group_gemm.tolerance import multiply
+
+        self._known(input_class)
+        return multiply(inputs.data, with_sigma=input_class == "full")
+
+    def compare(
+        self,
+        outputs: Sequence[torch.Tensor],
+        reference: Any,
+        shape: GroupGemmShape,
+        input_class: str,
+    ) -> Comparison:
+        """Bitwise for ``gpu-mode`` and ``structured``, derived bounds for ``full``.
+
+        See :func:`kernelbench.problems.group_gemm.tolerance.judge_group_gemm`.
+        """
+        from kernelbench.problems.group_gemm.tolerance import judge_group_gemm
+
+        return judge_group_gemm(outputs, reference)
+
+    def broken_limit(self, shape: GroupGemmShape, limits: Mapping[str, Any]) -> str:
+        """``nk = "fixed"``: one N and K for all groups; ``max_groups``; ``k_multiple``.
+
+        Raises:
+            UsageError: For a limit that this problem does not know, so that none is passed over.
+        """
+        broken = ""
+        for limit, value in limits.items():
+            if limit == "nk":
+                if value == "fixed" and len(set(zip(shape.n, shape.k, strict=True))) > 1:
+                    broken = broken or "needs one N and K for all groups (limits.nk = fixed)"
+            elif limit == "max_groups":
+                if len(shape.m) > value:
+                    broken = broken or f"takes at most {value} groups (limits.max_groups)"
+            elif limit == "k_multiple":
+                if any(k % value for k in shape.k):
+                    broken = broken or f"needs K to be a multiple of {value} (limits.k_multiple)"
+            else:
+                raise UsageError(
+                    f"unknown limit {limit!r} in a step of group_gemm",
+                    "known: nk, max_groups, k_multiple",
+                )
+        return broken
+
+    def work(self, shape: GroupGemmShape, inputs: Inputs | None = None) -> Work:
+        """2·m·n·k FLOPs per group; FP4 operands, blocked scales (rows padded to 128) and C."""
+        flops = read = written = 0
+        for m, n, k in shape.groups:
+            flops += 2 * m * n * k
+            read += (m + n) * k // 2
+            read += (-(-m // 128) + -(-n // 128)) * 128 * k // 16
+            written += 2 * m * n
+        return Work(float(flops), float(read), float(written), "fp4")
+
+    def prepare(self, step: Step) -> None:
+        """The extension for steps that pass tuples of tensors."""
+        if step.config.get("marshal") == "tuples":
+            from kernelbench.problems.group_gemm import tuples
+
+            tuples.tuples_library()
+
+    def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
+        """See :mod:`kernelbench.problems.group_gemm.abi`."""
+        from kernelbench.problems.group_gemm.abi import bind_group_gemm
+
+        return bind_group_gemm(entry, step, device)
+
+    def _known(self, input_class: str) -> None:
+        if input_class not in self.input_classes:
+            raise UnknownNameError("input class", input_class, self.input_classes)
+
+
+PROBLEM = GroupGemm()

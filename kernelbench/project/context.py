@@ -1,0 +1,122 @@
+"""What every command starts from: project, lineages, problems, shapes; loaded when asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.project import shapes as shapes_module
+from kernelbench.project.problem import Problem
+from kernelbench.project.project_file import Project, find_project
+from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages, load_problem
+from kernelbench.project.shapes import ShapeTable
+
+
+@dataclass(frozen=True)
+class Context:
+    """The project that a command works in."""
+
+    project: Project
+
+    @classmethod
+    def find(cls) -> Context:
+        """The context of the current folder.
+
+        Raises:
+            UsageError: If there is no project here.
+        """
+        return cls(find_project())
+
+    @functools.cached_property
+    def lineages(self) -> Lineages:
+        """Every lineage and step."""
+        return load_lineages(self.project)
+
+    @functools.cached_property
+    def problems(self) -> dict[str, Problem]:
+        """Problems by name, one per lineage that has its own."""
+        found: dict[str, Problem] = {}
+        for lineage in self.lineages.lineages:
+            problem = load_problem(lineage)
+            found.setdefault(problem.name, problem)
+        return found
+
+    @functools.cached_property
+    def shapes(self) -> ShapeTable:
+        """Every shape of the project's shapes file."""
+        return shapes_module.load_shapes(self.project.shapes_file, self.problems)
+
+    def lineage_for(self, step: Step) -> Lineage:
+        """The lineage whose problem a step solves; for a submission, the first with that problem.
+
+        Raises:
+            UsageError: If no lineage has the step's problem.
+        """
+        lineage = self.lineages.lineage_of(step)
+        if lineage is not None:
+            return lineage
+        for candidate in self.lineages.lineages:
+            if step.problem in (candidate.name, load_problem(candidate).name):
+                return candidate
+        raise UsageError(f"{step.name}: no lineage here has the problem {step.problem!r}")
+
+    def shapes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[Any, ...]:
+        """The shapes that ``--shape`` means for a problem; its benchmark shapes for none.
+
+        ``all`` is those of the problem's benchmark shapes that the file has, or all of its shapes
+        if it has none of them; ``every`` is every shape of the file.
+
+        Raises:
+            UsageError: For an unknown name, a malformed ad-hoc shape, or no shape at all.
+        """
+        chosen: list[Any] = []
+        named = self.shapes.names_of(problem.name)
+        for spec in specs or ("all",):
+            if spec == "all":
+                present = [name for name in problem.benchmark_shapes if name in named]
+                chosen += [self.shapes[name] for name in present or named]
+            elif spec == "every":
+                chosen += [self.shapes[name] for name in named]
+            else:
+                chosen.append(shapes_module.resolve_shape(spec, problem, self.shapes))
+        if not chosen:
+            raise UsageError(
+                f"{self.project.shapes_file} has no shapes of {problem.name}",
+                "add some, or give one ad hoc: --shape m=40,76:n=512:k=768",
+            )
+        return tuple(dict.fromkeys(chosen))
+
+    def check_shapes(self, problem: Problem) -> list[str]:
+        """Names of the problem's small shapes for checking, those that the shapes file has."""
+        known = self.shapes.names_of(problem.name)
+        return [name for name in getattr(problem, "check_shapes", ()) if name in known]
+
+    def trial_shape(self, step: Step) -> str:
+        """The small shape that gives a step most to do; empty if there is none that it takes."""
+        problem = load_problem(self.lineage_for(step))
+        small = [self.shapes[name] for name in self.check_shapes(problem)]
+        taken = [shape for shape in small if not problem.broken_limit(shape, step.limits)]
+        most = max(taken, key=lambda shape: problem.work(shape).flops, default=None)
+        return most.name if most else ""
+
+    def classes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[str, ...]:
+        """The input classes that ``--inputs`` means: all of them for none or ``all``.
+
+        Raises:
+            UnknownNameError: For a class that the problem does not have.
+        """
+        if not specs or "all" in specs:
+            return problem.input_classes
+        for spec in specs:
+            if spec not in problem.input_classes:
+                raise UnknownNameError("input class", spec, problem.input_classes)
+        return tuple(dict.fromkeys(specs))
+
+
+def parse_results(folder: str | Path | None, project: Project) -> Path:
+    """The results folder: ``--results``, else the project's."""
+    return Path(folder).expanduser().resolve() if folder else project.results

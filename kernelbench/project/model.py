@@ -1,0 +1,144 @@
+"""What a lineage and a step are: the values that the registry hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Status = Literal["planned", "works", "failed", "fixed"]
+#: ``step``: compiled, in the ptx layer. ``python``: a file that defines ``custom_kernel``.
+Kind = Literal["step", "python"]
+
+#: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
+#: kept as it failed, for what it teaches. ``fixed``: such an experiment with its fault repaired.
+STATUSES: tuple[Status, ...] = ("planned", "works", "failed", "fixed")
+METRICS = ("call", "device", "end-to-end")
+UNITS = ("us", "TFLOPS")
+ALLOWED = ("spill", "warning")
+
+
+@dataclass(frozen=True)
+class Reported:
+    """Figures that the source of a lineage gives for a step; never measured here.
+
+    Attributes:
+        device: The device they were measured on, e.g. ``NVIDIA B200``.
+        metric: ``call``, ``device`` or ``end-to-end``.
+        unit: ``us`` (microseconds, less is better) or ``TFLOPS`` (more is better).
+        values: Figure by shape name.
+        source: The publication.
+        note: What a reader of the figures must know; empty where there is nothing.
+    """
+
+    device: str
+    metric: str
+    unit: str
+    values: dict[str, float]
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A fault of the source's step that ours does not repeat."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What the compilers may say of a step without a test failing.
+
+    Attributes:
+        what: ``spill`` or ``warning``.
+    """
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a lineage, or a foreign submission.
+
+    Attributes:
+        name: The folder's name, unique over all lineages; a submission's file stem.
+        lineage: Name of the lineage; empty for a submission.
+        parent: The step that this one changes; None for a root.
+        technique: What changes, in one line.
+        hypothesis: What should get faster (or not) because of it, and why.
+        arch: ``any`` (torch), ``sm_100a``, ``sm_90a``, ...
+        kind: ``torch`` (a ``submission.py`` with ``custom_kernel``) or ``cuda`` (a ``launch.cu``).
+        path: The step's folder; for a submission, the folder of its file.
+        entry: The file that is built or imported; None while planned.
+        subfolder: The folder between the lineage's and the step's (``variants``); empty for most.
+        base: Folder of the step whose files this one has where its own folder lacks them; see
+            :mod:`kernelbench.project.source_files`.
+        gpu_flags: Options of nvcc beside those that every build has, one or two words each.
+        needs: What it cannot run without: ``gpu``, and Python modules by name.
+        config: Tile, stages, warps, grid and the like, for people and tables.
+        limits: What inputs the step takes, e.g. ``nk = "fixed"``: one N and K for all groups.
+        submission: Whether it is a single file from outside any lineage.
+    """
+
+    name: str
+    lineage: str
+    problem: str
+    parent: str | None
+    title: str
+    technique: str
+    hypothesis: str
+    arch: str
+    status: Status
+    kind: Kind
+    path: Path
+    entry: Path | None
+    config: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+    repaired: tuple[Repair, ...] = ()
+    allowances: tuple[Allowance, ...] = ()
+    reported: Reported | None = None
+    submission: bool = False
+    subfolder: str = ""
+    base: Path | None = None
+    gpu_flags: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+    @property
+    def lineage_path(self) -> Path:
+        """The lineage's folder; its building blocks are in ``common`` below it."""
+        return self.path.parent.parent if self.subfolder else self.path.parent
+
+    @property
+    def experiment(self) -> bool:
+        """Whether it stands beside the main line: a variant, or an experiment that failed."""
+        return bool(self.subfolder or self.base) or self.status in ("failed", "fixed")
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it is device code of ours that a compiler makes a library of."""
+        return self.kind == "step"
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A chain of steps that solve one problem.
+
+    Attributes:
+        problem: Where its :class:`~kernelbench.project.problem.Problem` is:
+            ``package.module:NAME``, or ``path/to/file.py:NAME`` relative to ``path``.
+        source: The publication that reported figures come from; may be empty.
+        reference: Name of the step that is listed first whatever its name; may be empty.
+        path: The lineage's folder.
+        peers_of: Name of the lineage whose competitors these steps are; empty for a chain.
+    """
+
+    name: str
+    title: str
+    problem: str
+    source: str
+    reference: str
+    path: Path
+    peers_of: str = ""

@@ -1,0 +1,99 @@
+"""One folder that has all files of a step, also where they come from two folders.
+
+A variant's files are its own and those of its base. ``#include "..."`` looks beside the including
+file, so that a build needs them side by side: as links, in the cache.
+What compilers and debug information say of a link is turned back into the file behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.errors import UsageError
+from kernelbench.project.model import Step
+from kernelbench.project.source_files import sources_of
+
+#: Below the cache folder.
+FOLDER = "sources"
+
+
+def folder_of(step: Step) -> Path:
+    """The folder with all files of a step: its own, or one of links if it has a base.
+
+    Raises:
+        EnvironmentProblem: If the links cannot be written.
+    """
+    return step.path if step.base is None else _composed(sources_of(step))
+
+
+def entry_of(step: Step) -> Path:
+    """The file to build or import, with the step's other files beside it.
+
+    Raises:
+        UsageError: If it is missing.
+        EnvironmentProblem: As :func:`folder_of`.
+    """
+    if step.entry is None or not step.entry.is_file():
+        raise UsageError(f"{step.name}: {step.entry} is missing")
+    if step.base is None:
+        return step.entry
+    for name, file in sources_of(step).items():
+        if file == step.entry:
+            return folder_of(step) / name
+    raise UsageError(f"{step.name}: {step.entry} is no source file by its name")
+
+
+def _composed(sources: dict[str, Path]) -> Path:
+    """A folder of links to files, by name; the same one for the same links."""
+    digest = hashlib.sha256()
+    for name, file in sources.items():
+        for part in (name.encode(), str(file).encode()):
+            digest.update(b"%d " % len(part) + part)
+    root = cache_dir()
+    folder = root / FOLDER / digest.hexdigest()[:32]
+    if folder.is_dir():
+        return folder
+    with writing(root):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_broken(folder.parent)
+        temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
+        try:
+            temporary.chmod(0o755)
+            for name, file in sources.items():
+                link = temporary / name
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(file)
+            try:
+                temporary.rename(folder)
+            except OSError:
+                # Another process may have made it meanwhile: its links are the same.
+                if not folder.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _remove_broken(parent: Path) -> None:
+    """Remove folders whose files are gone, as after a comparison with another revision."""
+    for folder in parent.iterdir():
+        with contextlib.suppress(OSError):
+            if any(link.is_symlink() and not link.exists() for link in folder.rglob("*")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def real_file(file: Path) -> Path:
+    """The file behind a link of ours; any other path as it is."""
+    return file.readlink() if file.is_symlink() and FOLDER in file.parts else file
+
+
+def with_real_files(text: str) -> str:
+    """What a tool has printed, with files in place of our links to them."""
+    links = re.compile(re.escape(f"{cache_dir() / FOLDER}/") + r"[0-9a-f]{32}/[\w./+-]*[\w]")
+    return links.sub(lambda match: str(real_file(Path(match[0]))), text)

@@ -1,0 +1,163 @@
+"""The interface of a problem: what the harness needs to know to check and time any step of it.
+
+A problem states its data, its exact reference, its tolerance, and the work that it takes. The
+harness knows nothing else of it, so a lineage of another problem only needs another
+implementation of :class:`Problem`, named in the lineage's ``lineage.toml``.
+
+Modules that implement a problem import torch inside functions only: listing steps, parsing shapes
+and comparing tables must not pay for the import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelbench.project.arena import OutputArena
+    from kernelbench.project.model import Step
+
+
+#: A step's callable on its problem's data.
+Kernel = Callable[[Any], Any]
+
+
+class Shape(Protocol):
+    """One benchmark shape. Implementations are frozen dataclasses; ``name`` identifies it."""
+
+    @property
+    def name(self) -> str:
+        """The shape's name in ``shapes.yaml``, or the ad-hoc specification itself."""
+
+    def describe(self) -> str:
+        """The dimensions in one short line, e.g. ``g=2 m=192,320 n=3072 k=4096``."""
+
+
+@dataclass
+class Inputs:
+    """One drawn set of operands, with outputs to be written.
+
+    Attributes:
+        data: What the step's callable receives, in the layout of the problem's public interface.
+        operands: Every tensor inside ``data`` that the step may read. A step must not change them.
+        outputs: Every tensor inside ``data`` that the step must write, in the order in which the
+            callable returns them. They are views into ``arena``.
+        arena: The storage of the outputs, with guard bands, that the checker poisons.
+    """
+
+    data: Any
+    operands: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+    arena: OutputArena
+
+
+def refill(target: Inputs, source: Inputs) -> None:
+    """Overwrite the operands of ``target`` in place with the values of ``source``."""
+    from kernelbench.project.arena import bits
+
+    for operand, value in zip(target.operands, source.operands, strict=True):
+        bits(operand).copy_(bits(value))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The verdict on one set of outputs.
+
+    Attributes:
+        ok: Whether every element is within the tolerance of its input class.
+        exact: Whether every element equals the reference rounded once to the output dtype.
+        max_abs_err: Largest absolute error against the reference; None if any value is not finite.
+        reason: Empty when ``ok``; else one line that locates the worst element.
+        rel_rms_err: Root mean square error over the root mean square of the reference; None where
+            ``max_abs_err`` is, and where the problem does not say.
+    """
+
+    ok: bool
+    exact: bool
+    max_abs_err: float | None
+    reason: str = ""
+    rel_rms_err: float | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of a shape must do at least.
+
+    Attributes:
+        flops: Floating-point operations, an FMA counted as two.
+        bytes_read: Bytes that must be read, each input once.
+        bytes_written: Bytes that must be written, each output once.
+        precision: Key of the arithmetic rate in ``roofline`` (``fp4``, ``fp8``, ``fp16``, ...):
+            the fastest format that computes the problem exactly enough to pass its check.
+    """
+
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    precision: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bytes_total(self) -> float:
+        """Bytes read plus bytes written."""
+        return self.bytes_read + self.bytes_written
+
+
+class Problem(Protocol):
+    """A problem that steps solve. See ``problems/group_gemm`` for the model implementation."""
+
+    name: str
+    #: Names of the input classes, the timed one first.
+    input_classes: tuple[str, ...]
+    #: Shapes that ``--shape all`` means.
+    benchmark_shapes: tuple[str, ...]
+
+    def parse_shape(self, name: str, fields: Mapping[str, Any]) -> Shape:
+        """Build a shape from the fields of a ``shapes.yaml`` entry or of ``--shape m=..:n=..``.
+
+        Raises:
+            ValueError: With one line that says which field is wrong and what was expected.
+        """
+
+    def make_inputs(self, shape: Any, input_class: str, seed: int, device: str) -> Inputs:
+        """Draw operands deterministically from ``seed`` on ``device`` (``cpu`` or ``cuda:N``).
+
+        The same arguments give the same bits. Outputs are allocated, not initialized.
+        """
+
+    def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The output tensors in what a step returned, validated but for their values.
+
+        Raises:
+            ValueError: If the result has the wrong type, count, shape, dtype or device.
+        """
+
+    def reference(self, inputs: Inputs, shape: Any, input_class: str) -> Any:
+        """The reference for these operands, in float64, with what :meth:`compare` needs."""
+
+    def compare(
+        self, outputs: Sequence[torch.Tensor], reference: Any, shape: Any, input_class: str
+    ) -> Comparison:
+        """Judge outputs against a reference with the tolerance of the input class."""
+
+    def broken_limit(self, shape: Any, limits: Mapping[str, Any]) -> str:
+        """Which of a step's ``[limits]`` the shape breaks, in one line; empty if none."""
+
+    def work(self, shape: Any, inputs: Inputs | None = None) -> Work:
+        """FLOPs and bytes of one call; exact for the drawn ``inputs`` where they matter."""
+
+
+class ToleratingProblem(Problem, Protocol):
+    """A problem whose tolerance depends on what a step declares in its ``[config]``."""
+
+    def for_steps(self, steps: Sequence[Step]) -> Problem:
+        """The problem with the narrowest tolerance that all of these steps can meet."""
+
+
+def judging(problem: Problem, *steps: Step) -> Problem:
+    """The problem as these steps are judged by it: itself, or what its ``for_steps`` gives."""
+    for_steps: Callable[[Sequence[Step]], Problem] | None = getattr(problem, "for_steps", None)
+    return problem if for_steps is None else for_steps(steps)

@@ -1,0 +1,345 @@
+"""Lineages and their steps: the only registry, read from ``lineage.toml`` and ``step.toml``.
+
+A *lineage* is a folder with a ``lineage.toml`` and one sub-folder per step; steps beside the main
+line may be one level further down (``variants``, ``failed``). A *step* is a folder with a
+``step.toml``; its name is the folder's. Nothing here imports torch: listing must stay fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
+from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Status, Step
+from kernelbench.project.project_file import Project
+from kernelbench.project.source_files import code_in, sources_of
+from kernelbench.project.step_files import (
+    folder_without_step,
+    lineage_folder,
+    read_lineage,
+    read_step,
+    read_submission,
+    step_folders,
+)
+
+if TYPE_CHECKING:
+    from kernelbench.project.problem import Problem
+
+__all__ = [
+    "STATUSES",
+    "Kind",
+    "Lineage",
+    "Lineages",
+    "Repair",
+    "Reported",
+    "Status",
+    "Step",
+    "load_lineages",
+    "load_problem",
+    "require_runnable",
+    "source_sha",
+]
+
+
+@dataclass(frozen=True)
+class Lineages:
+    """All lineages of a project. ``steps`` has the main line of each, then its experiments."""
+
+    lineages: tuple[Lineage, ...]
+    steps: tuple[Step, ...]
+
+    def get(self, name: str) -> Step:
+        """The step of that name.
+
+        Raises:
+            UsageError: With the nearest name, or the folder of that name that is no step.
+        """
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise self._unknown(name)
+
+    def _unknown(self, name: str, *others: str) -> UsageError:
+        """What is wrong with a name that is no step's; ``others`` could stand there, too."""
+        for lineage in self.lineages:
+            if folder := folder_without_step(lineage.path, name):
+                return UsageError(
+                    f"unknown step {name!r}: {folder} has no step.toml",
+                    f"write one, or move the folder away and `kernelbench new {name} --from STEP`",
+                )
+        return UnknownNameError("step", name, [*(step.name for step in self.steps), *others])
+
+    def peers_of(self, steps: Sequence[Step]) -> list[Step]:
+        """The peers of the lineages that any of these steps is of, without the steps themselves."""
+        names = {step.lineage for step in steps}
+        return [
+            step
+            for lineage in self.lineages
+            if lineage.peers_of in names - {""}
+            for step in self.steps_of(lineage.name)
+            if step not in steps
+        ]
+
+    @property
+    def chains(self) -> tuple[Lineage, ...]:
+        """The lineages but for those of peers."""
+        return tuple(lineage for lineage in self.lineages if not lineage.peers_of)
+
+    def lineage(self, name: str) -> Lineage:
+        """The lineage of that name.
+
+        Raises:
+            UnknownNameError: With the nearest name.
+        """
+        for lineage in self.lineages:
+            if lineage.name == name:
+                return lineage
+        raise UnknownNameError("lineage", name, [lineage.name for lineage in self.lineages])
+
+    def lineage_of(self, step: Step) -> Lineage | None:
+        """The lineage that a step belongs to, from outside the project too; None if it has none."""
+        for lineage in self.lineages:
+            if lineage.name == step.lineage:
+                return lineage
+        return read_lineage(step.lineage_path) if step.lineage else None
+
+    def steps_of(self, lineage: str) -> tuple[Step, ...]:
+        """The steps of one lineage, in order."""
+        return tuple(step for step in self.steps if step.lineage == lineage)
+
+    def parent_of(self, step: Step) -> Step | None:
+        """The step that ``step`` changes; None for a root."""
+        return self.get(step.parent) if step.parent else None
+
+    def select(self, specs: Sequence[str]) -> list[Step]:
+        """The steps that a command line means, in its order, each once.
+
+        A specification is a step's name, a range ``v01..v07`` along one lineage's main line, a
+        lineage's name (its main line), a step's folder, a folder of steps (``moe/variants``), or a
+        ``.py`` file with ``custom_kernel``.
+
+        Raises:
+            UsageError: For an unknown name (with the nearest one), a range over two lineages or
+                backwards, or a path that is neither a step nor a submission.
+        """
+        chosen: list[Step] = []
+        for spec in specs:
+            chosen += [step for step in self._expand(spec) if step not in chosen]
+        return chosen
+
+    def _expand(self, spec: str) -> Sequence[Step]:
+        if "/" in spec or "\\" in spec or spec.endswith(".py") or spec in (".", ".."):
+            return self._from_path(Path(spec))
+        first, dots, last = spec.partition("..")
+        if dots:
+            if not (first and last):
+                raise UsageError(f"range {spec!r} has one end only", "write FIRST..LAST")
+            return self._range(spec, self.get(first), self.get(last))
+        if any(lineage.name == spec for lineage in self.lineages):
+            steps = self.steps_of(spec)
+            return [step for step in steps if not step.experiment] or steps
+        if all(step.name != spec for step in self.steps):
+            raise self._unknown(spec, *(lineage.name for lineage in self.lineages))
+        return [self.get(spec)]
+
+    def _range(self, spec: str, first: Step, last: Step) -> Sequence[Step]:
+        if first.lineage != last.lineage:
+            raise UsageError(
+                f"range {spec!r}: {first.name} is of lineage {first.lineage}, "
+                f"{last.name} of {last.lineage}",
+                "give one range per lineage",
+            )
+        steps = self.steps_of(first.lineage)
+        start, stop = steps.index(first), steps.index(last)
+        if start > stop:
+            raise UsageError(
+                f"range {spec!r}: {last.name} comes before {first.name}",
+                f"write {last.name}..{first.name}",
+            )
+        return steps[start : stop + 1]
+
+    def _from_path(self, path: Path) -> Sequence[Step]:
+        path = path.expanduser().resolve()
+        if path.is_dir():
+            meant = [step for step in self.steps if path in (step.path, _subfolder(step))]
+            if meant:
+                return meant
+            if not (path / "step.toml").is_file():
+                raise UsageError(
+                    f"{path}: not a step: no step.toml there",
+                    "give a step's folder, its name, or a .py file with custom_kernel",
+                )
+            folder = lineage_folder(path)
+            return [read_step(path, read_lineage(folder) if folder else None)]
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file or folder")
+        if path.suffix != ".py":
+            raise UsageError(
+                f"{path}: not a submission", "expected a .py file that defines custom_kernel(data)"
+            )
+        for step in self.steps:
+            if step.entry == path:
+                return [step]
+        return [read_submission(path)]
+
+
+def load_lineages(project: Project) -> Lineages:
+    """Read every lineage of a project.
+
+    Raises:
+        UsageError: For a missing or malformed file, with file and field; for a name that two steps
+            share, a parent that does not exist, or a cycle of parents.
+    """
+    lineages: list[Lineage] = []
+    steps: list[Step] = []
+    for folder in project.lineages:
+        lineage = read_lineage(folder)
+        if any(lineage.name == other.name for other in lineages):
+            raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
+        lineages.append(lineage)
+        bases: dict[str, Step] = {}
+        found = [read_step(each, lineage, bases) for each in step_folders(folder)]
+        _check_parents(lineage, found)
+        steps += sorted(found, key=lambda step: _order(step, lineage))
+    seen: dict[str, Step] = {}
+    names = {lineage.name for lineage in lineages}
+    for lineage in lineages:
+        if lineage.peers_of and lineage.peers_of not in names:
+            where = f" (field 'peers_of') in {lineage.path / 'lineage.toml'}"
+            raise UnknownNameError("lineage", lineage.peers_of, sorted(names), where)
+    for step in steps:
+        if step.name in seen:
+            raise UsageError(f"{step.path} and {seen[step.name].path}: two steps named {step.name}")
+        if step.name in names:
+            raise UsageError(f"{step.path}: a lineage is named {step.name} too", "rename the step")
+        seen[step.name] = step
+    return Lineages(tuple(lineages), tuple(steps))
+
+
+def require_runnable(step: Step) -> Path:
+    """The step's entry file.
+
+    Raises:
+        PlannedStepError: If the step is planned.
+        UsageError: If its entry file is missing.
+    """
+    if step.status == "planned" or step.entry is None:
+        raise PlannedStepError(
+            f"{step.name} is planned: its kernel is not written yet",
+            "`kernelbench list` shows the steps that run",
+        )
+    if not step.entry.is_file():
+        raise UsageError(f"{step.name}: status {step.status!r}, but {step.entry} is missing")
+    return step.entry
+
+
+@functools.cache
+def load_problem(lineage: Lineage) -> Problem:
+    """Import the problem of a lineage, once per process.
+
+    Raises:
+        UsageError: If the entry point cannot be imported or names nothing.
+    """
+    file = lineage.path / "lineage.toml"
+    where, _, name = lineage.problem.rpartition(":")
+    try:
+        if where.endswith(".py"):
+            path = lineage.path / where
+            # By path: two revisions of a lineage share its name. In sys.modules, because
+            # dataclasses and pickle look a class's module up there.
+            digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+            spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"{path} cannot be imported")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(where)
+        return cast("Problem", getattr(module, name))
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise UsageError(
+            f"{file}: problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
+        ) from error
+
+
+def source_sha(step: Step) -> str:
+    """SHA-256 (hex) of what makes the step's code: sources by name and bytes, config, GPU flags.
+
+    Prose (README, title, hypothesis, figures) does not count. A compiled step's sources include the
+    building blocks that its lineage and all lineages share (``common/``): a change there can change
+    any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
+    """
+    digest = hashlib.sha256()
+    files = sources_of(step)
+    if step.compiled:
+        # As seen from a folder of the lineage's, so that a variant in a subfolder compares.
+        near = step.lineage_path / step.name
+        for common in building_blocks(step.lineage_path):
+            stand_ins = [common / "backend" / name for name in ("emu", "soft")]
+            files |= {
+                os.path.relpath(file, near).replace(os.sep, "/"): file
+                for file in code_in(common)
+                if not any(file.is_relative_to(folder) for folder in stand_ins)
+            }
+    for name, file in files.items():
+        content = file.read_bytes()
+        # Lengths keep (name, bytes) pairs apart: moving bytes between files changes the hash.
+        digest.update(b"%d %d\n" % (len(name.encode()), len(content)) + name.encode() + content)
+    digest.update(json.dumps(step.config, sort_keys=True).encode())
+    if step.gpu_flags:
+        digest.update(json.dumps(step.gpu_flags).encode())
+    return digest.hexdigest()
+
+
+def building_blocks(lineage: Path) -> list[Path]:
+    """The folders ``common`` of a lineage and of ``kernels`` beside it, those that are there."""
+    folders = (lineage / "common", lineage.parent / "kernels" / "common")
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _subfolder(step: Step) -> Path | None:
+    return step.path.parent if step.subfolder else None
+
+
+def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
+    parents = {step.name: step.parent for step in steps}
+    for step in steps:
+        file = step.path / "step.toml"
+        seen = [step.name]
+        while (parent := parents[seen[-1]]) is not None:
+            if parent not in parents:
+                child = next(other for other in steps if other.name == seen[-1])
+                raise UnknownNameError("parent", parent, parents, f" in {child.path / 'step.toml'}")
+            if parent in seen:
+                raise UsageError(f"{file}: parents form a cycle: {' -> '.join([*seen, parent])}")
+            seen.append(parent)
+    if lineage.reference and lineage.reference not in parents:
+        where = f" (field 'reference') in {lineage.path / 'lineage.toml'}"
+        raise UnknownNameError("step", lineage.reference, parents, where)
+
+
+def _order(step: Step, lineage: Lineage) -> tuple[Any, ...]:
+    """Main line before experiments, the reference first, numbers inside names by value."""
+    parts = tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.findall(r"\d+|\D+", step.name)
+    )
+    return (
+        step.name != lineage.reference,
+        step.experiment,
+        parts,
+        step.name,
+    )

@@ -1,0 +1,359 @@
+"""The tables of a device: the newest figures of every step, shape and L2 state.
+
+``results/<device>/table.csv`` and ``table.md`` hold the same rows, for programs and for readers.
+The CSV file is also the index that a save updates, so that no older record has to be read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelbench.base.errors import RecordError
+from kernelbench.records.rows import natural
+from kernelbench.records.run_record import FAILED, Result, RunRecord, Status, TimeStats
+
+#: A reason is told in full by its record; the table has room for its beginning.
+_REASON_LENGTH = 120
+
+
+@dataclass(frozen=True)
+class TableTime:
+    """What a table holds of :class:`kernelbench.records.run_record.TimeStats`, in microseconds."""
+
+    median: float
+    p05: float
+    p95: float
+    reps: int
+    method: str
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One step on one shape in one L2 state, over all input classes of the run.
+
+    Attributes:
+        l2: ``cold``, ``warm``, or ``none`` where nothing was timed on a GPU.
+        status: ``pass`` if every class that ran is right; else that of the first that is not.
+        exact: Whether every class is right to the last bit; None if none ran to its end.
+        classes: Number of input classes that ran.
+        max_abs_err, rel_rms_err: The largest of the classes.
+        device, call: Of the class that was timed.
+        run: When the run ended, as its identifier begins: ``20261120T224026Z``.
+        reason: Why the status is not ``pass``.
+    """
+
+    step: str
+    shape: str
+    executor: str
+    l2: str
+    status: Status
+    exact: bool | None
+    classes: int
+    max_abs_err: float | None
+    rel_rms_err: float | None
+    device: TableTime | None
+    call: TableTime | None
+    sol_us: float | None
+    run: str
+    reason: str
+
+    @property
+    def date(self) -> str:
+        """The day of the run."""
+        return f"{self.run[:4]}-{self.run[4:6]}-{self.run[6:8]}"
+
+
+TableKey = tuple[str, str, str]
+
+
+def key_of(row: TableRow) -> TableKey:
+    """What a table has one row of: step, shape and L2 state."""
+    return row.step, row.shape, row.l2
+
+
+def stamp_of(identifier: str) -> str:
+    """The time in a run's identifier, to the second."""
+    return identifier.partition("-")[0]
+
+
+def table_rows(run: RunRecord) -> list[TableRow]:
+    """The rows of one run. What was skipped has none: nothing is known of it."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in run.results:
+        if result.status != "skipped":
+            groups.setdefault((result.step, result.shape), []).append(result)
+    return [_row(run, results) for results in groups.values()]
+
+
+def _row(run: RunRecord, results: Sequence[Result]) -> TableRow:
+    first = next((each for each in results if each.status in FAILED), results[0])
+    timed = next((each for each in results if each.device_us or each.call_us), first)
+    exact = [each.exact for each in results if each.exact is not None]
+    return TableRow(
+        step=first.step,
+        shape=first.shape,
+        executor=first.executor,
+        l2=run.protocol.l2,
+        status=first.status,
+        exact=all(exact) if exact else None,
+        classes=len({each.inputs for each in results}),
+        max_abs_err=_largest(each.max_abs_err for each in results),
+        rel_rms_err=_largest(each.rel_rms_err for each in results),
+        device=_time(timed.device_us),
+        call=_time(timed.call_us),
+        sol_us=None if timed.sol_us is None else _microseconds(timed.sol_us),
+        run=stamp_of(run.id),
+        reason=first.reason[:_REASON_LENGTH],
+    )
+
+
+def _largest(errors: Iterable[float | None]) -> float | None:
+    largest = max((error for error in errors if error is not None), default=None)
+    return None if largest is None else float(f"{largest:.3g}")
+
+
+def _time(stats: TimeStats | None) -> TableTime | None:
+    if stats is None:
+        return None
+    median, low, high = map(_microseconds, (stats.median, stats.p05, stats.p95))
+    return TableTime(median, low, high, stats.reps, stats.method)
+
+
+def _microseconds(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def merged(
+    known: Mapping[TableKey, TableRow], runs: Iterable[RunRecord]
+) -> dict[TableKey, TableRow]:
+    """``known`` with the rows of runs that are no older than what it has, in natural order."""
+    rows = dict(known)
+    for run in runs:
+        for row in table_rows(run):
+            old = rows.get(key_of(row))
+            if old is None or old.run <= row.run:
+                rows[key_of(row)] = row
+    return {key: rows[key] for key in sorted(rows, key=natural)}
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+#: How values that are not figures are written.
+_WORDS: dict[bool | str | None, str] = {True: "yes", False: "no", None: "", "none": ""}
+_REMEDY = "make it anew with `kernelbench results tables`"
+_TIME_COLUMNS = ("median_us", "p05_us", "p95_us", "reps", "method")
+_COLUMNS = (
+    "step", "shape", "executor", "l2", "status", "exact", "classes", "max_abs_err", "rel_rms_err",
+    *(f"device_{name}" for name in _TIME_COLUMNS), *(f"call_{name}" for name in _TIME_COLUMNS),
+    "sol_us", "run", "reason",
+)  # fmt: skip
+
+
+def write_csv(rows: Iterable[TableRow]) -> str:
+    """A CSV file with a header line.
+
+    Microseconds have six significant digits, errors three; the records have all of them.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(_csv_cells(row) for row in rows)
+    return stream.getvalue()
+
+
+def write_csv_of(devices: Mapping[str, Iterable[TableRow]]) -> str:
+    """The rows of several devices, with a first column that says whose they are."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("device", *_COLUMNS))
+    for device, rows in devices.items():
+        writer.writerows((device, *_csv_cells(row)) for row in rows)
+    return stream.getvalue()
+
+
+def _csv_cells(row: TableRow) -> list[object]:
+    return [
+        *(row.step, row.shape, row.executor, _WORDS.get(row.l2, row.l2), row.status),
+        *(_WORDS[row.exact], row.classes, _number(row.max_abs_err), _number(row.rel_rms_err)),
+        *_time_cells(row.device),
+        *_time_cells(row.call),
+        *(_number(row.sol_us), row.run, " ".join(row.reason.split())),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _time_cells(time: TableTime | None) -> list[object]:
+    if time is None:
+        return [""] * len(_TIME_COLUMNS)
+    return [_number(time.median), _number(time.p05), _number(time.p95), time.reps, time.method]
+
+
+def read_csv(path: Path) -> dict[TableKey, TableRow]:
+    """The rows of a ``table.csv``.
+
+    Raises:
+        RecordError: If it is absent, broken or has other columns; :func:`store.rebuild_tables`
+            makes it anew.
+    """
+    try:
+        lines = [*csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)]
+        if not lines or tuple(lines[0]) != _COLUMNS:
+            raise ValueError("other columns than this version writes")
+        rows = [_read_row(dict(zip(_COLUMNS, line, strict=True))) for line in lines[1:]]
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, csv.Error) as error:
+        raise RecordError(
+            f"{path} is not a table of this version: {error}",
+            _REMEDY,
+        ) from error
+    return {key_of(row): row for row in rows}
+
+
+def _read_row(cells: Mapping[str, str]) -> TableRow:
+    status = cells["status"]
+    if status not in ("pass", *FAILED):
+        raise ValueError(f"status {status!r}")
+    return TableRow(
+        step=cells["step"],
+        shape=cells["shape"],
+        executor=cells["executor"],
+        l2=cells["l2"] or "none",
+        status=status,
+        exact={"yes": True, "no": False, "": None}[cells["exact"]],
+        classes=int(cells["classes"]),
+        max_abs_err=_read_number(cells["max_abs_err"]),
+        rel_rms_err=_read_number(cells["rel_rms_err"]),
+        device=_read_time(cells, "device"),
+        call=_read_time(cells, "call"),
+        sol_us=_read_number(cells["sol_us"]),
+        run=cells["run"],
+        reason=cells["reason"],
+    )
+
+
+def _read_number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _read_time(cells: Mapping[str, str], metric: str) -> TableTime | None:
+    median, low, high, reps, method = (cells[f"{metric}_{name}"] for name in _TIME_COLUMNS)
+    if not median:
+        return None
+    return TableTime(float(median), float(low), float(high), int(reps), method)
+
+
+# --- Markdown -------------------------------------------------------------------------------------
+
+_INTRODUCTION = (
+    "The newest run of each step, shape and L2 state, over all input classes; `runs/` has the "
+    "records, with driver, toolkit and protocol."
+)
+_CAPTION = (
+    "Medians in µs; 5th–95th percentile in brackets. Fraction = speed of light / device time (call "
+    "time where that is all there is)."
+)
+_TIMED: tuple[str, ...] = (
+    "step",
+    "shape",
+    "executor",
+    "L2",
+    "status",
+    "exact",
+    "max abs err",
+    "rel rms err",
+)
+_TIMED += ("device µs", "call µs", "speed of light µs", "fraction", "date")
+_CHECKED = ("step", "shape", "executor", "status", "exact", "max abs err", "rel rms err", "date")
+
+
+def write_markdown(device: str, newest: str, rows: Sequence[TableRow]) -> str:
+    """The rows for readers: what was timed, then what was only checked.
+
+    Args:
+        newest: Identifier of the newest run that the rows are from, skipped ones included.
+    """
+    timed = [row for row in rows if row.device or row.call]
+    checked = [row for row in rows if not (row.device or row.call)]
+    lines = [
+        f"<!-- Generated by kernelbench from the records up to {newest}; do not edit. -->",
+        f"# {device}",
+        "",
+        _INTRODUCTION,
+    ]
+    if timed:
+        lines += [
+            "",
+            "## Timed",
+            "",
+            _CAPTION,
+            "",
+            *_lines(_TIMED, [_timed_cells(row) for row in timed]),
+        ]
+    if checked:
+        lines += ["", "## Checked, not timed", ""]
+        lines += _lines(_CHECKED, [_checked_cells(row) for row in checked])
+    return "\n".join(lines) + "\n"
+
+
+def read_head(path: Path) -> tuple[str, str]:
+    """The device that a ``table.md`` is of, and the newest run that it knows.
+
+    Raises:
+        RecordError: If it cannot be read or does not say.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise RecordError(f"cannot read {path}: {error}") from error
+    found = re.match(r"<!-- .* up to (\S+); .*\n# (.+)\n", text)
+    if found is None:
+        raise RecordError(
+            f"{path} is not a table of this version",
+            _REMEDY,
+        )
+    return found[2], found[1]
+
+
+def _lines(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+    # No blanks around the bars: the table has hundreds of lines.
+    rule = ["---"] * len(head)
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in body)
+    return ["|" + "|".join(row) + "|" for row in (head, rule, *cells)]
+
+
+def _timed_cells(row: TableRow) -> list[str]:
+    step, shape, executor, *others, date = _checked_cells(row)
+    time = row.device or row.call
+    reached = row.sol_us / time.median if row.sol_us is not None and time else None
+    return [
+        *(step, shape, executor, row.l2, *others),
+        *(_time_cell(row.device), _time_cell(row.call)),
+        "" if row.sol_us is None else f"{row.sol_us:.2f}",
+        "" if reached is None else f"{100 * reached:.1f}%",
+        date,
+    ]
+
+
+def _checked_cells(row: TableRow) -> list[str]:
+    reason = " ".join(row.reason.split())
+    return [
+        *(row.step, row.shape, row.executor, f"{row.status}: {reason}" if reason else row.status),
+        _WORDS[row.exact],
+        *("" if e is None else f"{e:.3g}" for e in (row.max_abs_err, row.rel_rms_err)),
+        row.date,
+    ]
+
+
+def _time_cell(time: TableTime | None) -> str:
+    if time is None:
+        return ""
+    return f"{time.median:.2f} [{time.p05:.2f}–{time.p95:.2f}] n={time.reps} {time.method}"

@@ -1,0 +1,130 @@
+"""The ledger: every comparison made, with its hypothesis, figures and verdict, in order.
+
+``results/ledger.jsonl`` holds one JSON object a line. Lines are only ever appended, under a lock; a
+line that cannot be written whole is taken back, so the file never ends in half a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelbench.base import schema
+from kernelbench.base.errors import EnvironmentProblem, RecordError
+
+SCHEMA: Literal["kernelbench.comparison/1"] = "kernelbench.comparison/1"
+_LOCK_LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class ArmRecord:
+    """One arm: the step's name and the hashes of its sources and binary."""
+
+    step: str
+    source_sha: str
+    binary_sha: str | None = None
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One comparison: one shape and one metric.
+
+    Attributes:
+        verdict: ``FASTER``, ``SLOWER``, ``SAME``, ``AMBIGUOUS`` or ``NOT MEASURED``.
+        change: Change of time as a fraction; ci: its interval; None where nothing was measured.
+        figures: Every other number of the estimate, by name.
+        samples_file: Raw samples, relative to the results folder.
+    """
+
+    schema: Literal["kernelbench.comparison/1"]
+    id: str
+    created: str
+    device: str
+    command: str
+    why: str
+    base: ArmRecord
+    cand: ArmRecord
+    shape: str
+    metric: str
+    method: str
+    verdict: str
+    reason: str
+    base_us: float | None
+    cand_us: float | None
+    change: float | None
+    ci: tuple[float, float] | None
+    p_holm: float | None
+    figures: dict[str, Any] = field(default_factory=dict)
+    protocol: dict[str, Any] = field(default_factory=dict)
+    samples_file: str | None = None
+
+
+def path_of(results: Path) -> Path:
+    """The ledger's file."""
+    return results / "ledger.jsonl"
+
+
+def append(results: Path, entries: Sequence[LedgerEntry]) -> None:
+    """Add entries at the end, all or none.
+
+    Raises:
+        EnvironmentProblem: If the file cannot be written or another process holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    path = path_of(results)
+    data = "".join(
+        json.dumps(schema.encode(entry), allow_nan=False) + "\n" for entry in entries
+    ).encode()
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(results / ".ledger.lock", timeout=_LOCK_LIMIT_S)
+        # Unbuffered: what a buffer could not write it would write again when it is closed.
+        with lock, path.open("ab", buffering=0) as stream:
+            size = stream.tell()
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[stream.write(left) :]
+                os.fsync(stream.fileno())
+            except BaseException:
+                os.truncate(path, size)
+                raise
+    except Timeout as error:
+        raise EnvironmentProblem(
+            f"{path} is locked by another process for over {_LOCK_LIMIT_S} s", "try again later"
+        ) from error
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"cannot write {path}: {error.strerror or error}",
+            "the comparison is printed but not in the ledger",
+        ) from error
+
+
+def read_ledger(results: Path) -> list[LedgerEntry]:
+    """Every entry, oldest first; empty if there is no ledger.
+
+    Raises:
+        RecordError: At the first line that is not an entry, with its number.
+    """
+    path = path_of(results)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
+    entries = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entries.append(schema.decode(LedgerEntry, json.loads(line)))
+        except ValueError as error:
+            raise RecordError(
+                f"{path}:{number}: not an entry of this version: {error}",
+                "restore the line from version control or take it out",
+            ) from error
+    return entries

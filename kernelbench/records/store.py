@@ -1,0 +1,184 @@
+"""The results folder: saved runs, and the tables that are derived from them.
+
+Layout: ``results/<device>/runs/<id>.json.gz`` (one record a run, never changed) with
+``<id>.samples.json.gz`` beside it (every raw sample, in order), and ``results/<device>/table.csv``
+and ``.md`` with the newest figures. A save reads the table and its own record, no other, so that it
+costs the same however many there are; a lock makes two processes take turns at the tables.
+
+A save first leaves a mark, ``results/<device>/.saving-<id>``, and takes it away when its rows are
+in the tables. Where a process was killed in between, the next save adds its rows too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base import files
+from kernelbench.base.errors import EnvironmentProblem, RecordError
+from kernelbench.records import device_table, run_record
+from kernelbench.records.device_table import TableKey, TableRow
+from kernelbench.records.run_record import RUN_SUFFIX, RunRecord
+
+_LOCK_LIMIT_S = 60
+#: A mark without a record is of a save under way; after this long, of one that was killed.
+_MARK_LIMIT_S = 3600
+_MARK = ".saving-"
+
+
+def save_run(folder: Path, record: RunRecord, samples: Sequence[dict[str, Any]]) -> Path:
+    """Write a run record with its samples, then bring the tables of its device up to date.
+
+    Returns:
+        The record's path.
+
+    Raises:
+        EnvironmentProblem: If it cannot be written; then neither record nor samples are there.
+    """
+    device = folder / run_record.device_slug(record.device)
+    path = device / "runs" / f"{record.id}{RUN_SUFFIX}"
+    samples_path = device / "runs" / f"{record.id}.samples.json.gz"
+    mark = device / f"{_MARK}{record.id}"
+    files.write_text(mark, "")
+    try:
+        if samples:
+            run_record.write_samples(samples_path, list(samples))
+            record = replace(record, samples_file=samples_path.name)
+        run_record.write_run(path, record)
+    except EnvironmentProblem:
+        samples_path.unlink(missing_ok=True)
+        mark.unlink(missing_ok=True)
+        raise
+    _update_tables(device, record)
+    return path
+
+
+def _update_tables(device: Path, record: RunRecord) -> None:
+    """Bring the tables up to date with a new record, and with those of saves that were killed."""
+    with _locked(device):
+        saved = {record.id: record} | _unfinished(device, record.id)
+        try:
+            known = device_table.read_csv(device / "table.csv")
+            _, newest = device_table.read_head(device / "table.md")
+        except RecordError:
+            # Absent, of an older version or with a merge conflict in it.
+            _rebuild(device)
+        else:
+            rows = device_table.merged(known, saved.values())
+            tables = _tables(device, rows, record.device, max(newest, *saved))
+            for path, text in tables.items():
+                files.write_text(path, text)
+        for name in saved:
+            (device / f"{_MARK}{name}").unlink(missing_ok=True)
+
+
+def _unfinished(device: Path, own: str) -> dict[str, RunRecord]:
+    """Records whose save has not reached the tables yet; those of other processes may be among."""
+    found: dict[str, RunRecord] = {}
+    for mark in sorted(device.glob(f"{_MARK}*")):
+        name = mark.name.removeprefix(_MARK)
+        path = device / "runs" / f"{name}{RUN_SUFFIX}"
+        if name == own:
+            continue
+        with contextlib.suppress(RecordError, OSError):
+            if path.is_file():
+                found[name] = run_record.read_run(path)
+            elif time.time() - mark.stat().st_mtime > _MARK_LIMIT_S:
+                mark.unlink()
+    return found
+
+
+def rebuild_tables(device: Path) -> None:
+    """Make the tables of one device folder anew from its records, under its lock.
+
+    Raises:
+        EnvironmentProblem: If another process holds the lock for a minute, or on a full disk.
+    """
+    with _locked(device):
+        _rebuild(device)
+
+
+def _rebuild(device: Path) -> None:
+    for path, text in derived_tables(device).items():
+        files.write_text(path, text)
+
+
+def derived_tables(device: Path) -> dict[Path, str]:
+    """What the tables of a device folder should hold, from all its records."""
+    runs, _ = load_runs(device.parent, device.name)
+    if not runs:
+        return {}
+    return _tables(device, device_table.merged({}, runs), runs[-1].device, runs[-1].id)
+
+
+def _tables(
+    device: Path, rows: dict[TableKey, TableRow], name: str, newest: str
+) -> dict[Path, str]:
+    markdown = device_table.write_markdown(name, newest, [*rows.values()])
+    # The Markdown comes last: it says up to which run both are.
+    return {
+        device / "table.csv": device_table.write_csv(rows.values()),
+        device / "table.md": markdown,
+    }
+
+
+@contextlib.contextmanager
+def _locked(device: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(device / ".lock", timeout=_LOCK_LIMIT_S)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise EnvironmentProblem(
+            f"{device / '.lock'} is held by another process for over {_LOCK_LIMIT_S} s",
+            "the run is saved; the tables get it with the next run",
+        ) from error
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot lock {device}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
+    """The rows of every device's tables, by the device's name, and a line per unreadable record.
+
+    Where tables lack the newest record (it was copied into the folder, or its save was killed), the
+    rows are taken from the records; nothing is written.
+    """
+    newest = {path.parent.parent: path for path in run_record.list_runs(folder)}
+    found: dict[str, list[TableRow]] = {}
+    broken: list[str] = []
+    for device, path in sorted(newest.items()):
+        with contextlib.suppress(RecordError):
+            name, last = device_table.read_head(device / "table.md")
+            if run_record.id_of(path) <= last:
+                found[name] = [*device_table.read_csv(device / "table.csv").values()]
+                continue
+        runs, lines = load_runs(folder, device.name)
+        broken += lines
+        if runs:
+            found[runs[-1].device] = [*device_table.merged({}, runs).values()]
+    return found, broken
+
+
+def load_runs(folder: Path, device: str | None = None) -> tuple[list[RunRecord], list[str]]:
+    """Readable runs below a results folder, oldest first, and a line for each unreadable one.
+
+    Args:
+        device: Name of the device's folder; None takes all.
+    """
+    runs: list[RunRecord] = []
+    broken: list[str] = []
+    for path in run_record.list_runs(folder, device or "*"):
+        try:
+            runs.append(run_record.read_run(path))
+        except RecordError as error:
+            broken.append(str(error))
+    return runs, broken

@@ -1,0 +1,4 @@
+"""``kernelbench run`` without its rendering: from names to planned steps, from jobs to a record.
+
+It imports ``worker`` and what is below.
+"""

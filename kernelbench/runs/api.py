@@ -1,0 +1,222 @@
+"""``kernelbench.run``: check steps for correctness, then time them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Unpack
+
+from kernelbench.base import schema
+from kernelbench.base.errors import KernelbenchError, ended_early
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
+from kernelbench.machine.environment import read_environment
+from kernelbench.project.context import Context, parse_results
+from kernelbench.records import run_record, store
+from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord
+from kernelbench.runs.plan import plan
+from kernelbench.runs.runner import OnProgress, Runner, StepRun, warnings_of
+from kernelbench.runs.settings import (
+    CallForm,
+    Measuring,
+    MeasuringOptions,
+    Names,
+    call_text,
+    names_of,
+    one_of,
+    require_results,
+    step_names,
+)
+from kernelbench.runs.shared_references import shared_folder
+from kernelbench.worker.jobs import Timing
+from kernelbench.worker.launcher import Launcher
+
+OnWarning = Callable[[str], None]
+
+
+def warn_in_python(text: str) -> None:
+    """What becomes of a warning that nobody takes."""
+    warnings.warn(text, stacklevel=3)
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is about to do.
+
+    Attributes:
+        timing: None if nothing is timed.
+    """
+
+    steps: tuple[StepRun, ...]
+    settings: Measuring
+    timing: Timing | None
+
+
+def run(
+    steps: Names,
+    shapes: Names | None = None,
+    *,
+    executor: str = "auto",
+    inputs: Names | None = None,
+    call: CallForm = "single",
+    timed: bool = True,
+    peers: bool = False,
+    emulation: Emulation = DEFAULT_EMULATION,
+    save: bool = False,
+    results: str | Path | None = None,
+    command: str | None = None,
+    on_plan: Callable[[RunPlan], None] | None = None,
+    on_progress: OnProgress | None = None,
+    on_row: Callable[[Result], None] | None = None,
+    on_report: Callable[[str, str, str, EmulatorReport], None] | None = None,
+    on_saved: Callable[[Path], None] | None = None,
+    on_warning: OnWarning = warn_in_python,
+    **measuring: Unpack[MeasuringOptions],
+) -> RunRecord:
+    """Check steps for correctness, then time them, in the project of the current folder.
+
+    Whether a row is right is in its status: look at :attr:`RunRecord.failures`.
+
+    Args:
+        steps: A step's name, a range (``v01..v07``), a lineage's name, a step's folder or a Python
+            file with ``custom_kernel(data)``; or several.
+        shapes: By name or ad hoc (``m=40,76:n=512:k=768``); the problem's benchmark shapes if None.
+        executor: What runs them; ``auto`` picks the best that this machine has.
+        inputs: Input classes to check, the first being timed; all of them if None.
+        call: Call time of single calls, or of 15 in one event pair.
+        timed: Whether to time what is right; only what stands for a device is timed.
+        peers: Also run the lineage's peers.
+        emulation: What is emulated, where the emulator runs a step.
+        save: Whether to keep record and raw samples in ``results`` (the project's, if None).
+        command: What the record says made it; the Python call if None.
+        on_plan, on_progress, on_row: Told what will run; what is going on; each row when it is
+            there.
+        on_report: Told of a finding of the emulator: step, shape, input class, report.
+        on_saved: Told where the record is; on_warning: what a user must know (a Python warning).
+        measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`: ``reps``, ``l2``,
+            ``device``, ``seed``, ``timeout_s``, ``budget_s``.
+
+    Raises:
+        UsageError: For what does not exist or is out of range.
+        EnvironmentProblem: For what this machine lacks, and if the record cannot be saved.
+        Interrupted: After Ctrl-C. As of every error, ``partial`` is the record up to there, which
+            is saved, too.
+    """
+    settings = Measuring.of(measuring)
+    one_of("call", call, ("single", "competition"))
+    steps, shapes = step_names(steps), names_of(shapes)
+    context = Context.find()
+    folder = parse_results(results, context.project)
+    if save:
+        require_results(folder, "choose another with --results, or give --no-save")
+    plans = plan(
+        context, steps, shapes, executor, names_of(inputs), settings.device,
+        warn=on_warning, emulation=emulation, peers=peers,
+    )  # fmt: skip
+    timing = settings.timing("call", "device", call=call) if timed else None
+    if not any(step_plan.target.timed for step_plan in plans):
+        timing = None
+    planned = RunPlan(tuple(plans), settings, timing)
+    if on_plan is not None:
+        on_plan(planned)
+    measured = _measure(planned, on_progress, on_row)
+    record = _record(command or call_text("run", *steps, *shapes), planned, measured)
+    for warning in warnings_of(record.environment):
+        on_warning(warning)
+    if on_report is not None:
+        for found in measured.runner.reports:
+            on_report(*found)
+    if save:
+        path = _save(folder, record, measured)
+        if on_saved is not None:
+            on_saved(path)
+    if measured.failure is not None:
+        raise ended_early(measured.failure, record)
+    return record
+
+
+@dataclass
+class _Measured:
+    """What came of a plan."""
+
+    runner: Runner
+    rows: list[Result] = field(default_factory=list)
+    failure: BaseException | None = None
+
+
+def _measure(
+    planned: RunPlan,
+    on_progress: OnProgress | None,
+    on_row: Callable[[Result], None] | None,
+) -> _Measured:
+    """Run the steps one after another; raises only if there is no row to keep."""
+    settings = planned.settings
+    with shared_folder(planned.steps) as shared, Launcher() as launcher:
+        runner = Runner(
+            launcher, seed=settings.seed, timing=planned.timing,
+            call_limit_s=settings.timeout_s, on_progress=on_progress, references=shared,
+        )  # fmt: skip
+        measured = _Measured(runner)
+        try:
+            for step_plan in planned.steps:
+                for row in runner.run(step_plan):
+                    measured.rows.append(row)
+                    if on_row is not None:
+                        on_row(row)
+        except (KernelbenchError, KeyboardInterrupt) as error:
+            measured.failure = error
+    if measured.failure is not None and not measured.rows:
+        raise ended_early(measured.failure, None)
+    return measured
+
+
+def _record(command: str, planned: RunPlan, measured: _Measured) -> RunRecord:
+    environment = measured.runner.environment
+    if environment is None:
+        # No worker was needed: every shape is beyond its step's limits.
+        target = planned.steps[0].target
+        environment = read_environment(target.device, target.gpu)
+    return RunRecord(
+        schema=run_record.RUN_SCHEMA,
+        id=run_record.new_id(),
+        created=run_record.now_iso(),
+        command=command,
+        device=environment.device,
+        environment=environment,
+        protocol=_protocol(planned, environment),
+        results=tuple(measured.rows),
+        complete=measured.failure is None,
+        extra=_emulated(planned.steps),
+    )
+
+
+def _protocol(planned: RunPlan, environment: Environment) -> Protocol:
+    timing = planned.timing
+    on_gpu = any(step_plan.target.gpu is not None for step_plan in planned.steps)
+    cold = timing is not None and timing.l2 == "cold" and on_gpu
+    return Protocol(
+        seed=planned.settings.seed,
+        reps=timing.reps if timing else 0,
+        warmups=timing.warmups if timing else 0,
+        l2="none" if timing is None or not on_gpu else timing.l2,
+        call=timing.call if timing else "single",
+        flush_bytes=2 * environment.l2_bytes if cold else 0,
+        time_budget_s=None if on_gpu or timing is None else timing.budget_s,
+    )
+
+
+def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
+    """What was emulated, for the record."""
+    for step_plan in plans:
+        if step_plan.target.emulation is not None:
+            return {"emulation": schema.encode(step_plan.target.emulation)}
+    return {}
+
+
+def _save(folder: Path, record: RunRecord, measured: _Measured) -> Path:
+    try:
+        return store.save_run(folder, record, measured.runner.samples)
+    except (KernelbenchError, KeyboardInterrupt) as error:
+        raise ended_early(error, record) from error

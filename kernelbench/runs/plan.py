@@ -1,0 +1,182 @@
+"""From what the command line names to what runs: steps with problem, shapes, classes and target."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kernelbench.base.errors import PlannedStepError, UsageError
+from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
+from kernelbench.executors import targets as target
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.targets import Target
+from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.machine import clocks, devices
+from kernelbench.project.context import Context
+from kernelbench.project.registry import Step, load_problem
+from kernelbench.runs.runner import StepRun
+
+
+def plan(
+    context: Context,
+    steps: Sequence[str],
+    shapes: Sequence[str],
+    executor: str,
+    inputs: Sequence[str],
+    device: int,
+    *,
+    warn: Callable[[str], None],
+    emulation: Emulation = DEFAULT_EMULATION,
+    peers: bool = False,
+) -> list[StepRun]:
+    """What to run: steps with their problems, shapes, classes and targets.
+
+    A planned step named alone is an error; in a range or lineage it is left out and ``warn`` told.
+    With ``peers`` those of the steps' lineages run too. A peer that cannot run here is skipped.
+
+    Raises:
+        KernelbenchError: For whatever in the request does not exist or cannot run here.
+    """
+    if device and device >= len(devices.gpus()):
+        raise clocks.no_such_gpu(device, len(devices.gpus()))
+    chosen = context.lineages.select(steps)
+    if peers:
+        chosen += _peers_of(context, chosen)
+    runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
+    planned = [step for step in chosen if step.status == "planned"]
+    if planned and not runnable:
+        names = ", ".join(step.name for step in planned)
+        verb = "is" if len(planned) == 1 else "are"
+        raise PlannedStepError(
+            f"{names} {verb} planned: no kernel yet", "`kernelbench list` shows the steps that run"
+        )
+    if planned:
+        warn("planned, left out: " + ", ".join(step.name for step in planned))
+    problems = {load_problem(context.lineage_for(step)).name for step in runnable}
+    if len(problems) > 1 and (shapes or inputs) and set(shapes) | set(inputs) != {"all"}:
+        raise UsageError(
+            f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
+            "name the steps of one problem, or drop --shape and --inputs",
+        )
+    missing = {
+        step.name: reason
+        for step in runnable
+        if context.lineage_for(step).peers_of and (reason := _unavailable(step, executor, device))
+    }
+    targets = {
+        step.name: target.resolve(step, executor, device, emulation)
+        for step in runnable
+        if step.name not in missing
+    }
+    # A row needs some target, even if its step does not run.
+    any_target = next(iter(targets.values()), Target(TORCH, "cpu", None))
+    plans = [
+        _plan_step(context, step, shapes, inputs, targets.get(step.name, any_target))
+        for step in runnable
+    ]
+    return [
+        replace(each, skip=dict.fromkeys((shape.name for shape in each.shapes), why))
+        if (why := missing.get(each.step.name))
+        else each
+        for each in plans
+    ]
+
+
+def _peers_of(context: Context, steps: Sequence[Step]) -> list[Step]:
+    found = context.lineages.peers_of(steps)
+    if not found:
+        raise UsageError(
+            f"no peers of {', '.join(step.name for step in steps)} here",
+            "a lineage's peers are a lineage with peers_of in its lineage.toml",
+        )
+    return found
+
+
+def _unavailable(step: Step, executor: str, device: int) -> str:
+    """Why a peer cannot run here as asked; empty if it can."""
+    verdicts = target.executors_for(step, device)
+    meant = [verdict for verdict in verdicts if executor in ("auto", verdict[0])]
+    if not meant or any(works for _, works, _ in meant):
+        return ""
+    return f"not available: {meant[0][2]}"
+
+
+def plan_check(
+    context: Context,
+    steps: Sequence[str],
+    shapes: Sequence[str],
+    inputs: Sequence[str],
+    emulation: Emulation,
+    *,
+    warn: Callable[[str], None],
+) -> list[StepRun]:
+    """What ``kernelbench check`` runs: compiled steps on the emulator.
+
+    Small shapes of the problem's choice if none is named, its first input class if none is.
+    Planned and Python steps of a range or lineage are left out and ``warn`` told.
+
+    Raises:
+        KernelbenchError: For whatever in the request does not exist or cannot be checked.
+    """
+    chosen = context.lineages.select(steps)
+    written = [step for step in chosen if step.compiled and step.status != "planned"]
+    if not written and any(step.compiled for step in chosen):
+        raise PlannedStepError(
+            f"{', '.join(step.name for step in chosen)}: no kernel yet",
+            "`kernelbench list` shows the steps that run",
+        )
+    if not written:
+        raise UsageError(
+            f"{', '.join(step.name for step in chosen)}: Python, which the emulator does not run",
+            "`kernelbench run` checks the results of Python steps",
+        )
+    left_out = [step.name for step in chosen if step not in written]
+    if left_out:
+        warn("planned or Python, left out: " + ", ".join(left_out))
+    found = []
+    for step in written:
+        problem = load_problem(context.lineage_for(step))
+        where = target.resolve(step, EMULATOR.name, 0, emulation)
+        wanted = shapes or context.check_shapes(problem) or ["all"]
+        classes = inputs or problem.input_classes[:1]
+        found.append(_plan_step(context, step, wanted, classes, where))
+    return found
+
+
+def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
+    """A submission names no problem: the shapes asked for do; failing that, the first lineage."""
+    if not step.submission:
+        return step
+    problems = list(context.problems.values())
+    for problem in problems if shapes else []:
+        with contextlib.suppress(UsageError):
+            context.shapes_for(problem, shapes)
+            return replace(step, problem=problem.name)
+    return replace(step, problem=problems[0].name)
+
+
+def _plan_step(
+    context: Context,
+    step: Step,
+    shapes: Sequence[str],
+    inputs: Sequence[str],
+    where: Target,
+) -> StepRun:
+    lineage = context.lineage_for(step)
+    problem = load_problem(lineage)
+    chosen = context.shapes_for(problem, shapes)
+    skip = {}
+    for shape in chosen:
+        broken = problem.broken_limit(shape, step.limits)
+        if broken:
+            skip[shape.name] = broken
+    return StepRun(
+        step,
+        lineage,
+        problem,
+        chosen,
+        context.classes_for(problem, inputs),
+        where,
+        skip,
+    )

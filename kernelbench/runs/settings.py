@@ -1,0 +1,149 @@
+"""What every measuring function takes, with its defaults: the command line has no others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.files import existing_part, is_writable_folder
+from kernelbench.base.seeds import new_seed
+from kernelbench.worker.jobs import Timing
+
+L2 = Literal["cold", "warm"]
+Metric = Literal["device", "call"]
+CallForm = Literal["single", "competition"]
+#: One name, file or folder, or several.
+Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+#: Untimed calls of each arm before the timed ones.
+WARMUPS = 50
+#: Fresh processes per comparison, if not chosen otherwise.
+SESSIONS = 3
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse a number that is too small, or none.
+
+    Raises:
+        UsageError: With the argument's name.
+    """
+    if not value >= least:
+        raise UsageError(f"{name} is {value}: expected {least:g} or more")
+
+
+def one_of(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse a word that is not one of those known.
+
+    Raises:
+        UsageError: With the argument's name.
+    """
+    if value not in known:
+        raise UsageError(f"{name} is {value!r}: expected one of {', '.join(known)}")
+
+
+class MeasuringOptions(TypedDict, total=False):
+    """The fields of :class:`Measuring` as keyword arguments; a seed of None is drawn anew."""
+
+    reps: int
+    l2: L2
+    device: int
+    seed: int | None
+    timeout_s: float
+    budget_s: float
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How something is measured.
+
+    Attributes:
+        reps: Timed repetitions per arm.
+        l2: ``cold``: flushed before each repetition; ``warm``: back to back.
+        device: CUDA ordinal of the GPU.
+        seed: Of inputs, poison and order; drawn anew if not given.
+        timeout_s: Seconds after which a call of a step counts as hung.
+        budget_s: Seconds of timed work per shape (and session) on a CPU.
+
+    Raises:
+        UsageError: If one of them is out of its range.
+    """
+
+    reps: int = 500
+    l2: L2 = "cold"
+    device: int = 0
+    seed: int = field(default_factory=new_seed)
+    timeout_s: float = 120.0
+    budget_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        at_least("reps", self.reps, 1)
+        at_least("device", self.device, 0)
+        at_least("seed", self.seed, 0)
+        at_least("timeout_s", self.timeout_s, 0.1)
+        at_least("budget_s", self.budget_s, 0.1)
+        one_of("l2", self.l2, ("cold", "warm"))
+
+    @classmethod
+    def of(cls, options: MeasuringOptions) -> Measuring:
+        """With these fields, the others being the defaults."""
+        given: dict[str, Any] = {**options}
+        if given.get("seed") is None:
+            given["seed"] = new_seed()
+        return cls(**given)
+
+    def timing(
+        self,
+        *metrics: Metric,
+        call: CallForm = "single",
+        batch: int = 1,
+    ) -> Timing:
+        """The protocol for these metrics, with the usual warm-ups."""
+        return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget_s, batch)
+
+
+#: The defaults; its seed is nobody's.
+MEASURING = Measuring(seed=0)
+
+
+def names_of(given: Names | None) -> tuple[str, ...]:
+    """What was named: nothing for None, one name for a string or a path."""
+    if given is None:
+        return ()
+    if isinstance(given, (str, os.PathLike)):
+        return (os.fspath(given),)
+    return tuple(os.fspath(one) for one in given)
+
+
+def step_names(given: Names) -> tuple[str, ...]:
+    """The steps that were named.
+
+    Raises:
+        UsageError: If none is.
+    """
+    names = names_of(given)
+    if not names:
+        raise UsageError("no step is named", "`kernelbench list` shows them")
+    return names
+
+
+def call_text(function: str, *names: str) -> str:
+    """What a record says made it, without the folders of the user's machine."""
+    shown = [repr(Path(name).name if Path(name).is_absolute() else name) for name in names]
+    return f"kernelbench.{function}({', '.join(shown)})"
+
+
+def require_results(folder: Path, hint: str = "choose another with --results") -> None:
+    """Refuse a results folder that could not be written or made, before hours of measuring.
+
+    Raises:
+        EnvironmentProblem: If it, or what exists of the way there, is not a writable folder.
+    """
+    existing = existing_part(folder)
+    if not is_writable_folder(existing):
+        raise EnvironmentProblem(
+            f"cannot write results to {folder}: {existing} is not a writable folder", hint
+        )

@@ -1,0 +1,358 @@
+"""The body of a worker: carry out a job and report what happens, message by message.
+
+The messages are those of :mod:`kernelbench.worker.messages`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
+from kernelbench.base.seeds import derive
+from kernelbench.executors.callables import LoadError, describe_exception
+from kernelbench.executors.compiled import BUILD_LIMIT_S
+from kernelbench.executors.executor import Target
+from kernelbench.machine.clocks import ClockSampler
+from kernelbench.machine.environment import read_environment
+from kernelbench.measure import ceilings_bench
+from kernelbench.measure.correctness import Checker
+from kernelbench.measure.gpu_timing import GpuTimer
+from kernelbench.measure.kernel_activity import ProfilerError
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.planted import SpinPlanter
+from kernelbench.measure.timing import (
+    InputSet,
+    Measurement,
+    TimingFault,
+    abba,
+    draw_input_sets,
+    quiet_gc,
+    single_arm,
+    time_on_cpu,
+)
+from kernelbench.project.problem import Kernel, Problem, Work, judging
+from kernelbench.project.registry import load_problem
+from kernelbench.records.run_record import Status
+from kernelbench.worker import schedules
+from kernelbench.worker.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
+from kernelbench.worker.messages import (
+    ArmChecked,
+    ArmFailed,
+    ArmName,
+    BlockTimed,
+    CeilingsMeasured,
+    ClassChecked,
+    DelayPlanted,
+    EnvironmentRead,
+    FloorRead,
+    MetricMeasured,
+    ShapeBegins,
+    TimingFailed,
+    WorkCounted,
+)
+from kernelbench.worker.reporter import Reporter
+
+
+def execute_job(job: Job, report: Reporter) -> None:
+    """Carry out one job."""
+    torch.set_grad_enabled(False)
+    if isinstance(job, CeilingsJob):
+        report.phase("ceilings", 600)
+        report(CeilingsMeasured(ceilings_bench.measure(job.device_index)))
+        return
+    if isinstance(job, CheckJob):
+        # Shapes run side by side; threads of each that wait for one another would cost more.
+        torch.set_num_threads(max(1, job.os_threads))
+        schedules.run_schedules(job, report)
+        return
+    report.phase("environment", 120)
+    if job.target.gpu is not None:
+        torch.cuda.set_device(job.target.device)
+    environment = read_environment(job.target.device, job.target.gpu)
+    report(EnvironmentRead(environment))
+    if isinstance(job, RunJob):
+        _run(job, report)
+    else:
+        _compare(job, report)
+
+
+def _run(job: RunJob, report: Reporter) -> None:
+    problem = judging(load_problem(job.lineage), job.arm.step)
+    kernel = _load(job, job.arm, problem, report)
+    for shape in job.shapes:
+        report(ShapeBegins(shape.name))
+        if isinstance(kernel, str):
+            for input_class in job.classes:
+                result = CheckResult("fault", reason=kernel)
+                report(ClassChecked(shape.name, input_class, result))
+            continue
+        right = True
+        for input_class in job.classes:
+            result = _checker(job, job.arm, kernel, problem, shape, report).check(input_class)
+            # Asked for each class, so that no note tells of another's calls.
+            notes = job.target.executor.notes(kernel)
+            if input_class == job.classes[0]:
+                result = dataclasses.replace(result, notes=result.notes + notes)
+            report(ClassChecked(shape.name, input_class, result))
+            right = right and result.status == "pass"
+            _release(job.target)
+        if right and job.timing is not None:
+            series = _series(job, job.timing, problem, shape, job.classes[0], report)
+            # On a CPU each repetition is a block: reps may take seconds, and Ctrl-C keeps blocks.
+            per_block = 20 if job.target.gpu is not None else 1
+            if series.measure([kernel], single_arm(job.timing.reps, per_block)):
+                _measure_floor(job, job.timing, series.work, shape, report)
+            _release(job.target)
+            if _generator_lost(job.target):
+                return
+
+
+def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: Reporter) -> None:
+    """Read the bytes that the step must read, right after it and under its protocol."""
+    if job.target.gpu is None:
+        return
+    report.phase("read floor", 120)
+    try:
+        floor = ceilings_bench.read_floor(job.target.gpu.index, int(work.bytes_read), timing.l2)
+    except (EnvironmentProblem, torch.OutOfMemoryError) as error:
+        reason = " ".join(str(error).split())
+        report(FloorRead(shape.name, None, f"no read floor: {reason}"))
+    else:
+        report(FloorRead(shape.name, floor, ""))
+
+
+def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
+    """The arm's callable, or why there is none."""
+    try:
+        if arm.step.compiled:
+            report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
+        else:
+            report.phase("load", job.call_limit_s)
+        return job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
+    except (LoadError, KernelbenchError) as error:
+        return str(error)
+
+
+def _checker(
+    job: RunJob | CompareJob,
+    arm: Arm,
+    kernel: Kernel,
+    problem: Problem,
+    shape: Any,
+    report: Reporter,
+) -> Checker:
+    return Checker(
+        kernel,
+        problem,
+        shape,
+        job.target.device,
+        job.seed,
+        report.phase,
+        job.target.executor.watchdog_limit(job.call_limit_s),
+        arm.step.entry,
+        job.own_stream and not arm.step.submission,
+        job.references if isinstance(job, RunJob) and not arm.step.submission else "",
+    )
+
+
+def _generator_lost(where: Target) -> bool:
+    """Whether a graph capture that failed has left torch's generator behind, as if capturing.
+
+    The next shape needs random bits: the runner sees that shapes are left, and starts a worker.
+    """
+    if where.gpu is None:
+        return False
+    try:
+        torch.empty(1, device=where.device).uniform_()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _release(where: Target) -> None:
+    """Give memory back between checks; leave if a fault has cost the CUDA context.
+
+    Nothing works in a lost context: the rest needs another process.
+    """
+    if where.gpu is None:
+        return
+    try:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    except RuntimeError:
+        raise SystemExit("the CUDA context was lost") from None
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Everything that one series of repetitions needs, whatever the metric."""
+
+    job: RunJob | CompareJob
+    timing: Timing
+    problem: Problem
+    shape: Any
+    input_class: str
+    sets: Sequence[InputSet]
+    work: Work
+    report: Reporter
+
+    def call_once(self, kernels: Sequence[Kernel]) -> bool:
+        """Call each kernel once, in this order: its code is loaded now. False after a fault."""
+        for kernel in kernels:
+            self.report.phase("first call", self.job.call_limit_s)
+            try:
+                kernel(self.sets[0].inputs.data)
+                if self.job.target.gpu is not None:
+                    torch.cuda.synchronize()
+            except Exception as error:
+                self._fault("fault", f"first call: raised {describe_exception(error)}")
+                return False
+        return True
+
+    def _fault(self, status: Status, reason: str) -> None:
+        self.report(TimingFailed(self.shape.name, status, reason))
+
+    def measure(
+        self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], round_index: int = 0
+    ) -> bool:
+        """Take and report every metric that the device has; False after a fault."""
+        job, report = self.job, self.report
+        entry = (job.arm if isinstance(job, RunJob) else job.cand).step.entry
+        name = self.shape.name
+        for metric in self.timing.metrics if job.target.gpu is not None else ("call",):
+
+            def on_block(block: TimedBlock, metric: str = metric) -> None:
+                report(BlockTimed(name, metric, block, round_index))
+
+            try:
+                with quiet_gc():
+                    found = self._take(metric, kernels, order, on_block)
+            except (TimingFault, ProfilerError) as error:
+                self._fault("wrong" if isinstance(error, TimingFault) else "fault", str(error))
+                return False
+            except Exception as error:
+                reason = f"while timed: raised {describe_exception(error, entry)}"
+                self._fault("fault", reason)
+                return False
+            notes = tuple(found.notes)
+            report(MetricMeasured(name, metric, found.method, notes, found.busy_s, round_index))
+        return True
+
+    def _take(
+        self,
+        metric: str,
+        kernels: Sequence[Kernel],
+        order: Sequence[Sequence[int]],
+        on_block: Callable[[TimedBlock], None],
+    ) -> Measurement:
+        job, timing = self.job, self.timing
+        if job.target.gpu is None:
+            return time_on_cpu(
+                kernels,
+                order,
+                self.sets,
+                self.problem,
+                self.shape,
+                self.input_class,
+                seed=job.seed,
+                budget_s=timing.budget_s,
+                warmups=timing.warmups,
+                announce=self.report.phase,
+                call_limit_s=job.call_limit_s,
+                on_block=on_block,
+            )
+        with ClockSampler(job.target.gpu.index) as sampler:
+
+            def clocks() -> tuple[float | None, tuple[str, ...]]:
+                reading = sampler.read()
+                return reading.sm_mhz, reading.slowed
+
+            timer = GpuTimer(
+                torch.device(job.target.device),
+                self.problem,
+                self.shape,
+                self.input_class,
+                self.sets,
+                timing.l2,
+                job.seed,
+                self.report.phase,
+                job.call_limit_s,
+                clocks,
+                on_block,
+                timing.batch,
+            )
+            if metric == "device":
+                return timer.device_time(kernels, order, timing.warmups)
+            return timer.call_time(kernels, order, timing.warmups, timing.call)
+
+
+def _series(
+    job: RunJob | CompareJob,
+    timing: Timing,
+    problem: Problem,
+    shape: Any,
+    input_class: str,
+    report: Reporter,
+) -> _Series:
+    """Draw the input sets and report the work of one call."""
+    report.phase("timed inputs", 600)
+    sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
+    work = problem.work(shape, sets[0].inputs)
+    report(WorkCounted(shape.name, work))
+    return _Series(job, timing, problem, shape, input_class, sets, work, report)
+
+
+def _compare(job: CompareJob, report: Reporter) -> None:
+    problem = load_problem(job.lineage)
+    rng = random.Random(derive(job.seed, "abba"))
+    # Where a module is loaded changes its time a little, the same way in every process: a coin
+    # decides which arm comes first, so that this, too, is noise and not a bias.
+    order: list[tuple[int, ArmName, Arm]] = [(0, "base", job.base), (1, "cand", job.cand)]
+    rng.shuffle(order)
+    loaded: dict[int, Kernel] = {}
+    for index, name, arm in order:
+        kernel = _load(job, arm, problem, report)
+        if isinstance(kernel, str):
+            report(ArmFailed(name, "fault", kernel))
+            return
+        if job.check:
+            judged = judging(problem, arm.step)
+            checker = _checker(job, arm, kernel, judged, job.shape, report)
+            for input_class in job.classes:
+                result = checker.check(input_class)
+                if result.status != "pass":
+                    reason = f"{input_class}: {result.reason}"
+                    report(ArmFailed(name, result.status, reason))
+                    return
+                report(ArmChecked(name, input_class, result.notes))
+        loaded[index] = kernel
+    kernels = [loaded[0], loaded[1]]
+    _release(job.target)
+    both = judging(problem, job.base.step, job.cand.step)
+    series = _series(job, job.timing, both, job.shape, job.classes[0], report)
+    if not series.call_once([loaded[index] for index, _, _ in order]):
+        return
+    rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
+    planter = None
+    if job.base.plant_us is not None:
+        report.phase("calibrating the planted delay", 60)
+        planter = SpinPlanter(torch.device(job.target.device))
+    for index, plant_us in enumerate(rounds):
+        arms = kernels
+        if planter is not None:
+            base, cand = kernels
+            arms = [planter.plant(base, 0.0), planter.plant(cand, plant_us or 0.0)]
+            if plant_us:
+                report(DelayPlanted(index, plant_us, planter.verify(plant_us)))
+        arm_order = abba(job.blocks, job.quads, rng)
+        if job.sequential:
+            reps = job.blocks * job.quads * 2
+            arm_order = [[0] * reps, [1] * reps]
+        if not series.measure(arms, arm_order, index):
+            return

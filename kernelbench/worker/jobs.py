@@ -1,0 +1,135 @@
+"""What a worker is asked to do. No torch here: the command line builds these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernelbench.executors.targets import Target
+from kernelbench.project.model import Lineage, Step
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A step as a worker loads it.
+
+    Attributes:
+        step: The step; its ``entry`` is the file with ``custom_kernel``.
+        plant_us: Extra device time that calibration adds to each call, or None for none. With 0 the
+            call still carries the extra kernel, so that two arms differ in its duration only.
+    """
+
+    step: Step
+    plant_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How to time; see ``measure/timing.py``.
+
+    Attributes:
+        budget_s: Bound on the timed part per shape on a CPU.
+        batch: Device replays in one event pair, over rotated input sets; above 1 only for kernels
+            so short that the timer's resolution shows.
+    """
+
+    reps: int
+    warmups: int
+    l2: Literal["cold", "warm"]
+    call: Literal["single", "competition"]
+    metrics: tuple[Literal["call", "device"], ...]
+    budget_s: float
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """Check one step on some shapes, then time it.
+
+    Attributes:
+        lineage: The lineage that names the problem (a submission borrows one).
+        classes: Input classes to check; the first is timed if it passes.
+        target: Executor and device.
+        call_limit_s: Longest that a phase running the step's own code may take.
+        own_stream: Whether the step must be right on a stream of its own.
+        references: Folder of the references that several steps share, or empty.
+    """
+
+    arm: Arm
+    lineage: Lineage
+    shapes: tuple[Any, ...]
+    classes: tuple[str, ...]
+    target: Target
+    seed: int
+    timing: Timing | None
+    call_limit_s: float
+    own_stream: bool
+    references: str = ""
+
+
+@dataclass(frozen=True)
+class CompareJob:
+    """Time two arms interleaved (ABBA), or one after the other (``sequential``), in one process.
+
+    Attributes:
+        classes: Input classes that both arms are checked on; the first one is timed.
+        check: Check both arms first.
+        repeats: Comparisons to make in this process, one after another.
+        blocks, quads: The protocol's size: ``blocks × quads × 2`` repetitions an arm.
+        plants_us: For calibration: extra device time of the second arm, one comparison each, in
+            place of ``repeats``.
+    """
+
+    base: Arm
+    cand: Arm
+    lineage: Lineage
+    shape: Any
+    classes: tuple[str, ...]
+    target: Target
+    seed: int
+    timing: Timing
+    blocks: int
+    quads: int
+    check: bool
+    call_limit_s: float
+    own_stream: bool
+    repeats: int = 1
+    sequential: bool = False
+    plants_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckJob:
+    """Run one compiled step on the emulator's checker under many schedules.
+
+    Attributes:
+        target: The emulator, whose number of SMs each launch chooses from ``sms``.
+        classes: Input classes, each with all schedules.
+        schedules: How many for each shape, class and number of SMs.
+        max_findings: How many different findings a launch keeps.
+        counters: Folder for the counts of branches; empty for none.
+        os_threads: OS threads of the emulation; 0 for one per core.
+    """
+
+    step: Step
+    lineage: Lineage
+    shapes: tuple[Any, ...]
+    classes: tuple[str, ...]
+    target: Target
+    sms: tuple[int, ...]
+    schedules: int
+    seed: int
+    call_limit_s: float
+    max_findings: int
+    counters: str
+    os_threads: int
+
+
+@dataclass(frozen=True)
+class CeilingsJob:
+    """Measure a GPU's ceilings for the roofline."""
+
+    device_index: int
+
+
+Job = RunJob | CompareJob | CheckJob | CeilingsJob

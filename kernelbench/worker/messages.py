@@ -1,0 +1,204 @@
+"""The messages from a worker to the command line: what they are, and the one form they travel in.
+
+A message is one JSON object a line. :func:`encode_message` and :func:`decode_message` are the only
+places that know it; everything else sees dataclasses. No torch here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kernelbench.base import schema
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.speed_of_light import Ceilings
+from kernelbench.project.problem import Work
+from kernelbench.records.run_record import Environment, ReadFloor, Status
+
+ArmName = Literal["base", "cand"]
+
+
+@dataclass(frozen=True)
+class PhaseBegins:
+    """What begins now, and how many seconds it may take before the watchdog ends the worker."""
+
+    name: str
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class EnvironmentRead:
+    """The machine, as the worker found it."""
+
+    environment: Environment
+
+
+@dataclass(frozen=True)
+class ShapeBegins:
+    """The job has come to a shape; what follows is about it."""
+
+    shape: str
+
+
+@dataclass(frozen=True)
+class ClassChecked:
+    """One class of inputs was checked."""
+
+    shape: str
+    inputs: str
+    result: CheckResult
+
+
+@dataclass(frozen=True)
+class ArmChecked:
+    """An arm of a comparison is right on a class of inputs."""
+
+    arm: ArmName
+    inputs: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ArmFailed:
+    """An arm of a comparison cannot be loaded, or is not right; the job ends."""
+
+    arm: ArmName
+    status: Status
+    reason: str
+
+
+@dataclass(frozen=True)
+class WorkCounted:
+    """FLOPs and bytes of one call on the timed inputs."""
+
+    shape: str
+    work: Work
+
+
+@dataclass(frozen=True)
+class BlockTimed:
+    """The raw samples of one block; ``round``: of which comparison in this process."""
+
+    shape: str
+    metric: str
+    block: TimedBlock
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class MetricMeasured:
+    """A metric is complete and its timed outputs are right.
+
+    Attributes:
+        busy_s: Seconds in which something was timed or flushed.
+    """
+
+    shape: str
+    metric: str
+    method: str
+    notes: tuple[str, ...]
+    busy_s: float
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class TimingFailed:
+    """A timed output was wrong, or the step raised while it was timed; the shape ends."""
+
+    shape: str
+    status: Status
+    reason: str
+
+
+@dataclass(frozen=True)
+class FloorRead:
+    """The bytes that the step must read were read; ``note`` says why if they were not."""
+
+    shape: str
+    floor: ReadFloor | None
+    note: str
+
+
+@dataclass(frozen=True)
+class DelayPlanted:
+    """A planted delay, as asked and as it was found to be, in microseconds."""
+
+    round: int
+    asked_us: float
+    found_us: float
+
+
+@dataclass(frozen=True)
+class StepNotLoaded:
+    """A step that is to be checked cannot be built or loaded."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ScheduleRun:
+    """One schedule of the emulator ended; ``reason``: why it is not right, or empty."""
+
+    shape: str
+    inputs: str
+    sms: int
+    index: int
+    reason: str
+    report: EmulatorReport
+
+
+@dataclass(frozen=True)
+class CeilingsMeasured:
+    """The ceilings of a GPU."""
+
+    ceilings: Ceilings
+
+
+@dataclass(frozen=True)
+class JobDone:
+    """The job is finished; nothing follows."""
+
+
+Message = (
+    PhaseBegins
+    | EnvironmentRead
+    | ShapeBegins
+    | ClassChecked
+    | ArmChecked
+    | ArmFailed
+    | WorkCounted
+    | BlockTimed
+    | MetricMeasured
+    | TimingFailed
+    | FloorRead
+    | DelayPlanted
+    | StepNotLoaded
+    | ScheduleRun
+    | CeilingsMeasured
+    | JobDone
+)
+
+_KINDS = {kind.__name__: kind for kind in get_args(Message)}
+
+
+def encode_message(message: Message) -> bytes:
+    """The line of a message, its newline included."""
+    value = {"kind": type(message).__name__, **schema.encode(message)}
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def decode_message(line: bytes) -> Message:
+    """The message of a line.
+
+    Raises:
+        SchemaError: If it is none: a step has written into the worker's pipe.
+    """
+    try:
+        value = json.loads(line)
+        kind = _KINDS[value.pop("kind")]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise schema.SchemaError(f"not a message: {line[:80]!r}") from error
+    found: Message = schema.decode(kind, value)
+    return found

@@ -1,0 +1,89 @@
+"""``tools/bench.py``: what it measures, interleaved, and what it makes of it; nothing is timed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    """The tool as a module."""
+    spec = importlib.util.spec_from_file_location("bench", ROOT / "tools" / "bench.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def measured(bench: ModuleType, ratio: float, pairs: int = 20) -> tuple[list[str], dict]:
+    """The order of the trees and the row of a figure that takes ``ratio`` as long in the second."""
+    trees = [bench.Tree(Path("base"), Path("a")), bench.Tree(Path("here"), Path("b"))]
+    order: list[str] = []
+
+    def measure(tree: object) -> float:
+        order.append(tree.root.name)
+        drift = 1 + len(order) / 50
+        return drift * (ratio if order[-1] == "here" else 1.0) * (1 + len(order) % 7 / 500)
+
+    figure = bench.Figure("what", measure)
+    bench.measure([figure], trees, pairs, seed=3)
+    return order, bench._row(figure)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.2])
+def test_the_ratio_is_of_interleaved_pairs(bench: ModuleType, ratio: float) -> None:
+    order, row = measured(bench, ratio)
+    pairs = [tuple(order[i : i + 2]) for i in range(0, len(order), 2)]
+    assert len(pairs) == 21, "a warm-up and twenty"
+    assert set(pairs) == {("base", "here"), ("here", "base")}
+    low, high = row["ratio_ci"]
+    assert low < ratio < high
+    assert high - low < 0.05
+    assert len(row["samples"]) == len(row["base_samples"]) == 20
+
+
+def test_what_fails_is_said_and_the_rest_goes_on(bench: ModuleType) -> None:
+    def fails(tree: object) -> float:
+        raise bench.BenchError("kernelbench show: no such record")
+
+    figures = [bench.Figure("bad", fails), bench.Figure("good", lambda tree: 1.5)]
+    bench.measure(figures, [bench.Tree(Path("here"), Path("c"))], 3, seed=1)
+    rows = [bench._row(figure) for figure in figures]
+    assert rows[0] == {"name": "bad", "failed": "kernelbench show: no such record"}
+    assert rows[1]["seconds"] == 1.5
+
+
+@pytest.mark.parametrize("against", [None, "HEAD"])
+def test_the_table(bench: ModuleType, against: str | None) -> None:
+    _, row = measured(bench, 1.5)
+    if against is None:
+        row = {name: row[name] for name in ("name", "seconds", "samples")}
+    record = bench.document([], 20, None) | {"figures": [row, {"name": "bad", "failed": "no"}]}
+    record |= {"against": "0" * 40 if against else None}
+    text = bench.markdown(json.loads(json.dumps(record)))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1
+    assert ("| 1.4" in text) == bool(against)
+
+
+def test_arguments(bench: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in ((["--only", "speed"], "speed: expected"), (["--pairs", "0"], "least")):
+        with pytest.raises(SystemExit):
+            bench.main(arguments)
+        assert said in capsys.readouterr().err
+
+
+def test_a_revision_that_is_not_there(
+    bench: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert bench.main(["--only", "list", "--against", "no-such", "--out", str(tmp_path)]) == 5
+    assert "bench: git worktree" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,84 @@
+"""Calls of emulated steps, timed on request: the half of ``tools/bench.py`` that loads libraries.
+
+It calls libraries that another revision may have built, found in a compile cache by their names, so
+that two revisions are compared by what they compiled and not by the Python around it. Requests and
+answers are lines of JSON on stdin and stdout; two revisions need two processes, since a process can
+hold one emulator runtime only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from kernelbench.emulator.runtime import Runtime, load_emulated
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.executors.protocol import CompiledProblem
+from kernelbench.project.project_file import find_project
+from kernelbench.project.registry import load_lineages, load_problem
+from kernelbench.project.shapes import load_shapes, resolve_shape
+
+SEED = 1
+
+
+class Bench:
+    """The runtime of one compile cache, and the steps that were asked for."""
+
+    def __init__(self, cache: Path) -> None:
+        self._libraries: dict[str, Path] = {}
+        metas = sorted(
+            (cache / "builds").glob("*/meta.json"), key=lambda file: file.stat().st_mtime
+        )
+        for file in metas:
+            self._libraries[json.loads(file.read_text())["name"]] = file.parent / "lib.so"
+        self._runtime = Runtime(self._libraries["emulator runtime"])
+        self._project = find_project()
+        self._lineages = load_lineages(self._project)
+        self._calls: dict[tuple[str, str, bool], Any] = {}
+
+    def seconds(self, step: str, shape: str, check: bool) -> float:
+        """How long one call of a step takes, and of its library for the checker if ``check``."""
+        kernel, data = self._loaded(step, shape, check)
+        self._runtime.configure(DEFAULT_EMULATION, check=check, seed=SEED)
+        began = time.perf_counter()
+        kernel(data)
+        took = time.perf_counter() - began
+        if found := self._runtime.report()["findings"]:
+            raise RuntimeError(f"{step} on {shape}: {len(found)} findings")
+        return took
+
+    def _loaded(self, name: str, shape_name: str, check: bool) -> Any:
+        key = name, shape_name, check
+        if key not in self._calls:
+            step = self._lineages.get(name)
+            problem = load_problem(self._lineages.lineage(step.lineage))
+            shapes = load_shapes(self._project.shapes_file, {problem.name: problem})
+            shape = resolve_shape(shape_name, problem, shapes)
+            inputs = problem.make_inputs(shape, problem.input_classes[0], SEED, "cpu")
+            path = self._libraries[f"{name} ({'emulator, checked' if check else 'emulator'})"]
+            library = load_emulated(path)
+            library.kb_run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+            entry = LoadedStep(library, path, self._runtime)
+            kernel = cast(CompiledProblem, problem).bind(entry, step, "cpu")
+            self._calls[key] = kernel, inputs.data
+        return self._calls[key]
+
+
+def main() -> None:
+    """Answer requests ``[step, shape, check]`` until stdin ends."""
+    bench = Bench(Path(sys.argv[1]))
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = {"seconds": bench.seconds(*json.loads(line))}
+        except Exception as error:  # said by the parent, which goes on with the rest
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
