@@ -23,7 +23,8 @@ KB_DEVICE uint32_t twice_high(uint32_t pair);
 // 0 … 3 of `a`, 4 … 7 of `b`. Selectors with bit 3 of a nibble set are not for this function.
 KB_DEVICE uint32_t prmt_b32(uint32_t a, uint32_t b, uint32_t selector);
 
-// PTX: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [row], {a, b, c, d};
+// PTX: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [row], {values, values,
+//      values, values};
 // sm_90+ · the converged warp. Four matrices of 8 x 8 halves. Register i of lane l holds elements
 // (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4) of matrix i; its row r goes to the 16 bytes that
 // lane 8 i + r names, aligned to 16. Generic proxy; orders nothing between lanes.

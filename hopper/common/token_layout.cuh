@@ -37,7 +37,7 @@ KB_DEVICE void store_row_share(uint32_t* const (&slabs)[2], uint32_t row, uint32
     const Fp4Halves halves = dequantize_fp4(codes.words[w], scale[w / 2]);
     uint32_t* slab = slabs[w / 2];
     const auto at = [&](uint32_t chunk) -> uint32_t& {
-      return slab[(4 * (w % 2) + chunk ^ row % 8) * 4 + quad_thread];
+      return slab[((4 * (w % 2) + chunk) ^ (row % 8)) * 4 + quad_thread];
     };
     at(0) = halves.odd[0];
     at(1) = halves.odd[1];
