@@ -112,7 +112,6 @@ def test_a_swapped_pair_is_found():
     text = "mbarrier.init.shared::cta.b64 [%0], %1"
     right = Statement("mbarrier_init", text, ("smem_address(bar)", "count"))
     swapped = Statement("mbarrier_init", text, ("count", "smem_address(bar)"))
-    form = form_of(right)
-    assert form is not None
+    (form,) = forms_of(right)
     assert misplaced(right, form) == []
     assert len(misplaced(swapped, form)) == 2
