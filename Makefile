@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STEP   ?= v22
 SHAPE  ?= A
 
-CXX_SOURCES := $(shell find kernelbench kernels moe tests tools \
+CXX_SOURCES := $(shell find kernelbench kernels moe hopper tests tools \
 	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \
 	-o -name '*.inl' \) 2>/dev/null)
-PROSE := $(wildcard *.md) docs kernelbench kernels moe tests tools Makefile .ci .github
+PROSE := $(wildcard *.md) docs kernelbench kernels moe hopper tests tools Makefile .ci .github
 
 .PHONY: run test test-long bench check docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
 
@@ -65,7 +65,7 @@ setup-dev:
 
 clean:  ## remove caches; keep .venv and results
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache *.egg-info
-	find kernelbench kernels moe tests tools -name __pycache__ -type d -exec rm -rf {} +
+	find kernelbench kernels moe hopper tests tools -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean  ## clean, and remove .venv
 	rm -rf $(VENV) .venv.lock

@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "kernels" / "common"
 HEADERS = sorted((COMMON / "ptx").glob("*.cuh"))
+# Instructions that a lineage has beside the layer, with bodies in backend/ all the same.
+BESIDE = (ROOT / "hopper" / "common" / "half_words.cuh",)
 ARCHES = ("sm90a", "sm100a")
 
 _DECLARATION = re.compile(
@@ -35,6 +37,11 @@ class Declaration:
 def declarations() -> list[Declaration]:
     """Every public function of every header."""
     return [found for header in HEADERS for found in _declarations_of(header)]
+
+
+def declarations_beside() -> list[Declaration]:
+    """Every function that a lineage has beside the layer."""
+    return [found for header in BESIDE for found in _declarations_of(header)]
 
 
 def _declarations_of(header: Path) -> list[Declaration]:

@@ -54,15 +54,23 @@ template <int kCount, typename T = Target>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b,
                                              bool accumulate);
 
-// PTX: wgmma.mma_async.sync.aligned.<m64n64k16|m64n128k16|m64n256k16>.f32.f16.f16 {d, …}, a, b,
-//      accumulate, 1, 1, 0, 0;
-// sm_90a · the warpgroup. Both tiles K-major.
+// PTX: wgmma.mma_async.sync.aligned
+//      .m64n<8|16|24|32|40|48|56|64|72|80|88|96|104|112|120|128>k16
+//      .f32.f16.f16 {d, …}, a, b, accumulate, 1, 1, 0, 0;
+//      wgmma.mma_async.sync.aligned
+//      .m64n<136|144|152|160|168|176|184|192|200|208|216|224|232|240|248|256>k16
+//      .f32.f16.f16 {d, …}, a, b, accumulate, 1, 1, 0, 0;
+// sm_90a · the warpgroup. Both tiles K-major. Any N that is a multiple of 8, up to 256.
 template <int kCount, typename T = Target>
 KB_DEVICE void wgmma_mma_async_f32_f16_f16(float (&d)[kCount], uint64_t a, uint64_t b,
                                            bool accumulate);
 
-// PTX: wgmma.mma_async.sync.aligned.<m64n64k16|m64n128k16|m64n256k16>.f32.f16.f16 {d, …},
-//      {a, a, a, a}, b, accumulate, 1, 1, 0;
+// PTX: wgmma.mma_async.sync.aligned
+//      .m64n<8|16|24|32|40|48|56|64|72|80|88|96|104|112|120|128>k16
+//      .f32.f16.f16 {d, …}, {a, a, a, a}, b, accumulate, 1, 1, 0;
+//      wgmma.mma_async.sync.aligned
+//      .m64n<136|144|152|160|168|176|184|192|200|208|216|224|232|240|248|256>k16
+//      .f32.f16.f16 {d, …}, {a, a, a, a}, b, accumulate, 1, 1, 0;
 // sm_90a · as above, A from registers. Element i of 8 (register i / 2, low half first): row
 // 16 w + t / 4 + 8 (i / 2 % 2), k = 2 (t % 4) + i % 2 + 8 (i / 4).
 template <int kCount, typename T = Target>

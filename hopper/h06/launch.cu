@@ -1,0 +1,134 @@
+// Host path: tokens are converted by one launch, and multiplied by a second one that starts while
+// the first ends. The schedule of a shape is computed once.
+#include <map>
+
+#include "checks.cuh"
+#include "convert.cuh"
+#include "gemm.cuh"
+#include "kept_buffer.cuh"
+#include "schedule.cuh"
+#include "splitting.cuh"
+#include "weight_map.cuh"
+
+namespace kb::step {
+namespace {
+
+struct Plan : Schedule<PartList> {
+  bool split = false;
+};
+
+Plan make_plan(const std::vector<packing::Extents>& groups, uint32_t ctas) {
+  const splitting::Bins bins = splitting::pack(groups, ctas);
+  Plan plan;
+  plan.lists = splitting::lists_of(bins);
+  plan.rows.resize(groups.size());
+  for (const auto& bin : bins) {
+    for (const Part& part : bin) {
+      uint32_t& rows = plan.rows[part.tile.group];
+      rows = covered_rows(rows, part.tile, convert::kRows);
+      plan.split |= part.added != 0;
+    }
+  }
+  return plan;
+}
+
+Schedules<Plan> schedules;
+
+// What passes between the kernels of a call, by stream: the calls on one follow each other.
+struct Memory {
+  DeviceBuffer<uint8_t> tokens;
+  DeviceBuffer<gemm::Sums> sums;
+  DeviceBuffer<uint32_t> ready;
+  bool zeroed = false;
+};
+std::map<void*, Memory> memory;
+
+// Flags that are zero; every call leaves them so.
+uint32_t* zero_flags(Memory& kept, rt::Stream stream) {
+  constexpr size_t kCount = size_t{kMaxCtas} * gemm::kMmaWarps;
+  uint32_t* flags = kept.ready.reserve(kCount);
+  if (!kept.zeroed) rt::memset_async(flags, 0, kCount * sizeof *flags, stream);
+  kept.zeroed = true;
+  return flags;
+}
+
+void run(const GroupGemmCall& call) {
+  check_call(call, kSlabK, NkLimit::kPerGroup);
+  const rt::Stream stream{call.stream};
+  const uint32_t ctas = std::min(static_cast<uint32_t>(rt::sm_count()), kMaxCtas);
+  const Plan& plan = schedules.get(extents_of(call), ctas, make_plan);
+  const std::vector<packing::Extents>& extents = plan.groups;
+
+  size_t bytes = 0;
+  for (size_t g = 0; g < extents.size(); ++g) {
+    bytes += slab_offset(2 * ceil_div(extents[g].k, kPairK), plan.rows[g]);
+  }
+  Memory& kept = memory[stream.handle];
+  uint8_t* tokens = kept.tokens.reserve(bytes);
+  convert::Arguments conversion = {};
+  gemm::Arguments product = {};
+  product.sums = kept.sums.reserve(size_t{ctas} * gemm::kMmaWarps * (gemm::kTileN / 8 * 32));
+  product.ready = zero_flags(kept, stream);
+  uint32_t units = 0;
+  for (size_t g = 0; g < extents.size(); ++g) {
+    const auto [m, n, k] = extents[g];
+    const uint32_t pairs = ceil_div(k, kPairK);
+    units += plan.rows[g] / convert::kRows * pairs;
+    conversion.groups[g] = {.a = reinterpret_cast<const uint8_t*>(call.a[g]),
+                            .sfa = reinterpret_cast<const uint8_t*>(call.sfa[g]),
+                            .tokens = tokens,
+                            .m = m,
+                            .k = k,
+                            .rows = plan.rows[g],
+                            .unit_end = units};
+    product.groups[g] = {
+        .weights = encode_weight_map(reinterpret_cast<const void*>(call.b[g]), n, k, gemm::kTileM),
+        .sfb = reinterpret_cast<const uint8_t*>(call.sfb[g]),
+        .tokens = tokens,
+        .c = reinterpret_cast<f16*>(call.c[g]),
+        .m = m,
+        .n = n,
+        .k = k,
+        .rows = plan.rows[g]};
+    tokens += slab_offset(2 * pairs, plan.rows[g]);
+  }
+
+  rt::launch(convert::convert_tokens,
+             {.grid = {units, 1, 1},
+              .threads = convert::kThreads,
+              .shared_bytes = sizeof(convert::SharedStorage),
+              .stream = stream},
+             conversion);
+  bool dependent = true;
+  for (const PartList& list : plan.lists) {
+    product.list = list;
+    rt::launch(plan.split ? gemm::multiply_groups<true> : gemm::multiply_groups<false>,
+               {.grid = {ctas, 1, 1},
+                .threads = gemm::kThreads,
+                .shared_bytes = sizeof(gemm::SharedStorage),
+                .stream = stream,
+                .dependent = dependent},
+               product);
+    dependent = false;  // of the conversion alone
+  }
+}
+
+}  // namespace
+}  // namespace kb::step
+
+KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) {
+  return kb::guarded(message, size, [&] { kb::step::run(*call); });
+}
+
+KB_EXPORT void kb_describe(kb::Description* out) {
+  using namespace kb::step::gemm;
+  *out = {.tile_m = kTileM,
+          .tile_n = kTileN,
+          .tile_k = kTileK,
+          .stages = kTokenSlots,
+          .accumulators = 1,
+          .threads = kThreads,
+          .cluster = 1,
+          .shared_bytes = sizeof(SharedStorage),
+          .tmem_columns = 0};
+}

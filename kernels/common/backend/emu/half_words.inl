@@ -1,0 +1,48 @@
+#pragma once
+
+#include "ptx/warp.cuh"
+#include "runtime/cvt.hpp"
+
+namespace kb {
+
+KB_DEVICE uint32_t mul_rn_f16x2(uint32_t a, uint32_t b) {
+  // The product of two halves is exact in float.
+  const auto multiply = [](uint32_t x, uint32_t y) {
+    return uint32_t{emu::f16_bits(emu::f32_of_f16(static_cast<uint16_t>(x)) *
+                                  emu::f32_of_f16(static_cast<uint16_t>(y)))};
+  };
+  return multiply(a >> 16, b >> 16) << 16 | multiply(a & 0xffff, b & 0xffff);
+}
+
+KB_DEVICE uint32_t twice_low(uint32_t pair) {
+  return (pair & 0xffff) * 0x10001;
+}
+KB_DEVICE uint32_t twice_high(uint32_t pair) {
+  return (pair >> 16) * 0x10001;
+}
+
+KB_DEVICE uint32_t prmt_b32(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t result = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    result |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  }
+  return result;
+}
+
+KB_DEVICE void stmatrix_m8n8_x4_trans_b16(void* row, const uint32_t (&values)[4]) {
+  const uint32_t lane = ptx::lane_index();
+  const uint32_t r = lane % 8;
+  uint16_t mine[8] = {};
+  for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+    for (uint32_t column = 0; column < 8; ++column) {
+      const uint32_t pair = ptx::shfl_sync_idx(values[matrix], 4 * column + r / 2);
+      if (matrix == lane / 8) mine[column] = static_cast<uint16_t>(pair >> 16 * (r % 2));
+    }
+  }
+  for (uint32_t column = 0; column < 8; ++column) {
+    static_cast<uint16_t*>(row)[column] = mine[column];
+  }
+}
+
+}  // namespace kb
