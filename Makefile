@@ -39,7 +39,7 @@ docs: setup-dev  ## build the documentation into build/docs; warnings are errors
 	@echo "$(BIN)/python -m sphinx -W -E docs build/docs"
 	@$(BIN)/python -m sphinx -W -E --keep-going -q -d build/doctrees docs build/docs
 
-pictures: setup-dev  ## draw the README's picture anew, by running the checker
+pictures: setup-dev  ## what the pages show of the checker, anew
 	$(BIN)/python tools/pictures.py
 
 test-gpu: setup-dev  ## the tests that need an NVIDIA GPU

@@ -25,6 +25,7 @@ from kernelbench.project.registry import load_problem
 from kernelbench.project.shapes import resolve_shape
 
 SEED = 1
+LEAST_S = 0.3
 
 
 class Bench:
@@ -50,15 +51,19 @@ class Bench:
         return self._libraries[name]
 
     def seconds(self, step: str, shape: str, check: bool) -> float:
-        """How long one call of a step takes, and of its library for the checker if ``check``."""
+        """How long one call of a step takes, and of its library for the checker if ``check``.
+
+        The mean of as many calls as fit into :data:`LEAST_S`, at least one.
+        """
         kernel, data = self._loaded(step, shape, check)
         self._runtime.configure(DEFAULT_EMULATION, check=check, seed=SEED)
-        began = time.perf_counter()
-        kernel(data)
-        took = time.perf_counter() - began
+        calls, began = 0, time.perf_counter()
+        while (took := time.perf_counter() - began) < LEAST_S or not calls:
+            kernel(data)
+            calls += 1
         if found := self._runtime.report()["findings"]:
             raise RuntimeError(f"{step} on {shape}: {len(found)} findings")
-        return took
+        return took / calls
 
     def _loaded(self, name: str, shape_name: str, check: bool) -> Any:
         key = name, shape_name, check

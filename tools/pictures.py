@@ -1,7 +1,8 @@
-"""Draw the README's picture: what `kernelbench check` says of v07 without one tcgen05.commit.
+"""What `kernelbench check` says of v07 without one of its instructions, as the pages show it.
 
-``python tools/pictures.py`` writes ``docs/pictures/finding.svg``; ``--check`` only says whether it
-is what the checker prints today. It needs a C++ compiler and no GPU.
+``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` (without a tcgen05.commit) and
+fills in the report of ``docs/checker.md`` (without a proxy fence); ``--check`` only says whether
+they are what the checker prints today. It needs a C++ compiler and no GPU.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from kernelbench.report.readme_tables import replace_between
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "finding.svg"
 
 STEP = "v07"
-DROPPED = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
+COMMIT = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
+FENCE = "ptx::fence_proxy_async(ptx::space_shared_cta);"
+PAGE = ROOT / "docs" / "checker.md"
+MARKERS = ("<!-- fence:begin -->", "<!-- fence:end -->")
 COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7")
 _WIDTH = 104
 
@@ -46,15 +52,15 @@ _FORMAT = """\
 """
 
 
-def broken_project(folder: Path) -> None:
-    """A project with a copy of the step that lacks the commit."""
+def broken_project(folder: Path, dropped: str) -> None:
+    """A project with a copy of the step that lacks a line."""
     lineage = folder / "kernels"
     shutil.copytree(ROOT / "kernels" / STEP, lineage / STEP)
     kernel = lineage / STEP / "kernel.cuh"
     source = kernel.read_text()
-    if source.count(DROPPED) != 1:
-        raise SystemExit(f"{kernel.name} of {STEP} has not one line {DROPPED!r}")
-    kernel.write_text(source.replace(DROPPED, "// (no commit to the stage's `empty`)"))
+    if source.count(dropped) != 1:
+        raise SystemExit(f"{kernel.name} of {STEP} has not one line {dropped!r}")
+    kernel.write_text(source.replace(dropped, "// (left out)"))
     toml = lineage / STEP / "step.toml"
     lines = toml.read_text().splitlines(keepends=True)
     toml.write_text("".join(line for line in lines if not line.startswith("parent")))
@@ -67,10 +73,10 @@ def broken_project(folder: Path) -> None:
     (folder / "shapes.yaml").write_text(text.partition("\nfused_moe:")[0])
 
 
-def report() -> list[str]:
+def report(dropped: str) -> list[str]:
     """What ``check`` prints of the step: its report, without the machine and the seconds."""
     with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
-        broken_project(Path(folder))
+        broken_project(Path(folder), dropped)
         environment = os.environ | {"KERNELBENCH_ROOT": folder, "NO_COLOR": "1"}
         done = subprocess.run(
             [sys.executable, "-m", "kernelbench", *COMMAND],
@@ -103,20 +109,33 @@ def drawn(lines: list[str]) -> str:
     return console.export_svg(title="", code_format=_FORMAT, unique_id="finding")
 
 
+def page_with(lines: list[str]) -> str:
+    """The page with the first finding of a report between its markers."""
+    finding = lines[1:]
+    ends = [i for i, line in enumerate(finding) if i and not line.startswith("    ")]
+    block = "\n".join(["```", *finding[: ends[0] if ends else None], "```"])
+    return replace_between(PAGE.read_text(encoding="utf-8"), MARKERS, block)
+
+
 def main() -> int:
-    """Write the picture, or with ``--check`` compare it."""
+    """Write picture and page, or with ``--check`` compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether they are as they are"
+    )
     check = parser.parse_args().check
-    svg = drawn(report())
-    if check:
-        if PICTURE.read_text(encoding="utf-8") != svg:
-            print(f"{PICTURE.relative_to(ROOT)} is not up to date: run python tools/pictures.py")
-            return 1
-        return 0
-    PICTURE.write_text(svg, encoding="utf-8")
-    print(f"{PICTURE.relative_to(ROOT)}: written")
-    return 0
+    stale = 0
+    for file, text in ((PICTURE, drawn(report(COMMIT))), (PAGE, page_with(report(FENCE)))):
+        if file.read_text(encoding="utf-8") == text:
+            continue
+        stale += 1
+        name = file.relative_to(ROOT)
+        if check:
+            print(f"{name} is not up to date: `make pictures` writes it anew")
+        else:
+            file.write_text(text, encoding="utf-8")
+            print(f"{name}: written")
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":

@@ -27,9 +27,7 @@ KERNELS = ROOT / "kernels"
 COMMON = KERNELS / "common"
 LINEAGES = load_lineages(find_project(ROOT))
 STEPS = [
-    step.name
-    for step in LINEAGES.steps_of("group_gemm")
-    if step.compiled and not step.experiment
+    step.name for step in LINEAGES.steps_of("group_gemm") if step.compiled and not step.experiment
 ]
 WRITTEN = [f"v{number:02}" for number in range(1, 24)]
 FILES = ("kernel.cuh", "launch.cu")

@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 from conftest import ROOT
 
-from kernelbench.base.cache_folder import cache_dir
 from kernelbench.build.compiler import host_compiler
+from kernelbench.emulator.runtime import runtime_library
+from kernelbench.executors.compiled import common_folder
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import load_lineages
@@ -88,10 +89,14 @@ def test_the_table(bench: ModuleType, against: str | None) -> None:
 def test_a_call_is_emulated_as_asked(bench: ModuleType, tmp_path: Path) -> None:
     """With the libraries of a cache, plain and for the checker; the answer is one of seconds."""
     step = load_lineages(project_at(ROOT)).get("v07")
-    for check in (False, True):
-        EMULATOR.library(step, check=check)
-    EMULATOR.runtime(step)
-    tree, empty = bench.Tree(ROOT, cache_dir()), bench.Tree(ROOT, tmp_path)
+    found = [EMULATOR.library(step, check=check) for check in (False, True)]
+    found.append(runtime_library(common_folder(step)))
+    # The machine's cache may have those of other checkouts, by the same names.
+    cache = tmp_path / "cache"
+    (cache / "builds").mkdir(parents=True)
+    for library in found:
+        (cache / "builds" / library.parent.name).symlink_to(library.parent)
+    tree, empty = bench.Tree(ROOT, cache), bench.Tree(ROOT, tmp_path)
     try:
         assert all(tree.call("v07", "u0", check) > 0 for check in (False, True, False))
         with pytest.raises(bench.BenchError, match=r"emulating v07 on u9: .*u9"):

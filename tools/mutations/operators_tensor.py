@@ -312,7 +312,7 @@ def descriptor_not_advanced(source: Source) -> Iterator[Site]:
 def descriptor_advanced_twice(source: Source) -> Iterator[Site]:
     for call in source.calls("smem_descriptor_advance"):
         at = call.arguments[1]
-        edit = Edit(at, f"2 * {source[at]}")
+        edit = Edit(at, f"2 * ({source[at]})")
         yield Site(
             call.span.start,
             (edit,),

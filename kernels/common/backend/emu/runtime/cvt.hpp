@@ -28,12 +28,14 @@ constexpr uint16_t f16_bits(float value) {
   return static_cast<uint16_t>(sign | result);
 }
 
+// To nearest even; what exceeds the largest becomes infinity.
 constexpr uint16_t bf16_bits(float value) {
   const uint32_t bits = bits_of(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// cvt.rn.satfinite: to nearest even; what exceeds 448, infinity included, becomes 448.
 constexpr uint8_t e4m3_bits_satfinite(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t magnitude = bits & 0x7fffffff;
@@ -50,6 +52,7 @@ constexpr uint8_t e4m3_bits_satfinite(float value) {
   return static_cast<uint8_t>(sign | result);
 }
 
+// Exact: every e4m3 is an f16.
 constexpr uint16_t f16_bits_of_e4m3(uint8_t code) {
   const uint32_t magnitude = code & 0x7f;
   const auto sign = static_cast<uint16_t>((code & 0x80) << 8);
@@ -61,6 +64,7 @@ constexpr uint16_t f16_bits_of_e4m3(uint8_t code) {
   return static_cast<uint16_t>(sign | (6 + top) << 10 | (magnitude << (10 - top) & 0x3ff));
 }
 
+// Exact.
 constexpr float f32_of_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits} << 16 & 0x80000000u;
   const uint32_t magnitude = bits & 0x7fff;

@@ -147,6 +147,7 @@ void put_cta(std::string& out, const CtaIndex& cta) {
   out += ']';
 }
 
+// The fields are those that kernelbench reads; offsets of -1 mean none.
 void put_finding(std::string& out, const Found& found) {
   const Finding& finding = found.finding;
   out += "{\"class\":";
@@ -194,6 +195,7 @@ const char* wait_name(Wait::Kind kind) {
   }
 }
 
+// Beside the wait itself, what its barrier still lacks.
 void put_wait(std::string& out, const WaitRecord& record) {
   out += "{\"cta\":";
   put_cta(out, record.cta);
@@ -332,6 +334,7 @@ void report_hang(std::deque<Cluster>& clusters, Pc running) {
   record({.kind = Class::kHang, .pc = running, .text = std::move(text)}, true);
 }
 
+// A new collection, as kb_emu_configure asks for it.
 void clear_findings() {
   const std::lock_guard lock(guard);
   all.clear();

@@ -72,6 +72,7 @@ const Region* region_at(const std::byte* byte) {
 
 }  // namespace
 
+// A buffer that kernels may use, from the host: a tensor of the call, or device_malloc.
 void register_region(const void* pointer, size_t bytes, const char* name, bool writable) {
   const auto* begin = static_cast<const std::byte*>(pointer);
   if (bytes == 0) return;
@@ -94,6 +95,7 @@ void unregister_region(const void* pointer) {
   __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
 }
 
+// Tensors of the last call; device memory of the step stays.
 void unregister_foreign_regions() {
   const std::unique_lock lock(regions_guard);
   std::erase_if(regions, [](const auto& each) { return each.second.name != "device_malloc"; });

@@ -172,6 +172,7 @@ bool all_zero(const uint8_t (*rows)[kMmaRowBytes], uint32_t count) {
   return found == 0;
 }
 
+// Panels of columns, decoded once, times blocks of rows. Products of zeros are skipped.
 template <bool kSevenIsFive>
 void run(const MmaTile& tile, uint32_t* d) {
   thread_local Decoded decoded;

@@ -105,6 +105,7 @@ void decode(const MmaTile& tile, Decoded& out) {
 
 }  // namespace
 
+// Each element alone: the hardware's model adds a row's four blocks and the old value at once.
 void mma_modelled(const MmaTile& tile, uint32_t* d) {
   thread_local Decoded decoded;
   decode(tile, decoded);

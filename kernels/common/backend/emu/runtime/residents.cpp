@@ -32,12 +32,14 @@ Resources::~Resources() {
   if (shared != nullptr) munmap(shared - kSharedStride / 2, shared_mapping);
 }
 
+// A fiber for each thread of the clusters that are resident at a time.
 Runner::Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters)
     : launch_(launch), resources_(std::move(resources)), clusters_(clusters) {
   fibers_.resize(resources_->threads);
   for (size_t i = 0; i < fibers_.size(); ++i) fibers_[i].stack = resources_->stacks.at(i);
 }
 
+// Whether an address lies in the mapping of shared memory: a fault there is beyond some CTA's end.
 bool Runner::owns_shared_guard(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
   const std::byte* low = resources_->shared - kSharedStride / 2;

@@ -50,6 +50,7 @@ void Runner::thread_main() {
   __builtin_unreachable();
 }
 
+// From a fiber; returns when the scheduler resumes it.
 void Runner::yield_to_scheduler() {
   kb_emu_switch(&(*current_)->fiber->stack_pointer, scheduler_);
 }
@@ -83,6 +84,7 @@ void Runner::finish(Cta& cta) {
   });
 }
 
+// Whether a thread could go on if it were resumed.
 bool Runner::runnable(Thread& thread) {
   if (thread.exited) return false;
   const Wait& wait = thread.wait;
@@ -151,6 +153,7 @@ bool Runner::run_a_task() {
   return false;
 }
 
+// One step of a checked schedule: a task or a warp, as the seed draws; false if nothing can run.
 bool Runner::pass_checked() {
   // Early, late and mixed completion find different faults; a seed draws one of them.
   const uint32_t tasks = tasks_available();
@@ -230,6 +233,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   current_runner = nullptr;
 }
 
+// Counts as pending for its CTA, whose exit is then too early.
 void Runner::submit(Task task, bool outlives) {
   // Tasks submit tasks, too: a commit its arrivals.
   Cta* cta = current_thread != nullptr ? current_thread->cta : const_cast<Cta*>(current_task_cta);
@@ -237,6 +241,7 @@ void Runner::submit(Task task, bool outlives) {
   unordered_.push_back({cta, outlives, std::move(task)});
 }
 
+// A queue for each warp and pipe that has ever had a task.
 void Runner::submit_in_order(Warp& warp, Pipe pipe, Task task) {
   ++warp.cta->pending;
   ++in_order_pending_;
@@ -257,6 +262,7 @@ bool Runner::pipe_idle(const Warp& warp, Pipe pipe) const {
   return true;
 }
 
+// From a signal handler on a fiber: back to `run`, which gives the fiber up.
 void Runner::faulted() {
   siglongjmp(recovery_, 1);
 }
@@ -292,6 +298,7 @@ void suspend(const Wait& wait) {
   current_runner->yield_to_scheduler();
 }
 
+// One time in eight: often enough for every order to come up, seldom enough to stay fast.
 void interleave() {
   if (!checking()) return;
   if (self().cta->cluster->random(8) == 0) suspend({.kind = Wait::Kind::kYield});

@@ -64,10 +64,12 @@ uint32_t record_of(Accesses& log, const Actor& actor) {
   return count;
 }
 
+// The later actor knows of the earlier access.
 bool ordered(const Record& earlier, const Actor& later) {
   return later.knows->seen.covers(earlier.component, earlier.epoch);
 }
 
+// Cells are four bytes; accesses to different bytes of one do not conflict.
 bool overlap(const Record& earlier, const Actor& later) {
   return (earlier.bytes & later.bytes) != 0;
 }
@@ -95,6 +97,7 @@ const char* place(Shadow::Space space) {
 
 }  // namespace
 
+// Records are of one cluster: what starts anew has no past.
 void forget_accesses(Cluster& cluster) {
   if (checking()) all_accesses[&cluster] = {};
 }

@@ -22,6 +22,7 @@ bool in_shared_memory(const void* pointer) {
          byte < cluster.shared_base + cluster.ctas.size() * kSharedStride;
 }
 
+// Maps are opaque to kernels; the emulator reads them as its own.
 MapImage decode(const TensorMap& map) {
   MapImage image;
   std::memcpy(&image, &map, sizeof image);
@@ -129,6 +130,7 @@ MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* wh
   return image;
 }
 
+// The proxy may keep the map from now on: a change after it needs release and acquire.
 void prefetch_tensor_map(const TensorMap* map) {
   const Pc pc = KB_EMU_PC;
   const char* what = "prefetch.tensormap";
@@ -142,6 +144,7 @@ void prefetch_tensor_map(const TensorMap* map) {
   if (checking()) proxy_view(map, pc, what);
 }
 
+// For tensormap instructions; copies ask for 64 bytes only.
 void check_map_alignment(const void* map, Pc pc, const char* what) {
   if (reinterpret_cast<uintptr_t>(map) % 128 == 0) return;
   fail({.kind = Class::kAlignment,

@@ -91,6 +91,7 @@ void record_change(const TensorMap* map, bool by_fields, std::vector<Event> rele
   any_change.store(true, std::memory_order_release);
 }
 
+// Version 0 if nothing has changed the map in this launch.
 Change last_change(const TensorMap* map) {
   if (!any_change.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(changes_mutex);

@@ -198,6 +198,7 @@ void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns) {
   });
 }
 
+// Later allocations of the CTA are wrong; that other CTAs may then allocate is not modelled.
 void tcgen05_relinquish_alloc_permit(uint32_t group) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.relinquish_alloc_permit";
@@ -206,6 +207,7 @@ void tcgen05_relinquish_alloc_permit(uint32_t group) {
   warp_collective(kWhat, pc, [pc] { self().cta->tensor.relinquished = pc; });
 }
 
+// What tcgen05.fence and waits have ordered for one lane.
 LaneFences& lane_fences(const Thread& thread) {
   std::shared_ptr<LaneFences>& fences = thread.warp->tensor.fences;
   if (!fences) {

@@ -58,6 +58,7 @@ struct Extent {
   uint32_t columns;
 };
 
+// Lanes and columns that an access of so many registers covers.
 Extent extent_of(TmemShape shape, uint32_t registers) {
   if (shape == TmemShape::k32x32b) return {32, registers};
   return {16, registers * 2};

@@ -147,6 +147,7 @@ uint32_t reduce(const char* what, uint32_t value, uint32_t members, Pc pc,
 
 }  // namespace
 
+// vote.sync.ballot.
 uint32_t vote_ballot(bool predicate, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   const uint32_t mine = predicate ? 1u << self().lane : 0;
@@ -215,6 +216,7 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
 
 }  // namespace
 
+// bar.sync 0, all threads of the CTA.
 void bar_sync_all() {
   const Pc pc = KB_EMU_PC;
   named_barrier(0, static_cast<uint32_t>(self().cta->threads.size()), true, pc);
@@ -314,6 +316,7 @@ uint32_t mapa(const void* pointer, uint32_t rank) {
   return shared_address({&cluster.cta(rank), at.offset});
 }
 
+// An ordinary store to another CTA; shared_place refuses one that has exited.
 void st_shared_cluster(uint32_t address, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
