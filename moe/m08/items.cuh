@@ -64,8 +64,8 @@ KB_DEVICE bool listed_item(const SharedStorage<kTokens>& shared, const Arguments
     }
   }
   const uint32_t skipped = expert < args.covered ? 1 : 0;
-  item = item_of<kTokens>(args, expert, piece - shared.starts[expert] + skipped,
-                          place % args.parts);
+  item =
+      item_of<kTokens>(args, expert, piece - shared.starts[expert] + skipped, place % args.parts);
   return true;
 }
 

@@ -1,5 +1,6 @@
-// Host path: one kernel, whose CTAs are all resident, recorded as a graph for the calls that follow.
-// Memory for what passes between its phases is kept for those calls, which must be on one stream.
+// Host path: one kernel, whose CTAs are all resident, recorded as a graph for the calls that
+// follow. Memory for what passes between its phases is kept for those calls, which must be on one
+// stream.
 #include <algorithm>
 
 #include "call_graphs.cuh"

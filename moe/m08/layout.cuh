@@ -30,7 +30,9 @@ inline constexpr uint32_t kGatherBarrier = 3;
 
 // As many stages as fit beside the resident tokens.
 template <uint32_t kTokens>
-inline constexpr uint32_t kStages = kTokens == 16 ? 11 : kTokens == 32 ? 9 : 5;
+inline constexpr uint32_t kStages = kTokens == 16   ? 11
+                                    : kTokens == 32 ? 9
+                                                    : 5;
 
 // A token's experts, two in a word, the lower half first.
 inline constexpr uint32_t kNoExpert = 0xffff;
@@ -68,13 +70,13 @@ struct SharedStorage {
   float scales[kSlots][kTokens];
   float weight_scales[kStages<kTokens>];
   ItemTokens<kTokens> items[2];
-  Mbarrier full[kStages<kTokens>];   // weights of a stage
+  Mbarrier full[kStages<kTokens>];  // weights of a stage
   Mbarrier empty[kStages<kTokens>];
   Mbarrier slot_full[kSlots];  // tokens of a block
   Mbarrier slot_empty[kSlots];
   Mbarrier item_full[2];
   Mbarrier item_empty[2];
-  Mbarrier counted;  // the list of items is complete
+  Mbarrier counted;                  // the list of items is complete
   uint32_t counts[kMaxExperts];      // tokens of each expert
   uint32_t starts[kMaxExperts + 1];  // of an expert's pieces in the list
   uint32_t warp_sums[kMultiplyWarps];
@@ -94,10 +96,10 @@ struct Arguments {
   float* scales;               // [m, k / 128]
   uint32_t* barrier;           // bit 31 changes with every call, the others are left at zero
   uint32_t m, n, k, experts, topk;
-  uint32_t item_n, item_k;   // blocks of an item
-  uint32_t parts_n, parts;   // of an expert: along N; in all
-  uint32_t covered;          // experts whose first tokens are a CTA's first item in any case
-  uint32_t pace;             // stages on their way while the CTA routes
+  uint32_t item_n, item_k;  // blocks of an item
+  uint32_t parts_n, parts;  // of an expert: along N; in all
+  uint32_t covered;         // experts whose first tokens are a CTA's first item in any case
+  uint32_t pace;            // stages on their way while the CTA routes
   bool renormalize;
   float softcap;
 };

@@ -28,8 +28,9 @@ KB_DEVICE void release(Mbarrier& bar) {
 }
 
 template <uint32_t kColumns, uint32_t kTokens>
-KB_DEVICE void multiply_block(SharedStorage<kTokens>& shared, float (&sums)[kAccumulators<kColumns>],
-                              uint32_t stage, uint32_t slot, bool last_use) {
+KB_DEVICE void multiply_block(SharedStorage<kTokens>& shared,
+                              float (&sums)[kAccumulators<kColumns>], uint32_t stage, uint32_t slot,
+                              bool last_use) {
   const uint8_t* weights = shared.weights[stage] + ptx::warp_index() / 4 * kPartN * kTileK;
   const uint64_t a = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(weights));
   const uint64_t b = wgmma_smem_descriptor(kTileSw128, ptx::smem_address(shared.codes[slot]));
@@ -103,6 +104,7 @@ KB_DEVICE void drain(SharedStorage<kTokens>& shared, PipelineState<kStages<kToke
                      uint32_t blocks) {
   for (uint32_t block = 0; block < blocks; ++block) {
     mbarrier_wait_parity(&shared.full[state.stage], state.phase);
+    ptx::bar_warp_sync();  // all lanes have seen the phase
     release(shared.empty[state.stage]);
     state.advance();
   }
