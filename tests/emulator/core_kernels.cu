@@ -150,6 +150,18 @@ KB_GLOBAL void meet(uint32_t* counter, uint32_t ctas) {
   global_wait_at_least(counter, ctas);
 }
 
+// The same barrier for any number of launches: the CTAs' shares add up to bit 31.
+KB_GLOBAL void meet_in_turn(uint32_t* word, uint32_t ctas) {
+  constexpr uint32_t kTurn = 1u << 31;
+  const uint32_t before = *word;
+  ptx::bar_warp_sync();
+  if (ptx::thread_index() == 0) {
+    const uint32_t share = ptx::cta_index().x == 0 ? kTurn - (ctas - 1) : 1;
+    ptx::red_release_gpu_global_add_u32(word, share);
+  }
+  global_wait_changed(word, before, kTurn);
+}
+
 // Warp collectives against what PTX says of each.
 KB_GLOBAL void collectives(uint32_t* out) {
   const uint32_t lane = ptx::lane_index();
@@ -199,6 +211,14 @@ KB_EXPORT int run_meet(uint32_t ctas, bool cooperative, uint32_t* counter, char*
     rt::launch(meet,
                {.grid = {ctas, 1, 1}, .threads = 32, .shared_bytes = 0, .cooperative = cooperative},
                counter, ctas);
+  });
+}
+
+KB_EXPORT int run_meet_in_turn(uint32_t ctas, bool cooperative, uint32_t* word, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(meet_in_turn,
+               {.grid = {ctas, 1, 1}, .threads = 32, .shared_bytes = 0, .cooperative = cooperative},
+               word, ctas);
   });
 }
 

@@ -203,6 +203,23 @@ def test_a_grid_barrier_without_residency_hangs(emulated: Emulated) -> None:
     assert status == 2 and message.startswith("hang: ")
 
 
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_a_grid_barrier_that_turns(emulated: Emulated, cooperative: bool) -> None:
+    """Three launches on one word, which each leaves with its bit turned and the others zero."""
+    of = emulated(FILE, sms=40, os_threads=1)
+    word = np.zeros(1, np.uint32)
+    of.register(word, "word", writable=True)
+    message = ctypes.create_string_buffer(256)
+    place = ctypes.c_void_p(word.ctypes.data)
+    found = [
+        (of.lib.run_meet_in_turn(40, cooperative, place, message), int(word[0])) for _ in range(3)
+    ]
+    if cooperative:
+        assert found == [(0, 1 << 31), (0, 0), (0, 1 << 31)], message.value
+    else:
+        assert found[0][0] == 2 and message.value.startswith(b"hang: ")
+
+
 def test_a_cooperative_grid_must_fit(emulated: Emulated) -> None:
     status, message = meet(emulated(FILE, sms=3), 4, True)
     assert status == 2 and "does not fit on 3 SMs" in message

@@ -368,6 +368,9 @@ EVERY(mbarrier_wait_parity) {
   kb::mbarrier_wait_parity(sem_acquire, scope_cluster, a.bar, a.u);
   kb::mbarrier_wait_parity(sem_relaxed, scope_cta, a.bar, a.u);
 }
+EVERY(global_wait_changed) {
+  kb::global_wait_changed(a.out, a.u, a.u);
+}
 EVERY(global_wait_at_least) {
   kb::global_wait_at_least(a.out, a.u);
 }

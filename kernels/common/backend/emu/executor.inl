@@ -2,6 +2,7 @@
 #pragma once
 
 #define KB_DEVICE inline __attribute__((always_inline))
+#define KB_DEVICE_APART static __attribute__((noinline))
 #define KB_HOST_DEVICE inline __attribute__((always_inline))
 #define KB_GLOBAL
 #define KB_GRID_CONSTANT(T) const T&

@@ -36,6 +36,16 @@ inline __device__ __noinline__ void wait_for_word(const uint32_t* word, uint32_t
   }
 }
 
+inline __device__ __noinline__ void wait_for_change(const uint32_t* word, uint32_t before,
+                                                    uint32_t mask) {
+  const uint64_t start = now_ns();
+  uint32_t seen;
+  while ((((seen = acquire_word(word)) ^ before) & mask) == 0) {
+    if (now_ns() - start > kWaitLimitNs) fail(Fault::kGlobalWait, before ^ mask, seen);
+    __nanosleep(256);
+  }
+}
+
 }  // namespace soft
 
 template <typename Sem, typename Scope>
@@ -45,6 +55,10 @@ KB_DEVICE void mbarrier_wait_parity(Sem, Scope, const Mbarrier* bar, uint32_t pa
 
 KB_DEVICE void global_wait_at_least(const uint32_t* word, uint32_t value) {
   if (soft::acquire_word(word) < value) soft::wait_for_word(word, value);
+}
+
+KB_DEVICE void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+  if (((soft::acquire_word(word) ^ before) & mask) == 0) soft::wait_for_change(word, before, mask);
 }
 
 }  // namespace kb

@@ -397,4 +397,14 @@ void global_wait_at_least(const uint32_t* word, uint32_t value) {
              [word, value] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value; });
 }
 
+void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  global_access(word, sizeof *word, false, pc, "a load of global memory");
+  self().cta->cluster->launch->meets = true;
+  wait_until(Wait::Kind::kGlobal, pc, 0, before, [word, before, mask] {
+    return ((__atomic_load_n(word, __ATOMIC_ACQUIRE) ^ before) & mask) != 0;
+  });
+}
+
 }  // namespace kb::emu

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 namespace kb::emu {
@@ -102,13 +103,17 @@ void prepare(Fiber& fiber, void (*entry)()) {
 #error "the emulator's context switch is written for x86-64 and aarch64"
 #endif
 
-// One mapping for all; pages that no thread has touched cost nothing.
+// Stacks: one mapping for all; pages that no thread has touched cost nothing.
+// Each guard splits a mapping, of which a process has 65530 (vm.max_map_count): cooperative grids
+// have more threads. All run the same code, so that the first ones' guards see its overflows.
+constexpr size_t kGuarded = 3072;
+
 Stacks::Stacks(size_t count) : count_(count) {
   void* memory = mmap(nullptr, count * slot_bytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   base_ = static_cast<std::byte*>(memory);
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < std::min(count, kGuarded); ++i) {
     if (mprotect(base_ + i * slot_bytes(), page_bytes(), PROT_NONE) != 0) throw std::bad_alloc();
   }
 }
