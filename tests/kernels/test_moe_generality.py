@@ -10,16 +10,14 @@ from typing import Any, cast
 import pytest
 import torch
 from moe_cases import ROOT, STEPS, Kernel, any_shape, call_and_judge, with_spoiled_tokens
-from test_moe_steps import kernels, lineages, needs_compiler
+from test_moe_steps import emulated_on, kernels, lineages, needs_compiler
 
 from kernelbench import compiled, emulator_report
 from kernelbench.arena import bits
-from kernelbench.emulation import DEFAULT_EMULATION
 from kernelbench.lineage import Lineages
 from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
 from kernelbench.problems.group_gemm import PROBLEM as GROUP_GEMM
 from kernelbench.shapes import load_shapes
-from kernelbench.target import Target
 
 __all__ = ["kernels", "lineages"]  # fixtures
 
@@ -76,21 +74,21 @@ def test_operands_that_are_not_finite_spoil_only_their_token(
 @pytest.fixture
 def checked(lineages: Lineages, step: str) -> Iterator[Callable[[MoeData, int], torch.Tensor]]:
     """``checked(data, seed)``: a call under the checker, on the schedule of that seed."""
-    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
+    target = emulated_on(step)
     entry = compiled.load_entry(lineages.get(step), target, check=True)
     kernel = compiled.bind(PROBLEM, entry, lineages.get(step), target)
     runtime, symbols = entry.emulation, compiled.symbols_of(lineages.get(step))
     assert runtime is not None
 
     def call(data: MoeData, seed: int) -> torch.Tensor:
-        runtime.configure(DEFAULT_EMULATION, check=True, seed=seed)
+        runtime.configure(target.emulation, check=True, seed=seed)
         output = kernel(data)
         found = emulator_report.read(runtime.report(), symbols)
         assert not found.findings, found.headline()
         return output
 
     yield call
-    runtime.configure(DEFAULT_EMULATION)
+    runtime.configure(target.emulation)
 
 
 @pytest.mark.parametrize("shape", [PLAIN, ONE], ids=lambda shape: shape.name)

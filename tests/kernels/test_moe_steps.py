@@ -14,7 +14,7 @@ import torch
 from host_warnings import host_warnings
 
 from kernelbench import build, compiled, cubin
-from kernelbench.emulation import DEFAULT_EMULATION
+from kernelbench.emulation import DEFAULT_EMULATION, Emulation
 from kernelbench.lineage import Lineages, load_lineages
 from kernelbench.problem import Inputs
 from kernelbench.problems.fused_moe import PROBLEM, MoeData, MoeShape
@@ -48,6 +48,12 @@ every_step = pytest.mark.parametrize("step", STEPS)
 Kernel = Callable[[MoeData], torch.Tensor]
 
 
+def emulated_on(step: str) -> Target:
+    """The emulator; few SMs for a grid whose CTAs are all resident, so that each has much to do."""
+    emulation = Emulation(sms=6) if step in PARTS else DEFAULT_EMULATION
+    return Target("emulator", "cpu", None, emulation)
+
+
 @pytest.fixture(scope="module")
 def lineages() -> Lineages:
     return load_lineages(find_project(ROOT))
@@ -56,12 +62,11 @@ def lineages() -> Lineages:
 @pytest.fixture(scope="module")
 def kernels(lineages: Lineages) -> Callable[[str], Kernel]:
     """A step's callable on the emulator; a finding fails the call."""
-    target = Target("emulator", "cpu", None, DEFAULT_EMULATION)
     loaded: dict[str, Kernel] = {}
 
     def get(step: str) -> Kernel:
         if step not in loaded:
-            loaded[step] = compiled.load(lineages.get(step), PROBLEM, target)
+            loaded[step] = compiled.load(lineages.get(step), PROBLEM, emulated_on(step))
         return loaded[step]
 
     return get
