@@ -141,7 +141,8 @@ def check_request(request: ProfileRequest) -> None:
     run = request.run
     if not run.target.timed:
         raise EnvironmentProblem(
-            f"{run.step.name} runs on {run.target.executor.name} here, its tensor cores in software: "
+            f"{run.step.name} runs on {run.target.executor.name} here, its tensor cores in "
+            "software: "
             f"what the GPU does says nothing of {run.step.arch}",
             f"`kernelbench inspect {run.step.name}` needs no GPU",
         )

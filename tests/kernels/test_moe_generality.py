@@ -10,10 +10,9 @@ from typing import Any, cast
 import pytest
 import torch
 from moe_cases import ROOT, STEPS, Kernel, any_shape, call_and_judge, with_spoiled_tokens
-from test_moe_steps import kernels, lineages, needs_compiler
+from test_moe_steps import emulated_on, kernels, lineages, needs_compiler
 
 from kernelbench.emulator import findings
-from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.problems.fused_moe.problem import PROBLEM
@@ -78,20 +77,21 @@ def test_operands_that_are_not_finite_spoil_only_their_token(
 @pytest.fixture
 def checked(lineages: Lineages, step: str) -> Iterator[Callable[[MoeData, int], torch.Tensor]]:
     """``checked(data, seed)``: a call under the checker, on the schedule of that seed."""
+    target = emulated_on(step)
     entry = EMULATOR.open(lineages.get(step), check=True)
-    kernel = compiled.bind_problem(PROBLEM, entry, lineages.get(step), "cpu")
+    kernel = compiled.bind_problem(PROBLEM, entry, lineages.get(step), target.device)
     runtime, symbols = entry.emulation, compiled.symbols_of(lineages.get(step))
     assert runtime is not None
 
     def call(data: MoeData, seed: int) -> torch.Tensor:
-        runtime.configure(DEFAULT_EMULATION, check=True, seed=seed)
+        runtime.configure(target.emulation, check=True, seed=seed)
         output = kernel(data)
         found = findings.resolve_report(runtime.report(), symbols)
         assert not found.findings, found.headline()
         return output
 
     yield call
-    runtime.configure(DEFAULT_EMULATION)
+    runtime.configure(target.emulation)
 
 
 @pytest.mark.parametrize("shape", [PLAIN, ONE], ids=lambda shape: shape.name)

@@ -14,7 +14,7 @@ import torch
 from host_warnings import host_warnings
 
 from kernelbench.build import compiler
-from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
 from kernelbench.inspection import code_lock
@@ -51,6 +51,12 @@ every_step = pytest.mark.parametrize("step", STEPS)
 Kernel = Callable[[MoeData], torch.Tensor]
 
 
+def emulated_on(step: str) -> Target:
+    """The emulator; few SMs for a grid whose CTAs are all resident, so that each has much to do."""
+    emulation = Emulation(sms=6) if step in PARTS else DEFAULT_EMULATION
+    return Target(EMULATOR, "cpu", None, emulation)
+
+
 @pytest.fixture(scope="module")
 def lineages() -> Lineages:
     return load_lineages(find_project(ROOT))
@@ -59,12 +65,11 @@ def lineages() -> Lineages:
 @pytest.fixture(scope="module")
 def kernels(lineages: Lineages) -> Callable[[str], Kernel]:
     """A step's callable on the emulator; a finding fails the call."""
-    target = Target(EMULATOR, "cpu", None, DEFAULT_EMULATION)
     loaded: dict[str, Kernel] = {}
 
     def get(step: str) -> Kernel:
         if step not in loaded:
-            loaded[step] = EMULATOR.load(lineages.get(step), PROBLEM, target, 0.0)
+            loaded[step] = EMULATOR.load(lineages.get(step), PROBLEM, emulated_on(step), 0.0)
         return loaded[step]
 
     return get
