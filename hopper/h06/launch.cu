@@ -107,7 +107,8 @@ void run(const GroupGemmCall& call) {
                 .threads = gemm::kThreads,
                 .shared_bytes = sizeof(gemm::SharedStorage),
                 .stream = stream,
-                .dependent = dependent},
+                .cooperative = plan.split,  // parts wait for other CTAs
+                .dependent = dependent && !plan.split},
                product);
     dependent = false;  // of the conversion alone
   }

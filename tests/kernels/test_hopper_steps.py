@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable
@@ -170,6 +171,15 @@ def test_ragged_shapes(kernels: Callable[[str, int], Kernel], step: str, edge: s
         assert inputs.arena.guards_intact(poison), "written outside the outputs"
         comparison = PROBLEM.compare(outputs, PROBLEM.reference(inputs, shape, name), shape, name)
         assert comparison.ok, comparison.reason
+
+
+@needs_compiler
+@pytest.mark.long
+def test_parts_that_wait_for_each_other_do_not_hang_in_any_order() -> None:
+    command = [sys.executable, "-m", "kernelbench", "check", "h06", "--seed", "1"]
+    command += ["--shape", "m=5:n=128:k=4096", "--sms", "3", "--schedules", "10", "--jobs", "1"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @needs_compiler
