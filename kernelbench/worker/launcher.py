@@ -92,6 +92,12 @@ class Launcher:
     def _start(self) -> socket.socket:
         if self._control is not None and self._process is not None and self._process.poll() is None:
             return self._control
+        if sys.platform != "linux":
+            raise EnvironmentProblem(
+                f"steps run in processes that take Linux (prctl, SOCK_SEQPACKET); this is "
+                f"{sys.platform}",
+                "use a Linux container or virtual machine; list, diff, lineage and show work here",
+            )
         self.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(

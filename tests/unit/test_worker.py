@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
+from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.measure.outcomes import CheckResult
@@ -221,3 +222,12 @@ def test_no_descriptor_is_left_open(launcher: Launcher, job: Make) -> None:
     for what in ("right", "segfault", "right"):
         list(launcher.run(job(what)))
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_another_system_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, launcher: Launcher, job: Make
+) -> None:
+    launcher.close()
+    monkeypatch.setattr("kernelbench.worker.launcher.sys.platform", "darwin")
+    with pytest.raises(EnvironmentProblem, match=r"take Linux .*; this is darwin"):
+        list(launcher.run(job("right")))
