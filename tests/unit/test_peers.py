@@ -84,7 +84,11 @@ def test_peers_are_no_part_of_the_chain(lineages: Lineages) -> None:
 def test_commands_over_all_lineages_leave_peers_out(
     bench: Callable[..., Any], lineages: Lineages
 ) -> None:
-    assert [lineage.name for lineage in lineages.chains] == ["group_gemm", "moe", "group_gemm_hopper"]
+    assert [lineage.name for lineage in lineages.chains] == [
+        "group_gemm",
+        "moe",
+        "group_gemm_hopper",
+    ]
     outcome = bench("roofline", "--device", "h200", "--shape", "qwen35")
     assert [line for line in outcome.out.splitlines() if " on NVIDIA H200" in line] == [
         "moe  on NVIDIA H200"
