@@ -1,7 +1,8 @@
 """Compiled steps (``launch.cu``): built for an executor, loaded with ctypes, called through C.
 
 No torch headers and no libtorch are involved, so a step builds in seconds and one library serves
-every torch.
+every torch. The compiler and the emulator are imported where they are used: ``list`` asks every
+executor what it can run, and needs neither.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
-from kernelbench.build import compiler
-from kernelbench.emulator import runtime as emulator
-from kernelbench.emulator.symbols import Symbols
 from kernelbench.executors.callables import notes_of
 from kernelbench.executors.executor import Target
-from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.machine.toolchain import nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.registry import building_blocks
 
 if TYPE_CHECKING:
+    from kernelbench.build.compiler import Recipe
+    from kernelbench.emulator.runtime import Runtime
+    from kernelbench.emulator.symbols import Symbols
+    from kernelbench.executors.loaded_step import LoadedStep
     from kernelbench.executors.protocol import CompiledProblem
     from kernelbench.project.problem import Kernel, Problem
 
@@ -54,15 +55,17 @@ class LibraryExecutor:
         """
         raise NotImplementedError
 
-    def runtime(self, step: Step) -> emulator.Runtime | None:
+    def runtime(self, step: Step) -> Runtime | None:
         """The emulator that the library calls; None on a GPU."""
         return None
 
     def prepare_library(self, step: Step, problem: Problem, target: Target) -> str:
         """Build the library and what the problem needs beside it; returns its hash."""
+        from kernelbench.build.compiler import artefact_sha
+
         if target.timed and hasattr(problem, "prepare"):
             cast("CompiledProblem", problem).prepare(step)
-        return compiler.artefact_sha(self.library(step))
+        return artefact_sha(self.library(step))
 
     def open(self, step: Step, *, timed: bool = False, check: bool = False) -> LoadedStep:
         """Build and open a step's library.
@@ -74,6 +77,8 @@ class LibraryExecutor:
         Raises:
             EnvironmentProblem: If the library cannot be loaded.
         """
+        from kernelbench.executors.loaded_step import LoadedStep
+
         path = self.library(step, check=check)
         runtime = self.runtime(step)
         try:
@@ -124,12 +129,12 @@ def buildable(step: Step, backend: str, where: str) -> tuple[bool, str]:
 
 def gpu_artefact(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = "") -> Path:
     """What nvcc makes of a step (:func:`gpu_recipe`), from the cache or built now."""
+    from kernelbench.build import compiler
+
     return compiler.build(gpu_recipe(step, soft=soft, flags=flags, what=what))
 
 
-def gpu_recipe(
-    step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = ""
-) -> compiler.Recipe:
+def gpu_recipe(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str = "") -> Recipe:
     """How nvcc makes a step's library or, with ``-cubin`` or ``-ptx``, its device code.
 
     Args:
@@ -137,6 +142,8 @@ def gpu_recipe(
         flags: Beside those that every build and this step has.
         what: What it is if not the library, for messages.
     """
+    from kernelbench.build import compiler
+
     entry = overlay.entry_of(step)
     common = common_folder(step)
     backend = common / "backend" / ("soft" if soft else step.arch.replace("_", ""))
@@ -172,11 +179,15 @@ def bind_problem(problem: Problem, entry: LoadedStep, step: Step, device: str) -
 
 def symbols_of(step: Step) -> Symbols:
     """What resolves the emulator's reports about a step."""
+    from kernelbench.emulator.symbols import Symbols
+
     return Symbols(symbol_folders(step))
 
 
 def symbol_folders(step: Step) -> dict[str, Path]:
     """What debug information calls a step's folders, and where they are."""
+    from kernelbench.emulator import runtime as emulator
+
     folders = {
         emulator.STEP_NAME: overlay.folder_of(step),
         emulator.COMMON_NAME: common_folder(step),

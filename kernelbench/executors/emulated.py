@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.emulator import findings
-from kernelbench.emulator import runtime as emulator
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
-from kernelbench.emulator.symbols import Symbols
 from kernelbench.executors.compiled import (
     LibraryExecutor,
     bind_problem,
@@ -20,66 +17,16 @@ from kernelbench.executors.compiled import (
     symbols_of,
 )
 from kernelbench.executors.executor import Target
-from kernelbench.executors.fault import KernelFault
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
+    from kernelbench.emulator.runtime import Runtime
     from kernelbench.project.problem import Kernel, Problem
 
 #: From the end of a call's limit, which the emulator keeps itself, to the watchdog's.
 _GRACE_S = 10.0
-
-
-class EmulatedKernel:
-    """A compiled step's callable on the emulator: a finding is a fault of the call."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        runtime: emulator.Runtime,
-        symbols: Symbols,
-        emulation: Emulation,
-        limit_s: float,
-    ) -> None:
-        self._kernel = kernel
-        self._runtime = runtime
-        self._symbols = symbols
-        self._emulation = emulation
-        self._limit_s = limit_s
-        self._seconds: list[float] = []
-
-    def __call__(self, data: Any) -> Any:
-        """Call the step.
-
-        Raises:
-            KernelFault: If the emulator found something, with its report.
-        """
-        self._runtime.configure(self._emulation, limit_s=self._limit_s)
-        fault: KernelFault | None = None
-        result = None
-        try:
-            result = self._kernel(data)
-        except KernelFault as error:
-            fault = error
-        report = findings.resolve_report(self._runtime.report(), self._symbols)
-        if report.findings:
-            hang = report.findings[0].kind == "hang"
-            text = report.headline().removeprefix("hang: ")
-            raise KernelFault(text, hang=hang, report=report) from fault
-        if fault is not None:
-            raise fault
-        self._seconds.append(report.seconds)
-        return result
-
-    def take_note(self) -> str:
-        """How long a call took to emulate since the last note, in words; empty without a call."""
-        if not self._seconds:
-            return ""
-        note = f"emulated in {max(self._seconds):.2g} s a call"
-        self._seconds.clear()
-        return note
 
 
 @dataclass(frozen=True)
@@ -116,6 +63,8 @@ class EmulatorExecutor(LibraryExecutor):
 
     def library(self, step: Step, *, check: bool = False) -> Path:
         """The step built for the emulator, from the cache or built now."""
+        from kernelbench.emulator import runtime as emulator
+
         return emulator.step_library(
             step.name,
             overlay.entry_of(step),
@@ -125,8 +74,10 @@ class EmulatorExecutor(LibraryExecutor):
             include_dirs=lineage_blocks(step),
         )
 
-    def runtime(self, step: Step) -> emulator.Runtime:
+    def runtime(self, step: Step) -> Runtime:
         """The emulator of the step's building blocks, loaded once per process."""
+        from kernelbench.emulator import runtime as emulator
+
         return emulator.runtime(common_folder(step))
 
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
@@ -136,10 +87,14 @@ class EmulatorExecutor(LibraryExecutor):
 
     def prepare_runtime(self, step: Step) -> None:
         """Build the emulator itself, so that workers find it in the cache."""
+        from kernelbench.emulator import runtime as emulator
+
         emulator.runtime_library(common_folder(step))
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """A callable whose faults are what the emulator found; it ends a launch at the limit."""
+        from kernelbench.executors.emulated_kernel import EmulatedKernel
+
         entry = self.open(step)
         kernel = bind_problem(problem, entry, step, target.device)
         emulation = target.emulation or DEFAULT_EMULATION
@@ -151,6 +106,8 @@ class EmulatorExecutor(LibraryExecutor):
 
     def notes(self, kernel: Any) -> tuple[str, ...]:
         """How long a call took to emulate: no time of any kernel."""
+        from kernelbench.executors.emulated_kernel import EmulatedKernel
+
         note = kernel.take_note() if isinstance(kernel, EmulatedKernel) else ""
         return (note,) if note else ()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kernelbench.emulator.findings import EmulatorReport
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelbench.emulator.findings import EmulatorReport
 
 
 class KernelFault(Exception):

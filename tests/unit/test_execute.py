@@ -23,7 +23,8 @@ from kernelbench.compare.comparer import (
     protocol_size,
 )
 from kernelbench.executors import python_step
-from kernelbench.executors.emulated import EMULATOR, EmulatedKernel, EmulatorExecutor
+from kernelbench.executors.emulated import EMULATOR, EmulatorExecutor
+from kernelbench.executors.emulated_kernel import EmulatedKernel
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine.environment import read_environment
