@@ -94,6 +94,10 @@ class LibraryExecutor:
             ) from error
         return LoadedStep(found, path, runtime, timed)
 
+    def watchdog_limit(self, call_limit_s: float) -> float:
+        """The limit itself: nothing but the watchdog ends a call."""
+        return call_limit_s
+
     def notes(self, kernel: Any) -> tuple[str, ...]:
         """What the step's callable says of its last call."""
         return notes_of(kernel)

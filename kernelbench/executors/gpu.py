@@ -82,9 +82,5 @@ class GpuExecutor(LibraryExecutor):
             return python_step.load_python_step(step)
         return bind_problem(problem, self.open(step, timed=True), step, target.device)
 
-    def watchdog_limit(self, call_limit_s: float) -> float:
-        """The limit itself."""
-        return call_limit_s
-
 
 GPU = GpuExecutor()

@@ -75,9 +75,5 @@ class SoftGpuExecutor(LibraryExecutor):
         """The step's callable on CUDA tensors; the watchdog keeps the limit."""
         return bind_problem(problem, self.open(step), step, target.device)
 
-    def watchdog_limit(self, call_limit_s: float) -> float:
-        """The limit itself."""
-        return call_limit_s
-
 
 SOFT_GPU = SoftGpuExecutor()

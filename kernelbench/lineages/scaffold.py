@@ -15,7 +15,7 @@ from typing import Any
 from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
 from kernelbench.project.registry import Lineage, Lineages, Status, Step, require_runnable
 from kernelbench.project.source_files import own_sources, sources_of
-from kernelbench.project.step_files import NAME, read_step
+from kernelbench.project.step_files import ENTRY_FILES, NAME, read_step
 
 #: Where variants go, below their lineage's folder.
 VARIANTS = "variants"
@@ -117,7 +117,7 @@ def sorts_before_parent(lineages: Lineages, step: Step) -> bool:
 
 def _fields_of(step: Step) -> dict[str, Any]:
     """What a ``step.toml`` says of how a step is built; an empty list is none."""
-    usual = {"step": "launch.cu", "python": "submission.py"}[step.kind]
+    usual = ENTRY_FILES[step.kind]
     entry = step.entry.name if step.entry else usual
     return {
         "arch": step.arch,

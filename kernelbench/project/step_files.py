@@ -23,7 +23,8 @@ from kernelbench.project.model import (
     Step,
 )
 
-_ENTRY: dict[Kind, str] = {"step": "launch.cu", "python": "submission.py"}
+#: The entry file of each kind of step, if ``entry`` names no other.
+ENTRY_FILES: dict[Kind, str] = {"step": "launch.cu", "python": "submission.py"}
 #: What kinds were called before, for files from then.
 _FORMER_KINDS: dict[str, Kind] = {"cuda": "step", "torch": "python"}
 _ARCH = re.compile(r"any|sm_\d+[af]?")
@@ -125,7 +126,7 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
             "arch", f"expected 'sm_100a', 'sm_90a', ... or, for Python, 'any', found {arch!r}"
         )
     entry = table.string("entry", default="")
-    entry_file = folder / (entry or _ENTRY[kind])
+    entry_file = folder / (entry or ENTRY_FILES[kind])
     if base and base.entry and not entry_file.is_file():
         entry_file = base.path / entry if entry else base.entry
     gpu_flags = _read_gpu_flags(table, kind)
@@ -163,8 +164,10 @@ def _read_kind(table: TomlTable, base: Step | None) -> Kind:
     found = table.string("kind", base.kind if base else "step")
     if found in _FORMER_KINDS:
         raise table.fail("kind", f"{found!r} is called {_FORMER_KINDS[found]!r} now")
-    if found not in _ENTRY:
-        raise table.fail("kind", f"expected one of {', '.join(map(repr, _ENTRY))}, found {found!r}")
+    if found not in ENTRY_FILES:
+        raise table.fail(
+            "kind", f"expected one of {', '.join(map(repr, ENTRY_FILES))}, found {found!r}"
+        )
     return "python" if found == "python" else "step"
 
 
