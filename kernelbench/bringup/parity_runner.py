@@ -21,9 +21,10 @@ from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.build import compiler
 from kernelbench.emulator import runtime
 from kernelbench.emulator.settings import Rounding
+from kernelbench.project.shipped import shipped_blocks
 
 SOURCES = Path(__file__).resolve().parent / "parity"
-COMMON = Path(__file__).resolve().parents[2] / "kernels" / "common"
+COMMON = shipped_blocks()
 #: A process may run many cases, and the soft executor waits 20 s before it calls a wait a hang.
 TIMEOUT_S = 150.0
 #: Processes that may time out one after another before the rest is given up.
@@ -90,9 +91,7 @@ def emulator_library(stem: str) -> Path:
 
 def _require_common() -> None:
     if not COMMON.is_dir():
-        raise EnvironmentProblem(
-            f"the ptx layer is not at {COMMON}", "install kernelbench from a checkout (pip -e)"
-        )
+        raise EnvironmentProblem(f"the ptx layer is not at {COMMON}", "install kernelbench again")
 
 
 def run_parity(

@@ -50,7 +50,7 @@ def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
     """
     found = [
         step
-        for step in context.lineages.steps
+        for step in context.lineages.all_steps
         if step.compiled
         and step.status in ("works", "fixed")
         and not (quick and step.experiment)

@@ -29,7 +29,8 @@ def command(
     """Show the lineages, their steps, and which of them this machine can run.
 
     STEP is a step's name, a range (v01..v07), a lineage's name, which is its main line, or a folder
-    of steps. Default: every step, with variants and failed experiments.
+    of steps. Default: every step of the project, with variants and failed experiments; outside any
+    project, those that ship.
 
     Figures are those of each lineage's source, on the device that the table names; what was
     measured here is shown by `kernelbench show`.
@@ -42,16 +43,26 @@ def command(
       kernelbench list --json -
     """
     from kernelbench.lineages import listing
-    from kernelbench.project.project_file import find_project
-    from kernelbench.project.registry import load_lineages
+    from kernelbench.project.context import Context
 
     require_writable(json_path)
-    lineages = load_lineages(find_project())
+    lineages = Context.find().lineages
     chosen = listing.select_steps(lineages, steps, lineage, status)
     if json_path is not None:
         write_json_output(json_path, listing.list_record(chosen))
     if json_path != "-":
         _render(listing.views(lineages, chosen))
+        if lineages.with_shipped and not (steps or lineage):
+            _say_shipped([each.name for each in lineages.shipped.lineages])
+
+
+def _say_shipped(names: list[str]) -> None:
+    """The steps that come with kernelbench are many, and not what a project's own list is for."""
+    from kernelbench.base.console import out
+
+    if names:
+        shown = f"`kernelbench list {names[0]}` shows one"
+        out.print(f"also here, shipped with kernelbench: {', '.join(names)}; {shown}")
 
 
 def _render(views: list[listing.LineageView]) -> None:

@@ -64,6 +64,8 @@ def command(
     from kernelbench.project.source_files import own_sources, sources_of
 
     context = Context.find()
+    if context.project.nowhere:
+        raise UsageError("there is no project here", "`kernelbench init` makes one")
     lineages = context.lineages
     chosen = lineages.select([source])
     if len(chosen) != 1:

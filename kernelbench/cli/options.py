@@ -47,7 +47,7 @@ def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str
     """Names of steps, for the shell."""
     from kernelbench.project.context import Context
 
-    steps = Context.find().lineages.steps
+    steps = Context.find().lineages.all_steps
     return [
         CompletionItem(step.name, help=step.title)
         for step in steps
@@ -71,7 +71,7 @@ def _complete_specs(ctx: click.Context, param: click.Parameter, incomplete: str)
 
     lineages = [
         CompletionItem(lineage.name, help=lineage.title)
-        for lineage in Context.find().lineages.lineages
+        for lineage in Context.find().lineages.all_lineages
         if lineage.name.startswith(incomplete)
     ]
     return complete_steps(ctx, param, incomplete) + lineages

@@ -107,12 +107,12 @@ def common_folder(step: Step) -> Path:
     """The building blocks that a step is made of, with the backends.
 
     Raises:
-        UsageError: If neither the step's lineage nor ``kernels`` beside it has any.
+        UsageError: If neither the lineage, nor ``kernels`` beside it, nor what ships has any.
     """
     for folder in building_blocks(step.lineage_path):
         if (folder / "backend").is_dir():
             return folder
-    raise UsageError(f"{step.name}: no common/backend in {step.lineage_path} or kernels beside it")
+    raise UsageError(f"{step.name}: the ptx layer (kernels/common/backend) is not there")
 
 
 def has_backend(step: Step, backend: str) -> bool:
@@ -166,8 +166,8 @@ def gpu_recipe(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str =
 
 def lineage_blocks(step: Step) -> tuple[Path, ...]:
     """The building blocks of the step's lineage, where it has some beside :func:`common_folder`."""
-    own = step.lineage_path / "common"
-    return (own,) if own.is_dir() and own != common_folder(step) else ()
+    shared = common_folder(step)
+    return tuple(folder for folder in building_blocks(step.lineage_path) if folder != shared)
 
 
 def bind_problem(problem: Problem, entry: LoadedStep, step: Step, device: str) -> Kernel:

@@ -217,7 +217,7 @@ def check_torch(
     """Import torch in a process of its own, so that a broken one is a row and not a crash."""
     if devices.torch_info() is None:
         return DoctorRow(
-            "torch", "missing", "not installed", "`make run` installs it; or pip install"
+            "torch", "missing", "not installed", "pip install torch; docs: Getting started"
         )
     action = "reinstall torch"
     try:
@@ -259,8 +259,8 @@ def executors_of(
     for executor in targets.executors():
         good = [s for s in steps if _availability(s, executor)[0]]
         if good and torch_row.state == "missing":
-            # What torch's files promise does not hold: Python steps cannot run.
-            good = [s for s in good if s.compiled]
+            # Inputs and references are torch's, those of compiled steps too.
+            good = []
             reason = f"torch: {torch_row.detail}"
         else:
             reason = _why_not(steps, executor)
@@ -304,6 +304,9 @@ def _project() -> tuple[Project | None, tuple[Step, ...], list[DoctorRow]]:
         return None, (), [DoctorRow("project", "missing", error.message, error.hint or "")]
     planned = sum(step.status == "planned" for step in steps)
     detail = f"{len(steps)} steps, {planned} of them planned, in {home_relative(project.root)}"
+    if project.nowhere:
+        detail = f"none here; {len(steps)} steps ship with kernelbench"
+        return project, steps, [DoctorRow("project", "ok", detail, "`kernelbench init` makes one")]
     return project, steps, [DoctorRow("project", "ok", detail)]
 
 

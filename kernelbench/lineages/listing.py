@@ -68,13 +68,14 @@ def select_steps(
     """
     if lineage is not None:
         lineages.lineage(lineage)
-    named = lineages.select(specs) if specs else lineages.steps
+    known = lineages.all_steps if specs or lineage else lineages.steps
+    named = lineages.select(specs) if specs else known
     for step in named:
-        if step not in lineages.steps:
+        if step not in known:
             raise UsageError(f"{step.name} is of no lineage here: {step.path}")
     return [
         step
-        for step in lineages.steps
+        for step in known
         if step in named and lineage in (None, step.lineage) and status in (None, step.status)
     ]
 
@@ -92,7 +93,7 @@ def list_record(steps: Sequence[Step]) -> ListRecord:
 def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
     """The tables of steps, one per lineage that has any; asks the machine what runs here."""
     shown = []
-    for lineage in lineages.lineages:
+    for lineage in lineages.all_lineages if steps else ():
         own = [step for step in steps if step.lineage == lineage.name]
         if not own:
             continue

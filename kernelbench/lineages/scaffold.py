@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
-from kernelbench.project.registry import Lineage, Lineages, Status, Step, require_runnable
+from kernelbench.project.registry import (
+    Lineage,
+    Lineages,
+    Status,
+    Step,
+    building_blocks,
+    require_runnable,
+)
 from kernelbench.project.source_files import own_sources, sources_of
 from kernelbench.project.step_files import ENTRY_FILES, NAME, read_step
 
@@ -143,7 +150,9 @@ def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
     lineage = lineages.lineage_of(source)
     if lineage is None:
         raise UsageError(f"{source.name} belongs to no lineage", "name a step of one after --from")
-    if all(source.path != step.path for step in lineages.steps):
+    if source in lineages.shipped.steps:
+        lineage = _own_lineage(lineages, lineage)
+    elif all(source.path != step.path for step in lineages.steps):
         # Its lineage may have a name that this project has, too; its parents may not.
         raise UsageError(
             f"{source.path} is no step of this project",
@@ -162,6 +171,30 @@ def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
             what = f"{name} is named as the steps of {other.name} are"
             raise UsageError(what, f"this is one of {lineage.name}: {hint}")
     return lineage
+
+
+def _own_lineage(lineages: Lineages, shipped: Lineage) -> Lineage:
+    """The project's lineage that a copy of a shipped step goes to: the one of its problem."""
+    own = [lineage for lineage in lineages.chains if lineage.problem == shipped.problem]
+    if len(own) == 1:
+        _require_blocks(own[0], shipped)
+        return own[0]
+    named = ", ".join(lineage.name for lineage in own) or "none"
+    raise UsageError(
+        f"a copy of a step of {shipped.name} goes to this project's lineage of the same problem, "
+        f"and there is {named}",
+        f'give one lineage.toml the line problem = "{shipped.problem}"',
+    )
+
+
+def _require_blocks(own: Lineage, shipped: Lineage) -> None:
+    """The project's lineage has the building blocks that a shipped one's steps are made of."""
+    needed = shipped.path / "common"
+    if needed.is_dir() and needed not in building_blocks(own.path):
+        raise UsageError(
+            f"steps of {shipped.name} are made of the building blocks in {needed}",
+            f'add building_blocks = "{shipped.name}" to {own.path / "lineage.toml"}',
+        )
 
 
 def _another_name(lineages: Lineages, lineage: Lineage, name: str, source: Step) -> str:

@@ -57,7 +57,7 @@ def table_of(context: Context, lineage: Lineage, rows: Rows) -> str:
         UsageError: If the shapes cannot be read.
     """
     problem = load_problem(lineage)
-    shapes = {name: context.shapes[name] for name in context.shapes.names_of(problem.name)}
+    shapes = context.shapes.of(problem.name)
     return shape_table(context.lineages.steps_of(lineage.name), shapes, problem, rows)
 
 

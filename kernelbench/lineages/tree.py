@@ -180,8 +180,10 @@ def outline(steps: Sequence[Step]) -> list[tuple[str, Step]]:
     others branch off before it.
     """
     children: dict[str | None, list[Step]] = {}
+    names = {step.name for step in steps}
     for step in steps:
-        children.setdefault(step.parent, []).append(step)
+        # The parent of a project's first step may be one that ships.
+        children.setdefault(step.parent if step.parent in names else None, []).append(step)
     return [line for root in children.get(None, ()) for line in _drawn(root, children, "", "")]
 
 

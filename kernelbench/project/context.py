@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
-from kernelbench.project import shapes as shapes_module
 from kernelbench.project.problem import Problem
-from kernelbench.project.project_file import Project, find_project
+from kernelbench.project.project_file import Project, find_project, shipped_project
 from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages, load_problem
-from kernelbench.project.shapes import ShapeTable
+from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
 
 
 @dataclass(frozen=True)
@@ -33,22 +32,41 @@ class Context:
 
     @functools.cached_property
     def lineages(self) -> Lineages:
-        """Every lineage and step."""
-        return load_lineages(self.project)
+        """Every lineage and step, those that ship behind those of the project."""
+        return load_lineages(self.project, with_shipped=True)
 
     @functools.cached_property
     def problems(self) -> dict[str, Problem]:
-        """Problems by name, one per lineage that has its own."""
-        found: dict[str, Problem] = {}
-        for lineage in self.lineages.lineages:
-            problem = load_problem(lineage)
-            found.setdefault(problem.name, problem)
-        return found
+        """Problems by name, one per lineage that has its own; the project's before those that ship."""
+        return self._own_problems | {
+            name: problem
+            for name, problem in _problems_of(self.lineages.shipped.lineages).items()
+            if name not in self._own_problems
+        }
+
+    @functools.cached_property
+    def _own_problems(self) -> dict[str, Problem]:
+        return _problems_of(self.lineages.lineages)
 
     @functools.cached_property
     def shapes(self) -> ShapeTable:
-        """Every shape of the project's shapes file."""
-        return shapes_module.load_shapes(self.project.shapes_file, self.problems)
+        """The shapes of the project's shapes file, and those that ship for the problems that ship.
+
+        A project that has only problems that ship needs no shapes file.
+        """
+        if not self.lineages.with_shipped:
+            return load_shapes(self.project.shapes_file, self.problems)
+        shipped = shipped_project()
+        theirs = _problems_of(load_lineages(shipped).lineages)
+        table = ShapeTable()
+        if self.project.shapes_file.is_file() or self._own_problems.keys() - theirs.keys():
+            table = load_shapes(self.project.shapes_file, self.problems)
+        for name, shapes in load_shapes(shipped.shapes_file, theirs).by_problem.items():
+            # The project may have a problem of its own by that name.
+            if self.problems[name] is theirs[name]:
+                for shape in shapes.values():
+                    table.add(name, shape.name, shape)
+        return table
 
     def lineage_for(self, step: Step) -> Lineage:
         """The lineage whose problem a step solves; for a submission, the first with that problem.
@@ -59,7 +77,7 @@ class Context:
         lineage = self.lineages.lineage_of(step)
         if lineage is not None:
             return lineage
-        for candidate in self.lineages.lineages:
+        for candidate in self.lineages.all_lineages:
             if step.problem in (candidate.name, load_problem(candidate).name):
                 return candidate
         raise UsageError(f"{step.name}: no lineage here has the problem {step.problem!r}")
@@ -74,15 +92,15 @@ class Context:
             UsageError: For an unknown name, a malformed ad-hoc shape, or no shape at all.
         """
         chosen: list[Any] = []
-        named = self.shapes.names_of(problem.name)
+        named = self.shapes.of(problem.name)
         for spec in specs or ("all",):
             if spec == "all":
                 present = [name for name in problem.benchmark_shapes if name in named]
-                chosen += [self.shapes[name] for name in present or named]
+                chosen += [named[name] for name in present or named]
             elif spec == "every":
-                chosen += [self.shapes[name] for name in named]
+                chosen += named.values()
             else:
-                chosen.append(shapes_module.resolve_shape(spec, problem, self.shapes))
+                chosen.append(resolve_shape(spec, problem, self.shapes))
         if not chosen:
             raise UsageError(
                 f"{self.project.shapes_file} has no shapes of {problem.name}",
@@ -92,13 +110,14 @@ class Context:
 
     def check_shapes(self, problem: Problem) -> list[str]:
         """Names of the problem's small shapes for checking, those that the shapes file has."""
-        known = self.shapes.names_of(problem.name)
+        known = self.shapes.of(problem.name)
         return [name for name in getattr(problem, "check_shapes", ()) if name in known]
 
     def trial_shape(self, step: Step) -> str:
         """The small shape that gives a step most to do; empty if there is none that it takes."""
         problem = load_problem(self.lineage_for(step))
-        small = [self.shapes[name] for name in self.check_shapes(problem)]
+        known = self.shapes.of(problem.name)
+        small = [known[name] for name in self.check_shapes(problem)]
         taken = [shape for shape in small if not problem.broken_limit(shape, step.limits)]
         most = max(taken, key=lambda shape: problem.work(shape).flops, default=None)
         return most.name if most else ""
@@ -115,6 +134,14 @@ class Context:
             if spec not in problem.input_classes:
                 raise UnknownNameError("input class", spec, problem.input_classes)
         return tuple(dict.fromkeys(specs))
+
+
+def _problems_of(lineages: Iterable[Lineage]) -> dict[str, Problem]:
+    found: dict[str, Problem] = {}
+    for lineage in lineages:
+        problem = load_problem(lineage)
+        found.setdefault(problem.name, problem)
+    return found
 
 
 def parse_results(folder: str | Path | None, project: Project) -> Path:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base.errors import UsageError
 from kernelbench.base.toml_file import TomlTable
+from kernelbench.project.shipped import shipped_root, user_results
 
 #: Environment variable that names the project's root and overrides the search.
 ROOT_VARIABLE = "KERNELBENCH_ROOT"
@@ -23,23 +24,26 @@ class Project:
         lineages: The lineage folders, absolute, in the order of ``lineages = [...]``.
         shapes_file: The shapes, ``shapes.yaml`` unless ``shapes = "..."`` says otherwise.
         results: Where records and tables go, ``results`` unless ``results = "..."`` says otherwise.
+        nowhere: Whether the current folder is in no project: this is only what ships, which nobody
+            adds steps to, and results go to the user's data folder.
     """
 
     root: Path
     lineages: tuple[Path, ...]
     shapes_file: Path
     results: Path
+    nowhere: bool = False
 
 
 def find_project(start: Path | None = None) -> Project:
     """The project that a command works in.
 
     ``KERNELBENCH_ROOT`` wins; else the nearest folder at or above ``start`` (the current folder by
-    default) with a ``[tool.kernelbench]`` table; else the source checkout that this package was
-    imported from, which is how an editable install works from any folder.
+    default) with a ``[tool.kernelbench]`` table; else what ships with kernelbench
+    (:func:`shipped_project`), so that its lineages run in any folder.
 
     Raises:
-        UsageError: If there is none, or its table is malformed.
+        UsageError: If ``KERNELBENCH_ROOT`` names none, or a table is malformed.
     """
     named = os.environ.get(ROOT_VARIABLE)
     if named:
@@ -55,11 +59,22 @@ def find_project(start: Path | None = None) -> Project:
         project = _read(folder)
         if project is not None:
             return project
-    raise UsageError(
-        f"no pyproject.toml with a [tool.kernelbench] table in {(start or Path.cwd()).resolve()} "
-        "or above",
-        f'add one with lineages = ["..."], or set {ROOT_VARIABLE}',
-    )
+    return shipped_project()
+
+
+def shipped_project() -> Project:
+    """The lineages that ship, as a project of their own; its results are in the user's data folder.
+
+    Raises:
+        UsageError: If the installation is broken.
+    """
+    project = _read(shipped_root())
+    if project is None:
+        raise UsageError(
+            f"{shipped_root()}: the lineages that ship with kernelbench are not there",
+            "install it again, from a wheel or with `pip install -e` from a checkout",
+        )
+    return replace(project, results=user_results(), nowhere=True)
 
 
 def project_at(root: Path) -> Project:
@@ -77,7 +92,6 @@ def project_at(root: Path) -> Project:
 def _candidates(start: Path | None) -> Iterator[Path]:
     here = (start or Path.cwd()).resolve()
     yield from (here, *here.parents)
-    yield Path(__file__).resolve().parents[2]
 
 
 def _read(root: Path) -> Project | None:

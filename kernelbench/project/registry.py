@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
 from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Status, Step
-from kernelbench.project.project_file import Project
+from kernelbench.project.project_file import Project, shipped_project
+from kernelbench.project.shipped import shipped_blocks, shipped_root
 from kernelbench.project.source_files import code_in, sources_of
 from kernelbench.project.step_files import (
     folder_without_step,
@@ -54,10 +55,37 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Lineages:
-    """All lineages of a project. ``steps`` has the main line of each, then its experiments."""
+    """All lineages of a project. ``steps`` has the main line of each, then its experiments.
+
+    A name that the project has no step or lineage of is looked up among those that ship, if
+    ``with_shipped``; a lineage of the project hides the shipped one of its name.
+    """
 
     lineages: tuple[Lineage, ...]
     steps: tuple[Step, ...]
+    with_shipped: bool = False
+
+    @functools.cached_property
+    def shipped(self) -> Lineages:
+        """The lineages that ship and that are not the project's own; read when first asked for."""
+        if not self.with_shipped:
+            return Lineages((), ())
+        found = load_lineages(shipped_project())
+        mine = {lineage.name for lineage in self.lineages}
+        return Lineages(
+            tuple(lineage for lineage in found.lineages if lineage.name not in mine),
+            tuple(step for step in found.steps if step.lineage not in mine),
+        )
+
+    @property
+    def all_lineages(self) -> tuple[Lineage, ...]:
+        """The project's lineages, then those that ship."""
+        return self.lineages + self.shipped.lineages
+
+    @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """The project's steps, then those that ship."""
+        return self.steps + self.shipped.steps
 
     def get(self, name: str) -> Step:
         """The step of that name.
@@ -65,10 +93,16 @@ class Lineages:
         Raises:
             UsageError: With the nearest name, or the folder of that name that is no step.
         """
+        found = self._find(name)
+        if found is None:
+            raise self._unknown(name)
+        return found
+
+    def _find(self, name: str) -> Step | None:
         for step in self.steps:
             if step.name == name:
                 return step
-        raise self._unknown(name)
+        return self.shipped._find(name) if self.with_shipped else None
 
     def _unknown(self, name: str, *others: str) -> UsageError:
         """What is wrong with a name that is no step's; ``others`` could stand there, too."""
@@ -78,14 +112,14 @@ class Lineages:
                     f"unknown step {name!r}: {folder} has no step.toml",
                     f"write one, or move the folder away and `kernelbench new {name} --from STEP`",
                 )
-        return UnknownNameError("step", name, [*(step.name for step in self.steps), *others])
+        return UnknownNameError("step", name, [*(step.name for step in self.all_steps), *others])
 
     def peers_of(self, steps: Sequence[Step]) -> list[Step]:
         """The peers of the lineages that any of these steps is of, without the steps themselves."""
         names = {step.lineage for step in steps}
         return [
             step
-            for lineage in self.lineages
+            for lineage in self.all_lineages
             if lineage.peers_of in names - {""}
             for step in self.steps_of(lineage.name)
             if step not in steps
@@ -102,24 +136,30 @@ class Lineages:
         Raises:
             UnknownNameError: With the nearest name.
         """
-        for lineage in self.lineages:
+        for lineage in self.all_lineages:
             if lineage.name == name:
                 return lineage
-        raise UnknownNameError("lineage", name, [lineage.name for lineage in self.lineages])
+        raise UnknownNameError("lineage", name, [lineage.name for lineage in self.all_lineages])
 
     def lineage_of(self, step: Step) -> Lineage | None:
         """The lineage that a step belongs to, from outside the project too; None if it has none."""
-        for lineage in self.lineages:
+        for lineage in self.lineages if step in self.steps else self.all_lineages:
             if lineage.name == step.lineage:
                 return lineage
         return read_lineage(step.lineage_path) if step.lineage else None
 
     def steps_of(self, lineage: str) -> tuple[Step, ...]:
         """The steps of one lineage, in order."""
-        return tuple(step for step in self.steps if step.lineage == lineage)
+        own = any(each.name == lineage for each in self.lineages)
+        return tuple(
+            step for step in (self.steps if own else self.shipped.steps) if step.lineage == lineage
+        )
 
     def parent_of(self, step: Step) -> Step | None:
         """The step that ``step`` changes; None for a root."""
+        for other in self.steps_of(step.lineage):
+            if other.name == step.parent:
+                return other
         return self.get(step.parent) if step.parent else None
 
     def select(self, specs: Sequence[str]) -> list[Step]:
@@ -146,11 +186,13 @@ class Lineages:
             if not (first and last):
                 raise UsageError(f"range {spec!r} has one end only", "write FIRST..LAST")
             return self._range(spec, self.get(first), self.get(last))
-        if any(lineage.name == spec for lineage in self.lineages):
+        if any(step.name == spec for step in self.steps):
+            return [self.get(spec)]
+        if any(lineage.name == spec for lineage in self.all_lineages):
             steps = self.steps_of(spec)
             return [step for step in steps if not step.experiment] or steps
-        if all(step.name != spec for step in self.steps):
-            raise self._unknown(spec, *(lineage.name for lineage in self.lineages))
+        if all(step.name != spec for step in self.all_steps):
+            raise self._unknown(spec, *(lineage.name for lineage in self.all_lineages))
         return [self.get(spec)]
 
     def _range(self, spec: str, first: Step, last: Step) -> Sequence[Step]:
@@ -172,7 +214,7 @@ class Lineages:
     def _from_path(self, path: Path) -> Sequence[Step]:
         path = path.expanduser().resolve()
         if path.is_dir():
-            meant = [step for step in self.steps if path in (step.path, _subfolder(step))]
+            meant = [step for step in self.all_steps if path in (step.path, _subfolder(step))]
             if meant:
                 return meant
             if not (path / "step.toml").is_file():
@@ -188,14 +230,17 @@ class Lineages:
             raise UsageError(
                 f"{path}: not a submission", "expected a .py file that defines custom_kernel(data)"
             )
-        for step in self.steps:
+        for step in self.all_steps:
             if step.entry == path:
                 return [step]
         return [read_submission(path)]
 
 
-def load_lineages(project: Project) -> Lineages:
+def load_lineages(project: Project, *, with_shipped: bool = False) -> Lineages:
     """Read every lineage of a project.
+
+    Args:
+        with_shipped: Whether names are also looked up among what ships.
 
     Raises:
         UsageError: For a missing or malformed file, with file and field; for a name that two steps
@@ -224,7 +269,8 @@ def load_lineages(project: Project) -> Lineages:
         if step.name in names:
             raise UsageError(f"{step.path}: a lineage is named {step.name} too", "rename the step")
         seen[step.name] = step
-    return Lineages(tuple(lineages), tuple(steps))
+    beyond = with_shipped and project.root != shipped_root()
+    return Lineages(tuple(lineages), tuple(steps), beyond)
 
 
 def require_runnable(step: Step) -> Path:
@@ -290,7 +336,7 @@ def source_sha(step: Step) -> str:
         for common in building_blocks(step.lineage_path):
             stand_ins = [common / "backend" / name for name in ("emu", "soft")]
             files |= {
-                os.path.relpath(file, near).replace(os.sep, "/"): file
+                _seen_from(near, file): file
                 for file in code_in(common)
                 if not any(file.is_relative_to(folder) for folder in stand_ins)
             }
@@ -305,9 +351,42 @@ def source_sha(step: Step) -> str:
 
 
 def building_blocks(lineage: Path) -> list[Path]:
-    """The folders ``common`` of a lineage and of ``kernels`` beside it, those that are there."""
-    folders = (lineage / "common", lineage.parent / "kernels" / "common")
+    """The folders ``common`` that a lineage's steps are built with, those that are there.
+
+    They are its own, or that of the shipped lineage that it names as ``building_blocks``; and that
+    of ``kernels``: the one beside the lineage, else the one that ships.
+
+    Raises:
+        UsageError: If its ``lineage.toml`` cannot be read or names no shipped lineage.
+    """
+    folders = [lineage / "common"]
+    if not folders[0].is_dir() and (lineage / "lineage.toml").is_file():
+        named = read_lineage(lineage).building_blocks
+        if named:
+            folders.append(_shipped_lineage(named, lineage / "lineage.toml").path / "common")
+    beside = lineage.parent / "kernels" / "common"
+    folders.append(beside if beside.is_dir() else shipped_blocks())
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _shipped_lineage(name: str, file: Path) -> Lineage:
+    found = {lineage.name: lineage for lineage in _shipped_lineages()}
+    if name not in found:
+        where = f" (field 'building_blocks') in {file}"
+        raise UnknownNameError("shipped lineage", name, found, where)
+    return found[name]
+
+
+@functools.cache
+def _shipped_lineages() -> tuple[Lineage, ...]:
+    return tuple(read_lineage(folder) for folder in shipped_project().lineages)
+
+
+def _seen_from(near: Path, file: Path) -> str:
+    """A building block's path as a step's folder sees it; the same wherever kernelbench is."""
+    if not near.is_relative_to(shipped_root()) and file.is_relative_to(shipped_root()):
+        return f"../../{file.relative_to(shipped_root()).as_posix()}"
+    return os.path.relpath(file, near).replace(os.sep, "/")
 
 
 def _subfolder(step: Step) -> Path | None:
@@ -320,6 +399,8 @@ def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
         file = step.path / "step.toml"
         seen = [step.name]
         while (parent := parents[seen[-1]]) is not None:
+            if parent not in parents and _ships(parent):
+                break
             if parent not in parents:
                 child = next(other for other in steps if other.name == seen[-1])
                 raise UnknownNameError("parent", parent, parents, f" in {child.path / 'step.toml'}")
@@ -329,6 +410,15 @@ def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
     if lineage.reference and lineage.reference not in parents:
         where = f" (field 'reference') in {lineage.path / 'lineage.toml'}"
         raise UnknownNameError("step", lineage.reference, parents, where)
+
+
+def _ships(name: str) -> bool:
+    """Whether a step of this name ships: a project's first step may have such a parent."""
+    return any(
+        folder.name == name
+        for lineage in shipped_project().lineages
+        for folder in step_folders(lineage)
+    )
 
 
 def _order(step: Step, lineage: Lineage) -> tuple[Any, ...]:

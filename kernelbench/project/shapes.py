@@ -33,19 +33,31 @@ class ShapeFieldError(ValueError):
 
 
 class ShapeTable(dict[str, Shape]):
-    """Shapes by name, in file order; names are unique across problems.
+    """Shapes by name, in file order; names are unique across the problems of a file.
+
+    Where two files are one table, a name may be that of a shape of each: the first file's is found
+    by the name alone, the others through their problem.
 
     Attributes:
-        problem_of: The problem's name of each shape.
+        problem_of: The problem's name of each shape that is found by its name alone.
+        by_problem: Every shape, by its problem's name and its own.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.problem_of: dict[str, str] = {}
+        self.by_problem: dict[str, dict[str, Shape]] = {}
 
-    def names_of(self, problem: str) -> list[str]:
-        """The names of one problem's shapes, in file order."""
-        return [name for name, owner in self.problem_of.items() if owner == problem]
+    def add(self, problem: str, name: str, shape: Shape) -> None:
+        """Add a shape; what is there under its name stays."""
+        self.by_problem.setdefault(problem, {}).setdefault(name, shape)
+        if name not in self:
+            self[name] = shape
+            self.problem_of[name] = problem
+
+    def of(self, problem: str) -> dict[str, Shape]:
+        """One problem's shapes by name, in file order."""
+        return dict(self.by_problem.get(problem, {}))
 
 
 def check_fields(
@@ -124,8 +136,7 @@ def load_shapes(path: Path, problems: Mapping[str, Problem]) -> ShapeTable:
                 if "=" in name or ":" in name or "," in name or not name.strip():
                     raise UsageError(f"{where}: shape name {name!r} must not hold '=', ':' or ','")
                 seen[name] = _line(name_node)
-                table[name] = _entry(path, name_node, entry, problem, loader)
-                table.problem_of[name] = key.value
+                table.add(key.value, name, _entry(path, name_node, entry, problem, loader))
         return table
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -137,7 +148,7 @@ def load_shapes(path: Path, problems: Mapping[str, Problem]) -> ShapeTable:
         loader.dispose()
 
 
-def resolve_shape(spec: str, problem: Problem, shapes: Mapping[str, Shape]) -> Shape:
+def resolve_shape(spec: str, problem: Problem, shapes: ShapeTable) -> Shape:
     """The shape that ``--shape SPEC`` means: a name of ``shapes``, or fields given in place.
 
     Fields are separated by ``:`` and values of a list by ``,``. The shape built from fields has the
@@ -152,16 +163,15 @@ def resolve_shape(spec: str, problem: Problem, shapes: Mapping[str, Shape]) -> S
             return problem.parse_shape(spec, _parse_fields(spec))
         except ValueError as error:
             raise UsageError(f"shape {spec!r}: {error}") from None
-    owners = shapes.problem_of if isinstance(shapes, ShapeTable) else {}
-    mine = [name for name in shapes if owners.get(name, problem.name) == problem.name]
-    if spec in shapes and spec not in mine:
+    mine = shapes.of(problem.name)
+    if spec not in mine and spec in shapes:
         raise UsageError(
-            f"shape {spec!r} belongs to {owners[spec]}, not to {problem.name}",
+            f"shape {spec!r} belongs to {shapes.problem_of[spec]}, not to {problem.name}",
             f"shapes of {problem.name}: {', '.join(mine)}",
         )
-    if spec not in shapes:
+    if spec not in mine:
         raise UnknownNameError("shape", spec, mine)
-    return shapes[spec]
+    return mine[spec]
 
 
 def _line(node: yaml.Node) -> int:

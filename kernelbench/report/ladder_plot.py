@@ -75,12 +75,14 @@ def ladder(context: Context, tree: Tree, shapes: Sequence[str] = ()) -> Ladder:
     if len(shapes) > 1:
         raise UsageError("--plot draws one shape", "give one --shape")
     shape_name = _shape(tree)
-    if shape_name is None or shape_name not in context.shapes:
+    problem = load_problem(context.lineages.lineage(tree.lineage))
+    shapes_here = context.shapes.of(problem.name)
+    if shape_name is None or shape_name not in shapes_here:
         raise UsageError(
             f"{tree.lineage}: no times to draw", "name a shape with --shape, or run some steps"
         )
-    shape = context.shapes[shape_name]
-    work = load_problem(context.lineages.lineage(tree.lineage)).work(shape)
+    shape = shapes_here[shape_name]
+    work = problem.work(shape)
     nodes = [node for node in tree.nodes if not node.experiment]
     series = (*_reported(nodes, shape_name, work), *_measured(nodes, shape_name))
     if not series:

@@ -169,7 +169,8 @@ def _chosen_lineages(
     if lineage is None and problem is None:
         owners = {context.shapes.problem_of[s] for s in shapes if s in context.shapes}
         if owners:
-            chosen = [item for item in chosen if load_problem(item).name in owners]
+            known = [item for item in context.lineages.all_lineages if not item.peers_of]
+            chosen = [item for item in known if load_problem(item).name in owners]
     return chosen
 
 

@@ -118,6 +118,11 @@ class Launcher:
                 stderr = self._process.stderr.read()
             self.close()
             lines = stderr.decode(errors="replace").strip().splitlines()
+            if lines and lines[-1] == "ModuleNotFoundError: No module named 'torch'":
+                raise EnvironmentProblem(
+                    "running steps takes torch, which is not installed",
+                    "pip install torch; without a GPU its CPU build is enough",
+                )
             raise EnvironmentProblem(
                 f"the worker process cannot start: {lines[-1] if lines else 'no answer'}",
                 "see `kernelbench doctor`",

@@ -404,11 +404,15 @@ class TestFindProject:
         with pytest.raises(UsageError, match=r"no pyproject\.toml with a \[tool\.kernelbench\]"):
             find_project()
 
-    def test_elsewhere_the_checkout_is_found(
+    def test_elsewhere_it_is_what_ships(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
-        assert find_project(tmp_path).root == Path(__file__).resolve().parents[2]
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+        project = find_project(tmp_path)
+        assert project.nowhere
+        assert project.root == Path(__file__).resolve().parents[2]
+        assert project.results == tmp_path / "data" / "kernelbench" / "results"
 
     @pytest.mark.parametrize(
         ("table", "message"),

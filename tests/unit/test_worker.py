@@ -17,7 +17,7 @@ from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.measure.outcomes import CheckResult
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
-from kernelbench.project.shapes import resolve_shape
+from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.project.step_files import read_submission
 from kernelbench.worker.jobs import Arm, RunJob, Timing
 from kernelbench.worker.launcher import Launcher
@@ -56,7 +56,7 @@ def job(submissions: Path, tmp_path: Path) -> Make:
         return RunJob(
             Arm(read_submission(file)),
             context.lineages.lineage("group_gemm"),
-            (resolve_shape("m=4:n=128:k=256", problem, {}),),
+            (resolve_shape("m=4:n=128:k=256", problem, ShapeTable()),),
             ("gpu-mode",),
             Target(TORCH, "cpu", None),
             1,

@@ -1,0 +1,47 @@
+"""What ships with kernelbench: lineages, their building blocks and shapes, in any installation.
+
+In a checkout (``pip install -e``) they are the checkout's own folders; a wheel carries the same
+tree below the package, in ``kernelbench/_shipped``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+
+import kernelbench
+
+#: Below the package, where a wheel has the tree of the checkout.
+_FOLDER = "_shipped"
+
+
+@functools.cache
+def shipped_root() -> Path:
+    """The folder with ``pyproject.toml``, ``shapes.yaml``, ``kernels`` and the other lineages."""
+    package = Path(kernelbench.__file__).resolve().parent
+    carried = package / _FOLDER
+    return carried if carried.is_dir() else package.parent
+
+
+def shipped_blocks(lineage: str = "kernels") -> Path:
+    """The building blocks of a shipped lineage's folder; those of ``kernels`` all lineages share.
+
+    The ptx layer and its backends are there, the emulator's among them.
+    """
+    return shipped_root() / lineage / "common"
+
+
+def user_results() -> Path:
+    """Where results go outside any project: ``kernelbench/results`` in the user's data folder.
+
+    That is ``$XDG_DATA_HOME``, else ``~/.local/share``.
+    """
+    xdg = os.environ.get("XDG_DATA_HOME")
+    if xdg and Path(xdg).is_absolute():
+        return Path(xdg) / "kernelbench" / "results"
+    try:
+        return Path.home() / ".local" / "share" / "kernelbench" / "results"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / "kernelbench" / "results"
