@@ -37,12 +37,17 @@ class Context:
 
     @functools.cached_property
     def problems(self) -> dict[str, Problem]:
-        """Problems by name, one per lineage that has its own; the project's before those that ship."""
+        """Problems by name, one per lineage that has its own; those that ship come last."""
         return self._own_problems | {
             name: problem
             for name, problem in _problems_of(self.lineages.shipped.lineages).items()
             if name not in self._own_problems
         }
+
+    @functools.cached_property
+    def _shipped_problems(self) -> dict[str, Problem]:
+        shipped = load_lineages(shipped_project()) if self.lineages.with_shipped else None
+        return _problems_of(shipped.lineages) if shipped else {}
 
     @functools.cached_property
     def _own_problems(self) -> dict[str, Problem]:
@@ -54,19 +59,31 @@ class Context:
 
         A project that has only problems that ship needs no shapes file.
         """
-        if not self.lineages.with_shipped:
-            return load_shapes(self.project.shapes_file, self.problems)
-        shipped = shipped_project()
-        theirs = _problems_of(load_lineages(shipped).lineages)
         table = ShapeTable()
-        if self.project.shapes_file.is_file() or self._own_problems.keys() - theirs.keys():
-            table = load_shapes(self.project.shapes_file, self.problems)
+        for name, shapes in self._own_shapes.by_problem.items():
+            for shape in shapes.values():
+                table.add(name, shape.name, shape)
+        if not self.lineages.with_shipped:
+            return table
+        shipped = shipped_project()
+        theirs = self._shipped_problems
         for name, shapes in load_shapes(shipped.shapes_file, theirs).by_problem.items():
             # The project may have a problem of its own by that name.
             if self.problems[name] is theirs[name]:
                 for shape in shapes.values():
                     table.add(name, shape.name, shape)
         return table
+
+    @functools.cached_property
+    def _own_shapes(self) -> ShapeTable:
+        needed = self._own_problems.keys() - self._shipped_problems.keys()
+        if self.project.shapes_file.is_file() or needed or not self.lineages.with_shipped:
+            return load_shapes(self.project.shapes_file, self.problems)
+        return ShapeTable()
+
+    def shapes_here(self, problem: Problem) -> dict[str, Any]:
+        """A problem's shapes by name: those of the project, or those that ship if it has none."""
+        return self._own_shapes.of(problem.name) or self.shapes.of(problem.name)
 
     def lineage_for(self, step: Step) -> Lineage:
         """The lineage whose problem a step solves; for a submission, the first with that problem.
@@ -86,13 +103,14 @@ class Context:
         """The shapes that ``--shape`` means for a problem; its benchmark shapes for none.
 
         ``all`` is those of the problem's benchmark shapes that the file has, or all of its shapes
-        if it has none of them; ``every`` is every shape of the file.
+        if it has none of them; ``every`` is every shape of the file. What ships is found by name,
+        and stands for a file that has no shape of the problem.
 
         Raises:
             UsageError: For an unknown name, a malformed ad-hoc shape, or no shape at all.
         """
         chosen: list[Any] = []
-        named = self.shapes.of(problem.name)
+        named = self.shapes_here(problem)
         for spec in specs or ("all",):
             if spec == "all":
                 present = [name for name in problem.benchmark_shapes if name in named]
@@ -110,13 +128,13 @@ class Context:
 
     def check_shapes(self, problem: Problem) -> list[str]:
         """Names of the problem's small shapes for checking, those that the shapes file has."""
-        known = self.shapes.of(problem.name)
+        known = self.shapes_here(problem)
         return [name for name in getattr(problem, "check_shapes", ()) if name in known]
 
     def trial_shape(self, step: Step) -> str:
         """The small shape that gives a step most to do; empty if there is none that it takes."""
         problem = load_problem(self.lineage_for(step))
-        known = self.shapes.of(problem.name)
+        known = self.shapes_here(problem)
         small = [known[name] for name in self.check_shapes(problem)]
         taken = [shape for shape in small if not problem.broken_limit(shape, step.limits)]
         most = max(taken, key=lambda shape: problem.work(shape).flops, default=None)

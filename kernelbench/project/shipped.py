@@ -11,8 +11,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import kernelbench
-
 #: Below the package, where a wheel has the tree of the checkout.
 _FOLDER = "_shipped"
 
@@ -20,7 +18,7 @@ _FOLDER = "_shipped"
 @functools.cache
 def shipped_root() -> Path:
     """The folder with ``pyproject.toml``, ``shapes.yaml``, ``kernels`` and the other lineages."""
-    package = Path(kernelbench.__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     carried = package / _FOLDER
     return carried if carried.is_dir() else package.parent
 

@@ -246,16 +246,28 @@ def test_all_is_every_shape_of_a_file_without_the_benchmark_shapes(
     assert [s.name for s in Context.find().shapes_for(problem, ["all"])] == ["D"]
 
 
+def project_with_a_problem(root: Path, source: str) -> Path:
+    """A project with a problem that does not ship, and a step."""
+    write_project(root, {"s00": source})
+    file = root / "tiny" / "lineage.toml"
+    file.write_text(file.read_text().replace("kernelbench.problems.group_gemm:", "problem.py:"))
+    (root / "tiny" / "problem.py").write_text(
+        "from kernelbench.problems.group_gemm.problem import GroupGemm\n\n\n"
+        "class Own(GroupGemm):\n    name = 'own'\n\n\nPROBLEM = Own()\n"
+    )
+    return root
+
+
 def test_a_shapes_file_without_shapes_of_the_problem(
     tmp_path: Path,
     right_source: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    root = write_project(tmp_path / "p", {"s00": right_source})
-    (root / "shapes.yaml").write_text("group_gemm: {}\n")
+    root = project_with_a_problem(tmp_path / "p", right_source)
+    (root / "shapes.yaml").write_text("own: {}\n")
     monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
-    assert "has no shapes of group_gemm" in refused(capsys, 2, "run", "s00")
+    assert "has no shapes of own" in refused(capsys, 2, "run", "s00")
 
 
 def test_an_absent_shapes_file(
@@ -264,7 +276,7 @@ def test_an_absent_shapes_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    root = write_project(tmp_path / "p", {"s00": right_source})
+    root = project_with_a_problem(tmp_path / "p", right_source)
     (root / "shapes.yaml").unlink()
     monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
     line = refused(capsys, 2, "run", "s00", "--shape", "u0")

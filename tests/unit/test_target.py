@@ -142,6 +142,7 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
     """Each part that is missing is named; with all parts there, the verdict turns."""
     machine(monkeypatch, [B200])
     step = compiled(tmp_path / "kernels" / "v10")
+    (tmp_path / "kernels" / "common").mkdir(parents=True)
     assert "common/backend/sm100a" in verdicts(step)["gpu"][1]
     assert "common/backend/emu" in verdicts(step)["emulator"][1]
     for backend in ("sm100a", "soft", "emu"):
