@@ -37,8 +37,8 @@ _MEANINGS = {
     ExitCode.REGRESSION: "regression (gate, ab --fail-on slower)",
     ExitCode.USAGE: "usage: unknown step or shape, malformed file, planned step",
     ExitCode.INCORRECT: "incorrect, hung or faulted",
-    ExitCode.AMBIGUOUS: "ambiguous (where --ambiguous=fail)",
-    ExitCode.ENVIRONMENT: "environment: no device, no compiler, missing or unusable baseline, disk",
+    ExitCode.AMBIGUOUS: "ambiguous: --fail-on ambiguous; a loss beyond the margin, not certain",
+    ExitCode.ENVIRONMENT: "environment: no device, compiler, usable baseline or disk; all skipped",
 }
 
 

@@ -35,6 +35,11 @@ class CheckReport(RowTable):
         """The rows whose step is not right."""
         return tuple(row for step in self.steps for row in step.rows if row.status in FAILED)
 
+    @property
+    def skipped(self) -> tuple[CheckRow, ...]:
+        """The rows that no schedule was run of."""
+        return tuple(row for step in self.steps for row in step.rows if row.status == "skipped")
+
     def rows(self) -> list[Row]:
         """One row per step and shape; ``findings`` has a line for each different one."""
         return [

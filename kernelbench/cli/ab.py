@@ -51,16 +51,7 @@ from kernelbench.stats.inference import ALPHA, MARGIN
     help="Change below which nobody cares.",
 )
 @click.option("--why", default="", help="The hypothesis, kept in the ledger.")
-@click.option(
-    "--fail-on", type=click.Choice(["slower"]), default=None, help="Exit 1 if a verdict is SLOWER."
-)
-@click.option(
-    "--ambiguous",
-    type=click.Choice(["pass", "fail"]),
-    default="pass",
-    show_default=True,
-    help="Whether AMBIGUOUS leaves with exit code 4.",
-)
+@options.fail_on_option("slower", "ambiguous", "skipped")
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
@@ -86,8 +77,7 @@ def command(
     alpha: float,
     margin: float,
     why: str,
-    fail_on: str | None,
-    ambiguous: str,
+    fail_on: tuple[str, ...],
     batch: int,
     inputs: str | None,
     executor: str,
@@ -129,15 +119,19 @@ def command(
             ab_view.compared(error.partial, explain)
         raise
     ab_view.compared(comparison, explain)
-    return _exit_code(comparison, fail_on, ambiguous)
+    return int(_exit_code(comparison, fail_on))
 
 
-def _exit_code(comparison: Comparison, fail_on: str | None, ambiguous: str) -> int:
+def _exit_code(comparison: Comparison, fail_on: tuple[str, ...]) -> ExitCode:
+    """What was asked for, the gravest first; a loss beyond the margin is never a pass of a gate."""
     labels = comparison.verdicts.values()
     if comparison.same_code:
-        return int(ExitCode.PASS)
-    if fail_on == "slower" and "SLOWER" in labels:
-        return int(ExitCode.REGRESSION)
-    if ambiguous == "fail" and "AMBIGUOUS" in labels:
-        return int(ExitCode.AMBIGUOUS)
-    return int(ExitCode.PASS)
+        return ExitCode.PASS
+    if "slower" in fail_on and "SLOWER" in labels:
+        return ExitCode.REGRESSION
+    unclear = "slower" in fail_on and comparison.beyond_margin
+    if unclear or ("ambiguous" in fail_on and "AMBIGUOUS" in labels):
+        return ExitCode.AMBIGUOUS
+    if "skipped" in fail_on and len(labels) < len(comparison.shapes):
+        return ExitCode.ENVIRONMENT
+    return ExitCode.PASS

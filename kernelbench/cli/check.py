@@ -82,6 +82,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 )
 @options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
+@options.fail_on_option("skipped")
 @options.json_option
 def command(
     steps: tuple[str, ...],
@@ -94,13 +95,15 @@ def command(
     max_findings: int,
     timeout: float,
     mma_rounding: Rounding,
+    fail_on: tuple[str, ...],
     json_path: str | None,
 ) -> int:
     """Look for hangs, races and misused barriers in each compiled STEP, on the CPU.
 
     Runs the step in the emulator under many seeded schedules and compares the bits of every
     result. A shape ends at the first wrong result or finding that ends a launch. Leaves with 3 if
-    anything was found. Also says which branches of the step no schedule has taken.
+    anything was found, with 5 if every shape was skipped. Also says which branches of the step no
+    schedule has taken.
     """
     options.require_writable(json_path)
     view = check_view.View(console.err if json_path == "-" else console.out, max_findings)
@@ -127,7 +130,10 @@ def command(
             _show(view, error.partial, json_path)
         raise
     _show(view, report, json_path)
-    return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
+    if report.failures:
+        return int(ExitCode.INCORRECT)
+    lacking = report.skipped if fail_on else len(report.skipped) == len(report.rows())
+    return int(ExitCode.ENVIRONMENT if lacking else ExitCode.PASS)
 
 
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:

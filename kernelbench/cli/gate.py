@@ -12,7 +12,7 @@ from kernelbench.base import console, files
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
 from kernelbench.compare import gating
-from kernelbench.compare.gate_report import GateReport
+from kernelbench.compare.gate_report import GateReport, RowStatus
 from kernelbench.report import gate_markdown, junit
 from kernelbench.runs.settings import SESSIONS, MeasuringOptions
 from kernelbench.stats.inference import MARGIN
@@ -46,7 +46,7 @@ from kernelbench.stats.inference import MARGIN
 )
 @click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
 @click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS, show_default=True)
-@click.option("--ambiguous", type=click.Choice(["pass", "fail"]), default="pass", show_default=True)
+@options.fail_on_option("ambiguous", "skipped")
 @click.option("--markdown", metavar="PATH", help="Write the summary as Markdown.")
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the result as JUnit XML.")
 @options.json_option
@@ -62,7 +62,7 @@ def command(
     metric: Literal["device", "call"],
     margin: float,
     sessions: int,
-    ambiguous: str,
+    fail_on: tuple[RowStatus, ...],
     markdown: str | None,
     junit_path: str | None,
     json_path: str | None,
@@ -74,7 +74,8 @@ def command(
     Two forms. With --baseline and --current, tables that `run --json` wrote on one device are
     compared. With --against, the steps of another revision and the current ones are measured
     interleaved, which is the only sound way on a shared machine; a regression is measured again
-    before it fails.
+    before it fails. A loss beyond the margin that is not certain leaves with 4, never with 0; a
+    gate that could compare nothing, with 5.
     """
     for path in (markdown, junit_path, json_path):
         options.require_writable(path)
@@ -86,7 +87,7 @@ def command(
             *tables,
             metric=metric,
             margin=margin,
-            fail_on_ambiguous=ambiguous == "fail",
+            fail_on=fail_on,
             results=results,
             on_warning=console.warn,
         )
@@ -101,7 +102,7 @@ def command(
                 metric=metric,
                 margin=margin,
                 sessions=sessions,
-                fail_on_ambiguous=ambiguous == "fail",
+                fail_on=fail_on,
                 results=results,
                 on_progress=status,
                 on_warning=console.warn,

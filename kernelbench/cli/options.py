@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +41,51 @@ class Percent(click.ParamType[float]):
                 f"{text} is {100 * number:g}%: write {text}% or {100 * number:g}%", param, ctx
             )
         return number
+
+
+class Conditions(click.ParamType[tuple[str, ...]]):
+    """Some of a few words, with commas between."""
+
+    name = "conditions"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The words, each once."""
+        if isinstance(value, tuple):
+            return value
+        given = [word.strip() for word in str(value).split(",")]
+        for word in given:
+            if word not in self.words:
+                self.fail(f"expected {', '.join(self.words)}, found {word!r}", param, ctx)
+        return tuple(dict.fromkeys(given))
+
+
+#: What each condition of ``--fail-on`` means, and the exit code.
+_CONDITIONS = {
+    "slower": "a SLOWER (1)",
+    "ambiguous": "an AMBIGUOUS (4)",
+    "skipped": "a shape that was skipped (5)",
+}
+
+
+def fail_on_option(*words: str) -> Callable[[F], F]:
+    """``--fail-on``, with the words that a command knows."""
+    meant = ", ".join(f"{word}: {_CONDITIONS[word]}" for word in words)
+
+    def decorate(function: F) -> F:
+        return click.option(
+            "--fail-on",
+            type=Conditions(words),
+            default=(),
+            metavar=",".join(words),
+            help=f"Leave with another code after {meant}.",
+        )(function)
+
+    return decorate
 
 
 def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:

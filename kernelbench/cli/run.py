@@ -53,6 +53,7 @@ from kernelbench.runs.settings import MeasuringOptions
 @options.emulation_options
 @click.option("--check-only", is_flag=True, help="Check correctness, do not time.")
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
+@options.fail_on_option("skipped")
 @options.json_option
 @options.measuring_options
 def command(
@@ -64,6 +65,7 @@ def command(
     peers: bool,
     check_only: bool,
     no_save: bool,
+    fail_on: tuple[str, ...],
     json_path: str | None,
     emulation: Emulation,
     results: str | None,
@@ -72,7 +74,8 @@ def command(
     """Check each STEP for correctness, then time it.
 
     STEP is a step's name, a range (v01..v07), a lineage's name, a step's folder, or a Python file
-    that defines custom_kernel(data).
+    that defines custom_kernel(data). Leaves with 3 if a step is not right, with 5 if every shape
+    was skipped.
     """
     options.require_writable(json_path)
     view = render.RunView(console.err if json_path == "-" else console.out)
@@ -102,7 +105,10 @@ def command(
             _show(view, error.partial, json_path)
         raise
     _show(view, record, json_path)
-    return int(ExitCode.INCORRECT if record.failures else ExitCode.PASS)
+    if record.failures:
+        return int(ExitCode.INCORRECT)
+    lacking = record.skipped if fail_on else len(record.skipped) == len(record.results)
+    return int(ExitCode.ENVIRONMENT if lacking else ExitCode.PASS)
 
 
 def _show(view: render.RunView, record: RunRecord, json_path: str | None) -> None:

@@ -58,6 +58,16 @@ class Comparison(RowTable):
         return {line.collected.shape.name: line.verdict.label for line in decided}
 
     @property
+    def beyond_margin(self) -> bool:
+        """Whether an AMBIGUOUS's best estimate is a loss beyond the margin."""
+        return any(
+            line.verdict.label == "AMBIGUOUS"
+            and line.verdict.estimate.change > line.verdict.estimate.margin
+            for line in self.lines
+            if line.metric == self.metric
+        )
+
+    @property
     def collected(self) -> tuple[Collected, ...]:
         """What the sessions of each shape gave."""
         return tuple({id(line.collected): line.collected for line in self.lines}.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.errors import ExitCode
-from kernelbench.stats.inference import MARGIN, Verdict
+from kernelbench.stats.inference import MARGIN, Estimate, Verdict
 
 RowStatus = Literal[
     "ok", "faster", "regression", "missing", "incorrect", "ambiguous", "new", "skipped"
@@ -24,6 +24,8 @@ class GateRow:
             against the best.
         margin: Largest change that passes; ``margin_best``: the same against the best.
         reason: What decided, in one line; empty where nothing needs saying.
+        beyond_margin: Whether an ambiguous row's best estimate is a loss beyond the margin: too
+            little is known to call it a regression, and too much to let it pass.
         next_step: What to do about it; may be empty.
     """
 
@@ -41,6 +43,7 @@ class GateRow:
     inputs: str = ""
     margin_best: float | None = None
     next_step: str = ""
+    beyond_margin: bool = False
 
     @property
     def name(self) -> str:
@@ -77,7 +80,7 @@ class GateReport:
         form: ``tables`` of stored medians, or ``live`` interleaved comparisons.
         margin_note: Where the margins come from, in one line.
         notes: What limits the comparison.
-        fail_on_ambiguous: Whether an ambiguous row fails the gate (exit code 4).
+        fail_on: Statuses of rows that fail the gate beside those that always do.
     """
 
     form: Literal["tables", "live"]
@@ -85,7 +88,7 @@ class GateReport:
     rows: tuple[GateRow, ...]
     margin_note: str
     notes: tuple[str, ...] = ()
-    fail_on_ambiguous: bool = False
+    fail_on: tuple[RowStatus, ...] = ()
 
     def with_status(self, *statuses: RowStatus) -> tuple[GateRow, ...]:
         """The rows with one of these statuses, in order."""
@@ -94,17 +97,25 @@ class GateReport:
     @property
     def failures(self) -> tuple[GateRow, ...]:
         """The rows that fail the gate, the gravest first."""
-        ambiguous: tuple[RowStatus, ...] = ("ambiguous",) if self.fail_on_ambiguous else ()
-        order: tuple[RowStatus, ...] = ("incorrect", "regression", "missing", *ambiguous)
-        return tuple(row for status in order for row in self.with_status(status))
+        order = dict.fromkeys((*_ALWAYS, *_IF_ASKED))
+        return tuple(
+            row for status in order for row in self.with_status(status) if self._fails(row)
+        )
+
+    def _fails(self, row: GateRow) -> bool:
+        return row.status in (*_ALWAYS, *self.fail_on) or row.beyond_margin
+
+    @property
+    def nothing_ran(self) -> bool:
+        """Whether every row was skipped, so that the gate has looked at nothing."""
+        return all(row.status == "skipped" for row in self.rows)
 
     @property
     def exit_code(self) -> ExitCode:
-        """3 if a row is incorrect, else 1 on regression or missing, else 4 or 0."""
-        if not self.failures:
-            return ExitCode.PASS
-        codes = {"incorrect": ExitCode.INCORRECT, "ambiguous": ExitCode.AMBIGUOUS}
-        return codes.get(self.failures[0].status, ExitCode.REGRESSION)
+        """3 if a row is incorrect, else 1 on regression or missing, else 4, 5 or 0."""
+        if self.failures:
+            return _CODES[self.failures[0].status]
+        return ExitCode.ENVIRONMENT if self.nothing_ran else ExitCode.PASS
 
     @property
     def headline(self) -> str:
@@ -115,6 +126,8 @@ class GateReport:
             if (rows := self.with_status(status))
         ]
         tally = " · ".join(counts) if counts else "no rows"
+        if not self.failures and self.nothing_ran:
+            return f"FAIL: nothing was compared: {tally}"
         if not self.failures:
             timed = any(row.delta is not None for row in self.rows)
             return f"PASS: {tally}" + ("" if timed else "; no time was compared")
@@ -122,6 +135,18 @@ class GateReport:
         named = ", ".join(steps[:6]) + (f" and {len(steps) - 6} more" if len(steps) > 6 else "")
         return f"FAIL: {named}: {tally}"
 
+
+#: What fails the gate whatever was asked, the gravest first; and what fails it if asked to.
+_ALWAYS: tuple[RowStatus, ...] = ("incorrect", "regression", "missing")
+_IF_ASKED: tuple[RowStatus, ...] = ("ambiguous", "skipped")
+
+_CODES: dict[RowStatus, ExitCode] = {
+    "incorrect": ExitCode.INCORRECT,
+    "regression": ExitCode.REGRESSION,
+    "missing": ExitCode.REGRESSION,
+    "ambiguous": ExitCode.AMBIGUOUS,
+    "skipped": ExitCode.ENVIRONMENT,
+}
 
 _WORDS: dict[RowStatus, str] = {
     "incorrect": "incorrect",
@@ -142,7 +167,7 @@ class LiveRow:
     Attributes:
         against_predecessor: Verdict of the current code against that of the baseline.
         against_best: Verdict against the best step or revision, if another.
-        confirmed: Whether a fresh run repeated what is SLOWER.
+        confirmed: Whether a fresh run repeated what is SLOWER; ``again``: what that run estimated.
         failure: Why the current code is not correct, if it is not; ``missing``: why it could not be
             compared, if it could not; ``same_code``: the predecessor is the same code and was not
             timed. Each makes the verdicts optional.
@@ -154,6 +179,7 @@ class LiveRow:
     against_predecessor: Verdict | None = None
     against_best: Verdict | None = None
     confirmed: bool = False
+    again: Estimate | None = None
     failure: str = ""
     missing: str = ""
     same_code: bool = False
@@ -165,13 +191,13 @@ def from_live(
     *,
     device: str,
     notes: Sequence[str] = (),
-    fail_on_ambiguous: bool = False,
+    fail_on: tuple[RowStatus, ...] = (),
 ) -> GateReport:
     """The report of live, interleaved comparisons; only a confirmed SLOWER is a regression."""
     rows = tuple(_live_row(comparison) for comparison in comparisons)
     widest = max((row.margin for row in rows if row.margin is not None), default=MARGIN)
     note = f"margin up to {100 * widest:.2g}%; only a second run that agrees makes a regression"
-    return GateReport("live", device, rows, note, tuple(notes), fail_on_ambiguous)
+    return GateReport("live", device, rows, note, tuple(notes), fail_on)
 
 
 def _live_row(live: LiveRow) -> GateRow:
@@ -201,6 +227,10 @@ def _live_row(live: LiveRow) -> GateRow:
         reason = "identical code"
     elif first.label == "FASTER":
         status = "faster"
+    beyond = status == "ambiguous" and _beyond_margin(live, slower=bool(slower))
+    if beyond:
+        reason += "; the best estimate is beyond the margin"
+        next_step = next_step or "--sessions 5"
     return GateRow(
         step=live.step,
         shape=live.shape,
@@ -216,4 +246,13 @@ def _live_row(live: LiveRow) -> GateRow:
         inputs=live.inputs,
         margin_best=second.estimate.margin if second else None,
         next_step=next_step,
+        beyond_margin=beyond,
     )
+
+
+def _beyond_margin(live: LiveRow, *, slower: bool) -> bool:
+    """Whether the newest estimate says that more is lost than the margin."""
+    if slower:
+        return live.again is None or live.again.change > live.again.margin
+    found = [v.estimate for v in (live.against_predecessor, live.against_best) if v is not None]
+    return any(estimate.change > estimate.margin for estimate in found)

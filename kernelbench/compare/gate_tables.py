@@ -100,7 +100,7 @@ def compare_tables(
     metric: Metric = "device",
     alpha: float = GATE_ALPHA,
     tick_us: float = TICK_US,
-    fail_on_ambiguous: bool = False,
+    fail_on: tuple[RowStatus, ...] = (),
 ) -> GateReport:
     """Compare two tables of one device.
 
@@ -165,7 +165,7 @@ def compare_tables(
         tuple(_without_lone_inputs(rows)),
         margins.note(),
         tuple(notes),
-        fail_on_ambiguous,
+        fail_on,
     )
 
 

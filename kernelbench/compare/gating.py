@@ -10,7 +10,7 @@ from typing import Unpack
 from kernelbench.base.errors import EnvironmentProblem, RecordError
 from kernelbench.compare import gate_tables
 from kernelbench.compare.best_ever import keep_best, kept_best
-from kernelbench.compare.gate_report import GateReport
+from kernelbench.compare.gate_report import GateReport, RowStatus
 from kernelbench.compare.live_gate import LiveGate, Settings
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Lineages
@@ -39,7 +39,7 @@ def gate_files(
     *,
     metric: Metric = "device",
     margin: float = MARGIN,
-    fail_on_ambiguous: bool = False,
+    fail_on: tuple[RowStatus, ...] = (),
     results: str | Path | None = None,
     on_warning: OnWarning = warn_in_python,
 ) -> GateReport:
@@ -47,6 +47,7 @@ def gate_files(
 
     Args:
         margin: Change below which nobody cares, as a fraction.
+        fail_on: Beside what always fails: ``ambiguous``, ``skipped``.
         results: Folder of the best times so far and of calibrations; the project's if None.
 
     Raises:
@@ -64,7 +65,7 @@ def gate_files(
         spreads=calibration_record.load_spreads(folder, after.device, "level", after.protocol.l2),
         margin=margin,
         metric=metric,
-        fail_on_ambiguous=fail_on_ambiguous,
+        fail_on=fail_on,
     )
 
 
@@ -78,7 +79,7 @@ def gate_against(
     metric: Metric = "device",
     margin: float = MARGIN,
     sessions: int = SESSIONS,
-    fail_on_ambiguous: bool = False,
+    fail_on: tuple[RowStatus, ...] = (),
     results: str | Path | None = None,
     on_progress: OnProgress | None = None,
     on_warning: OnWarning = warn_in_python,
@@ -94,6 +95,7 @@ def gate_against(
         update_best: After a pass, keep HEAD as the best if none is kept or it is faster.
         margin: Change below which nobody cares, as a fraction.
         sessions: Fresh processes per comparison.
+        fail_on: Beside what always fails: ``ambiguous``, ``skipped``.
         results: Folder of the best revision and of calibrations; the project's if None.
         measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`.
 
@@ -121,9 +123,7 @@ def gate_against(
         former, note = _best(best, context, plans, folder, stack)
         launcher = stack.enter_context(Launcher())
         live = LiveGate(context, launcher, live_settings, on_progress or (lambda _text: None))
-        report = live.run(
-            plans, predecessor, former, notes=[note], fail_on_ambiguous=fail_on_ambiguous
-        )
+        report = live.run(plans, predecessor, former, notes=[note], fail_on=fail_on)
     if update_best and not report.failures:
         why_not = keep_best(context.project, folder, report)
         if why_not:

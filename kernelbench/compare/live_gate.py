@@ -86,7 +86,7 @@ class LiveGate:
         best: Lineages | None,
         *,
         notes: Sequence[str] = (),
-        fail_on_ambiguous: bool = False,
+        fail_on: tuple[RowStatus, ...] = (),
     ) -> GateReport:
         """Compare every plan, shape by shape, and report."""
         extra: list[GateRow] = []
@@ -104,7 +104,7 @@ class LiveGate:
             self._live_rows(pairs),
             device=self.device or "no device",
             notes=(*notes, *self.confirmations),
-            fail_on_ambiguous=fail_on_ambiguous,
+            fail_on=fail_on,
         )
         return replace(report, rows=(*report.rows, *extra))
 
@@ -240,12 +240,17 @@ class LiveGate:
                     against_predecessor=first.verdict if first is not None else None,
                     against_best=second.verdict if second is not None else None,
                     confirmed=any(p.again and p.again.label == "SLOWER" for p in slower),
+                    again=_worst([p.again.estimate for p in slower if p.again]),
                     failure=next((p.failure for p in group if p.failure), ""),
                     missing=next((p.missing for p in group if p.missing), ""),
                     same_code=first is None,
                 )
             )
         return rows
+
+
+def _worst(estimates: Sequence[Estimate]) -> Estimate | None:
+    return max(estimates, key=lambda each: each.change - each.margin, default=None)
 
 
 def _same_step(step: Step, lineages: Lineages | None) -> Step | None:

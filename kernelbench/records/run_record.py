@@ -161,6 +161,11 @@ class RunRecord(RowTable):
         """The rows whose step is not right."""
         return tuple(row for row in self.results if row.status in FAILED)
 
+    @property
+    def skipped(self) -> tuple[Result, ...]:
+        """The rows that did not run."""
+        return tuple(row for row in self.results if row.status == "skipped")
+
     def rows(self) -> list[Row]:
         """One row per step, shape and input class; times are medians in microseconds."""
         return [_flat(row) for row in self.results]

@@ -190,9 +190,9 @@ def test_ambiguous_fails_only_where_asked(
     (tmp_path / "other.py").write_text(right_source + "\n# Another comment.\n")
     arguments = (
         "ab", submissions / "right.py", tmp_path / "other.py", "--shape", TINY, "--metric", "call",
-        "--sessions", 1, "--reps", 4, "--results", tmp_path / "r", "--ambiguous",
+        "--sessions", 1, "--reps", 4, "--results", tmp_path / "r", "--fail-on",
     )  # fmt: skip
-    outcome = bench(*arguments, "fail")
+    outcome = bench(*arguments, "ambiguous,skipped")
     assert "ambiguous" in outcome.out.lower()
     assert outcome.code == 4
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kernelbench.base.errors import ExitCode, RecordError
+from kernelbench.compare.gate_report import bare_row
 from kernelbench.compare.gate_tables import (
     Best,
     GateReport,
@@ -31,7 +32,7 @@ from kernelbench.records.run_record import (
     TimeStats,
 )
 from kernelbench.report import gate_markdown, junit
-from kernelbench.stats.inference import BlockSamples, Verdict, estimate_change, family
+from kernelbench.stats.inference import BlockSamples, Estimate, Verdict, estimate_change, family
 
 ENVIRONMENT = Environment(
     device="NVIDIA H200",
@@ -384,10 +385,46 @@ def test_live_rows() -> None:
 
 
 def test_live_ambiguity_fails_only_when_asked() -> None:
-    rows = [LiveRow("v03", "A", "device", verdict(0.03))]
+    # A SLOWER that a second run puts within the margin.
+    rows = [LiveRow("v03", "A", "device", verdict(0.03), again=verdict(0.001).estimate)]
     assert from_live(rows, device="d").exit_code == ExitCode.PASS
-    asked = from_live(rows, device="d", fail_on_ambiguous=True)
+    asked = from_live(rows, device="d", fail_on=("ambiguous",))
     assert asked.exit_code == ExitCode.AMBIGUOUS
+
+
+@pytest.mark.parametrize("confirmation", [None, verdict(0.03).estimate])
+def test_a_loss_beyond_the_margin_never_passes(confirmation: Estimate | None) -> None:
+    rows = [LiveRow("v03", "A", "device", verdict(0.03), again=confirmation)]
+    report = from_live(rows, device="d")
+    assert report.exit_code == ExitCode.AMBIGUOUS
+    assert report.headline.startswith("FAIL: v03")
+    assert "the best estimate is beyond the margin" in report.rows[0].reason
+
+
+def test_an_uncertain_loss_beyond_the_margin_never_passes() -> None:
+    """The case seen: +36 % in a single noisy session, AMBIGUOUS, and exit code 0."""
+    unclear = verdict(0.36, noise=3.0)
+    assert unclear.label == "AMBIGUOUS"
+    assert unclear.estimate.change > unclear.estimate.margin
+    report = from_live([LiveRow("v01", "A", "device", unclear)], device="d")
+    assert report.exit_code == ExitCode.AMBIGUOUS
+
+
+def test_an_uncertain_gain_passes() -> None:
+    unclear = verdict(-0.36, noise=3.0)
+    assert unclear.label == "AMBIGUOUS"
+    assert from_live([LiveRow("v01", "A", "device", unclear)], device="d").exit_code == 0
+
+
+def test_nothing_but_skipped_rows_is_no_pass() -> None:
+    skipped = bare_row("v01", "A", "", "device", "skipped", "too wide")
+    report = dataclasses.replace(from_live([], device="d"), rows=(skipped,))
+    assert report.exit_code == ExitCode.ENVIRONMENT
+    assert report.headline == "FAIL: nothing was compared: 1 skipped"
+    some = from_live([LiveRow("v01", "B", "device", same_code=True)], device="d")
+    some = dataclasses.replace(some, rows=(*some.rows, skipped))
+    assert some.exit_code == ExitCode.PASS
+    assert dataclasses.replace(some, fail_on=("skipped",)).exit_code == ExitCode.ENVIRONMENT
 
 
 def test_live_failures_need_no_verdict() -> None:
@@ -452,7 +489,7 @@ def test_junit(mixed: GateReport) -> None:
 
 def test_ambiguous_in_junit() -> None:
     row = GateRow("v01", "A", "device", 1.0, 1.0, None, 0.0, None, 0.01, "ambiguous", "why")
-    for asked, kind in ((False, "skipped"), (True, "failure")):
+    for asked, kind in (((), "skipped"), (("ambiguous",), "failure")):
         report = GateReport("live", "d", (row,), "", (), asked)
         (case,) = ElementTree.fromstring(junit.junit_xml(report)).iter("testcase")
         assert [child.tag for child in case] == [kind]
