@@ -95,6 +95,7 @@ def _flat(line: ComparisonLine) -> Row:
         "change": estimate.change,
         "change_low": low,
         "change_high": high,
+        "margin": estimate.margin,
         "p_holm": verdict.p_holm,
         "welch_p": estimate.welch.p,
         "method": line.collected.methods[line.metric],
