@@ -81,7 +81,9 @@ def reached_files(sources: Sequence[Path], include_dirs: Sequence[Path] = ()) ->
             waiting += _every_header(beside, include_dirs)
             continue
         for quoted, name in names:
-            if included := _find(name, [*([path.parent] if quoted else []), *include_dirs]):
+            if included := find_included(
+                name, [*([path.parent] if quoted else []), *include_dirs]
+            ):
                 waiting.append(included)
     return sorted((Reached(_label(path, roots), path) for path in found), key=lambda r: r.label)
 
@@ -95,7 +97,8 @@ def _includes(content: bytes) -> tuple[tuple[bool, str], ...] | None:
     return tuple((m[1] is not None, os.fsdecode(m[1] or m[2])) for m in plain)
 
 
-def _find(name: str, folders: Sequence[Path]) -> Path | None:
+def find_included(name: str, folders: Sequence[Path]) -> Path | None:
+    """The file that an include means: the first of that name in the folders; None if none."""
     for folder in folders:
         path = Path(os.path.normpath(folder / name))
         if path.is_file():
@@ -146,3 +149,10 @@ def without_comments(content: bytes) -> str:
             parts.append(token[0])
             between = ""
     return "".join(parts).strip()
+
+
+def without_comment_texts(text: str) -> str:
+    """A file's text without its comments, every line where it was."""
+    return _TOKEN.sub(
+        lambda token: "\n" * token[0].count("\n") if token.lastgroup == "comment" else token[0], text
+    )

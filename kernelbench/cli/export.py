@@ -38,20 +38,25 @@ def command(
     from kernelbench.base import files
     from kernelbench.lineages.submission import export
     from kernelbench.project.context import Context
+    from kernelbench.project.registry import load_problem
 
     path = Path(output).expanduser()
     if output != "-":
         _require_free(path, force)
-    steps = Context.find().lineages.select([step])
+    context = Context.find()
+    steps = context.lineages.select([step])
     if len(steps) != 1:
         raise UsageError(f"{step!r} is {len(steps)} steps", "export one at a time")
-    exported = export(steps[0], leaderboard, gpus)
+    problem = load_problem(context.lineage_for(steps[0])) if steps[0].compiled else None
+    exported = export(steps[0], leaderboard, gpus, problem)
     if output == "-":
         click.echo(exported.text, nl=False)
         return
     files.write_text(path, exported.text)
-    where = f" on {', '.join(exported.gpus)}" if exported.gpus else ""
-    click.echo(f"wrote {output}: {steps[0].name} for leaderboard {exported.leaderboard}{where}")
+    where = f" for leaderboard {exported.leaderboard}" if exported.leaderboard else ""
+    where += f" on {', '.join(exported.gpus)}" if exported.gpus else ""
+    built = ", built on import" if steps[0].compiled else ""
+    click.echo(f"wrote {output}: {steps[0].name}{built}{where}")
 
 
 def _require_free(path: Path, force: bool) -> None:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.executors.callables import notes_of
 from kernelbench.executors.executor import Target
-from kernelbench.machine.toolchain import nvcc
+from kernelbench.machine.toolchain import cuda_arch_flags, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.registry import building_blocks
 
 if TYPE_CHECKING:
     from kernelbench.build.compiler import Recipe
+    from kernelbench.build.flatten import Folders
     from kernelbench.emulator.runtime import Runtime
     from kernelbench.emulator.symbols import Symbols
     from kernelbench.executors.loaded_step import LoadedStep
@@ -150,18 +151,54 @@ def gpu_recipe(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str =
 
     entry = overlay.entry_of(step)
     common = common_folder(step)
-    backend = common / "backend" / ("soft" if soft else step.arch.replace("_", ""))
+    backend = common / "backend" / ("soft" if soft else native_backend(step))
     capability = ARCH_CAPABILITY[SOFT_ARCH if soft else step.arch]
     described = ", ".join(filter(None, ("soft" if soft else step.arch, what)))
-    own = [word for flag in step.gpu_flags for word in flag.split()]
     name = f"{step.name} ({described})"
     return compiler.Recipe(
         name,
         compiler.needed_nvcc(name),
         [entry],
-        [*_GPU_FLAGS, *compiler.cuda_arch_flags(capability), *own, *flags],
+        [*_GPU_FLAGS, *compiler.cuda_arch_flags(capability), *_own_flags(step), *flags],
         (*lineage_blocks(step), common, backend),
     )
+
+
+def backend_folders(step: Step, backend: str) -> Folders:
+    """Where the files of a compiled step are, for one file of them all."""
+    from kernelbench.build.flatten import BACKEND, Folders
+
+    common = common_folder(step)
+    blocks = {"lineage": folder for folder in lineage_blocks(step)}
+    step_folder = overlay.entry_of(step).parent
+    return Folders(
+        {"step": step_folder, **blocks, "common": common, BACKEND: common / BACKEND / backend}
+    )
+
+
+def flat_source(step: Step) -> str:
+    """A compiled step for its own arch as one source; see :mod:`kernelbench.build.flatten`.
+
+    Raises:
+        UsageError: If it cannot be made one.
+    """
+    from kernelbench.build.flatten import flatten
+
+    return flatten(overlay.entry_of(step), backend_folders(step, native_backend(step)))
+
+
+def standalone_flags(step: Step) -> list[str]:
+    """nvcc's flags for a compiled step of one source, on a GPU of its own arch."""
+    return [*_GPU_FLAGS, *cuda_arch_flags(ARCH_CAPABILITY[step.arch]), *_own_flags(step)]
+
+
+def native_backend(step: Step) -> str:
+    """The name of the backend of the step's own arch."""
+    return step.arch.replace("_", "")
+
+
+def _own_flags(step: Step) -> list[str]:
+    return [word for flag in step.gpu_flags for word in flag.split()]
 
 
 def lineage_blocks(step: Step) -> tuple[Path, ...]:
@@ -193,7 +230,7 @@ def symbol_folders(step: Step) -> dict[str, Path]:
     from kernelbench.emulator import runtime as emulator
 
     folders = {
-        emulator.STEP_NAME: overlay.folder_of(step),
+        emulator.STEP_NAME: overlay.entry_of(step).parent,
         emulator.COMMON_NAME: common_folder(step),
     }
     for folder in lineage_blocks(step):

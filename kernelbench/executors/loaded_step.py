@@ -7,7 +7,7 @@ to say (:meth:`kernelbench.executors.protocol.CompiledProblem.bind`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,6 +90,14 @@ class LoadedStep:
     def address_of(self, function: str) -> int:
         """Where a function of the library is, for callers in C."""
         return ctypes.cast(getattr(self.library, function), ctypes.c_void_p).value or 0
+
+    def stream_on(self, device: torch.device) -> Callable[[], int]:
+        """What reads the handle of torch's current stream there, as calls take it; 0 on a CPU."""
+        if device.type != "cuda":
+            return lambda: 0
+        import torch
+
+        return lambda: torch.cuda.current_stream(device).cuda_stream
 
     def describe(self) -> dict[str, int]:
         """The step's constants."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from kernelbench.executors.loaded_step import LoadedStep
@@ -31,3 +34,36 @@ class CompiledProblem(Problem, Protocol):
         It calls ``entry.call`` with the problem's call structure. On the emulator it first says
         which memory the kernel may touch (``entry.emulation.register``) and afterwards clears that.
         """
+
+
+@dataclass(frozen=True)
+class HostPath:
+    """What :meth:`CompiledProblem.bind` does, as code that an exported step can hold a copy of.
+
+    Attributes:
+        file: The Python file that defines ``function`` at its top level. What that uses of
+            kernelbench's modules is copied too, so that those are the standard library and torch.
+        function: ``function(entry, device, *arguments)`` returns the step's callable. ``entry`` has
+            ``call``, ``check``, ``address_of`` and ``stream_on`` of
+            :class:`~kernelbench.executors.loaded_step.LoadedStep`.
+        arguments: Strings.
+        data: Name of the NamedTuple that the callable takes, if plain tuples are no good.
+        extension: Name and source of a Python module that takes part, made with pybind11; it comes
+            after ``arguments``.
+    """
+
+    file: Path
+    function: str
+    arguments: tuple[str, ...] = ()
+    data: str = ""
+    extension: tuple[str, Path] | None = None
+
+
+class ExportableProblem(CompiledProblem, Protocol):
+    """A problem whose compiled steps can be exported."""
+
+    #: By arch, the leaderboard of GPU MODE that takes such steps, and its GPU.
+    leaderboards: Mapping[str, tuple[str, str]]
+
+    def host_path(self, step: Step) -> HostPath:
+        """How an exported step is called."""

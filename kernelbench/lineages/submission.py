@@ -19,10 +19,17 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.callables import ENTRY_POINT
+from kernelbench.lineages.compiled_export import compiled_text
 from kernelbench.project.registry import Step, require_runnable
+
+if TYPE_CHECKING:
+    from kernelbench.executors.protocol import ExportableProblem
+    from kernelbench.project.problem import Problem
 
 MAX_BYTES = 1_000_000
 BANNED = "stream"
@@ -44,36 +51,37 @@ class Violation:
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that the rules accept, and where it is meant for."""
+    """A file that the rules accept, and where it is meant for: no ``leaderboard`` if nowhere."""
 
     text: str
     leaderboard: str
     gpus: tuple[str, ...]
 
 
-def export(step: Step, leaderboard: str | None = None, gpus: tuple[str, ...] = ()) -> Exported:
-    """The submission of a step.
+def export(
+    step: Step,
+    leaderboard: str | None = None,
+    gpus: tuple[str, ...] = (),
+    problem: Problem | None = None,
+) -> Exported:
+    """The submission of a step: its own file, or one that holds all of a compiled step.
 
     Args:
-        leaderboard: Name for the header; by default the one in the step's own file.
+        leaderboard: Name for the header; by default the one in the step's own file or, for a
+            compiled step, the one where GPU MODE has its problem.
         gpus: GPU names for the header, likewise.
+        problem: The step's problem, which a compiled step needs.
 
     Raises:
         PlannedStepError: If the step is planned.
-        UsageError: If it is a compiled step, if the file is unreadable, or if it breaks a rule.
+        UsageError: If the file is unreadable, or if it breaks a rule; if a compiled step cannot be
+            written as one file.
     """
     entry = require_runnable(step)
     if step.compiled:
-        raise UsageError(
-            f"{step.name} is a compiled step, and only Python steps can be exported",
-            "those of arch 'any' in `kernelbench list`",
-        )
-    try:
-        text = entry.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {entry}: {error.strerror or error}") from error
-    except UnicodeDecodeError:
-        raise UsageError(f"{entry} is not UTF-8 text, which the server refuses") from None
+        text, leaderboard, gpus = _compiled(step, problem, leaderboard, gpus)
+    else:
+        text = _own_file(entry)
     text = with_header(text, leaderboard, gpus)
     broken = violations(text)
     if broken:
@@ -81,10 +89,33 @@ def export(step: Step, leaderboard: str | None = None, gpus: tuple[str, ...] = (
         raise UsageError(f"{step.name} cannot be submitted: {broken[0]}{more}")
     found = directives(text)
     if not found.get("leaderboard"):
+        if step.compiled:
+            return Exported(text, "", tuple(found.get("gpu", ())))
         raise UsageError(
             f"{step.name} names no leaderboard", "give --leaderboard NAME for the file's header"
         )
     return Exported(text, found["leaderboard"][0], tuple(found.get("gpu", ())))
+
+
+def _own_file(entry: Path) -> str:
+    try:
+        return entry.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {entry}: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise UsageError(f"{entry} is not UTF-8 text, which the server refuses") from None
+
+
+def _compiled(
+    step: Step, problem: Problem | None, leaderboard: str | None, gpus: tuple[str, ...]
+) -> tuple[str, str | None, tuple[str, ...]]:
+    """A compiled step's file, and what its header says; no leaderboard where GPU MODE has none."""
+    if problem is None:
+        raise UsageError(f"{step.name} is of no problem here", "export a lineage's step")
+    known = getattr(problem, "leaderboards", {}).get(step.arch)
+    if known and leaderboard is None:
+        leaderboard, gpus = known[0], gpus or (known[1],)
+    return compiled_text(step, cast("ExportableProblem", problem)), leaderboard, gpus
 
 
 def with_header(text: str, leaderboard: str | None, gpus: tuple[str, ...]) -> str:

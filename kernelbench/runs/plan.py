@@ -10,6 +10,7 @@ from kernelbench.base.errors import PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors import targets as target
 from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.exported import as_runnable
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine import clocks, devices
@@ -40,7 +41,10 @@ def plan(
     """
     if device and device >= len(devices.gpus()):
         raise clocks.no_such_gpu(device, len(devices.gpus()))
-    chosen = context.lineages.select(steps)
+    chosen = [
+        as_runnable(step, context.lineages, executor, device, emulation)
+        for step in context.lineages.select(steps)
+    ]
     if peers:
         chosen += _peers_of(context, chosen)
     runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
@@ -119,7 +123,10 @@ def plan_check(
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot be checked.
     """
-    chosen = context.lineages.select(steps)
+    chosen = [
+        as_runnable(step, context.lineages, EMULATOR.name, 0, emulation)
+        for step in context.lineages.select(steps)
+    ]
     written = [step for step in chosen if step.compiled and step.status != "planned"]
     if not written and any(step.compiled for step in chosen):
         raise PlannedStepError(
@@ -146,7 +153,7 @@ def plan_check(
 
 def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
     """A submission names no problem: the shapes asked for do; failing that, the first lineage."""
-    if not step.submission:
+    if not step.submission or step.problem:
         return step
     problems = list(context.problems.values())
     for problem in problems if shapes else []:

@@ -40,10 +40,10 @@ def bind_moe(entry: LoadedStep, device: str) -> Kernel:
     are not dense tensors on ``device``.
     """
     where = torch.device(device)
+    stream = entry.stream_on(where)
 
     def kernel(data: MoeData) -> torch.Tensor:
-        stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else 0
-        call = make_call(data, where, stream)
+        call = make_call(data, where, stream())
         entry.call(call, _memory(data))
         return data.output
 

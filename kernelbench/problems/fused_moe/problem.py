@@ -21,6 +21,8 @@ makes infinities finite. Weights and their scales must be finite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernelbench.executors.loaded_step import LoadedStep
+    from kernelbench.executors.protocol import HostPath
     from kernelbench.project.model import Step
     from kernelbench.project.problem import Kernel
 
@@ -52,6 +55,8 @@ class FusedMoe:
     check_shapes: tuple[str, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6")
     #: Atomic adds come in any order: the last bits of a sum may differ between calls.
     repeatable: bool = False
+    #: GPU MODE has none.
+    leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
     def __init__(self, intermediate: str = "float32") -> None:
         if intermediate not in INTERMEDIATES:
@@ -191,6 +196,13 @@ class FusedMoe:
         from kernelbench.problems.fused_moe.abi import bind_moe
 
         return bind_moe(entry, device)
+
+    def host_path(self, step: Step) -> HostPath:
+        """That of ``bind``."""
+        from kernelbench.executors.protocol import HostPath
+        from kernelbench.problems.fused_moe import abi
+
+        return HostPath(Path(abi.__file__), "bind_moe", data="MoeData")
 
     def _known(self, input_class: str) -> None:
         if input_class not in self.input_classes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kernelbench.executors.loaded_step import Buffer, LoadedStep
     from kernelbench.project.problem import Kernel
 
+MARSHALS = ("direct", "tensors", "tuples")
 #: ``kb::kMaxGroups``.
 MAX_GROUPS = 8
 _POINTERS = ("a", "b", "c", "sfa", "sfb")
@@ -51,30 +52,43 @@ class GroupGemmCall(ctypes.Structure):
     )
 
 
+def marshal_of(step: Step) -> str:
+    """How a step's call is put together.
+
+    Raises:
+        UsageError: If that is none of :data:`MARSHALS`.
+    """
+    marshal = str(step.config.get("marshal", "direct"))
+    if marshal not in MARSHALS:
+        raise UsageError(
+            f"{step.path / 'step.toml'}: config.marshal is {marshal!r}",
+            f"choose from {', '.join(MARSHALS)}",
+        )
+    return marshal
+
+
 def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
     """``custom_kernel`` of a compiled step.
 
     Raises:
         UsageError: If the step's ``marshal`` is unknown.
     """
-    marshal = str(step.config.get("marshal", "direct"))
-    known: dict[str, Callable[[_Data, Any], tuple[GroupGemmCall, Any]]] = {
-        "direct": _direct,
-        "tensors": _tensors,
-        "tuples": _direct,
-    }
-    if marshal not in known:
-        raise UsageError(
-            f"{step.path / 'step.toml'}: config.marshal is {marshal!r}",
-            f"choose from {', '.join(known)}",
-        )
-    make = known[marshal]
+    marshal = marshal_of(step)
+    if marshal == "tuples" and entry.timed:
+        return bind_marshal(entry, device, marshal, group_gemm_tuples.load_tuples())
+    return bind_marshal(entry, device, marshal)
+
+
+def bind_marshal(entry: LoadedStep, device: str, marshal: str, extension: Any = None) -> Kernel:
+    """``custom_kernel`` of a compiled step; an exported step's, too.
+
+    Args:
+        extension: What takes tuples apart; without, ``tuples`` is like ``direct``.
+    """
     where = torch.device(device)
-
+    stream = entry.stream_on(where)
     tensors_fit = _Known(where)
-
-    def stream() -> int:
-        return torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else 0
+    make = _tensors if marshal == "tensors" else _direct
 
     def kernel(data: _Data) -> list[torch.Tensor]:
         tensors_fit.require(data)
@@ -84,9 +98,8 @@ def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
         del kept
         return [c for _, _, c in data[0]]
 
-    if marshal != "tuples" or not entry.timed:
+    if extension is None:
         return kernel
-    extension = group_gemm_tuples.load_tuples()
     run = entry.address_of("kb_run")
 
     def tuples(data: _Data) -> list[torch.Tensor]:

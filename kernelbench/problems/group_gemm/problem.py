@@ -9,6 +9,8 @@ float32 accumulation, one rounding to float16. The operands' classes are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernelbench.executors.loaded_step import LoadedStep
+    from kernelbench.executors.protocol import HostPath
     from kernelbench.project.model import Step
     from kernelbench.project.problem import Kernel
 
@@ -49,6 +52,9 @@ class GroupGemm:
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
     check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "t3")
     repeatable: bool = True
+    leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType(
+        {"sm_100a": ("nvfp4_group_gemm", "B200")}
+    )
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> GroupGemmShape:
         """A shape from ``m``, ``n`` and ``k``, each an integer or a list with one entry per group.
@@ -170,6 +176,15 @@ class GroupGemm:
         from kernelbench.problems.group_gemm.abi import bind_group_gemm
 
         return bind_group_gemm(entry, step, device)
+
+    def host_path(self, step: Step) -> HostPath:
+        """That of ``bind`` where calls are timed."""
+        from kernelbench.executors.protocol import HostPath
+        from kernelbench.problems.group_gemm import abi, tuples
+
+        marshal = abi.marshal_of(step)
+        extension = tuples.SOURCE if marshal == "tuples" else None
+        return HostPath(Path(abi.__file__), "bind_marshal", (marshal,), extension=extension)
 
     def _known(self, input_class: str) -> None:
         if input_class not in self.input_classes:

@@ -17,8 +17,8 @@ from typing import Any
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler as build
 
-_NAME = "kernelbench_group_gemm_tuples"
-_SOURCE = Path(__file__).parent / "tuples.cpp"
+#: The module's name and source.
+SOURCE = ("kernelbench_group_gemm_tuples", Path(__file__).parent / "tuples.cpp")
 _FLAGS = ("-std=c++17", "-O2", "-fvisibility=hidden")
 
 
@@ -48,7 +48,7 @@ def tuples_library() -> Path:
     folders = [part for folder in includes for part in ("-isystem", str(folder))]
     return build.compile_shared(
         "extension for tuples of tensors",
-        [_SOURCE],
+        [SOURCE[1]],
         [*_FLAGS, *folders],
         compiler=compiler,
         facts=(sys.version, _torch_version()),
@@ -65,9 +65,9 @@ def _torch_version() -> str:
 @functools.cache
 def load_tuples() -> Any:
     """The extension as a module, with ``call``."""
-    path = str(tuples_library())
-    loader = importlib.machinery.ExtensionFileLoader(_NAME, path)
-    spec = importlib.util.spec_from_loader(_NAME, loader, origin=path)
+    path, name = str(tuples_library()), SOURCE[0]
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_loader(name, loader, origin=path)
     try:
         if spec is None:
             raise ImportError("no loader")

@@ -1,0 +1,129 @@
+"""Exported compiled steps that come back: what such a file says of itself, and running it here.
+
+On a GPU of its own arch the file runs as anybody's does: it builds itself. Elsewhere the source in
+it is built for what stands for that GPU, with the other backend's files in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.errors import UsageError
+from kernelbench.base.files import write_text
+from kernelbench.build.flatten import Folders, with_backend
+from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
+from kernelbench.executors import targets
+from kernelbench.executors.compiled import backend_folders
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.project.model import Step
+from kernelbench.project.overlay import FOLDER
+from kernelbench.project.registry import Lineages
+
+#: What breaks up a word in the source, and the name that files give it.
+BROKEN_BY, MARK = "¦", "MARK"
+#: By the executor that builds an exported step's source, the backend.
+_STAND_INS = {SOFT_GPU.name: "soft", EMULATOR.name: "emu"}
+
+
+@dataclass(frozen=True)
+class ExportedStep:
+    """What an exported file says of its step, in the constant ``STEP``."""
+
+    name: str
+    lineage: str
+    arch: str
+    config: Mapping[str, Any]
+    limits: Mapping[str, Any]
+    source: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The constant: all but the source, which is ``SOURCE``."""
+        fields = dataclasses.asdict(self)
+        del fields["source"]
+        return fields
+
+
+def read_exported(file: Path) -> ExportedStep | None:
+    """What a file exports, read without running it; None if it is no exported compiled step."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=("STEP" | "SOURCE" | "MARK") as name)]):
+                try:
+                    found[name] = ast.literal_eval(node.value)
+                except ValueError:
+                    return None
+    step, source, mark = (found.get(name) for name in ("STEP", "SOURCE", MARK))
+    if not (isinstance(step, dict) and isinstance(source, str) and isinstance(mark, str)):
+        return None
+    try:
+        return ExportedStep(**step, source=source.replace(mark, "").removeprefix("\n"))
+    except TypeError:
+        return None
+
+
+def as_runnable(
+    step: Step,
+    lineages: Lineages,
+    executor: str,
+    device: int,
+    emulation: Emulation = DEFAULT_EMULATION,
+) -> Step:
+    """A submission as the executor takes it that is asked for: itself, but for an exported file.
+
+    Args:
+        executor: Name, or ``auto``.
+
+    Raises:
+        KernelbenchError: If it is an exported file that this machine cannot run so, or one of a
+            lineage that is not here.
+    """
+    found = read_exported(step.entry) if step.submission and step.entry else None
+    if found is None:
+        return step
+    lineage = lineages.lineage(found.lineage)
+    compiled = dataclasses.replace(
+        step,
+        lineage=lineage.name,
+        problem=lineage.problem,
+        arch=found.arch,
+        kind="step",
+        # Where the building blocks are that the stand-in for a GPU needs beside.
+        path=lineage.path / found.name,
+        config=dict(found.config),
+        limits=dict(found.limits),
+    )
+    name = targets.resolve(compiled, executor, device, emulation).executor.name
+    if name not in _STAND_INS:
+        return dataclasses.replace(step, problem=lineage.name, limits=compiled.limits)
+    folders = backend_folders(compiled, _STAND_INS[name])
+    return dataclasses.replace(compiled, entry=_rebuilt(found, folders))
+
+
+def _rebuilt(found: ExportedStep, folders: Folders) -> Path:
+    """The source of an exported file for another backend, as a file in the cache."""
+    try:
+        text = with_backend(found.source, folders)
+    except UsageError as error:
+        raise UsageError(f"the source in the file of {found.name} is damaged: {error}") from error
+    root = cache_dir()
+    key = hashlib.sha256(text.encode()).hexdigest()[:32]
+    file = root / FOLDER / key / f"{found.name}.cu"
+    if not file.is_file():
+        with writing(root):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, text)
+    return file
+
