@@ -81,9 +81,7 @@ def reached_files(sources: Sequence[Path], include_dirs: Sequence[Path] = ()) ->
             waiting += _every_header(beside, include_dirs)
             continue
         for quoted, name in names:
-            if included := find_included(
-                name, [*([path.parent] if quoted else []), *include_dirs]
-            ):
+            if included := find_included(name, [*([path.parent] if quoted else []), *include_dirs]):
                 waiting.append(included)
     return sorted((Reached(_label(path, roots), path) for path in found), key=lambda r: r.label)
 
@@ -151,8 +149,11 @@ def without_comments(content: bytes) -> str:
     return "".join(parts).strip()
 
 
+@functools.lru_cache(maxsize=4096)
 def without_comment_texts(text: str) -> str:
     """A file's text without its comments, every line where it was."""
-    return _TOKEN.sub(
-        lambda token: "\n" * token[0].count("\n") if token.lastgroup == "comment" else token[0], text
-    )
+
+    def kept(token: re.Match[str]) -> str:
+        return "\n" * token[0].count("\n") if token.lastgroup == "comment" else token[0]
+
+    return _TOKEN.sub(kept, text)

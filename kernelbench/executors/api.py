@@ -9,6 +9,7 @@ from typing import Any
 from kernelbench.base.errors import UsageError
 from kernelbench.executors import targets
 from kernelbench.executors.callables import LoadError, load_callable
+from kernelbench.executors.exported import as_runnable
 from kernelbench.project.context import Context
 from kernelbench.project.registry import load_problem, require_runnable
 
@@ -33,7 +34,7 @@ def load(step: str | Path) -> Callable[[Any], Any]:
     found = context.lineages.select([str(step)])
     if len(found) != 1:
         raise UsageError(f"{str(step)!r} is {len(found)} steps", "load one at a time")
-    chosen = found[0]
+    chosen = as_runnable(found[0], context.lineages, "auto", 0)
     entry = require_runnable(chosen)
     try:
         if not chosen.compiled:

@@ -169,21 +169,21 @@ def backend_folders(step: Step, backend: str) -> Folders:
     from kernelbench.build.flatten import BACKEND, Folders
 
     common = common_folder(step)
-    blocks = {"lineage": folder for folder in lineage_blocks(step)}
-    step_folder = overlay.entry_of(step).parent
-    return Folders(
-        {"step": step_folder, **blocks, "common": common, BACKEND: common / BACKEND / backend}
-    )
+    blocks = [("lineage", folder) for folder in lineage_blocks(step)]
+    folders = [("step", overlay.entry_of(step).parent), *blocks, ("common", common)]
+    return Folders(dict([*folders, (BACKEND, common / BACKEND / backend)]))
 
 
 def flat_source(step: Step) -> str:
     """A compiled step for its own arch as one source; see :mod:`kernelbench.build.flatten`.
 
     Raises:
-        UsageError: If it cannot be made one.
+        UsageError: If it cannot be made one, or there is no backend of its arch.
     """
     from kernelbench.build.flatten import flatten
 
+    if step.arch not in ARCH_CAPABILITY or not has_backend(step, native_backend(step)):
+        raise UsageError(f"{step.name} is written for {step.arch}, for which there is no backend")
     return flatten(overlay.entry_of(step), backend_folders(step, native_backend(step)))
 
 

@@ -126,4 +126,3 @@ def _rebuilt(found: ExportedStep, folders: Folders) -> Path:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_text(file, text)
     return file
-

@@ -71,8 +71,8 @@ class _Copy:
         if file not in self.modules:
             self.modules[file] = _Module.read(file)
         module = self.modules[file]
-        for node in module.imports.get(name, ()):
-            self._import(file, node, name)
+        for each in module.imports.get(name, ()):
+            self._import(file, each, name)
         if name in module.imports:
             return
         if name not in module.definitions:
@@ -125,7 +125,7 @@ class _Copy:
                 and each.attr != _OWN_ATTRIBUTE
             ):
                 raise UsageError(
-                    f"{file}:{each.lineno}: .{each.attr} has letters that GPU MODE's server refuses",
+                    f"{file}:{each.lineno}: .{each.attr} has letters that the server refuses",
                     f"use entry.{_OWN_ATTRIBUTE}(device)",
                 )
 

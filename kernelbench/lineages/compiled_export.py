@@ -24,8 +24,8 @@ _BANNED = re.compile("(str)(eam)", re.IGNORECASE)
 _WIDTH = 98
 
 _NOTES = """\
-Written by `kernelbench export {name}`. On import nvcc builds SOURCE for {arch}; the library stays in
-~/.cache/exported-steps. custom_kernel puts its work where torch has it current, and nowhere else.
+Written by `kernelbench export {name}`. On import nvcc builds SOURCE for {arch}; the library is kept
+in ~/.cache/exported-steps. All work is put where torch has it current, and nowhere else.
 The server refuses a word that CUDA's own names contain: in SOURCE it is broken by {mark!r}, and in
 Python it reads "queue"."""
 
@@ -88,16 +88,19 @@ def compiled_text(step: Step, problem: ExportableProblem) -> str:
         _comment(step),
         "from __future__ import annotations\n",
         bundle(roots),
-        f"\nSTEP = {pprint.pformat(exported.as_dict(), width=_WIDTH, sort_dicts=False)}\n"
-        f"FLAGS = {pprint.pformat(standalone_flags(step), width=_WIDTH)}\n"
+        "",
+        f"STEP = {pprint.pformat(exported.as_dict(), width=_WIDTH, sort_dicts=False)}",
+        f"FLAGS = {pprint.pformat(standalone_flags(step), width=_WIDTH)}",
         f"{MARK} = {BROKEN_BY!r}\n",
         *(f"{_constant(file)} = {_literal(text, step)}\n" for file, text in sources.items()),
-        "SOURCES = {"
-        + ", ".join(f'"{file}": {_constant(file)}.replace({MARK}, "")' for file in sources)
-        + "}\n",
+        f"SOURCES = {{{', '.join(map(_entry_of, sources))}}}\n",
         _kernel_text(step, host),
     ]
     return "\n".join(parts)
+
+
+def _entry_of(file: str) -> str:
+    return f'"{file}": {_constant(file)}.replace({MARK}, "")'
 
 
 def _constant(file: str) -> str:

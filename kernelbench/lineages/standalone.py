@@ -159,14 +159,12 @@ def build_standalone(
 
 def find_nvcc() -> str | None:
     """The CUDA compiler, as torch's extensions find it, or that of PyPI's packages."""
-    places = [shutil.which("nvcc")]
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            places.append(os.path.join(os.environ[variable], "bin", "nvcc"))
-    places.append("/usr/local/cuda/bin/nvcc")
-    packages = Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/nvcc")
-    places += sorted(map(str, packages), reverse=True)
-    return next((place for place in places if place and os.access(place, os.X_OK)), None)
+    places = [Path(found)] if (found := shutil.which("nvcc")) else []
+    toolkits = filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH")))
+    places += [Path(folder, "bin", "nvcc") for folder in (*toolkits, "/usr/local/cuda")]
+    packages = Path(sysconfig.get_path("purelib"))
+    places += sorted(packages.glob("nvidia/*/bin/nvcc"), reverse=True)
+    return next((str(place) for place in places if os.access(place, os.X_OK)), None)
 
 
 def _header_flags(name: str) -> list[str]:
@@ -181,9 +179,9 @@ def _header_flags(name: str) -> list[str]:
 
 def _cache_folder() -> Path:
     """Where libraries are kept; a folder of this process's own where that cannot be written."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(home) / "exported-steps"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RuntimeError):
+        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        folder = Path(home).expanduser() / "exported-steps"
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
@@ -227,7 +225,7 @@ def _compile(
             raise RuntimeError(
                 f"{name} cannot be built by {nvcc}: {_one_line(first)}; the log is {log}"
             )
-        os.replace(Path(folder, "step.so"), library)
+        Path(folder, "step.so").replace(library)
 
 
 def _one_line(value: object) -> str:

@@ -76,6 +76,18 @@ def test_refusals_are_one_line(project, capsys, arguments, said):
     assert not (project / "x.py").exists()
 
 
+def test_a_compiled_step_is_one_line_away(in_checkout, tmp_path, capsys):
+    file = tmp_path / "moe.py"
+    assert run(["export", "m10", "-o", str(file)]) == ExitCode.PASS
+    assert capsys.readouterr().out == f"wrote {file}: m10, built on import\n"
+    assert file.read_text().startswith("# m10: ")
+    assert run(["export", "v22", "-o", str(file), "--force", "--gpu", "B300"]) == ExitCode.PASS
+    said = "v22, built on import for leaderboard nvfp4_group_gemm on B300\n"
+    assert capsys.readouterr().out.endswith(said)
+    lines = file.read_text().splitlines()
+    assert lines[:2] == ["#!POPCORN leaderboard nvfp4_group_gemm", "#!POPCORN gpu B300"]
+
+
 def test_a_foreign_file_that_breaks_a_rule(project, capsys):
     (project / "theirs.py").write_text(TEXT + "import numpy\n")
     assert run(["export", "theirs.py", "-o", "x.py"]) == ExitCode.USAGE

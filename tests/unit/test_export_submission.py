@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kernelbench.base.errors import PlannedStepError, UsageError
 from kernelbench.lineages import submission
+from kernelbench.problems.group_gemm import PROBLEM
 from kernelbench.project.model import Step
 
 GOOD = """#!POPCORN leaderboard nvfp4_group_gemm
@@ -146,8 +148,13 @@ def test_header_options_replace_and_add(tmp_path):
 def test_what_cannot_be_exported(tmp_path):
     with pytest.raises(PlannedStepError):
         submission.export(make_step(tmp_path, status="planned", entry=None))
-    with pytest.raises(UsageError, match="compiled step"):
-        submission.export(make_step(tmp_path, kind="step"))
+    compiled = make_step(tmp_path, kind="step", arch="sm_100a")
+    with pytest.raises(UsageError, match="is of no problem here"):
+        submission.export(compiled)
+    with pytest.raises(UsageError, match="has no host_path"):
+        submission.export(compiled, problem=SimpleNamespace(name="mine"))
+    with pytest.raises(UsageError, match=r"no common/backend|for which there is no backend"):
+        submission.export(dataclasses.replace(compiled, arch="sm_80"), problem=PROBLEM)
     with pytest.raises(UsageError, match="not UTF-8"):
         submission.export(make_step(tmp_path, GOOD.encode() + b"# \xff\n"))
 
