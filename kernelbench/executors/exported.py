@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,14 @@ from kernelbench.base.files import write_text
 from kernelbench.build.flatten import Folders, with_backend
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors import targets
-from kernelbench.executors.compiled import backend_folders
+from kernelbench.executors.compiled import ARCH_CAPABILITY, backend_folders
 from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.gpu import GPU, find_gpu
 from kernelbench.executors.gpu_soft import SOFT_GPU
 from kernelbench.project.model import Step
 from kernelbench.project.overlay import FOLDER
 from kernelbench.project.registry import Lineages
+from kernelbench.project.step_files import NAME
 
 #: What breaks up a word in the source, and the name that files give it.
 BROKEN_BY, MARK = "¦", "MARK"
@@ -40,8 +41,8 @@ class ExportedStep:
     name: str
     lineage: str
     arch: str
-    config: Mapping[str, Any]
-    limits: Mapping[str, Any]
+    config: dict[str, Any]
+    limits: dict[str, Any]
     source: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,21 +58,20 @@ def read_exported(file: Path) -> ExportedStep | None:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
-    found: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=("STEP" | "SOURCE" | "MARK") as name)]):
-                try:
-                    found[name] = ast.literal_eval(node.value)
-                except ValueError:
-                    return None
-    step, source, mark = (found.get(name) for name in ("STEP", "SOURCE", MARK))
-    if not (isinstance(step, dict) and isinstance(source, str) and isinstance(mark, str)):
-        return None
+                texts[name] = ast.unparse(node.value)
     try:
-        return ExportedStep(**step, source=source.replace(mark, "").removeprefix("\n"))
-    except TypeError:
+        mark = ast.literal_eval(texts[MARK])
+        step = ast.literal_eval(texts["STEP"].replace(mark, ""))
+        source = ast.literal_eval(texts["SOURCE"]).replace(mark, "").removeprefix("\n")
+        found = ExportedStep(**step, source=source)
+        fits = NAME.fullmatch(found.name) and isinstance(found.config | found.limits, dict)
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None
+    return found if fits and isinstance(found.arch, str) else None
 
 
 def as_runnable(
@@ -88,11 +88,14 @@ def as_runnable(
 
     Raises:
         KernelbenchError: If it is an exported file that this machine cannot run so, or one of a
-            lineage that is not here.
+            lineage that is not here and that takes more than a GPU of its arch.
     """
     found = read_exported(step.entry) if step.submission and step.entry else None
     if found is None:
         return step
+    known = any(lineage.name == found.lineage for lineage in lineages.lineages)
+    if not known and executor in ("auto", GPU.name) and _fits(found, device):
+        return dataclasses.replace(step, limits=found.limits)
     lineage = lineages.lineage(found.lineage)
     compiled = dataclasses.replace(
         step,
@@ -102,14 +105,19 @@ def as_runnable(
         kind="step",
         # Where the building blocks are that the stand-in for a GPU needs beside.
         path=lineage.path / found.name,
-        config=dict(found.config),
-        limits=dict(found.limits),
+        config=found.config,
+        limits=found.limits,
     )
     name = targets.resolve(compiled, executor, device, emulation).executor.name
     if name not in _STAND_INS:
         return dataclasses.replace(step, problem=lineage.name, limits=compiled.limits)
     folders = backend_folders(compiled, _STAND_INS[name])
     return dataclasses.replace(compiled, entry=_rebuilt(found, folders))
+
+
+def _fits(found: ExportedStep, device: int) -> bool:
+    gpu, _ = find_gpu(device)
+    return gpu is not None and gpu.capability == ARCH_CAPABILITY.get(found.arch)
 
 
 def _rebuilt(found: ExportedStep, folders: Folders) -> Path:

@@ -83,13 +83,13 @@ def compiled_text(step: Step, problem: ExportableProblem) -> str:
     sources = {"launch.cu": flat_source(step)}
     if host.extension:
         sources["extension.cpp"] = host.extension[1].read_text(encoding="utf-8")
-    exported = ExportedStep(step.name, step.lineage, step.arch, step.config, step.limits)
+    exported = ExportedStep(step.name, step.lineage, step.arch, step.config, step.limits).as_dict()
     parts = [
         _comment(step),
         "from __future__ import annotations\n",
         bundle(roots),
         "",
-        f"STEP = {pprint.pformat(exported.as_dict(), width=_WIDTH, sort_dicts=False)}",
+        f"STEP = {_broken(pprint.pformat(exported, width=_WIDTH, sort_dicts=False))}",
         f"FLAGS = {pprint.pformat(standalone_flags(step), width=_WIDTH)}",
         f"{MARK} = {BROKEN_BY!r}\n",
         *(f"{_constant(file)} = {_literal(text, step)}\n" for file, text in sources.items()),
@@ -112,7 +112,7 @@ def _comment(step: Step) -> str:
     title = textwrap.fill(f"{step.name}: {step.title}. {step.technique}", _WIDTH)
     lines = "\n\n".join((title, notes, _LICENCE)).splitlines()
     text = "".join(f"# {line}".rstrip() + "\n" for line in lines)
-    return _BANNED.sub("queue", text)
+    return _broken(text)
 
 
 def _literal(text: str, step: Step) -> str:
@@ -121,8 +121,11 @@ def _literal(text: str, step: Step) -> str:
         raise UsageError(
             f"{step.name} cannot be written as one file: a source has {BROKEN_BY} or three quotes"
         )
-    broken = _BANNED.sub(rf"\1{BROKEN_BY}\2", text)
-    return f'r"""\n{broken}"""'
+    return f'r"""\n{_broken(text)}"""'
+
+
+def _broken(text: str) -> str:
+    return _BANNED.sub(rf"\1{BROKEN_BY}\2", text)
 
 
 def _kernel_text(step: Step, host: HostPath) -> str:
@@ -135,7 +138,7 @@ def _kernel_text(step: Step, host: HostPath) -> str:
     if host.data:
         convert = f"    if type(data) is tuple:\n        data = {host.data}(*data)\n"
     return _KERNEL.format(
-        what=_BANNED.sub("queue", f"{step.name}: {step.title}.").replace('"', "'"),
+        what=_broken(f"{step.name}: {step.title}.").replace('"', "'"),
         function=host.function,
         arguments="".join(f", {each}" for each in arguments),
         build=build,

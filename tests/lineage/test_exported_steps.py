@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from kernelbench.base.errors import EnvironmentProblem, ExitCode, UsageError
 from kernelbench.build import compiler
 from kernelbench.build.flatten import parse_flat
 from kernelbench.emulator import runtime as emulator
-from kernelbench.executors import targets
+from kernelbench.executors import exported, targets
 from kernelbench.executors.compiled import (
     backend_folders,
     common_folder,
@@ -231,6 +233,35 @@ def test_the_file_itself_builds_calls_and_returns(
         assert verdict.ok, verdict.reason
 
 
+def test_words_that_the_server_refuses_come_back(tmp_path: Path) -> None:
+    step = replace(
+        STEPS["v22"], title="Stream-K", config={"streams": "a stream", "marshal": "direct"}
+    )
+    text = submission.export(step, problem=problem_of(step)).text
+    assert "v22: Str¦eam-K." in text
+    (tmp_path / "file.py").write_text(text)
+    found = read_exported(tmp_path / "file.py")
+    assert found is not None and found.config == step.config
+
+
+def test_a_file_of_an_unknown_lineage_runs_on_its_own_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_export("h05", tmp_path)
+    file.write_text(file.read_text().replace("'group_gemm_hopper'", "'elsewhere'"))
+    [given] = CONTEXT.lineages.select([str(file)])
+    gpu = devices.GpuInfo(*(None for _ in dataclasses.fields(devices.GpuInfo)))
+    for capability in ((9, 0), (10, 0)):
+        found = replace(gpu, capability=capability)
+        monkeypatch.setattr(exported, "find_gpu", lambda _device, found=found: (found, ""))
+        if capability == (9, 0):
+            back = as_runnable(given, CONTEXT.lineages, "auto", 0)
+            assert back == replace(given, limits=STEPS["h05"].limits)
+        else:
+            with pytest.raises(UsageError, match="unknown lineage 'elsewhere'"):
+                as_runnable(given, CONTEXT.lineages, "auto", 0)
+
+
 def test_it_imports_nothing_of_ours(tmp_path: Path) -> None:
     text = write_export("v22", tmp_path).read_text()
     assert "import kernelbench" not in text and "from kernelbench" not in text
@@ -269,6 +300,8 @@ def test_files_that_only_look_like_one(tmp_path: Path) -> None:
     for damage in ("'arch': 'sm_100a'", "MARK = ", "STEP = "):
         file.write_text(text.replace(damage, "X = " if "=" in damage else "'other': 1"))
         assert read_exported(file) is None
+    file.write_text(text.replace("'name': 'v22'", "'name': '../v22'"))
+    assert read_exported(file) is None
     file.write_text("STEP = SOURCE = MARK = 1\n")
     assert read_exported(file) is None
     assert read_exported(ROOT / "kernels" / "v00" / "submission.py") is None
