@@ -27,13 +27,16 @@ def command(
 ) -> None:
     """Write a step as one file that GPU MODE's server accepts.
 
-    The file is checked against the server's static rules first: one self-contained file that
-    defines custom_kernel(data), with a #!POPCORN header and without the letters it bans.
+    A compiled step's file holds its source and all building blocks, and builds itself with nvcc
+    when it is imported. The file is checked against the server's static rules first: it stands
+    alone, defines custom_kernel(data), and has a #!POPCORN header and none of the letters that are
+    banned. A compiled step of a problem that GPU MODE does not have gets no header.
 
     \b
     Examples:
       kernelbench export v00 -o submission.py
-      kernelbench export v00 -o - --gpu B200
+      kernelbench export v22 -o - --gpu B200
+      kernelbench export m10 -o moe.py
     """
     from kernelbench.base import files
     from kernelbench.lineages.submission import export
