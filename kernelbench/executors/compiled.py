@@ -169,7 +169,7 @@ def backend_folders(step: Step, backend: str) -> Folders:
     from kernelbench.build.flatten import BACKEND, Folders
 
     common = common_folder(step)
-    blocks = [("lineage", folder) for folder in lineage_blocks(step)]
+    blocks = [(f"lineage{i or ''}", folder) for i, folder in enumerate(lineage_blocks(step))]
     folders = [("step", overlay.entry_of(step).parent), *blocks, ("common", common)]
     return Folders(dict([*folders, (BACKEND, common / BACKEND / backend)]))
 

@@ -93,7 +93,7 @@ def as_runnable(
     found = read_exported(step.entry) if step.submission and step.entry else None
     if found is None:
         return step
-    known = any(lineage.name == found.lineage for lineage in lineages.lineages)
+    known = any(lineage.name == found.lineage for lineage in lineages.all_lineages)
     if not known and executor in ("auto", GPU.name) and _fits(found, device):
         return dataclasses.replace(step, limits=found.limits)
     lineage = lineages.lineage(found.lineage)
