@@ -20,7 +20,7 @@ from kernelbench.base.errors import EnvironmentProblem, ExitCode, UsageError
 from kernelbench.build import compiler
 from kernelbench.build.flatten import parse_flat
 from kernelbench.emulator import runtime as emulator
-from kernelbench.executors import exported, targets
+from kernelbench.executors import targets
 from kernelbench.executors.compiled import (
     backend_folders,
     common_folder,
@@ -244,22 +244,52 @@ def test_words_that_the_server_refuses_come_back(tmp_path: Path) -> None:
     assert found is not None and found.config == step.config
 
 
+def fake_gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+    empty = devices.GpuInfo(*(None for _ in dataclasses.fields(devices.GpuInfo)))
+    found = [replace(empty, name="A GPU", capability=capability)]
+    monkeypatch.setattr(devices, "gpus", lambda: found)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("name", "capability"), [("h05", (9, 0)), ("v22", (10, 0))])
+def test_on_its_own_gpu_the_file_itself_runs(
+    name: str, capability: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_export(name, tmp_path)
+    [given] = CONTEXT.lineages.select([str(file)])
+    fake_gpu(monkeypatch, capability)
+    for executor in ("auto", "gpu"):
+        back = as_runnable(given, CONTEXT.lineages, executor, 0)
+        assert (back.kind, back.entry, back.limits) == ("python", file, STEPS[name].limits)
+        assert CONTEXT.lineage_for(back).name == STEPS[name].lineage
+
+
+@needs_nvcc
+def test_on_another_gpu_its_source_runs_in_software(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_export("v22", tmp_path)
+    [given] = CONTEXT.lineages.select([str(file)])
+    fake_gpu(monkeypatch, (9, 0))
+    with pytest.raises(EnvironmentProblem, match="v22 is written for sm_100a, a Blackwell GPU"):
+        as_runnable(given, CONTEXT.lineages, "gpu", 0)
+    back = as_runnable(given, CONTEXT.lineages, "auto", 0)
+    mine, theirs = (cubin.compile_cubin(step, soft=True) for step in (STEPS["v22"], back))
+    assert mine.hashes and mine.hashes == theirs.hashes
+
+
 def test_a_file_of_an_unknown_lineage_runs_on_its_own_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_export("h05", tmp_path)
     file.write_text(file.read_text().replace("'group_gemm_hopper'", "'elsewhere'"))
     [given] = CONTEXT.lineages.select([str(file)])
-    gpu = devices.GpuInfo(*(None for _ in dataclasses.fields(devices.GpuInfo)))
-    for capability in ((9, 0), (10, 0)):
-        found = replace(gpu, capability=capability)
-        monkeypatch.setattr(exported, "find_gpu", lambda _device, found=found: (found, ""))
-        if capability == (9, 0):
-            back = as_runnable(given, CONTEXT.lineages, "auto", 0)
-            assert back == replace(given, limits=STEPS["h05"].limits)
-        else:
-            with pytest.raises(UsageError, match="unknown lineage 'elsewhere'"):
-                as_runnable(given, CONTEXT.lineages, "auto", 0)
+    fake_gpu(monkeypatch, (9, 0))
+    back = as_runnable(given, CONTEXT.lineages, "auto", 0)
+    assert back == replace(given, limits=STEPS["h05"].limits)
+    fake_gpu(monkeypatch, (10, 0))
+    with pytest.raises(UsageError, match="unknown lineage 'elsewhere'"):
+        as_runnable(given, CONTEXT.lineages, "auto", 0)
 
 
 def test_it_imports_nothing_of_ours(tmp_path: Path) -> None:
