@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelbench.base import seeds
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
@@ -54,6 +54,7 @@ def check(
     schedules: int = SCHEDULES,
     sms: Sequence[int] = SMS,
     inputs: Names | None = None,
+    sequence: bool = True,
     seed: int | None = None,
     jobs: int | None = None,
     max_findings: int = MAX_FINDINGS,
@@ -76,6 +77,8 @@ def check(
         schedules: For each shape, input class and number of SMs.
         sms: Numbers of SMs to emulate.
         inputs: Input classes; the problem's first if None.
+        sequence: Whether to make calls in sequence, too, in which values, addresses and shapes
+            change from one to the next.
         seed: Of inputs and schedules; drawn anew if None.
         jobs: Shapes to check at the same time; one per core if None.
         max_findings: Different findings to keep per launch.
@@ -92,6 +95,7 @@ def check(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
     asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
+    asked = replace(asked, sequence=sequence)
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
     steps, shapes = step_names(steps), names_of(shapes)
     emulation = Emulation(mma_rounding=mma_rounding)

@@ -37,6 +37,7 @@ class Seen:
 
     Attributes:
         schedules: In how many schedules it was seen.
+        calls: Which call of the sequence showed it first; empty for a call like the first.
         waits: Who waits for what, if it is a hang.
     """
 
@@ -46,6 +47,7 @@ class Seen:
     index: int
     schedules: int = 1
     waits: tuple[Waiting, ...] = ()
+    calls: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class CheckRow:
 
     Attributes:
         schedules: How many were run; asked: how many were to be, over all classes and SMs.
+        calls: The calls in sequence that were made after them, each once.
         reason: What ended it early, in one line; empty if nothing did.
     """
 
@@ -66,6 +69,7 @@ class CheckRow:
     seconds: float
     seen: tuple[Seen, ...] = ()
     reason: str = ""
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class CheckRequest:
 
     Attributes:
         jobs: Worker processes at the same time.
+        sequence: Whether calls in sequence follow the schedules of each shape.
     """
 
     sms: tuple[int, ...]
@@ -98,6 +103,7 @@ class CheckRequest:
     call_limit_s: float
     max_findings: int
     jobs: int = 1
+    sequence: bool = True
 
 
 @dataclass
@@ -105,6 +111,7 @@ class _Progress:
     """A row as messages build it up."""
 
     schedules: int = 0
+    calls: dict[str, None] = field(default_factory=dict)
     seen: dict[tuple[str, ...], Seen] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
@@ -264,7 +271,16 @@ class ScheduleChecker:
             counters=str(counters),
             # Threads would fight for the counters of branches: shapes run side by side instead.
             os_threads=1,
+            sequence=request.sequence,
+            other_shape=self._other_shape(run, shape),
         )
+
+    @staticmethod
+    def _other_shape(run: StepRun, shape: Any) -> Any:
+        """The next shape that the step takes, round the end; None if there is no other."""
+        taken = [each for each in run.shapes if each.name not in run.skip]
+        other = taken[(taken.index(shape) + 1) % len(taken)]
+        return None if other is shape else other
 
     def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
         if isinstance(message, PhaseBegins):
@@ -274,8 +290,13 @@ class ScheduleChecker:
         elif isinstance(message, StepNotLoaded):
             progress.reason, progress.unloadable = message.reason, True
         elif isinstance(message, ScheduleRun):
-            progress.schedules += 1
+            if message.calls:
+                progress.calls[message.calls] = None
+            else:
+                progress.schedules += 1
             progress.reason = message.reason
+            if message.reason and message.calls:
+                progress.reason += f" ({message.calls})"
             self._add(progress, message)
 
     @staticmethod
@@ -286,7 +307,10 @@ class ScheduleChecker:
             known = progress.seen.get(finding.identity)
             if known is None:
                 waits = report.waits if finding.kind == "hang" else ()
-                seen = Seen(finding, message.inputs, message.sms, message.index, waits=waits)
+                seen = Seen(
+                    finding, message.inputs, message.sms, message.index, waits=waits,
+                    calls=message.calls,
+                )  # fmt: skip
             else:
                 total = replace(known.finding, count=known.finding.count + finding.count)
                 again = finding.identity not in counted
@@ -308,6 +332,7 @@ class ScheduleChecker:
             seconds=round(seconds, 3),
             seen=tuple(progress.seen.values()),
             reason=progress.reason,
+            calls=tuple(progress.calls),
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:

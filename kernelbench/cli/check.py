@@ -65,6 +65,12 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     metavar="CLASS|all",
     help="Input class, repeatable. Default: the problem's first.",
 )
+@click.option(
+    "--sequence/--no-sequence",
+    default=True,
+    show_default=True,
+    help="Also make calls in which values, addresses and shapes change, and two without a wait.",
+)
 @options.seed_option("inputs and schedules")
 @click.option(
     "--jobs",
@@ -90,6 +96,7 @@ def command(
     schedules: int,
     sms: tuple[int, ...],
     inputs: tuple[str, ...],
+    sequence: bool,
     seed: int | None,
     jobs: int,
     max_findings: int,
@@ -101,9 +108,10 @@ def command(
     """Look for hangs, races and misused barriers in each compiled STEP, on the CPU.
 
     Runs the step in the emulator under many seeded schedules and compares the bits of every
-    result. A shape ends at the first wrong result or finding that ends a launch. Leaves with 3 if
-    anything was found, with 5 if every shape was skipped. Also says which branches of the step no
-    schedule has taken.
+    result; then makes calls in sequence, of which each keeps something of the one before. A shape
+    ends at the first wrong result or finding that ends a launch. Leaves with 3 if anything was
+    found, with 5 if every shape was skipped. Also says which branches of the step no schedule has
+    taken.
     """
     options.require_writable(json_path)
     view = check_view.View(console.err if json_path == "-" else console.out, max_findings)
@@ -115,6 +123,7 @@ def command(
                 schedules=schedules,
                 sms=sms,
                 inputs=inputs,
+                sequence=sequence,
                 seed=seed,
                 jobs=jobs,
                 max_findings=max_findings,

@@ -33,6 +33,7 @@ class View:
             "executor emulator, checking", environment.cpu_name(), f"SMs {sms}",
             f"{request.schedules} schedule{'s' if request.schedules > 1 else ''} each",
             ", ".join(runs[0].classes),
+            *(["calls in sequence"] if request.sequence else []),
             f"seed {request.seed}",
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
@@ -96,10 +97,9 @@ class View:
         for line in findings.lines(EmulatorReport((seen.finding,), seen.waits)):
             self._line("  " + line)
         again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
-        self._line(
-            f"    seen     {seen.inputs}, {seen.sms} SM{'s' if seen.sms > 1 else ''}, "
-            f"schedule {seen.index + 1}{again}",
-        )
+        when = f"in sequence: {seen.calls}" if seen.calls else f"schedule {seen.index + 1}{again}"
+        sms = f"{seen.sms} SM{'s' if seen.sms > 1 else ''}"
+        self._line(f"    seen     {seen.inputs}, {sms}, {when}")
 
     def _branches(self, step: StepCheck) -> None:
         if step.coverage is None:

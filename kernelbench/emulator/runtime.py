@@ -35,6 +35,9 @@ _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
 
 
+_MESSAGE_BYTES = 1024
+
+
 class EmulatorOptions(ctypes.Structure):
     """``kb::emu::Options``."""
 
@@ -125,7 +128,8 @@ class Runtime:
             self._declare()
         except (OSError, AttributeError) as error:
             raise EnvironmentProblem(f"the emulator's runtime cannot be loaded: {error}") from error
-        self._emulation = EmulatorOptions()
+        #: Whether calls are queued; what a kernel may touch then stays registered.
+        self.queueing = False
 
     def _declare(self) -> None:
         lib = self._library
@@ -137,6 +141,10 @@ class Runtime:
         lib.kb_emu_register.restype = None
         lib.kb_emu_unregister_all.argtypes = []
         lib.kb_emu_unregister_all.restype = None
+        lib.kb_emu_queue.argtypes = []
+        lib.kb_emu_queue.restype = None
+        lib.kb_emu_finish.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+        lib.kb_emu_finish.restype = ctypes.c_int
         lib.kb_emu_report.argtypes = []
         lib.kb_emu_report.restype = ctypes.c_char_p
 
@@ -180,6 +188,21 @@ class Runtime:
     def unregister_all(self) -> None:
         """Forget all registered memory."""
         self._library.kb_emu_unregister_all()
+
+    def queue(self) -> None:
+        """From now on what calls put on their stream waits for :meth:`finish`."""
+        self.queueing = True
+        self._library.kb_emu_queue()
+
+    def finish(self) -> str:
+        """Do what is queued, and forget all registered memory; why it failed, or nothing."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        try:
+            failed = self._library.kb_emu_finish(message, _MESSAGE_BYTES)
+        finally:
+            self.queueing = False
+            self.unregister_all()
+        return " ".join(message.value.decode(errors="replace").split()) if failed else ""
 
     def report(self) -> dict[str, Any]:
         """What was found since the last :meth:`configure`."""

@@ -70,7 +70,8 @@ class LoadedStep:
         try:
             self._run(call)
         finally:
-            self.emulation.unregister_all()
+            if not self.emulation.queueing:
+                self.emulation.unregister_all()
 
     def _run(self, call: ctypes.Structure) -> None:
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)

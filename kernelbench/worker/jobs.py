@@ -106,6 +106,8 @@ class CheckJob:
         target: The emulator, whose number of SMs each launch chooses from ``sms``.
         classes: Input classes, each with all schedules.
         schedules: How many for each shape, class and number of SMs.
+        sequence: Whether also to make the calls of :mod:`kernelbench.worker.call_sequence`.
+        other_shape: A second shape for them; None if there is none.
         max_findings: How many different findings a launch keeps.
         counters: Folder for the counts of branches; empty for none.
         os_threads: OS threads of the emulation; 0 for one per core.
@@ -123,6 +125,8 @@ class CheckJob:
     max_findings: int
     counters: str
     os_threads: int
+    sequence: bool = False
+    other_shape: Any = None
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,11 @@ class StepNotLoaded:
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """One schedule of the emulator ended; ``reason``: why it is not right, or empty."""
+    """One schedule of the emulator ended; ``reason``: why it is not right, or empty.
+
+    Attributes:
+        calls: Which call of the sequence it was; empty for a call like the first.
+    """
 
     shape: str
     inputs: str
@@ -147,6 +151,7 @@ class ScheduleRun:
     index: int
     reason: str
     report: EmulatorReport
+    calls: str = ""
 
 
 @dataclass(frozen=True)

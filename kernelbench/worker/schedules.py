@@ -1,32 +1,28 @@
 """The worker's part of ``kernelbench check``: one step under many schedules of the emulator.
 
-There is one message for each schedule, with what it found. A shape ends at its first wrong output
-or at a finding that ended a launch.
+There is one message for each schedule, with what it found, and then one for each call of the
+sequence (:mod:`kernelbench.worker.call_sequence`). A shape ends at its first wrong output or at a
+finding that ended a launch.
 """
 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import time
 from pathlib import Path
 from typing import Any, cast
 
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.base.seeds import derive
-from kernelbench.emulator import branches, findings
-from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.emulator import branches
 from kernelbench.executors import compiled
-from kernelbench.executors.callables import describe_exception
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
-from kernelbench.measure.correctness import why_wrong
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Kernel, judging
+from kernelbench.project.problem import Inputs, judging
 from kernelbench.project.registry import load_problem
+from kernelbench.worker.call_sequence import CallSequence
+from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.messages import ScheduleRun, ShapeBegins, StepNotLoaded
 from kernelbench.worker.reporter import Reporter
@@ -46,10 +42,12 @@ def run_schedules(job: CheckJob, report: Reporter) -> None:
     except KernelbenchError as error:
         report(StepNotLoaded(str(error)))
         return
+    step = CheckedStep(job, problem, entry, kernel)
+    counters = _Counters(entry.library)
     for shape in job.shapes:
         report(ShapeBegins(shape.name))
         for input_class in job.classes:
-            if not _Case(job, problem, entry, kernel, shape, input_class, report).run():
+            if not _Case(step, shape, input_class, report, counters).run():
                 break
         if job.counters:
             branches.write_counters(entry.library)
@@ -74,97 +72,85 @@ class _Case:
 
     def __init__(
         self,
-        job: CheckJob,
-        problem: CompiledProblem,
-        entry: LoadedStep,
-        kernel: Kernel,
+        step: CheckedStep,
         shape: Any,
         input_class: str,
         report: Reporter,
+        counters: _Counters,
     ) -> None:
-        assert entry.emulation is not None
-        self._job = job
-        self._problem = problem
-        self._runtime = entry.emulation
-        self._symbols = compiled.symbols_of(job.step)
-        self._counters = _Counters(entry.library)
-        self._kernel = kernel
+        self._step = step
+        self._job = step.job
         self._shape = shape
         self._class = input_class
         self._report = report
+        self._counters = counters
 
     def run(self) -> bool:
-        """Every schedule; False if the shape is to end here."""
+        """Every schedule, then the sequence of calls; False if the shape is to end here."""
+        return self._schedules() and (not self._job.sequence or self._sequence())
+
+    def _schedules(self) -> bool:
         job, shape = self._job, self._shape
         self._report.phase(f"{self._class}: inputs and reference", 600)
         seed = derive(job.seed, "inputs", shape.name, self._class)
         self._inputs = self._draw(seed)
         # From a copy: the kernel has not seen it.
-        self._reference = self._problem.reference(self._draw(seed), shape, self._class)
+        self._reference = self._step.problem.reference(self._draw(seed), shape, self._class)
         for sms in job.sms:
             first: list[Any] | None = None
             for index in range(job.schedules):
-                self._report.phase(
-                    f"{self._class}, {sms} SM{'s' if sms > 1 else ''}, "
-                    f"schedule {index + 1}/{job.schedules}",
-                    job.target.executor.watchdog_limit(job.call_limit_s),
+                self._announce(
+                    f"{sms} SM{'s' if sms > 1 else ''}, schedule {index + 1}/{job.schedules}"
                 )
-                outputs, found, reason = self._schedule(sms, index)
-                if outputs is not None and not reason:
-                    reason = self._judge(outputs, first)
-                    first = first or outputs
-                self._report(ScheduleRun(shape.name, self._class, sms, index, reason, found))
+                # No part of the request but what the schedule belongs to: --sms 3 repeats what
+                # 1,2,3 found.
+                seed = derive(job.seed, "schedule", shape.name, self._class, sms, index)
+                called = self._step.call(self._inputs, sms, seed)
+                reason = self._judge(called, first)
+                first = first or called.outputs
+                self._report(
+                    ScheduleRun(shape.name, self._class, sms, index, reason, called.report)
+                )
                 if reason:
                     return False
                 if job.counters:
                     self._counters()
         return True
 
-    def _draw(self, seed: int) -> Inputs:
-        return self._problem.make_inputs(self._shape, self._class, seed, self._job.target.device)
+    def _sequence(self) -> bool:
+        job, shape = self._job, self._shape
+        sms = job.sms[len(job.sms) // 2]
+        calls = CallSequence(self._step, shape, job.other_shape, self._class, sms, self._announce)
+        for index, step in enumerate(calls.run()):
+            self._report(
+                ScheduleRun(
+                    shape.name, self._class, sms, index, step.reason, step.report, step.calls
+                )
+            )
+            if step.reason:
+                return False
+        return True
 
-    def _schedule(self, sms: int, index: int) -> tuple[list[Any] | None, EmulatorReport, str]:
-        """One call under one schedule: outputs if there are any, findings, and what ended it."""
+    def _announce(self, what: str) -> None:
         job = self._job
-        # No part of the request but what the schedule belongs to: --sms 3 repeats what 1,2,3 found.
-        seed = derive(job.seed, "schedule", self._shape.name, self._class, sms, index)
-        emulation = dataclasses.replace(job.target.emulation or DEFAULT_EMULATION, sms=sms)
-        self._runtime.configure(
-            emulation,
-            check=True,
-            seed=seed,
-            max_findings=job.max_findings,
-            os_threads=job.os_threads,
-            limit_s=job.call_limit_s,
-        )
-        self._poison = self._inputs.arena.draw_poison(derive(seed, "poison"))
-        self._inputs.arena.fill(self._poison)
-        outputs, reason = None, ""
-        try:
-            result = self._kernel(self._inputs.data)
-            outputs = [o.clone() for o in self._problem.outputs_of(result, self._inputs)]
-        except KernelFault as fault:
-            reason = str(fault)
-        except NotImplementedError as error:
-            reason = f"skipped: {' '.join(str(error).split())}"
-        except Exception as error:
-            reason = f"raised {describe_exception(error, job.step.entry)}"
-        found = findings.resolve_report(self._runtime.report(), self._symbols)
-        if reason and found.findings:
-            reason = found.headline()
-        return outputs, found, reason
+        limit = job.target.executor.watchdog_limit(job.call_limit_s)
+        self._report.phase(f"{self._class}, {what}", limit)
 
-    def _judge(self, outputs: list[Any], first: list[Any] | None) -> str:
+    def _draw(self, seed: int) -> Inputs:
+        return self._step.problem.make_inputs(
+            self._shape, self._class, seed, self._job.target.device
+        )
+
+    def _judge(self, called: Called, first: list[Any] | None) -> str:
         """Why outputs are wrong; empty if they are right."""
-        if first is not None:
+        differing = 0
+        if first is not None and called.outputs is not None:
             differing = sum(
-                int((bits(a) != bits(b)).sum()) for a, b in zip(outputs, first, strict=True)
+                int((bits(a) != bits(b)).sum()) for a, b in zip(called.outputs, first, strict=True)
             )
             if not differing:
                 return ""
-        verdict = self._problem.compare(outputs, self._reference, self._shape, self._class)
-        if not verdict.ok:
-            return f"wrong: {why_wrong(verdict, self._inputs, self._poison)}"
-        if first is None or not self._problem.repeatable:
-            return ""
+        wrong = self._step.judge(called, self._inputs, self._shape, self._class, self._reference)
+        if wrong or not differing or not self._step.problem.repeatable:
+            return wrong
         return f"wrong: {differing} elements differ in their bits from those of the first schedule"

@@ -4,13 +4,28 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "runtime/api_core.hpp"
 #include "runtime/api_tma.hpp"
 
-// Device memory is host memory that the emulator knows the bounds of; everything on a stream is
-// done when the call returns.
+// Device memory is host memory that the emulator knows the bounds of; what is on a stream is done
+// when the call returns, unless calls are queued (runtime/queue.cpp) or a graph is recorded.
 namespace kb::rt {
+
+namespace detail {
+
+using Operation = std::function<void()>;
+// Where operations go while a graph is recorded, as by cudaStreamBeginCapture; null otherwise.
+inline thread_local std::vector<Operation>* recording = nullptr;
+
+template <typename Do>
+void enqueue(Do operation) {
+  if (recording == nullptr) return emu::enqueue(std::move(operation));
+  recording->emplace_back(std::move(operation));
+}
+
+}  // namespace detail
 
 inline int sm_count() {
   return emu::sm_count();
@@ -28,18 +43,28 @@ inline void pinned_free(void* pointer) {
   emu::pinned_free(pointer);
 }
 inline void copy_to_device(void* dst, const void* src, size_t bytes) {
+  emu::finish_queue();
   std::memcpy(dst, src, bytes);
 }
 inline void copy_to_host(void* dst, const void* src, size_t bytes) {
+  emu::finish_queue();
   std::memcpy(dst, src, bytes);
 }
 inline void copy_to_device_async(void* dst, const void* src, size_t bytes, Stream) {
-  std::memcpy(dst, src, bytes);
+  if (!emu::queued() || detail::recording != nullptr || emu::is_pinned(src)) {
+    return detail::enqueue([=] { std::memcpy(dst, src, bytes); });
+  }
+  const auto* first = static_cast<const unsigned char*>(src);
+  detail::enqueue([dst, staged = std::vector<unsigned char>(first, first + bytes)] {
+    std::memcpy(dst, staged.data(), staged.size());
+  });
 }
 inline void memset_async(void* dst, int value, size_t bytes, Stream) {
-  std::memset(dst, value, bytes);
+  detail::enqueue([=] { std::memset(dst, value, bytes); });
 }
-inline void stream_synchronize(Stream) {}
+inline void stream_synchronize(Stream) {
+  emu::finish_queue();
+}
 
 inline TensorMap encode_tensor_map(const TensorMapTile& tile) {
   return emu::encode_tensor_map(tile);
@@ -48,8 +73,10 @@ inline TensorMap encode_tensor_map(const TensorMapTile& tile) {
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments&&... arguments) {
   std::tuple<std::decay_t<Parameters>...> bound(std::forward<Arguments>(arguments)...);
-  emu::launch(config, [kernel, &bound] {
-    std::apply([kernel](auto&... each) { kernel(each...); }, bound);
+  detail::enqueue([kernel, config, bound]() mutable {
+    emu::launch(config, [kernel, &bound] {
+      std::apply([kernel](auto&... each) { kernel(each...); }, bound);
+    });
   });
 }
 
@@ -66,11 +93,25 @@ inline bool recorded(Stream) {
 
 struct Graph::State {
   std::function<void(Stream)> enqueue;
+  std::vector<detail::Operation> operations;
 };
-inline Graph::Graph(std::function<void(Stream)> enqueue) : state_(new State{std::move(enqueue)}) {}
+inline Graph::Graph(std::function<void(Stream)> enqueue)
+    : state_(new State{std::move(enqueue), {}}) {}
 inline Graph::~Graph() = default;
 inline void Graph::launch(Stream stream) {
-  state_->enqueue(stream);
+  if (state_->enqueue) {
+    detail::recording = &state_->operations;
+    try {
+      state_->enqueue(stream);
+    } catch (...) {
+      detail::recording = nullptr;
+      state_->operations.clear();
+      throw;
+    }
+    detail::recording = nullptr;
+    state_->enqueue = nullptr;
+  }
+  for (const detail::Operation& operation : state_->operations) detail::enqueue(operation);
 }
 
 }  // namespace kb::rt

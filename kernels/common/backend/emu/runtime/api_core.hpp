@@ -78,4 +78,12 @@ void pinned_free(void* pointer);
 void launch(const rt::LaunchConfig& config, std::function<void()> body);
 int ctas_per_sm(uint32_t threads, uint32_t shared_bytes);
 
+// Streams. An operation is done at once, or, while calls are queued (kb_emu_queue), by finish_queue.
+void enqueue(std::function<void()> operation);
+bool queued();
+void finish_queue();
+void note_pinned(const void* pointer, size_t bytes);
+void forget_pinned(const void* pointer);
+bool is_pinned(const void* pointer);
+
 }  // namespace kb::emu

@@ -228,17 +228,23 @@ void* device_malloc(size_t bytes) {
 }
 
 void device_free(void* pointer) {
-  if (pointer != nullptr) free_device(pointer);
+  if (pointer == nullptr) return;
+  finish_queue();
+  free_device(pointer);
 }
 
 void* pinned_malloc(size_t bytes) {
   void* pointer = std::aligned_alloc(256, (std::max<size_t>(bytes, 1) + 255) / 256 * 256);
   if (pointer == nullptr) throw rt::Error("pinned_malloc: out of memory");
   std::memset(pointer, 0xff, bytes);
+  note_pinned(pointer, bytes);
   return pointer;
 }
 
+// Frees wait for the device, as cudaFree and cudaFreeHost do.
 void pinned_free(void* pointer) {
+  finish_queue();
+  forget_pinned(pointer);
   std::free(pointer);
 }
 

@@ -1,0 +1,118 @@
+"""One call of a compiled step under the checker: its outputs, its findings, and what ended it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelbench.base.seeds import derive
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.emulator.runtime import Runtime
+from kernelbench.emulator.settings import DEFAULT_EMULATION
+from kernelbench.executors import compiled
+from kernelbench.executors.callables import describe_exception
+from kernelbench.executors.fault import KernelFault
+from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.executors.protocol import CompiledProblem
+from kernelbench.measure.correctness import why_wrong
+from kernelbench.project.problem import Inputs, Kernel
+from kernelbench.worker.jobs import CheckJob
+
+
+@dataclass(frozen=True)
+class Called:
+    """What came of a call.
+
+    Attributes:
+        outputs: Copies; None if the call did not end well, and then ``reason`` says why.
+        poison: What the outputs held before.
+    """
+
+    outputs: list[torch.Tensor] | None
+    report: EmulatorReport
+    reason: str
+    poison: torch.Tensor
+
+
+class CheckedStep:
+    """A step that is loaded for the checker; every call is made by way of it."""
+
+    def __init__(
+        self, job: CheckJob, problem: CompiledProblem, entry: LoadedStep, kernel: Kernel
+    ) -> None:
+        assert entry.emulation is not None
+        self.job = job
+        self.problem = problem
+        self.runtime: Runtime = entry.emulation
+        self._kernel = kernel
+        self._symbols = compiled.symbols_of(job.step)
+
+    def call(self, inputs: Inputs, sms: int, seed: int) -> Called:
+        """One call, done when it returns."""
+        self._configure(sms, seed)
+        poison = self._poison(inputs, seed)
+        return self._called(*self._attempt(inputs), poison)
+
+    def call_queued(self, sequence: list[Inputs], sms: int, seed: int) -> list[Called]:
+        """Calls of which none waits for the one before: the host is through before the GPU starts.
+
+        What is found is told with the last of them.
+        """
+        self._configure(sms, seed)
+        poisons = [self._poison(inputs, seed) for inputs in sequence]
+        self.runtime.queue()
+        try:
+            attempts = [self._attempt(inputs) for inputs in sequence]
+        finally:
+            failed = self.runtime.finish()
+        return [
+            self._called(outputs, reason or failed, poison)
+            for (outputs, reason), poison in zip(attempts, poisons, strict=True)
+        ]
+
+    def judge(self, called: Called, inputs: Inputs, shape: Any, input_class: str, ref: Any) -> str:
+        """Why the outputs of a call are wrong; empty if they are right."""
+        if called.outputs is None:
+            return called.reason
+        verdict = self.problem.compare(called.outputs, ref, shape, input_class)
+        return "" if verdict.ok else f"wrong: {why_wrong(verdict, inputs, called.poison)}"
+
+    def _configure(self, sms: int, seed: int) -> None:
+        job = self.job
+        self.runtime.configure(
+            dataclasses.replace(job.target.emulation or DEFAULT_EMULATION, sms=sms),
+            check=True,
+            seed=seed,
+            max_findings=job.max_findings,
+            os_threads=job.os_threads,
+            limit_s=job.call_limit_s,
+        )
+
+    @staticmethod
+    def _poison(inputs: Inputs, seed: int) -> torch.Tensor:
+        poison = inputs.arena.draw_poison(derive(seed, "poison"))
+        inputs.arena.fill(poison)
+        return poison
+
+    def _attempt(self, inputs: Inputs) -> tuple[list[torch.Tensor], str]:
+        """Call the step: its outputs, and why it failed, or nothing."""
+        try:
+            result = self._kernel(inputs.data)
+            return self.problem.outputs_of(result, inputs), ""
+        except KernelFault as fault:
+            return [], str(fault)
+        except NotImplementedError as error:
+            return [], f"skipped: {' '.join(str(error).split())}"
+        except Exception as error:
+            return [], f"raised {describe_exception(error, self.job.step.entry)}"
+
+    def _called(self, outputs: list[torch.Tensor], reason: str, poison: torch.Tensor) -> Called:
+        found = findings.resolve_report(self.runtime.report(), self._symbols)
+        if reason and found.findings:
+            reason = found.headline()
+        copies = None if reason else [output.clone() for output in outputs]
+        return Called(copies, found, reason, poison)

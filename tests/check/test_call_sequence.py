@@ -1,0 +1,144 @@
+"""Host paths that keep something too long: one schedule of one call does not show it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+import kernelbench
+from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
+from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
+from kernelbench.worker import call_sequence as calls
+
+pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+
+GEMM_SHAPES = ("m=8,24:n=128:k=256", "m=40:n=256:k=512")
+MOE_SHAPES = ("m=3:n=128:k=256:e=8:topk=2", "m=2:n=128:k=128:e=4:topk=2")
+SYNCHRONIZE = "  rt::stream_synchronize(stream);"
+
+
+def planted(root: Path, source: str, *changes: tuple[str, str]) -> None:
+    """A project with a copy of a shipped step in which the host path is changed."""
+    folder, problem = ("moe", "fused_moe") if source[0] == "m" else ("kernels", "group_gemm")
+    copy = root / "own" / "x00"
+    shutil.copytree(ROOT / folder / source, copy)
+    (root / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["own"]\n')
+    blocks = 'building_blocks = "moe"\n' if folder == "moe" else ""
+    (root / "own" / "lineage.toml").write_text(
+        f'name = "own"\ntitle = "x"\nproblem = "kernelbench.problems.{problem}:PROBLEM"\n{blocks}'
+    )
+    toml = (copy / "step.toml").read_text().replace(f'name = "{source}"', 'name = "x00"')
+    (copy / "step.toml").write_text(toml)
+    launch = (copy / "launch.cu").read_text()
+    for before, after in changes:
+        assert before in launch
+        launch = launch.replace(before, after)
+    (copy / "launch.cu").write_text(launch)
+
+
+def checked(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
+    moe = (root / "own" / "x00" / "route_quantize.cuh").is_file()
+    (row,) = (
+        kernelbench.check(
+            "x00",
+            (MOE_SHAPES if moe else GEMM_SHAPES)[:1],
+            schedules=1,
+            sms=(3,),
+            seed=7,
+            **options,
+        )
+        .steps[0]
+        .rows
+    )
+    return row
+
+
+OUTPUT_MAP = "encode_output_map(c, m, n, kTileM, kChunkN)"
+PLAN_EQUAL = "  friend bool operator==(const Plan&, const Plan&) = default;"
+ONLY_SIZES = (
+    "  friend bool operator==(const Plan& a, const Plan& b) {\n"
+    "    return a.call.m == b.call.m && a.call.k == b.call.k;\n  }"
+)
+
+#: What a host path keeps too long: the step, the change, and the first call that shows it.
+BUGS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
+    "pointers of the first call": (
+        "v13",
+        [
+            ("    table[g] = {", "    if (!filled) table[g] = {"),
+            ("  uint32_t tiles = 0;", "  static bool filled = false;\n  uint32_t tiles = 0;"),
+            ("  const Group* device_table", "  filled = true;\n  const Group* device_table"),
+        ],
+        calls.NEW_ADDRESSES,
+    ),
+    "staging that a copy still reads": ("v13", [(SYNCHRONIZE, "  //")], calls.QUEUED),
+    "the output's map of the first call": (
+        "v17",
+        [
+            (f".map_c = {OUTPUT_MAP}", ".map_c = g == 0 ? kept : OUTPUT_MAP"),
+            (
+                "    groups.table[g] = {",
+                "    static TensorMap kept = {};\n    static bool filled = false;\n"
+                f"    if (!filled) kept = {OUTPUT_MAP};\n    filled = true;\n"
+                "    groups.table[g] = {",
+            ),
+            ("OUTPUT_MAP", OUTPUT_MAP),
+        ],
+        calls.NEW_ADDRESSES,
+    ),
+    "a graph with the pointers that it was recorded with": (
+        "m07",
+        [(PLAN_EQUAL, ONLY_SIZES)],
+        calls.NEW_ADDRESSES,
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_what_is_kept_too_long(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, changes, where = BUGS[bug]
+    planted(tmp_path, source, *changes)
+    before = checked(tmp_path, monkeypatch, sequence=False)
+    assert before.status == "clean", before
+    row = checked(tmp_path, monkeypatch)
+    assert row.status in ("wrong", "finding", "fault"), row
+    assert row.reason.endswith(f"({where})") or row.seen[0].calls == where
+    assert where in row.calls
+
+
+@pytest.mark.parametrize("step", ["v03", "v13", "v17", "v23", "m01", "m07", "m10", "h06"])
+def test_steps_that_keep_what_they_may(
+    step: str, in_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = MOE_SHAPES if step[0] == "m" else GEMM_SHAPES
+    report = kernelbench.check(step, shapes, schedules=1, sms=(3,), seed=11)
+    for row in report.steps[0].rows:
+        assert row.status == "clean", row
+        assert set(row.calls) >= set(calls.CALLS)
+
+
+@pytest.mark.parametrize(
+    ("problem", "shape"),
+    [(GEMM, GEMM_SHAPES[0]), (MOE, MOE_SHAPES[0])],
+)
+def test_inputs_with_the_outputs_of_others(problem: Any, shape: str) -> None:
+    fields = {
+        name: [int(item) for item in value.split(",")] if "," in value else int(value)
+        for name, value in (part.split("=") for part in shape.split(":"))
+    }
+    drawn = problem.parse_shape("s", fields)
+    first, second = (
+        problem.make_inputs(drawn, problem.input_classes[0], seed, "cpu") for seed in (1, 2)
+    )
+    mixed = calls.with_outputs_of(first, second)
+    assert mixed is not None
+    assert type(mixed.data) is type(first.data)
+    assert problem.outputs_of(list(second.outputs) if problem is GEMM else second.outputs[0], mixed)
+    assert mixed.arena is second.arena
+    assert all(a is b for a, b in zip(mixed.operands, first.operands, strict=True))
