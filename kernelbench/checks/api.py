@@ -35,7 +35,10 @@ from kernelbench.runs.settings import (
 
 #: The defaults, of the command line too.
 SCHEDULES = 100
-SMS = (1, 2, 3, 148)
+#: One cluster or several of each size that steps have, with several tiles each; and a B200's.
+SMS = (1, 2, 3, 4, 10, 148)
+#: Seconds for a step, if nobody says how many schedules it shall be.
+BUDGET_S = 60.0
 MAX_FINDINGS = 20
 
 
@@ -51,7 +54,8 @@ def check(
     steps: Names,
     shapes: Names | None = None,
     *,
-    schedules: int = SCHEDULES,
+    schedules: int | None = None,
+    budget_s: float | None = None,
     sms: Sequence[int] = SMS,
     inputs: Names | None = None,
     sequence: bool = True,
@@ -74,7 +78,10 @@ def check(
     Args:
         steps: A step's name, a range, a lineage's name or a step's folder; or several.
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
-        schedules: For each shape, input class and number of SMs.
+        schedules: For each shape, input class and number of SMs; at most 100 if None.
+        budget_s: Seconds for each step, about, 0 for no limit: every shape and number of SMs is
+            tried once, then again in rounds until the time is over. If None: 60 where ``schedules``
+            is None, else no limit.
         sms: Numbers of SMs to emulate.
         inputs: Input classes; the problem's first if None.
         sequence: Whether to make calls in sequence, too, in which values, addresses and shapes
@@ -94,8 +101,12 @@ def check(
         EnvironmentProblem: For what this machine lacks.
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
+    if budget_s is None:
+        budget_s = BUDGET_S if schedules is None else 0.0
+    at_least("budget_s", budget_s, 0)
+    schedules = SCHEDULES if schedules is None else schedules
     asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
-    asked = replace(asked, sequence=sequence)
+    asked = replace(asked, sequence=sequence, budget_s=budget_s)
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
     steps, shapes = step_names(steps), names_of(shapes)
     emulation = Emulation(mma_rounding=mma_rounding)

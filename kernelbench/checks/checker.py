@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
@@ -25,6 +25,9 @@ from kernelbench.runs.runner import OnProgress, StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
+
+if TYPE_CHECKING:
+    from kernelbench.executors.protocol import CompiledProblem
 
 Status = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
 #: Statuses that mean the step is not right.
@@ -78,6 +81,7 @@ class StepCheck:
 
     Attributes:
         coverage: Branches of its code over all shapes; None if unknown, and then ``note`` says why.
+        not_reached: Situations that none of the shapes and numbers of SMs has brought about.
     """
 
     step: str
@@ -86,6 +90,7 @@ class StepCheck:
     rows: tuple[CheckRow, ...]
     coverage: Coverage | None = None
     note: str = ""
+    not_reached: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class CheckRequest:
 
     Attributes:
         jobs: Worker processes at the same time.
-        sequence: Whether calls in sequence follow the schedules of each shape.
+        sequence: Whether calls in sequence follow the first schedules of each shape.
+        budget_s: Seconds for all shapes of a step, about; 0 for no limit.
     """
 
     sms: tuple[int, ...]
@@ -104,6 +110,7 @@ class CheckRequest:
     max_findings: int
     jobs: int = 1
     sequence: bool = True
+    budget_s: float = 0.0
 
 
 @dataclass
@@ -168,8 +175,23 @@ class ScheduleChecker:
         rows += self._rows(run, left, launchers, pool, counters)
         order = {shape.name: i for i, shape in enumerate(run.shapes)}
         rows.sort(key=lambda row: order[row.shape])
-        checked = StepCheck(run.step.name, sha, binary, tuple(rows))
+        checked = StepCheck(
+            run.step.name, sha, binary, tuple(rows), not_reached=self._not_reached(run, rows)
+        )
         return self._with_coverage(checked, run, counters)
+
+    def _not_reached(self, run: StepRun, rows: Sequence[CheckRow]) -> tuple[str, ...]:
+        """What no shape that was run through has made the step do, on any number of SMs."""
+        done = {row.shape for row in rows if row.status == "clean"}
+        if not hasattr(run.problem, "situations"):
+            return ()
+        problem = cast("CompiledProblem", run.problem)
+        reached: dict[str, bool] = {}
+        for shape in run.shapes:
+            for sms in self._request.sms:
+                for name, happens in problem.situations(shape, run.step, sms).items():
+                    reached[name] = reached.get(name, False) or (happens and shape.name in done)
+        return tuple(name for name, happens in reached.items() if not happens)
 
     @staticmethod
     def _build(run: StepRun) -> str:
@@ -273,7 +295,14 @@ class ScheduleChecker:
             os_threads=1,
             sequence=request.sequence,
             other_shape=self._other_shape(run, shape),
+            budget_s=self._share(run),
         )
+
+    def _share(self, run: StepRun) -> float:
+        """What each shape and class may take of the budget: shapes run side by side."""
+        cases = len(run.classes) * sum(shape.name not in run.skip for shape in run.shapes)
+        at_once = min(self._request.jobs, cases)
+        return self._request.budget_s * at_once / cases
 
     @staticmethod
     def _other_shape(run: StepRun, shape: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -36,6 +37,23 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
         return tuple(dict.fromkeys(numbers))
 
 
+class _Seconds(click.ParamType[float]):
+    """A duration: ``90``, ``90s`` or ``1.5m``; 0 is no limit."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", str(value).strip())
+        if match is None:
+            self.fail(f"expected a time such as 60s or 5m, found {value!r}", param, ctx)
+        return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
+
+
 @click.command(
     "check",
     epilog="\b\nExamples:\n"
@@ -48,9 +66,17 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--schedules",
     type=click.IntRange(min=1),
-    default=api.SCHEDULES,
-    show_default=True,
+    default=None,
+    show_default=f"at most {api.SCHEDULES}",
     help="Schedules for each shape, input class and number of SMs.",
+)
+@click.option(
+    "--budget",
+    type=_Seconds(),
+    default=None,
+    metavar="SECONDS",
+    show_default=f"{api.BUDGET_S:g}s, none with --schedules",
+    help="Time for each step, about, such as 60s or 5m: all shapes and SMs once, then in rounds.",
 )
 @click.option(
     "--sms",
@@ -93,7 +119,8 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 def command(
     steps: tuple[str, ...],
     shapes: tuple[str, ...],
-    schedules: int,
+    schedules: int | None,
+    budget: float | None,
     sms: tuple[int, ...],
     inputs: tuple[str, ...],
     sequence: bool,
@@ -121,6 +148,7 @@ def command(
                 steps,
                 shapes,
                 schedules=schedules,
+                budget_s=budget,
                 sms=sms,
                 inputs=inputs,
                 sequence=sequence,

@@ -22,16 +22,20 @@ class View:
     def __init__(self, to: console.Console, max_findings: int) -> None:
         self._to = to
         self._max_findings = max_findings
+        self._budget = False
 
     def head(self, plan: CheckPlan) -> None:
         """Say what is about to run."""
         runs, request = plan.steps, plan.request
+        self._budget = bool(request.budget_s)
         names = [run.step.name for run in runs]
         label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
         sms = ", ".join(map(str, request.sms))
+        budget = f", {request.budget_s:g} s a step" if request.budget_s else ""
+        count = f"{'up to ' if request.budget_s else ''}{request.schedules}"
         parts = [
             "executor emulator, checking", environment.cpu_name(), f"SMs {sms}",
-            f"{request.schedules} schedule{'s' if request.schedules > 1 else ''} each",
+            f"{count} schedule{'s' if request.schedules > 1 else ''} each{budget}",
             ", ".join(runs[0].classes),
             *(["calls in sequence"] if request.sequence else []),
             f"seed {request.seed}",
@@ -60,7 +64,7 @@ class View:
                 console.escape(row.step),
                 row.shape,
                 console.Text(row.status, style=style),
-                count if row.schedules == row.asked else f"{count} of {row.asked}",
+                count if row.schedules == row.asked or self._budget else f"{count} of {row.asked}",
                 str(len(row.seen)),
                 f"{row.seconds:.1f}",
             )
@@ -72,6 +76,8 @@ class View:
             # A shape that ended early has left most branches alone.
             if all(row.status == "clean" for row in step.rows):
                 self._branches(step)
+            if step.not_reached and any(row.status == "clean" for row in step.rows):
+                self._line(f"{step.step}: not reached: {'; '.join(step.not_reached)}", "bold")
         counts = {"clean": 0} | Counter(row.status for row in rows)
         verdict = ", ".join(f"{count} {status}" for status, count in counts.items())
         self._to.print(f"→ {verdict} of {len(rows)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.project.model import Step
@@ -20,6 +20,13 @@ class CompiledProblem(Problem, Protocol):
     check_shapes: tuple[str, ...]
     #: Whether a right step gives the same bits on every schedule of its threads.
     repeatable: bool
+
+    def situations(self, shape: Any, step: Step, sms: int) -> dict[str, bool]:
+        """What a shape on so many SMs can make a step do, and whether it does: for ``check``.
+
+        A problem may leave this out, and then nothing is said of situations. A name says what
+        happens in words of the problem; every shape gives the same names.
+        """
 
     def prepare(self, step: Step) -> None:
         """Build what :meth:`bind` needs beside the step's library where calls are timed.

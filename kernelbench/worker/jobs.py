@@ -108,6 +108,8 @@ class CheckJob:
         schedules: How many for each shape, class and number of SMs.
         sequence: Whether also to make the calls of :mod:`kernelbench.worker.call_sequence`.
         other_shape: A second shape for them; None if there is none.
+        budget_s: Seconds after which no further round of schedules begins, for each shape and
+            class; 0 for no limit.
         max_findings: How many different findings a launch keeps.
         counters: Folder for the counts of branches; empty for none.
         os_threads: OS threads of the emulation; 0 for one per core.
@@ -127,6 +129,7 @@ class CheckJob:
     os_threads: int
     sequence: bool = False
     other_shape: Any = None
+    budget_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -86,36 +86,45 @@ class _Case:
         self._counters = counters
 
     def run(self) -> bool:
-        """Every schedule, then the sequence of calls; False if the shape is to end here."""
-        return self._schedules() and (not self._job.sequence or self._sequence())
+        """Every schedule and the sequence of calls; False if the shape is to end here.
 
-    def _schedules(self) -> bool:
+        A round is one schedule on each number of SMs; the sequence comes after the first. The
+        budget of time ends the rounds after that: what little time allows is spread over all.
+        """
+        self._begin()
+        began = time.monotonic()
+        for index in range(self._job.schedules):
+            if index and 0 < self._job.budget_s < time.monotonic() - began:
+                break
+            if not all(self._schedule(sms, index) for sms in self._job.sms):
+                return False
+            if index == 0 and self._job.sequence and not self._sequence():
+                return False
+        return True
+
+    def _begin(self) -> None:
         job, shape = self._job, self._shape
         self._report.phase(f"{self._class}: inputs and reference", 600)
         seed = derive(job.seed, "inputs", shape.name, self._class)
         self._inputs = self._draw(seed)
         # From a copy: the kernel has not seen it.
         self._reference = self._step.problem.reference(self._draw(seed), shape, self._class)
-        for sms in job.sms:
-            first: list[Any] | None = None
-            for index in range(job.schedules):
-                self._announce(
-                    f"{sms} SM{'s' if sms > 1 else ''}, schedule {index + 1}/{job.schedules}"
-                )
-                # No part of the request but what the schedule belongs to: --sms 3 repeats what
-                # 1,2,3 found.
-                seed = derive(job.seed, "schedule", shape.name, self._class, sms, index)
-                called = self._step.call(self._inputs, sms, seed)
-                reason = self._judge(called, first)
-                first = first or called.outputs
-                self._report(
-                    ScheduleRun(shape.name, self._class, sms, index, reason, called.report)
-                )
-                if reason:
-                    return False
-                if job.counters:
-                    self._counters()
-        return True
+        #: Outputs of the first schedule, by number of SMs.
+        self._first: dict[int, list[Any]] = {}
+
+    def _schedule(self, sms: int, index: int) -> bool:
+        job, shape = self._job, self._shape
+        self._announce(f"{sms} SM{'s' if sms > 1 else ''}, schedule {index + 1}/{job.schedules}")
+        # No part of the request but what the schedule belongs to: --sms 3 repeats what 1,2,3 found.
+        seed = derive(job.seed, "schedule", shape.name, self._class, sms, index)
+        called = self._step.call(self._inputs, sms, seed)
+        reason = self._judge(called, self._first.get(sms))
+        if called.outputs is not None:
+            self._first.setdefault(sms, called.outputs)
+        self._report(ScheduleRun(shape.name, self._class, sms, index, reason, called.report))
+        if job.counters and not reason:
+            self._counters()
+        return not reason
 
     def _sequence(self) -> bool:
         job, shape = self._job, self._shape

@@ -60,6 +60,10 @@ def checked(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
 
 
 OUTPUT_MAP = "encode_output_map(c, m, n, kTileM, kChunkN)"
+KEPT_MAP = (
+    "    static TensorMap kept = {};\n    static bool filled = false;\n"
+    f"    if (!filled) kept = {OUTPUT_MAP};\n    filled = true;\n    groups.table[g] = {{"
+)
 PLAN_EQUAL = "  friend bool operator==(const Plan&, const Plan&) = default;"
 ONLY_SIZES = (
     "  friend bool operator==(const Plan& a, const Plan& b) {\n"
@@ -84,9 +88,7 @@ BUGS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
             (f".map_c = {OUTPUT_MAP}", ".map_c = g == 0 ? kept : OUTPUT_MAP"),
             (
                 "    groups.table[g] = {",
-                "    static TensorMap kept = {};\n    static bool filled = false;\n"
-                f"    if (!filled) kept = {OUTPUT_MAP};\n    filled = true;\n"
-                "    groups.table[g] = {",
+                KEPT_MAP,
             ),
             ("OUTPUT_MAP", OUTPUT_MAP),
         ],

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
+from kernelbench.problems.fused_moe.situations import situations
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_int
 
@@ -52,7 +53,7 @@ class FusedMoe:
     name = "fused_moe"
     input_classes: tuple[str, ...] = ("random", "skewed", "structured")
     benchmark_shapes: tuple[str, ...] = ("qwen35",)
-    check_shapes: tuple[str, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6")
+    check_shapes: tuple[str, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8")
     #: Atomic adds come in any order: the last bits of a sum may differ between calls.
     repeatable: bool = False
     #: GPU MODE has none.
@@ -190,6 +191,10 @@ class FusedMoe:
 
     def prepare(self, step: Step) -> None:
         """Nothing: calls go through ctypes."""
+
+    def situations(self, shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
+        """See :mod:`kernelbench.problems.fused_moe.situations`."""
+        return situations(shape, step, sms)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.fused_moe.abi`."""

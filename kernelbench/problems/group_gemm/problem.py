@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
+from kernelbench.problems.group_gemm.situations import situations
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints
 
@@ -50,7 +51,7 @@ class GroupGemm:
     name = "group_gemm"
     input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
-    check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "t3")
+    check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "u4", "u6", "t3", "t7", "t10")
     repeatable: bool = True
     leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType(
         {"sm_100a": ("nvfp4_group_gemm", "B200")}
@@ -170,6 +171,10 @@ class GroupGemm:
             from kernelbench.problems.group_gemm import tuples
 
             tuples.tuples_library()
+
+    def situations(self, shape: GroupGemmShape, step: Step, sms: int) -> dict[str, bool]:
+        """See :mod:`kernelbench.problems.group_gemm.situations`."""
+        return situations(shape, step, sms)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.group_gemm.abi`."""

@@ -1,0 +1,43 @@
+"""What default checks reach, and how far a budget of time lets them go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kernelbench
+from kernelbench.checks.api import SMS
+from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.project.context import Context
+from kernelbench.project.registry import load_problem
+from kernelbench.worker.call_sequence import CALLS
+
+
+@pytest.mark.parametrize("name", ["v07", "v13", "v17", "v22", "v23", "h06", "m05", "m07", "m10"])
+def test_default_shapes_reach_every_situation(name: str, in_checkout: Any) -> None:
+    context = Context.find()
+    step = context.lineages.get(name)
+    problem: Any = load_problem(context.lineage_for(step))
+    shapes = [context.shapes.of(problem.name)[each] for each in problem.check_shapes]
+    taken = [shape for shape in shapes if not problem.broken_limit(shape, step.limits)]
+    found = [problem.situations(shape, step, sms) for shape in taken for sms in SMS]
+    assert len({tuple(each) for each in found}) == 1
+    assert [each for each in found[0] if not any(one[each] for one in found)] == []
+
+
+@pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+def test_a_budget_ends_after_one_round_at_the_earliest(in_checkout: Any) -> None:
+    report = kernelbench.check("v13", ["u1", "u4"], sms=(2, 3), budget_s=0.001, seed=5)
+    for row in report.steps[0].rows:
+        assert (row.status, row.schedules, row.asked) == ("clean", 2, 200)
+        assert row.calls == CALLS
+    assert "eight groups of one tile" in report.steps[0].not_reached
+    assert "a ring of stages that comes round within a tile" not in report.steps[0].not_reached
+
+
+@pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+def test_a_number_of_schedules_is_kept(in_checkout: Any) -> None:
+    report = kernelbench.check("v13", "u1", sms=(2,), schedules=3, sequence=False)
+    (row,) = report.steps[0].rows
+    assert (row.schedules, row.asked, row.calls) == (3, 3, ())
