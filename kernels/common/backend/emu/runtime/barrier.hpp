@@ -29,7 +29,8 @@ struct Barrier {
   Pc commit_pc = nullptr;
   Knowledge arriving;
   Knowledge completed;
-  std::vector<int64_t> observed;  // per thread of the CTA: last phase waited for, -1 none
+  Clock completed_before;         // of all phases but the last completed one
+  std::vector<int64_t> observed;  // per thread of the CTA: phases that its waits saw, -1 none
 };
 
 struct NamedBarrier {

@@ -58,16 +58,16 @@ void complete_if_due(Barrier& barrier, Pc pc) {
   ++barrier.phase;
   barrier.pending = barrier.expected;
   if (checking()) {
+    barrier.completed_before = barrier.completed.seen;
     barrier.completed.join(barrier.arriving);
     barrier.arriving = {};
   }
 }
 
-// The phase that a wait for `parity` means, given the last one that the thread waited for: the next
-// with that parity; a barrier's first wait with parity 1 means the phase before the first.
-int64_t phase_meant(int64_t last, uint32_t parity) {
-  const auto last_parity = static_cast<uint32_t>(last & 1);
-  return last_parity == parity ? last : last + 1;
+// The phase that a wait for `parity` means in a thread that knows of `count` completed ones: the
+// current one, or the one before it, which is complete.
+int64_t phase_meant(int64_t count, uint32_t parity) {
+  return (count & 1) == (parity & 1) ? count : count - 1;
 }
 
 // Whether `parity` has completed, as the hardware would say.
@@ -75,34 +75,45 @@ bool completed(const Barrier& barrier, uint32_t parity) {
   return (barrier.phase & 1) != (parity & 1);
 }
 
-// A parity tells two phases apart only. Keeps, for each thread, the phase that it last waited for,
-// so that a wait that returns for the phase before or after the one it means is found. The hardware
-// would go on.
+// Whether the thread knows that all phases but the last completed one are complete: then the last
+// one is what it means. It knows by acquiring what their arrivals released, on whatever way.
+bool knows_all_but_last(const Thread& thread, const Barrier& barrier) {
+  const std::vector<uint32_t>& before = barrier.completed_before.at;
+  if (before.empty()) return false;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (thread.knows.seen.at[i] < before[i]) return false;
+  }
+  return true;
+}
+
+// How many phases a thread has seen complete; before its first wait, what lanes of its warp have: a
+// warp's lanes share one count, of which some may execute the last wait only.
+int64_t count_seen(const Thread& thread, const Barrier& barrier) {
+  const int64_t own = barrier.observed[thread.index];
+  if (own >= 0) return own;
+  const auto first = barrier.observed.begin() + thread.warp->index * kWarpSize;
+  return std::max<int64_t>(0, *std::max_element(first, first + thread.warp->count));
+}
+
+// A parity tells two phases apart only. A wait that returns for a later phase than the one that it
+// means is found: the hardware would go on. Which one that is follows from what the thread knows to
+// have happened before.
 void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc) {
   if (!checking()) return;
   Thread& thread = self();
   if (thread.cta != &cta) return;
-  if (barrier.observed.empty()) barrier.observed.assign(cta.threads.size(), -2);
-  int64_t& last = barrier.observed[thread.index];
-  const int64_t meant = last == -2 ? (parity == 1 ? -1 : 0) : phase_meant(last, parity);
+  if (barrier.observed.empty()) barrier.observed.assign(cta.threads.size(), -1);
   const auto current = static_cast<int64_t>(barrier.phase);
-  if (meant < current - 1) {
+  const int64_t meant = phase_meant(count_seen(thread, barrier), parity);
+  if (meant < current - 1 && !knows_all_but_last(thread, barrier)) {
     report({.kind = Class::kPhase,
             .pc = pc,
             .other_pc = barrier.init_pc,
             .shared_offset = barrier.offset,
             .text = "a wait for phase " + std::to_string(meant) + " finds the barrier in phase " +
                     std::to_string(current) + ": the waiter was lapped"});
-  } else if (meant > current - 1) {
-    report({.kind = Class::kPhase,
-            .pc = pc,
-            .other_pc = barrier.init_pc,
-            .shared_offset = barrier.offset,
-            .text = "a wait for phase " + std::to_string(meant) +
-                    " returns although the barrier is in phase " + std::to_string(current) +
-                    ": the parity is the previous phase's"});
   }
-  last = std::max(last, meant);
+  barrier.observed[thread.index] = current;
 }
 
 }  // namespace
