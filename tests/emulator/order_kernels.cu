@@ -60,6 +60,56 @@ KB_GLOBAL void hand_backs(uint32_t count, uint32_t* out, int waiters) {
   if (waiters == kElectedWaits) mbarrier_wait_parity(&storage.empty, (count & 1) ^ 1);
 }
 
+struct PairStorage {
+  Mbarrier ready;
+  Mbarrier taken;
+  uint32_t value;
+};
+
+enum PairFault : int {
+  kClusterScope = 0,  // right
+  kCtaScope,          // the wait for the other CTA's value acquires at scope cta
+  kLaneAcquires,      // lane 0 alone waits, whichever lane was elected reads
+};
+
+// Each CTA of a pair stores into the other's memory and arrives there.
+KB_GLOBAL void exchange_in_pair(uint32_t* out, int fault) {
+  auto& storage = shared_storage<PairStorage>();
+  const uint32_t rank = ptx::cluster_ctarank();
+  if (ptx::thread_index() == 0) {
+    ptx::mbarrier_init(&storage.ready, 1);
+    ptx::mbarrier_init(&storage.taken, 1);
+    ptx::fence_mbarrier_init_release_cluster();
+  }
+  ptx::barrier_cluster_arrive(ptx::sem_release);
+  ptx::barrier_cluster_wait(ptx::sem_acquire);
+  if (ptx::elect_sync()) {
+    ptx::st_shared_cluster(ptx::mapa(&storage.value, rank ^ 1), rank + 1);
+    ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::mapa(&storage.ready, rank ^ 1));
+  }
+  if (fault == kCtaScope) {
+    mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cta, &storage.ready, 0);
+  } else if (fault != kLaneAcquires || ptx::lane_index() == 0) {
+    mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &storage.ready, 0);
+  }
+  if (ptx::elect_sync()) {
+    out[ptx::cta_index().x] = storage.value;
+    // The CTA's own barrier: scope cta is enough.
+    ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &storage.taken);
+  }
+  mbarrier_wait_parity(&storage.taken, 0);
+  ptx::barrier_cluster_arrive(ptx::sem_release);
+  ptx::barrier_cluster_wait(ptx::sem_acquire);
+}
+
+// Which lanes are elected: of the whole warp, of eight lanes, and of the whole warp again.
+KB_GLOBAL void elect_three(uint32_t* out) {
+  const uint32_t lane = ptx::lane_index();
+  if (ptx::elect_sync()) out[0] = lane;
+  if (lane >= 8 && lane < 16 && ptx::elect_sync(0xff00)) out[1] = lane;
+  if (ptx::elect_sync()) out[2] = lane;
+}
+
 struct Counted {
   explicit Counted(uint32_t value) : value(value) {}
   uint32_t value;
@@ -78,9 +128,23 @@ int guarded_call(char* message, Body&& body) {
 
 KB_EXPORT int run_hand_backs(uint32_t count, int waiters, uint32_t* out, char* message) {
   return guarded_call(message, [&] {
-    rt::launch(hand_backs,
-               {.grid = {1, 1, 1}, .threads = 64, .shared_bytes = sizeof(RingStorage)}, count, out,
-               waiters);
+    rt::launch(hand_backs, {.grid = {1, 1, 1}, .threads = 64, .shared_bytes = sizeof(RingStorage)},
+               count, out, waiters);
+  });
+}
+
+KB_EXPORT int run_exchange_in_pair(int fault, uint32_t* out, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(
+        exchange_in_pair,
+        {.grid = {4, 1, 1}, .threads = 32, .shared_bytes = sizeof(PairStorage), .cluster = 2}, out,
+        fault);
+  });
+}
+
+KB_EXPORT int run_elect_three(uint32_t* out, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(elect_three, {.grid = {1, 1, 1}, .threads = 32, .shared_bytes = 0}, out);
   });
 }
 

@@ -46,6 +46,48 @@ def test_a_lane_that_is_not_in_step_is_lapped(emulated: Emulated) -> None:
         assert kinds(of) & {"race", "phase", "hang"}, seed
 
 
+def exchange_in_pair(of: Any, fault: int) -> None:
+    out = np.zeros(4, np.uint32)
+    assert call(of, "run_exchange_in_pair", out, fault) == (0, "")
+    assert out.tolist() == [2, 1] * 2
+
+
+def test_an_acquire_reaches_as_far_as_its_scope(emulated: Emulated) -> None:
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        exchange_in_pair(of, 0)
+        assert of.findings() == [], seed
+        of.configure(seed=seed)
+        exchange_in_pair(of, 1)
+        (found,) = of.findings()
+        assert (found["class"], found["shared_name"]) == ("race", "value"), seed
+        assert "acquires at scope cta" in found["text"]
+
+
+def test_the_lane_that_is_elected_has_to_acquire(emulated: Emulated) -> None:
+    """With lane 0 alone the fault cannot be seen: half of the schedules elect another."""
+    found = 0
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        exchange_in_pair(of, 2)
+        found += bool(kinds(of) & {"race", "unwritten"})
+    assert len(SEEDS) / 4 < found < len(SEEDS)
+
+
+def test_an_election_is_the_same_for_a_mask(emulated: Emulated) -> None:
+    elected = set()
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        out = np.zeros(3, np.uint32)
+        assert call(of, "run_elect_three", out) == (0, "")
+        assert out[0] == out[2] < 32 and 8 <= out[1] < 16
+        elected.add(tuple(out.tolist()))
+    assert (0, 8, 0) in elected and len(elected) > 3
+    of = emulated(FILE)
+    call(of, "run_elect_three", out)
+    assert out.tolist() == [0, 8, 0]  # as on an H200
+
+
 @pytest.mark.parametrize("check", [False, True], ids=["plain", "checked"])
 def test_host_code_may_have_local_statics(emulated: Emulated, check: bool) -> None:
     of = emulated(FILE, check=check)

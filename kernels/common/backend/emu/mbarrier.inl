@@ -10,6 +10,10 @@ template <typename Sem>
 inline constexpr bool kReleases = std::is_same_v<Sem, SemRelease>;
 template <typename Sem>
 inline constexpr bool kAcquires = std::is_same_v<Sem, SemAcquire>;
+template <typename Scope>
+inline constexpr emu::Scope kScope = std::is_same_v<Scope, ScopeCta>       ? emu::Scope::kCta
+                                     : std::is_same_v<Scope, ScopeCluster> ? emu::Scope::kCluster
+                                                                           : emu::Scope::kGpu;
 
 }  // namespace detail
 
@@ -69,18 +73,18 @@ KB_DEVICE void mbarrier_complete_tx(SemRelaxed, ScopeCluster, ClusterAddress<Mba
 
 template <typename Sem, typename Scope>
 KB_DEVICE bool mbarrier_try_wait_parity(Sem, Scope, const Mbarrier* bar, uint32_t parity) {
-  return emu::mbarrier_test_wait_parity(bar, parity, detail::kAcquires<Sem>);
+  return emu::mbarrier_test_wait_parity(bar, parity, detail::kAcquires<Sem>, detail::kScope<Scope>);
 }
 
 template <typename Sem, typename Scope>
 KB_DEVICE bool mbarrier_try_wait_parity(Sem, Scope, const Mbarrier* bar, uint32_t parity,
                                         uint32_t) {
-  return emu::mbarrier_test_wait_parity(bar, parity, detail::kAcquires<Sem>);
+  return emu::mbarrier_test_wait_parity(bar, parity, detail::kAcquires<Sem>, detail::kScope<Scope>);
 }
 
 template <typename Sem, typename Scope>
 KB_DEVICE bool mbarrier_test_wait_parity(Sem, Scope, const Mbarrier* bar, uint32_t parity) {
-  return emu::mbarrier_test_wait_parity(bar, parity, detail::kAcquires<Sem>);
+  return emu::mbarrier_test_wait_parity(bar, parity, detail::kAcquires<Sem>, detail::kScope<Scope>);
 }
 
 }  // namespace kb::ptx

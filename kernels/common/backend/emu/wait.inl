@@ -4,7 +4,7 @@ namespace kb {
 
 template <typename Sem, typename Scope>
 KB_DEVICE void mbarrier_wait_parity(Sem, Scope, const Mbarrier* bar, uint32_t parity) {
-  emu::mbarrier_wait_parity(bar, parity, ptx::detail::kAcquires<Sem>);
+  emu::mbarrier_wait_parity(bar, parity, ptx::detail::kAcquires<Sem>, ptx::detail::kScope<Scope>);
 }
 
 KB_DEVICE void global_wait_at_least(const uint32_t* word, uint32_t value) {

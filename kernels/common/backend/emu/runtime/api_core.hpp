@@ -37,6 +37,9 @@ uint32_t vote_ballot(bool predicate, uint32_t members);
 uint32_t redux_max(uint32_t value, uint32_t members);
 uint32_t redux_add(uint32_t value, uint32_t members);
 
+// Threads that an acquire or a fence pairs with: of the CTA, the cluster, the GPU.
+enum class Scope : uint8_t { kCta, kCluster, kGpu };
+
 void mbarrier_init(void* bar, uint32_t count);
 void mbarrier_inval(void* bar);
 void mbarrier_arrive(void* bar, uint32_t count, bool release);
@@ -48,8 +51,8 @@ void mbarrier_expect_tx(void* bar, uint32_t bytes);
 void mbarrier_expect_tx_remote(uint32_t bar, uint32_t bytes);
 void mbarrier_complete_tx(void* bar, uint32_t bytes);
 void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes);
-bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire);
-void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire);
+bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope);
+void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope);
 void red_add_u32(uint32_t* dst, uint32_t value);
 void global_wait_at_least(const uint32_t* word, uint32_t value);
 void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask);

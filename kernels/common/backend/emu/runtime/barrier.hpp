@@ -29,6 +29,9 @@ struct Barrier {
   Pc commit_pc = nullptr;
   Knowledge arriving;
   Knowledge completed;
+  // What threads and commits of other CTAs have released: for who acquires at cluster scope.
+  Knowledge arriving_afar;
+  Knowledge completed_afar;
   Clock completed_before;         // of all phases but the last completed one
   std::vector<int64_t> observed;  // per thread of the CTA: phases that its waits saw, -1 none
 };
@@ -50,8 +53,10 @@ struct ClusterBarrier {
   Knowledge completed;
 };
 
-// Arrives on a barrier; `from` is what the arrival releases (null: relaxed).
-void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc);
+// Arrives on a barrier; `from` is what the arrival releases (null: relaxed). `afar`: it comes from
+// another CTA than the barrier's.
+void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,
+                    bool afar = false);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);
 // A copy completes `bytes`; releases `from`.
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc);

@@ -35,10 +35,31 @@ Barrier& barrier_at(uint32_t address, Pc pc, const char* what) {
   return at.cta->barrier(at.offset, pc, at.cta != self().cta);
 }
 
-// An arrival of the running thread.
-void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc) {
+// Whether a shared::cluster address is another CTA's.
+bool afar(uint32_t address) {
+  return address >> 24 != self().cta->rank;
+}
+
+// A wait's acquire. At CTA scope it pairs with releases of the CTA alone; what it passes by is kept
+// for the finding that may follow.
+void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
+  if (!checking()) return;
   Thread& thread = self();
-  barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc);
+  thread.knows.join(barrier.completed);
+  const Knowledge& afar = barrier.completed_afar;
+  if (afar.seen.at.empty()) return;
+  if (scope != Scope::kCta) {
+    thread.knows.join(afar);
+  } else {
+    thread.passed_by.join(afar.seen);
+    thread.passed_by_pc = pc;
+  }
+}
+
+// An arrival of the running thread.
+void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc, bool afar = false) {
+  Thread& thread = self();
+  barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc, afar);
   if (release && checking()) ++thread.knows.seen.at[thread.component];
 }
 
@@ -61,6 +82,10 @@ void complete_if_due(Barrier& barrier, Pc pc) {
     barrier.completed_before = barrier.completed.seen;
     barrier.completed.join(barrier.arriving);
     barrier.arriving = {};
+    if (barrier.arriving_afar.seen.at.empty()) return;
+    barrier.completed_before.join(barrier.completed_afar.seen);
+    barrier.completed_afar.join(barrier.arriving_afar);
+    barrier.arriving_afar = {};
   }
 }
 
@@ -152,7 +177,7 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
 }
 
 // More arrivals than expected are undefined in PTX: the pending count would wrap.
-void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc) {
+void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc, bool afar) {
   if (count > barrier.pending) {
     fail({.kind = Class::kArrivalCount,
           .pc = pc,
@@ -163,7 +188,9 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
                   " pending"});
   }
   barrier.pending -= count;
-  if (from != nullptr && checking()) barrier.arriving.join(*from);
+  if (from != nullptr && checking()) {
+    (afar ? barrier.arriving_afar : barrier.arriving).join(*from);
+  }
   complete_if_due(barrier, pc);
 }
 
@@ -285,7 +312,7 @@ void mbarrier_arrive(void* bar, uint32_t count, bool release) {
 void mbarrier_arrive_remote(uint32_t bar, uint32_t count, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc);
+  arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc, afar(bar));
 }
 
 // An arrival for this phase, and one fewer to expect from the next on.
@@ -318,7 +345,7 @@ void mbarrier_arrive_expect_tx_remote(uint32_t bar, uint32_t bytes, bool release
   interleave();
   Barrier& barrier = barrier_at(bar, pc, "mbarrier.arrive.expect_tx");
   barrier_expect_tx(barrier, bytes, pc);
-  arrive(barrier, 1, release, pc);
+  arrive(barrier, 1, release, pc, afar(bar));
 }
 
 void mbarrier_expect_tx(void* bar, uint32_t bytes) {
@@ -347,7 +374,7 @@ void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
 
 // A poll. One that fails gives way, since the kernel's own loop would never end otherwise; very
 // many in a row are a hang.
-bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
+bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
   const Pc pc = KB_EMU_PC;
   Thread& thread = self();
   const SharedPlace at = shared_place(bar, pc, "mbarrier.test_wait");
@@ -366,12 +393,12 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   if (!completed(barrier, parity)) return false;
   thread.polls = 0;
   note_observed(*at.cta, barrier, parity, pc);
-  if (acquire) acquire_from(barrier.completed);
+  if (acquire) acquire_phase(barrier, scope, pc);
   return true;
 }
 
 // try_wait in a loop, as wait.cuh has it: the thread sleeps until the phase is complete.
-void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire) {
+void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
   const Pc pc = KB_EMU_PC;
   interleave();
   const SharedPlace at = shared_place(bar, pc, "mbarrier.try_wait");
@@ -379,7 +406,7 @@ void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire) {
   wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
              [&barrier, parity] { return completed(barrier, parity); });
   note_observed(*at.cta, barrier, parity, pc);
-  if (acquire) acquire_from(barrier.completed);
+  if (acquire) acquire_phase(barrier, scope, pc);
 }
 
 // Makes the thread's own initializations visible to the cluster.

@@ -30,6 +30,8 @@ struct Thread {
   bool exited = false;
   Wait wait;
   Knowledge knows;
+  Clock passed_by;                // what its acquires at CTA scope did not take from other CTAs
+  Pc passed_by_pc = nullptr;      // the last of them
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t polls = 0;             // unsuccessful ones in a row
   ThreadTma tma;                  // of tma.cpp

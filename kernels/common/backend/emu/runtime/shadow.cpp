@@ -79,6 +79,20 @@ bool compatible(const Record& earlier, const Actor& later) {
   return (earlier.atomic && later.atomic) || !overlap(earlier, later) || ordered(earlier, later);
 }
 
+// Why an access by another CTA is not ordered, where an acquire at cluster scope would have ordered
+// it: for a finding's text.
+std::string missing_scope(const Cta& cta, const Record& earlier) {
+  for (const Cta& each : cta.cluster->ctas) {
+    for (const Thread& thread : each.threads) {
+      const std::vector<uint32_t>& passed = thread.passed_by.at;
+      if (passed.size() > earlier.component && passed[earlier.component] >= earlier.epoch) {
+        return ": the wait for it acquires at scope cta, and another CTA released it";
+      }
+    }
+  }
+  return {};
+}
+
 // The records of a cell's entry, until `visit` returns false.
 template <typename Visit>
 void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
@@ -160,6 +174,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
   } else {
     text += std::string(" that ") + earlier.what + " by another thread writes, without order";
   }
+  text += missing_scope(cta_, earlier);
   report({.kind = kind,
           .pc = actor.pc,
           .other_pc = earlier.pc,
@@ -184,7 +199,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
             .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
             .other_thread = earlier.thread,
             .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
-                    " may still read"});
+                    " may still read" + missing_scope(cta_, earlier)});
     return false;
   };
   visit_records(log, reader, check);

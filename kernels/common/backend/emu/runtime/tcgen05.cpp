@@ -130,6 +130,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     Cta* cta;
     Barrier* barrier;
     Knowledge knows;
+    bool afar;
 
     void execute(Pc pc) const {
       if (cta->exited() || !barrier->live) {
@@ -141,7 +142,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
                                        : "that was invalidated meanwhile")});
         return;
       }
-      barrier_arrive(*barrier, 1, &knows, pc);
+      barrier_arrive(*barrier, 1, &knows, pc, afar);
     }
   };
   struct Commit {
@@ -169,7 +170,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     Cta& cta = cluster.cta(rank);
     check_alive(cta, pc, kWhat);
     Barrier& barrier = cta.barrier(place.offset, pc, &cta != thread.cta);
-    Arrival arrival{&cta, &barrier, tracked.knows};
+    Arrival arrival{&cta, &barrier, tracked.knows, &cta != thread.cta};
     if (checking()) {
       const AsyncActor own = copy_actor(pc, kWhat);
       arrival.knows.join(own.knows);

@@ -71,14 +71,30 @@ CtaIndex cta_count() {
   return self().cta->cluster->launch->grid;
 }
 
+namespace {
+
+// Which lane is elected is the implementation's choice, and the same one for a mask each time: an
+// H200 takes the lowest. In half of the checker's schedules each mask has another.
+uint32_t elected_lane(uint32_t members) {
+  const auto lowest = static_cast<uint32_t>(std::countr_zero(members));
+  if (!checking()) return lowest;
+  uint64_t state = options().seed * 0x9e3779b97f4a7c15u;
+  if (split_mix(state) % 2 == 0) return lowest;
+  state += members;
+  auto skipped = split_mix(state) % static_cast<uint32_t>(std::popcount(members));
+  for (; skipped > 0; --skipped) members &= members - 1;
+  return static_cast<uint32_t>(std::countr_zero(members));
+}
+
+}  // namespace
+
 // elect.sync: any one lane of the mask.
 uint32_t elect_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  // The lowest lane, as on an H200; kernels must not depend on which.
   return static_cast<uint32_t>(collective("elect.sync", members, 0, pc, [](Collective& all) {
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) all.result[lane] = 0;
-    all.result[std::countr_zero(all.members)] = 1;
+    all.result[elected_lane(all.members)] = 1;
   }));
 }
 
