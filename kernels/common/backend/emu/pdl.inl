@@ -1,10 +1,15 @@
 #pragma once
 
+#include "runtime/api_core.hpp"
+
 namespace kb::ptx {
 
-// Grids of a stream run one after another here: the earlier one is always complete.
-KB_DEVICE void griddepcontrol_wait() {}
+KB_DEVICE void griddepcontrol_wait() {
+  emu::griddepcontrol_wait();
+}
 
-KB_DEVICE void griddepcontrol_launch_dependents() {}
+KB_DEVICE void griddepcontrol_launch_dependents() {
+  emu::griddepcontrol_launch_dependents();
+}
 
 }  // namespace kb::ptx

@@ -44,26 +44,36 @@ inline void pinned_free(void* pointer) {
 }
 inline void copy_to_device(void* dst, const void* src, size_t bytes) {
   emu::finish_queue();
+  emu::stream_operation();
   std::memcpy(dst, src, bytes);
 }
 inline void copy_to_host(void* dst, const void* src, size_t bytes) {
   emu::finish_queue();
+  emu::stream_operation();
   std::memcpy(dst, src, bytes);
 }
 inline void copy_to_device_async(void* dst, const void* src, size_t bytes, Stream) {
   if (!emu::queued() || detail::recording != nullptr || emu::is_pinned(src)) {
-    return detail::enqueue([=] { std::memcpy(dst, src, bytes); });
+    return detail::enqueue([=] {
+      emu::stream_operation();
+      std::memcpy(dst, src, bytes);
+    });
   }
   const auto* first = static_cast<const unsigned char*>(src);
   detail::enqueue([dst, staged = std::vector<unsigned char>(first, first + bytes)] {
+    emu::stream_operation();
     std::memcpy(dst, staged.data(), staged.size());
   });
 }
 inline void memset_async(void* dst, int value, size_t bytes, Stream) {
-  detail::enqueue([=] { std::memset(dst, value, bytes); });
+  detail::enqueue([=] {
+    emu::stream_operation();
+    std::memset(dst, value, bytes);
+  });
 }
 inline void stream_synchronize(Stream) {
   emu::finish_queue();
+  emu::stream_operation();
 }
 
 inline TensorMap encode_tensor_map(const TensorMapTile& tile) {

@@ -62,6 +62,9 @@ void fence_acq_rel();
 // Makes the caller's generic writes, and those it has seen, visible to the async proxy.
 void fence_proxy_async(bool shared, bool global);
 
+void griddepcontrol_wait();
+void griddepcontrol_launch_dependents();
+
 uint32_t cluster_ctarank();
 uint32_t cluster_nctarank();
 uint32_t clusterid_x();
@@ -74,6 +77,8 @@ void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar);
 
 // Host side.
 int sm_count();
+// Something else than a kernel was enqueued, and all before it waited for.
+void stream_operation();
 void* device_malloc(size_t bytes);
 void device_free(void* pointer);
 void* pinned_malloc(size_t bytes);

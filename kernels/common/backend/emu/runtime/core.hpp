@@ -9,6 +9,7 @@
 #include "barrier.hpp"
 #include "facts.hpp"
 #include "finding.hpp"
+#include "grids.hpp"
 #include "knowledge.hpp"
 #include "machine.hpp"
 #include "options.hpp"

@@ -98,7 +98,10 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
           .text = "cp.async of " + std::to_string(bytes) + " bytes with a source size of " +
                   std::to_string(source_bytes)});
   }
-  if (source_bytes > 0) global_access(src, source_bytes, false, pc, kWhat);
+  if (source_bytes > 0) {
+    global_access(src, source_bytes, false, pc, kWhat);
+    grid_access(src, source_bytes, false, pc, kWhat);
+  }
   const auto move = [to, src, bytes, source_bytes] {
     std::byte* destination = to.cta->shared + to.offset;
     if (source_bytes > 0) std::memcpy(destination, src, source_bytes);

@@ -15,6 +15,7 @@
 
 #include "api_core.hpp"
 #include "findings.hpp"
+#include "grids.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
 #include "watchdog.hpp"
@@ -175,6 +176,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   static uint64_t serial = 0;
   current.serial = ++serial;
   current.body = std::move(body);
+  order_grid(current, config.dependent, config.stream);
   progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
   progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
   progress.started = 0;
@@ -204,6 +206,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   run_clusters(current);
   for (std::thread& other : others) other.join();
   seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  grid_completed(current, config.stream);
   const std::string error = launch_error();
   if (!error.empty()) throw rt::Error(error);
 }
@@ -258,6 +261,7 @@ void unregister_foreign_regions();
 KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::current_options = *options;
   kb::emu::clear_findings();
+  kb::emu::stream_operation();
   kb::emu::launches = 0;
   kb::emu::switch_count = 0;
   kb::emu::seconds = 0;

@@ -2,6 +2,7 @@
 // state that the units of the hardware keep for it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -65,6 +66,7 @@ struct Cta {
   std::vector<uint8_t> async_differs;  // for the 4-byte cells marked here
   uint32_t live_threads = 0;
   uint32_t pending = 0;                 // tasks submitted and not run
+  bool triggered = false;               // griddepcontrol.launch_dependents
   std::vector<uint16_t> barrier_index;  // by offset / 8; 0: none, else index + 1 into `barriers`
   std::deque<Barrier> barriers;
 
@@ -82,8 +84,9 @@ struct Cluster {
   std::byte* shared_base = nullptr;  // CTA r's shared memory is at shared_base + r * kSharedStride
   uint32_t live_threads = 0;
   ClusterBarrier barrier;
-  uint32_t components = 0;  // of its clocks
-  uint32_t next_copy = 0;   // slot
+  std::vector<Event> grid_waits;  // griddepcontrol.wait, where a thread did not know of another's
+  uint32_t components = 0;        // of its clocks
+  uint32_t next_copy = 0;         // slot
   uint64_t random_state = 0;
   // Uniform in [0, bound); deterministic for a seed, launch and cluster.
   uint32_t random(uint32_t bound);
@@ -101,6 +104,13 @@ struct Launch {
   uint64_t serial = 0;  // since the process began
   std::function<void()> body;
   bool meets = false;  // cooperative, or some thread has waited for a counter
+  // Grids of the stream from these serials on may still run (grids.cpp): for a thread that does not
+  // know of a griddepcontrol.wait, and for one that does. Its own serial: none.
+  uint64_t open_unwaited = 0;
+  uint64_t open_waited = 0;
+  std::atomic<bool> waited = false;
+  std::atomic<bool> triggered = false;
+  std::atomic<bool> started_after_wait = false;  // of a CTA: the trigger of dependents
   // Cluster Launch Control: the id of a cluster that has not started and now never will, or -1.
   // Declines at random now and then when checking, and shares the rest out among running clusters.
   int64_t cancel_next_cluster();

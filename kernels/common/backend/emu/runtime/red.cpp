@@ -35,6 +35,7 @@ void red_add_f32(float* dst, const float* value, uint32_t count) {
                   " floats needs a destination on " + std::to_string(bytes) + " bytes"});
   }
   global_access(dst, bytes, true, pc, kWhat);
+  global_changed(dst, bytes, pc, kWhat);
   for (uint32_t i = 0; i < count; ++i) {
     const std::atomic_ref<float> word(dst[i]);
     float old = word.load(std::memory_order_relaxed);
@@ -47,6 +48,7 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
   global_access(dst, sizeof *dst, true, pc, "atom.add");
+  global_changed(dst, sizeof *dst, pc, "atom.add");
   return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
 }
 

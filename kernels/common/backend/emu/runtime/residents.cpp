@@ -57,6 +57,7 @@ void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
   cluster.random_state = seed;
   cluster.barrier = {};
   cluster.next_copy = 0;
+  cluster.grid_waits.clear();
   const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
   const uint32_t threads = launch_.threads * launch_.cluster;
   cluster.components = threads + 2 * warps * launch_.cluster + kCopySlots;
@@ -113,6 +114,7 @@ void Runner::start_memory(Cta& cta) {
 void Runner::start_threads(Cta& cta, Fiber* fibers) {
   cta.live_threads = launch_.threads;
   cta.pending = 0;
+  cta.triggered = false;
   const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
   cta.warps.clear();
   cta.warps.resize(warps);

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include "grids.hpp"
 #include "launch.hpp"
 #include "watchdog.hpp"
 
@@ -70,6 +71,7 @@ void Runner::resume(Thread& thread) {
 
 // A CTA without threads: what it had to free or wait for.
 void Runner::finish(Cta& cta) {
+  cta_completed(cta);
   const uint64_t before = findings_count();
   outside_threads(cta, [&cta] {
     check_tma_at_exit(cta);

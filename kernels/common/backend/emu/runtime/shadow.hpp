@@ -56,6 +56,8 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
 // Notes that the running CTA writes there. Two CTAs that write the same bytes in one launch are a
 // race, unless its CTAs meet (cooperative, or waiting for a counter).
 void global_written(const void* pointer, size_t bytes, Pc pc, const char* what);
+// The same of an atomic: of two CTAs' there is no race.
+void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what);
 // Whether any CTA of this launch has written there. False when not checking.
 bool written_in_launch(const void* pointer, size_t bytes);
 

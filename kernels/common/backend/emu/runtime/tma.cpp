@@ -145,6 +145,7 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
   check_aligned(dst.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, false, pc, what);
+  box.check_grids(false, pc, what);
   each_destination(mask, pc, what, [&](Cta& cta) {
     Cta* bar_cta = mask == kNoMask ? bar.cta : &cta;
     AsyncActor actor = copy_actor(pc, what);
@@ -169,6 +170,7 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
   check_own(bar_at, pc, what);
   check_bulk(to.offset, src, bytes, pc, what);
   global_access(src, bytes, false, pc, what);
+  grid_access(src, bytes, false, pc, what);
   each_destination(mask, pc, what, [&](Cta& cta) {
     AsyncActor actor = copy_actor(pc, what);
     start_copy(

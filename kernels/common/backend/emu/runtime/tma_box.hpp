@@ -82,6 +82,8 @@ struct Box {
   // be; loads fill from the extent on.
   uint32_t stored_end() const { return (inside_end + kPiece - 1) / kPiece * kPiece; }
 
+  // Checks the rows inside the tensor against grids that may still run (grids.cpp).
+  void check_grids(bool writing, Pc pc, const char* what) const;
   // Shared memory at `offset` ← tensor; elements outside are filled.
   void load(std::byte* shared, uint32_t offset) const;
   // Tensor ← shared memory at `offset`, whose bytes are at `image`; elements outside are skipped.

@@ -81,6 +81,7 @@ void bulk_store(void* dst, const void* src, uint32_t bytes) {
   check_own(from, pc, what);
   check_bulk(from.offset, dst, bytes, pc, what);
   global_access(dst, bytes, true, pc, what);
+  grid_access(dst, bytes, true, pc, what);
   start_store(from, bytes, pc, what, whole(from.offset, bytes),
               [dst, bytes, pc, what](const std::byte* image) {
                 std::memcpy(dst, image, bytes);
@@ -103,6 +104,7 @@ void box_store(const TensorMap* map, BoxStart start, const void* src) {
   check_aligned(from.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, true, pc, what);
+  box.check_grids(true, pc, what);
   const Event copy = start_store(
       from, box.footprint, pc, what, [&](const auto& each) { box.each_part(from.offset, each); },
       [box, offset = from.offset, pc](const std::byte* image) { box.store(image, offset, pc); });

@@ -1,0 +1,122 @@
+// Grids of a stream that overlap: programmatic dependent launch (PTX ISA 9.1, 9.7.13,
+// griddepcontrol). Grids run one after another here; what may overlap on hardware follows from who
+// triggered and who waited, and is found on every schedule.
+//
+// griddepcontrol.wait: the prerequisite grid has completed and its accesses are visible. It says
+// nothing of the grids before that one, unless the prerequisite has waited for them itself.
+// griddepcontrol.launch_dependents: the dependent grid may start once every CTA has issued it or
+// exited. It orders nothing.
+#include "grids.hpp"
+
+#include <algorithm>
+
+#include "api_core.hpp"
+#include "core.hpp"
+#include "rt.cuh"
+
+namespace kb::emu {
+
+namespace {
+
+// What is kept of the grid that was launched last: its dependents depend on it.
+struct Previous {
+  void* stream = nullptr;
+  uint64_t serial = 0;  // 0: none that a grid could overlap with
+  uint64_t open_unwaited = 0;
+  uint64_t open_waited = 0;
+  bool waited = false;
+  bool triggered = false;
+  bool started_after_wait = false;
+};
+Previous previous;
+
+// Whether the running thread knows that a thread of its cluster has waited for the grids before.
+bool knows_wait(const Thread& thread) {
+  const std::vector<Event>& waits = thread.cta->cluster->grid_waits;
+  return std::any_of(waits.begin(), waits.end(), [&thread](const Event& wait) {
+    return thread.knows.seen.covers(wait.component, wait.epoch);
+  });
+}
+
+}  // namespace
+
+// Which earlier grids may still run beside this one, before and after its wait.
+void order_grid(Launch& launch, bool dependent, rt::Stream stream) {
+  launch.open_unwaited = launch.open_waited = launch.serial;
+  if (!dependent || previous.serial == 0 || previous.stream != stream.handle) return;
+  const auto beside = [&launch](uint64_t open) {
+    return open == previous.serial ? launch.serial : open;
+  };
+  // Once the previous grid has completed, so has all that it waited for.
+  launch.open_waited = beside(previous.waited ? previous.open_waited : previous.open_unwaited);
+  launch.open_unwaited = launch.open_waited;
+  if (!previous.triggered) return;
+  launch.open_unwaited = std::min(
+      previous.serial, previous.started_after_wait ? previous.open_waited : previous.open_unwaited);
+}
+
+void grid_completed(const Launch& launch, rt::Stream stream) {
+  previous = {.stream = stream.handle,
+              .serial = launch.serial,
+              .open_unwaited = launch.open_unwaited,
+              .open_waited = launch.open_waited,
+              .waited = launch.waited,
+              .triggered = launch.triggered,
+              .started_after_wait = launch.started_after_wait};
+}
+
+// A copy, a memset, or the caller: what comes next waits for all that came before.
+void stream_operation() {
+  previous = {};
+}
+
+// A CTA that exits without a trigger counts as one that triggers.
+void cta_completed(Cta& cta) {
+  Launch& launch = *cta.cluster->launch;
+  if (!cta.triggered && !cta.cluster->grid_waits.empty()) launch.started_after_wait = true;
+}
+
+void griddepcontrol_wait() {
+  if (!checking()) return;
+  interleave();
+  Thread& thread = self();
+  Cluster& cluster = *thread.cta->cluster;
+  cluster.launch->waited = true;
+  if (knows_wait(thread)) return;
+  cluster.grid_waits.push_back({thread.component, thread.knows.seen.at[thread.component]});
+}
+
+void griddepcontrol_launch_dependents() {
+  if (!checking()) return;
+  interleave();
+  Thread& thread = self();
+  Launch& launch = *thread.cta->cluster->launch;
+  if (thread.cta->triggered) return;  // by the first invocation of a CTA
+  thread.cta->triggered = true;
+  launch.triggered = true;
+  if (knows_wait(thread)) launch.started_after_wait = true;
+}
+
+// An access to global memory by the running thread, or by a copy that it issues.
+void grid_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what) {
+  if (!checking()) return;
+  const Thread& thread = self();
+  const Launch& launch = *thread.cta->cluster->launch;
+  // Before, no dependent of this grid has started.
+  if (!writing && thread.cta->triggered) note_read(pointer, bytes, launch.serial);
+  if (launch.open_unwaited == launch.serial) return;
+  const GridAccess last = last_grid_access(pointer, bytes, writing, launch.serial);
+  if (last.serial < launch.open_unwaited) return;
+  const bool waited = knows_wait(thread);
+  if (waited && last.serial < launch.open_waited) return;
+  const std::string done = last.wrote ? "writes" : "reads";
+  report({.kind = Class::kRace,
+          .pc = pc,
+          .text = std::string(what) + (writing ? " writes " : " reads ") + last.buffer +
+                  " that an earlier grid of the stream " + done + ", " +
+                  (waited ? "and that griddepcontrol.wait does not wait for: a grid between them "
+                            "never executed griddepcontrol.wait"
+                          : "which may still run: no griddepcontrol.wait comes first")});
+}
+
+}  // namespace kb::emu
