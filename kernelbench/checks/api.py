@@ -62,6 +62,7 @@ def check(
     seed: int | None = None,
     jobs: int | None = None,
     max_findings: int = MAX_FINDINGS,
+    strict: bool = False,
     timeout_s: float = MEASURING.timeout_s,
     mma_rounding: Rounding = DEFAULT_EMULATION.mma_rounding,
     command: str | None = None,
@@ -89,6 +90,7 @@ def check(
         seed: Of inputs and schedules; drawn anew if None.
         jobs: Shapes to check at the same time; one per core if None.
         max_findings: Different findings to keep per launch.
+        strict: Whether a step that rests on an assumption of the emulator is not right.
         timeout_s: Seconds after which one schedule counts as hung.
         mma_rounding: How the sums of an MMA are rounded.
         command: What the report says made it; the Python call if None.
@@ -106,7 +108,7 @@ def check(
     at_least("budget_s", budget_s, 0)
     schedules = SCHEDULES if schedules is None else schedules
     asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
-    asked = replace(asked, sequence=sequence, budget_s=budget_s)
+    asked = replace(asked, sequence=sequence, budget_s=budget_s, strict=strict)
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
     steps, shapes = step_names(steps), names_of(shapes)
     emulation = Emulation(mma_rounding=mma_rounding)

@@ -61,6 +61,7 @@ class CheckRow:
         schedules: How many were run; asked: how many were to be, over all classes and SMs.
         calls: The calls in sequence that were made after them, each once.
         reason: What ended it early, in one line; empty if nothing did.
+        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`.
     """
 
     step: str
@@ -73,6 +74,7 @@ class CheckRow:
     seen: tuple[Seen, ...] = ()
     reason: str = ""
     calls: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class CheckRequest:
         jobs: Worker processes at the same time.
         sequence: Whether calls in sequence follow the first schedules of each shape.
         budget_s: Seconds for all shapes of a step, about; 0 for no limit.
+        strict: Whether what rests on an assumption is not right.
     """
 
     sms: tuple[int, ...]
@@ -111,6 +114,7 @@ class CheckRequest:
     jobs: int = 1
     sequence: bool = True
     budget_s: float = 0.0
+    strict: bool = False
 
 
 @dataclass
@@ -120,6 +124,7 @@ class _Progress:
     schedules: int = 0
     calls: dict[str, None] = field(default_factory=dict)
     seen: dict[tuple[str, ...], Seen] = field(default_factory=dict)
+    assumptions: dict[str, None] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
 
@@ -275,6 +280,9 @@ class ScheduleChecker:
             return "finding"
         if progress.reason:
             return "fault"
+        if self._request.strict and progress.assumptions:
+            progress.reason = f"rests on {', '.join(progress.assumptions)}, and --strict refuses it"
+            return "finding"
         return "interrupted" if self._stop.is_set() else "clean"
 
     def _job(self, run: StepRun, shape: Any, counters: Path) -> CheckJob:
@@ -331,6 +339,7 @@ class ScheduleChecker:
     @staticmethod
     def _add(progress: _Progress, message: ScheduleRun) -> None:
         report = message.report
+        progress.assumptions |= dict.fromkeys(report.assumptions)
         counted = set()
         for finding in report.findings:
             known = progress.seen.get(finding.identity)
@@ -362,6 +371,7 @@ class ScheduleChecker:
             seen=tuple(progress.seen.values()),
             reason=progress.reason,
             calls=tuple(progress.calls),
+            assumptions=tuple(progress.assumptions),
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:

@@ -52,6 +52,7 @@ class CheckReport(RowTable):
                 "seconds": row.seconds,
                 "findings": [f"{seen.finding.kind}: {seen.finding.text}" for seen in row.seen],
                 "reason": row.reason,
+                "assumptions": list(row.assumptions),
                 "dims": row.dims,
             }
             for step in self.steps

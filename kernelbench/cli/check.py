@@ -112,6 +112,11 @@ class _Seconds(click.ParamType[float]):
     show_default=True,
     help="Different findings to keep and show per shape.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse what rests on an assumption of the emulator beyond PTX's text.",
+)
 @options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
 @options.fail_on_option("skipped")
@@ -127,6 +132,7 @@ def command(
     seed: int | None,
     jobs: int,
     max_findings: int,
+    strict: bool,
     timeout: float,
     mma_rounding: Rounding,
     fail_on: tuple[str, ...],
@@ -155,6 +161,7 @@ def command(
                 seed=seed,
                 jobs=jobs,
                 max_findings=max_findings,
+                strict=strict,
                 timeout_s=timeout,
                 mma_rounding=mma_rounding,
                 command=options.command_line(),

@@ -72,6 +72,7 @@ class View:
         for step in steps:
             for row in step.rows:
                 self._row(row)
+        self._assumptions(rows)
         for step in steps:
             # A shape that ended early has left most branches alone.
             if all(row.status == "clean" for row in step.rows):
@@ -106,6 +107,13 @@ class View:
         when = f"in sequence: {seen.calls}" if seen.calls else f"schedule {seen.index + 1}{again}"
         sms = f"{seen.sms} SM{'s' if seen.sms > 1 else ''}"
         self._line(f"    seen     {seen.inputs}, {sms}, {when}")
+
+    def _assumptions(self, rows: Sequence[CheckRow]) -> None:
+        """What verdicts rest on beyond PTX's text, and whose."""
+        for name, sentence in findings.ASSUMPTIONS.items():
+            resting = dict.fromkeys(row.step for row in rows if name in row.assumptions)
+            if resting:
+                self._line(f"assumed  {name}: {sentence} ({', '.join(resting)})", "yellow")
 
     def _branches(self, step: StepCheck) -> None:
         if step.coverage is None:

@@ -39,6 +39,19 @@ CLASSES = {
 }
 
 
+#: Where the emulator believes more than PTX's text promises, and what it believes.
+ASSUMPTIONS = {
+    "groups-cover-loads": "cp.async.bulk.wait_group.read says that loads which complete on an "
+    "mbarrier have read their tensor map, too",
+    "copies-at-cta-scope": "a wait that acquires at scope cta sees a copy that another CTA has "
+    "issued",
+    "dependent-stores": "a store that depends on what an atomic returned comes after it, without a "
+    "fence between",
+    "triggers-hand-on": "what a grid has waited for before it triggers its dependents is visible "
+    "to them before they wait",
+}
+
+
 #: CTAs whose waits are shown; of a cluster of two and its neighbour, say.
 _SHOWN_CTAS = 4
 
@@ -130,6 +143,7 @@ class EmulatorReport:
 
     Attributes:
         dropped: Findings beyond the number that is kept.
+        assumptions: Keys of :data:`ASSUMPTIONS` without which there would be more findings.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -138,6 +152,7 @@ class EmulatorReport:
     switches: int = 0
     seconds: float = 0.0
     dropped: int = 0
+    assumptions: tuple[str, ...] = ()
 
     def headline(self) -> str:
         """The first finding in one line; empty if there is none."""
@@ -174,6 +189,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         int(raw.get("switches", 0)),
         float(raw.get("seconds", 0.0)),
         int(raw.get("dropped", 0)),
+        tuple(raw.get("assumptions", ())),
     )
 
 

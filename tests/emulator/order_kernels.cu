@@ -102,6 +102,43 @@ KB_GLOBAL void exchange_in_pair(uint32_t* out, int fault) {
   ptx::barrier_cluster_wait(ptx::sem_acquire);
 }
 
+enum LastFault : int {
+  kFenced = 0,   // right
+  kCtaFence,     // the fence before the atomic has scope cta
+  kNoFence,      // none before the atomic
+  kNoFenceAfter  // none between the atomic and the reads
+};
+
+// The last CTA to come adds up what every CTA has left in global memory.
+KB_GLOBAL void sum_by_last(uint32_t* parts, uint32_t* counter, uint32_t* out, int fault) {
+  const uint32_t ctas = ptx::cta_count().x;
+  if (ptx::thread_index() != 0) return;
+  parts[ptx::cta_index().x] = ptx::cta_index().x + 1;
+  if (fault == kCtaFence) {
+    ptx::fence(ptx::sem_acq_rel, ptx::scope_cta);
+  } else if (fault != kNoFence) {
+    ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);
+  }
+  if (ptx::atom_relaxed_gpu_global_add_u32(counter, 1) + 1 != ctas) return;
+  if (fault != kNoFenceAfter) ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < ctas; ++i) sum += parts[i];
+  out[0] = sum;
+}
+
+// Every CTA reads a count, and the last one that has clears it for the next launch.
+KB_GLOBAL void clear_by_last(uint32_t* count, uint32_t* counter, uint32_t* out, int fault) {
+  out[ptx::cta_index().x] = *count;
+  ptx::bar_sync();
+  if (ptx::thread_index() != 0) return;
+  if (fault == kCtaFence) {
+    ptx::fence(ptx::sem_acq_rel, ptx::scope_cta);
+  } else if (fault != kNoFence) {
+    ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);
+  }
+  if (ptx::atom_relaxed_gpu_global_add_u32(counter, 1) + 1 == ptx::cta_count().x) *count = 0;
+}
+
 // Which lanes are elected: of the whole warp, of eight lanes, and of the whole warp again.
 KB_GLOBAL void elect_three(uint32_t* out) {
   const uint32_t lane = ptx::lane_index();
@@ -139,6 +176,13 @@ KB_EXPORT int run_exchange_in_pair(int fault, uint32_t* out, char* message) {
         exchange_in_pair,
         {.grid = {4, 1, 1}, .threads = 32, .shared_bytes = sizeof(PairStorage), .cluster = 2}, out,
         fault);
+  });
+}
+
+KB_EXPORT int run_last(bool clears, int fault, uint32_t* words, char* message) {
+  return guarded_call(message, [&] {
+    const rt::LaunchConfig config{.grid = {4, 1, 1}, .threads = 64, .shared_bytes = 0};
+    rt::launch(clears ? clear_by_last : sum_by_last, config, words, words + 4, words + 5, fault);
   });
 }
 

@@ -64,6 +64,58 @@ def test_an_acquire_reaches_as_far_as_its_scope(emulated: Emulated) -> None:
         assert "acquires at scope cta" in found["text"]
 
 
+LAST_FAULTS = ("fenced", "cta fence", "no fence", "no fence after")
+
+
+def last_cta(of: Any, fault: str, clears: bool = False) -> list[dict[str, Any]]:
+    """The findings of a launch whose last CTA does something for all; words: 4, a counter, out."""
+    words = np.zeros(9, np.uint32)
+    if clears:
+        words[0] = 7
+    assert call(of, "run_last", words, clears, LAST_FAULTS.index(fault)) == (0, "")
+    if clears:
+        assert words.tolist() == [0, 0, 0, 0, 4] + [7] * 4
+    else:
+        assert words[5] == 10
+    found: list[dict[str, Any]] = of.findings()
+    return found
+
+
+def test_the_last_cta_is_ordered_behind_fences_at_gpu_scope(emulated: Emulated) -> None:
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        assert last_cta(of, "fenced") == []
+        assert of.report()["assumptions"] == []
+    assert last_cta(emulated(FILE), "fenced") == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("cta fence", "scope that does not reach this one"),
+        ("no fence", "without order"),
+        ("no fence after", "no fence follows the atomic"),
+    ],
+)
+def test_a_fence_that_does_not_reach_other_ctas_is_found(
+    emulated: Emulated, fault: str, why: str
+) -> None:
+    for seed in SEEDS:
+        (found,) = last_cta(emulated(FILE, check=True, seed=seed), fault)
+        assert found["class"] == "race" and found["function"] == "sum_by_last"
+        assert why in found["text"]
+
+
+def test_the_last_cta_may_clear_what_all_have_read(emulated: Emulated) -> None:
+    """The store needs no fence behind the atomic: it depends on it, which is an assumption."""
+    of = emulated(FILE, check=True)
+    assert last_cta(of, "fenced", clears=True) == []
+    assert of.report()["assumptions"] == ["dependent-stores"]
+    for fault in ("cta fence", "no fence"):
+        (found,) = last_cta(emulated(FILE, check=True), fault, clears=True)
+        assert "writes out that another CTA reads" in found["text"]
+
+
 def test_the_lane_that_is_elected_has_to_acquire(emulated: Emulated) -> None:
     """With lane 0 alone the fault cannot be seen: half of the schedules elect another."""
     found = 0

@@ -10,7 +10,9 @@ KB_DEVICE void fence_mbarrier_init_release_cluster() {
 
 template <typename Scope>
 KB_DEVICE void fence(SemAcqRel, Scope) {
-  emu::fence_acq_rel();
+  emu::fence_acq_rel(__is_same(Scope, ScopeCta)       ? emu::Scope::kCta
+                     : __is_same(Scope, ScopeCluster) ? emu::Scope::kCluster
+                                                      : emu::Scope::kGpu);
 }
 
 template <typename Space>

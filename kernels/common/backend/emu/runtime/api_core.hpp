@@ -58,7 +58,7 @@ void global_wait_at_least(const uint32_t* word, uint32_t value);
 void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask);
 
 void fence_mbarrier_init();
-void fence_acq_rel();
+void fence_acq_rel(Scope scope);
 // Makes the caller's generic writes, and those it has seen, visible to the async proxy.
 void fence_proxy_async(bool shared, bool global);
 

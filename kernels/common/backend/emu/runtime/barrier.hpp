@@ -33,6 +33,7 @@ struct Barrier {
   // What threads and commits of other CTAs have released: for who acquires at cluster scope.
   Knowledge arriving_afar;
   Knowledge completed_afar;
+  bool copies_afar = false;       // of another CTA, completed here
   Clock completed_before;         // of all phases but the last completed one
   std::vector<int64_t> observed;  // per thread of the CTA: phases that its waits saw, -1 none
 };
@@ -58,12 +59,13 @@ struct ClusterBarrier {
 // another CTA than the barrier's.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,
                     bool afar = false);
-// The running thread's wait for `parity` of a barrier of `cta` has returned (phases.cpp): whether it
-// is for the phase that it meant, and its acquire.
+// The running thread's wait for `parity` of a barrier of `cta` has returned (phases.cpp): whether
+// it is for the phase that it meant, and its acquire.
 void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc);
 void acquire_phase(const Barrier& barrier, Scope scope, Pc pc);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);
 // A copy completes `bytes`; releases `from`.
-void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc);
+void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,
+                         bool afar = false);
 
 }  // namespace kb::emu

@@ -144,7 +144,9 @@ void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
 }
 
 // complete_tx: what a copy does for its bytes when it has written them.
-void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc) {
+void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,
+                         bool afar) {
+  barrier.copies_afar |= afar;
   barrier.tx -= bytes;
   if (from != nullptr && checking()) barrier.arriving.join(*from);
   if (barrier.tx < -int64_t{kMaxCount}) {
@@ -359,6 +361,7 @@ void red_add_u32(uint32_t* dst, uint32_t value) {
   interleave();
   global_access(dst, sizeof *dst, true, pc, "red.add");
   global_changed(dst, sizeof *dst, pc, "red.add");
+  counter_atomic(dst, false, true);
   __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "assumptions.hpp"
 #include "runner.hpp"
 #include "watchdog.hpp"
 
@@ -343,6 +344,7 @@ void clear_findings() {
   dropped = 0;
   fatal.store(false);
   first_fatal.clear();
+  forget_assumptions();
 }
 
 // The text is kept until the next call: it crosses a C interface.
@@ -359,6 +361,7 @@ const char* findings_json(uint64_t launches, uint64_t switch_count, double secon
     put_wait(report_text, waits[i]);
   }
   report_text += "],\"dropped\":" + std::to_string(dropped) +
+                 ",\"assumptions\":" + assumptions_json() +
                  ",\"launches\":" + std::to_string(launches) +
                  ",\"switches\":" + std::to_string(switch_count) +
                  ",\"seconds\":" + std::to_string(seconds) + "}";

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "api_core.hpp"
+#include "assumptions.hpp"
 #include "core.hpp"
 #include "rt.cuh"
 
@@ -42,17 +43,19 @@ bool knows_wait(const Thread& thread) {
 
 // Which earlier grids may still run beside this one, before and after its wait.
 void order_grid(Launch& launch, bool dependent, rt::Stream stream) {
-  launch.open_unwaited = launch.open_waited = launch.serial;
+  launch.open_unwaited = launch.open_waited = launch.open_strictly = launch.serial;
   if (!dependent || previous.serial == 0 || previous.stream != stream.handle) return;
   const auto beside = [&launch](uint64_t open) {
     return open == previous.serial ? launch.serial : open;
   };
   // Once the previous grid has completed, so has all that it waited for.
   launch.open_waited = beside(previous.waited ? previous.open_waited : previous.open_unwaited);
-  launch.open_unwaited = launch.open_waited;
+  launch.open_unwaited = launch.open_strictly = launch.open_waited;
   if (!previous.triggered) return;
-  launch.open_unwaited = std::min(
-      previous.serial, previous.started_after_wait ? previous.open_waited : previous.open_unwaited);
+  launch.open_strictly = std::min(previous.serial, previous.open_unwaited);
+  launch.open_unwaited = previous.started_after_wait
+                             ? std::min(previous.serial, previous.open_waited)
+                             : launch.open_strictly;
 }
 
 void grid_completed(const Launch& launch, rt::Stream stream) {
@@ -97,18 +100,17 @@ void griddepcontrol_launch_dependents() {
   if (knows_wait(thread)) launch.started_after_wait = true;
 }
 
-// An access to global memory by the running thread, or by a copy that it issues.
-void grid_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what) {
-  if (!checking()) return;
+// What the running thread is about to access was accessed by that earlier grid.
+void check_grids(const GridAccess& last, bool writing, Pc pc, const char* what) {
   const Thread& thread = self();
   const Launch& launch = *thread.cta->cluster->launch;
-  // Before, no dependent of this grid has started.
-  if (!writing && thread.cta->triggered) note_read(pointer, bytes, launch.serial);
-  if (launch.open_unwaited == launch.serial) return;
-  const GridAccess last = last_grid_access(pointer, bytes, writing, launch.serial);
-  if (last.serial < launch.open_unwaited) return;
+  if (last.serial < launch.open_strictly) return;
   const bool waited = knows_wait(thread);
-  if (waited && last.serial < launch.open_waited) return;
+  const uint64_t open = waited ? launch.open_waited : launch.open_unwaited;
+  if (last.serial < open) {
+    if (!waited) assume(Assumption::kTriggersHandOn);
+    return;
+  }
   const std::string done = last.wrote ? "writes" : "reads";
   report({.kind = Class::kRace,
           .pc = pc,

@@ -1,5 +1,4 @@
-// Which grids of a stream may overlap (grids.cpp), and what earlier ones did to global memory
-// (memory.cpp).
+// Which grids of a stream may overlap (grids.cpp), and what they did to global memory.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +18,20 @@ void order_grid(Launch& launch, bool dependent, rt::Stream stream);
 void grid_completed(const Launch& launch, rt::Stream stream);
 void cta_completed(Cta& cta);
 
-// The latest of the grids before `serial` that wrote any of the bytes or, if `writing`, read any of
-// them after its trigger. serial 0: none.
+// The latest of the earlier grids that wrote any of some bytes or, for a write, read any of them
+// after its trigger. serial 0: none.
 struct GridAccess {
   uint64_t serial = 0;
   bool wrote = false;
   std::string buffer;
 };
-GridAccess last_grid_access(const void* pointer, size_t bytes, bool writing, uint64_t serial);
-void note_read(const void* pointer, size_t bytes, uint64_t serial);
+// Checks an access to what that grid accessed: whether it may still run.
+void check_grids(const GridAccess& last, bool writing, Pc pc, const char* what);
 
-// Checks an access by the running thread, or by a copy that it issues, against grids of the stream
-// that may still run.
+// Checks an access to global memory by the running thread, or by a copy that it issues, against
+// other CTAs of its launch and against grids of the stream that may still run (global_words.cpp).
+// Only buffers that kernels can write to are watched.
+bool global_watched(const void* pointer);
 void grid_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what);
 
 }  // namespace kb::emu

@@ -33,6 +33,8 @@ struct Thread {
   Knowledge knows;
   Clock passed_by;                // what its acquires at CTA scope did not take from other CTAs
   Pc passed_by_pc = nullptr;      // the last of them
+  int fenced = -1;                // the widest Scope of its fences
+  bool unfenced_atomic = false;   // an atomic has seen a release, and no fence came since
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t polls = 0;             // unsuccessful ones in a row
   ThreadTma tma;                  // of tma.cpp
@@ -65,9 +67,11 @@ struct Cta {
   std::vector<std::byte> async_view;   // shared memory as the async proxy last saw it,
   std::vector<uint8_t> async_differs;  // for the 4-byte cells marked here
   uint32_t live_threads = 0;
-  uint32_t pending = 0;                 // tasks submitted and not run
-  bool triggered = false;               // griddepcontrol.launch_dependents
-  std::vector<uint16_t> barrier_index;  // by offset / 8; 0: none, else index + 1 into `barriers`
+  uint32_t pending = 0;                  // tasks submitted and not run
+  bool triggered = false;                // griddepcontrol.launch_dependents
+  std::vector<uint32_t> known;           // CTAs whose release at GPU scope an atomic has seen
+  std::vector<uint32_t> known_narrowly;  // and whose release at a lower one
+  std::vector<uint16_t> barrier_index;   // by offset / 8; 0: none, else index + 1 into `barriers`
   std::deque<Barrier> barriers;
 
   bool exited() const { return live_threads == 0; }
@@ -108,6 +112,7 @@ struct Launch {
   // know of a griddepcontrol.wait, and for one that does. Its own serial: none.
   uint64_t open_unwaited = 0;
   uint64_t open_waited = 0;
+  uint64_t open_strictly = 0;  // without Assumption::kTriggersHandOn
   std::atomic<bool> waited = false;
   std::atomic<bool> triggered = false;
   std::atomic<bool> started_after_wait = false;  // of a CTA: the trigger of dependents

@@ -13,28 +13,12 @@
 #include <string>
 
 #include "api_core.hpp"
+#include "regions.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
 
 namespace {
-
-// Of each four bytes of a buffer: who wrote them last, as launch << 32 | CTA + 1 or an atomic, and
-// which launch read them last once its dependents could start.
-struct Words {
-  explicit Words(size_t count) : writers(count), readers(count) {}
-  std::vector<uint64_t> writers;
-  std::vector<uint64_t> readers;
-};
-constexpr uint64_t kAtomic = 0xffffffff;
-
-struct Region {
-  const std::byte* begin;
-  const std::byte* end;
-  std::string name;
-  bool writable;
-  std::shared_ptr<Words> words;  // null when not checking
-};
 
 struct Block {
   std::byte* mapping;
@@ -45,6 +29,8 @@ std::map<const std::byte*, Block> blocks;  // by the end of the mapping
 std::shared_mutex regions_guard;
 std::map<const std::byte*, Region> regions;  // by their end
 uint64_t regions_version = 1;
+
+}  // namespace
 
 // Allocated when something is first written: most registered buffers are inputs.
 Words& words_of(const Region& region) {
@@ -77,8 +63,6 @@ const Region* region_at(const std::byte* byte) {
   last.version = regions_version;
   return &last.region;
 }
-
-}  // namespace
 
 // A buffer that kernels may use, from the host: a tensor of the call, or device_malloc.
 void register_region(const void* pointer, size_t bytes, const char* name, bool writable) {
@@ -143,88 +127,6 @@ bool device_block(const void* address) {
   const std::shared_lock lock(regions_guard);
   const auto found = blocks.upper_bound(static_cast<const std::byte*>(address));
   return found != blocks.end() && found->second.mapping <= address;
-}
-
-// Two CTAs of one launch that write the same bytes race, unless they meet.
-void global_written(const void* pointer, size_t bytes, Pc pc, const char* what) {
-  if (!checking()) return;
-  const Cta& cta = current_thread != nullptr ? *current_thread->cta : *current_task_cta;
-  const Launch& launch = *cta.cluster->launch;
-  const Region* region = region_at(static_cast<const std::byte*>(pointer));
-  if (region == nullptr) return;
-  Words& words = words_of(*region);
-  const uint64_t number = (cta.index.z * launch.grid.y + cta.index.y) * launch.grid.x + cta.index.x;
-  const uint64_t mine = launch.serial << 32 | (number + 1);
-  const auto first = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region->begin);
-  // Words that are written in part may have another writer for the rest.
-  for (size_t word = (first + 3) / 4; word < (first + bytes) / 4; ++word) {
-    const uint64_t before = __atomic_exchange_n(&words.writers[word], mine, __ATOMIC_RELAXED);
-    if (before == mine || before >> 32 != launch.serial) continue;
-    // Clusters of launches that meet may take turns.
-    if (launch.meets || (before & kAtomic) == kAtomic) continue;
-    report({.kind = Class::kRace,
-            .pc = pc,
-            .text = std::string(what) + " writes bytes of " + region->name +
-                    " that another CTA writes, too"});
-    return;
-  }
-}
-
-void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what) {
-  if (!checking()) return;
-  grid_access(pointer, bytes, true, pc, what);
-  const auto* first = static_cast<const std::byte*>(pointer);
-  const Region* region = region_at(first);
-  if (region == nullptr) return;
-  Words& words = words_of(*region);
-  const uint64_t mine = self().cta->cluster->launch->serial << 32 | kAtomic;
-  const auto offset = static_cast<size_t>(first - region->begin);
-  for (size_t word = offset / 4; word < (offset + bytes) / 4; ++word) {
-    __atomic_store_n(&words.writers[word], mine, __ATOMIC_RELAXED);
-  }
-}
-
-GridAccess last_grid_access(const void* pointer, size_t bytes, bool writing, uint64_t serial) {
-  GridAccess last;
-  const auto* first = static_cast<const std::byte*>(pointer);
-  const Region* region = region_at(first);
-  if (region == nullptr || region->words == nullptr) return last;
-  const auto offset = static_cast<size_t>(first - region->begin);
-  const auto later = [&](uint64_t found, bool wrote) {
-    if (found < serial && found > last.serial) last = {found, wrote, region->name};
-  };
-  const size_t end = std::min((offset + bytes + 3) / 4, region->words->writers.size());
-  for (size_t word = offset / 4; word < end; ++word) {
-    later(__atomic_load_n(&region->words->writers[word], __ATOMIC_RELAXED) >> 32, true);
-    if (writing) later(__atomic_load_n(&region->words->readers[word], __ATOMIC_RELAXED), false);
-  }
-  return last;
-}
-
-// Of buffers that can be written to.
-void note_read(const void* pointer, size_t bytes, uint64_t serial) {
-  const auto* first = static_cast<const std::byte*>(pointer);
-  const Region* region = region_at(first);
-  if (region == nullptr || !region->writable) return;
-  Words& words = words_of(*region);
-  const auto offset = static_cast<size_t>(first - region->begin);
-  const size_t end = std::min((offset + bytes + 3) / 4, words.readers.size());
-  for (size_t word = offset / 4; word < end; ++word) {
-    __atomic_store_n(&words.readers[word], serial, __ATOMIC_RELAXED);
-  }
-}
-
-// For maps in global memory: ordinary stores to one are not seen by the tensormap proxy.
-bool written_in_launch(const void* pointer, size_t bytes) {
-  const Region* region = region_at(static_cast<const std::byte*>(pointer));
-  if (region == nullptr || region->words == nullptr) return false;
-  const auto first = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region->begin);
-  const uint64_t serial = self().cta->cluster->launch->serial;
-  for (size_t word = first / 4; word < (first + bytes) / 4; ++word) {
-    if (__atomic_load_n(&region->words->writers[word], __ATOMIC_RELAXED) >> 32 == serial)
-      return true;
-  }
-  return false;
 }
 
 // A buffer is what the host has registered: reading past its end is wrong even if memory is there.
@@ -328,10 +230,7 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
     }
     return;
   }
-  const Launch& launch = *cluster.launch;
-  if (launch.open_unwaited != launch.serial || thread->cta->triggered) {
-    grid_access(pointer, bytes, writing, pc, writing ? "a store" : "a load");
-  }
+  grid_access(pointer, bytes, writing, pc, writing ? "a store" : "a load");
   if (writing) {
     global_access(pointer, bytes, true, pc, "a store");
     global_written(pointer, bytes, pc, "a store");

@@ -2,6 +2,7 @@
 // what its arrivals released (PTX ISA 9.1, 9.7.13.15 and chapter 8).
 #include <algorithm>
 
+#include "assumptions.hpp"
 #include "core.hpp"
 
 namespace kb::emu {
@@ -63,6 +64,7 @@ void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
   if (!checking()) return;
   Thread& thread = self();
   thread.knows.join(barrier.completed);
+  if (barrier.copies_afar && scope == Scope::kCta) assume(Assumption::kCopiesAtCtaScope);
   const Knowledge& afar = barrier.completed_afar;
   if (afar.seen.at.empty()) return;
   if (scope != Scope::kCta) {

@@ -49,6 +49,7 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   interleave();
   global_access(dst, sizeof *dst, true, pc, "atom.add");
   global_changed(dst, sizeof *dst, pc, "atom.add");
+  counter_atomic(dst, true, false);
   return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
 }
 

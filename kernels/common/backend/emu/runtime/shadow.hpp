@@ -58,6 +58,8 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
 void global_written(const void* pointer, size_t bytes, Pc pc, const char* what);
 // The same of an atomic: of two CTAs' there is no race.
 void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what);
+// An atomic at GPU scope on a word by which CTAs may release and acquire.
+void counter_atomic(const uint32_t* word, bool returns, bool releases);
 // Whether any CTA of this launch has written there. False when not checking.
 bool written_in_launch(const void* pointer, size_t bytes);
 

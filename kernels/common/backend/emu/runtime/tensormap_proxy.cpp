@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "assumptions.hpp"
 #include "tma_box.hpp"
 
 namespace kb::emu {
@@ -60,8 +61,15 @@ bool knows_read(const Thread& thread, const MapReader& reader) {
 void check_readers(const TensorMap* map, const Thread* changing, uint32_t count, Pc pc,
                    const char* what) {
   const auto known = [&](const MapReader& reader) {
-    return std::any_of(changing, changing + count,
-                       [&](const Thread& thread) { return knows_read(thread, reader); });
+    if (std::any_of(changing, changing + count,
+                    [&](const Thread& thread) { return knows(thread, reader.copy); })) {
+      return true;
+    }
+    const bool waited = std::any_of(changing, changing + count, [&](const Thread& thread) {
+      return knows_read(thread, reader);
+    });
+    if (waited && reader.load) assume(Assumption::kGroupsCoverLoads);
+    return waited;
   };
   for (Cta& cta : self().cta->cluster->ctas) {
     const auto found = cta.tma.readers.find(map);
@@ -135,12 +143,14 @@ TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
 }
 
 // Remembers a copy, until its end is known to all that may change the map.
-void map_read_by(const TensorMap* map, Event copy, Pc pc) {
+void map_read_by(const TensorMap* map, Event copy, bool load, Pc pc) {
   Thread& thread = self();
   std::vector<MapReader>& readers = thread.cta->tma.readers[map];
   // Whoever knows of the new copy knows what its issuer knew.
-  std::erase_if(readers, [&](const MapReader& reader) { return knows_read(thread, reader); });
-  readers.push_back({copy, thread.component, thread.tma.commits, 0, pc});
+  std::erase_if(readers, [&](const MapReader& reader) {
+    return reader.load ? knows(thread, reader.copy) : knows_read(thread, reader);
+  });
+  readers.push_back({copy, thread.component, thread.tma.commits, 0, load, pc});
 }
 
 // wait_group.read covers the tensor map's bytes as well.

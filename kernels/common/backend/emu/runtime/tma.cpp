@@ -102,10 +102,11 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
   });
   incoming.push_back({event, pc});
   barrier.bytes_in_flight += to.bytes;
-  submit([to, copy, move, pc, &barrier] {
+  const bool afar = to.bar_cta != self().cta;
+  submit([to, copy, move, pc, afar, &barrier] {
     move();
     barrier.bytes_in_flight -= to.bytes;
-    barrier_complete_tx(barrier, to.bytes, &copy->knows, pc);
+    barrier_complete_tx(barrier, to.bytes, &copy->knows, pc, afar);
   });
   return event;
 }
@@ -153,7 +154,7 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
         {&cta, box.bytes, bar_cta, bar.offset}, &actor, pc, what,
         [&](const auto& each) { box.each_part(dst.offset, each); },
         [box, &cta, offset = dst.offset] { box.load(cta.shared, offset); });
-    if (checking()) map_read_by(map, copy, pc);
+    if (checking()) map_read_by(map, copy, true, pc);
   });
 }
 

@@ -42,8 +42,8 @@ void check_map_alignment(const void* map, Pc pc, const char* what);
 TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what);
 // Notes that the running thread replaces fields of a map in global memory.
 void map_replaced(const TensorMap* map, Pc pc);
-// Notes that `copy`, issued by the running thread, reads the map.
-void map_read_by(const TensorMap* map, Event copy, Pc pc);
+// Notes that `copy`, issued by the running thread, reads the map; a load completes on an mbarrier.
+void map_read_by(const TensorMap* map, Event copy, bool load, Pc pc);
 // Notes that the running thread has waited until its groups but the newest `pending` have read
 // their maps.
 void map_reads_waited(uint32_t pending);

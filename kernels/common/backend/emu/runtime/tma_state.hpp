@@ -48,6 +48,7 @@ struct MapReader {
   uint32_t thread = 0;   // component of the issuer
   uint64_t commits = 0;  // of the issuer, when it issued the copy
   uint32_t waited = 0;   // epoch of the issuer when its wait_group had covered the copy; 0: not yet
+  bool load = false;     // completes on an mbarrier, not in a bulk group
   const void* pc = nullptr;
 };
 

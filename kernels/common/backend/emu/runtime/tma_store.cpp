@@ -108,7 +108,7 @@ void box_store(const TensorMap* map, BoxStart start, const void* src) {
   const Event copy = start_store(
       from, box.footprint, pc, what, [&](const auto& each) { box.each_part(from.offset, each); },
       [box, offset = from.offset, pc](const std::byte* image) { box.store(image, offset, pc); });
-  if (checking()) map_read_by(map, copy, pc);
+  if (checking()) map_read_by(map, copy, false, pc);
 }
 
 // Everything that the thread has stored since the last commit is one group.

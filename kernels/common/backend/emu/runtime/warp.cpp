@@ -248,11 +248,6 @@ void bar_arrive(uint32_t barrier, uint32_t threads) {
 
 // ---- fences ----------------------------------------------------------------------------------
 
-// Order comes from releases and acquires on objects here: a fence alone adds none.
-void fence_acq_rel() {
-  interleave();
-}
-
 // What the thread knows of generic writes, its own and others', is from now on published to the
 // async proxy.
 void fence_proxy_async(bool shared, bool) {
