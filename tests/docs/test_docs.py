@@ -16,7 +16,7 @@ from conftest import ROOT, environment_of, launch
 
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
-from kernelbench.emulator.findings import CLASSES
+from kernelbench.emulator.findings import ASSUMPTIONS, CLASSES
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.records import ledger, run_record
 
@@ -108,6 +108,11 @@ def test_every_class_of_findings_has_its_entry() -> None:
     meanings = dict(re.findall(r"^## ([\w-]+)\n\n\*([^*]+)\*", text, re.MULTILINE))
     for name, meaning in CLASSES.items():
         assert meaning.lower() in meanings[name].lower(), name
+
+
+def test_every_assumption_of_the_checker_has_its_row() -> None:
+    names = [row[0].strip("`") for row in table_rows((DOCS / "checker.md").read_text())]
+    assert [name for name in names if name in ASSUMPTIONS] == [*ASSUMPTIONS]
 
 
 def test_every_schema_is_named() -> None:

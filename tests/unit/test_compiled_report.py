@@ -15,6 +15,7 @@ from kernelbench.emulator import findings as emulator_report
 from kernelbench.emulator.findings import EmulatorReport, lines, resolve_report
 from kernelbench.emulator.symbols import Place, Symbols
 
+ASSUMPTIONS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/assumptions.cpp"
 FINDINGS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/findings.cpp"
 
 
@@ -162,3 +163,9 @@ def test_every_class_of_the_runtime_is_explained() -> None:
     names = re.search(r"kNames\[\] = \{(.*?)\};", FINDINGS.read_text(), re.S)
     assert names is not None
     assert set(re.findall(r'"([a-z-]+)"', names[1])) == set(emulator_report.CLASSES)
+
+
+def test_every_assumption_of_the_runtime_is_explained() -> None:
+    names = re.search(r"kNames\[\] = \{(.*?)\};", ASSUMPTIONS.read_text(), re.S)
+    assert names is not None
+    assert re.findall(r'"([a-z-]+)"', names[1]) == [*emulator_report.ASSUMPTIONS]

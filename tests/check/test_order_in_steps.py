@@ -1,0 +1,86 @@
+"""Faults of order planted in shipped steps: of scopes, of dependent launches; and assumptions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+import kernelbench
+from kernelbench.machine.toolchain import emulator_compiler
+
+pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+
+MOE_SHAPE = "m=3:n=256:k=256:e=4:topk=2"
+GEMM_SHAPE = "m=40,300:n=512:k=2048"
+GPU_FENCE = "ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);"
+
+#: The step, its file, the change; class and words of the finding.
+FAULTS: dict[str, tuple[str, str, tuple[str, str], str, str]] = {
+    "a fence at scope cta before an atomic of all CTAs": (
+        "m07",
+        "gemm.cuh",
+        (GPU_FENCE, GPU_FENCE.replace("gpu", "cta")),
+        "race",
+        "has a scope that does not reach this one",
+    ),
+    "no wait for the grid before": (
+        "m07",
+        "gemm.cuh",
+        ("  ptx::griddepcontrol_wait();\n", ""),
+        "race",
+        "that an earlier grid of the stream writes",
+    ),
+    "an acquire at scope cta of the other CTA's commits": (
+        "v22",
+        "kernel.cuh",
+        ("cluster_wait_parity(&shared.empty", "mbarrier_wait_parity(&shared.empty"),
+        "overwrite",
+        "acquires at scope cta, and another CTA released it",
+    ),
+}
+
+
+def checked(step: str, **options: Any) -> Any:
+    shape = GEMM_SHAPE if step == "x22" else MOE_SHAPE
+    report = kernelbench.check(
+        step, (shape,), schedules=1, sms=(4,), seed=7, sequence=False, **options
+    )
+    return report.steps[0].rows[0]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    source, file, (before, after), kind, says = FAULTS[fault]
+    moe = source[0] == "m"
+    name = "x" + source[1:]
+    copy = tmp_path / "own" / name
+    shutil.copytree(ROOT / ("moe" if moe else "kernels") / source, copy)
+    (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["own"]\n')
+    problem = "fused_moe" if moe else "group_gemm"
+    (tmp_path / "own" / "lineage.toml").write_text(
+        f'name = "own"\ntitle = "x"\nproblem = "kernelbench.problems.{problem}:PROBLEM"\n'
+        + ('building_blocks = "moe"\n' if moe else "")
+    )
+    toml = (copy / "step.toml").read_text().replace(f'name = "{source}"', f'name = "{name}"')
+    (copy / "step.toml").write_text(toml)
+    text = (copy / file).read_text()
+    assert before in text
+    (copy / file).write_text(text.replace(before, after))
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
+    row = checked(name)
+    found = [seen.finding for seen in row.seen]
+    assert any(each.kind == kind and says in each.text for each in found), (row.reason, found)
+
+
+def test_what_a_verdict_rests_on_is_said_and_refused_if_asked() -> None:
+    row = checked("m07")
+    assert (row.status, row.assumptions) == ("clean", ("dependent-stores",))
+    row = checked("m07", strict=True)
+    assert row.status == "finding"
+    assert row.reason == "rests on dependent-stores, and --strict refuses it"
