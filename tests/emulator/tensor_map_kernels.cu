@@ -50,7 +50,7 @@ KB_GLOBAL void replace_kernel(KB_GRID_CONSTANT(TensorMap) first, TensorMap* map,
       cp_async_bulk_commit_group();
       if (fault != kNoReadWait) cp_async_bulk_wait_group_read<0>();
     }
-    if (fault != kNoReadWait) mbarrier_wait_parity(&shared.bar, phase);
+    if (fault != kNoReadWait && fault != kGroupAlone) mbarrier_wait_parity(&shared.bar, phase);
     phase ^= 1;
   }
   if (thread_index() == 0) {
@@ -59,7 +59,7 @@ KB_GLOBAL void replace_kernel(KB_GRID_CONSTANT(TensorMap) first, TensorMap* map,
   }
   bar_warp_sync();
   tensormap_cp_fenceproxy(map, &shared.map);
-  if (use_first && fault == kNoReadWait) {
+  if (use_first && (fault == kNoReadWait || fault == kGroupAlone)) {
     mbarrier_wait_parity(&shared.bar, 0);
     bar_warp_sync();  // thread 0's next phase would lap whoever still waits for this one
   }

@@ -12,6 +12,7 @@ from tma_model import (
     BF16,
     F16,
     F32,
+    GROUP_ALONE,
     NO_ACQUIRE,
     NO_READ_WAIT,
     NO_RELEASE,
@@ -177,6 +178,17 @@ def test_a_map_changed_under_a_copy(kernels: Callable[..., Kernels]) -> None:
         run = kernels(check=True, seed=seed)
         run_replace(run, base, changed, 0, value, True, NO_READ_WAIT)
         assert "may not have read" in run.one("overwrite")["text"]
+
+
+def test_a_group_that_covers_loads_is_an_assumption(kernels: Callable[..., Kernels]) -> None:
+    """A group is of copies that complete in it; a load completes on its mbarrier."""
+    base = tile(U8, (64, 64), (32, 16))
+    value, changed = replaced(base, 0)
+    for fault, assumed in ((RIGHT, []), (GROUP_ALONE, ["groups-cover-loads"])):
+        run = kernels(check=True, seed=1)
+        run_replace(run, base, changed, 0, value, True, fault)
+        assert run.classes() == []
+        assert run.emulation.report()["assumptions"] == assumed
 
 
 @pytest.mark.parametrize(

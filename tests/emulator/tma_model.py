@@ -31,7 +31,8 @@ UNTOUCHED = 0xCD
     SHARED_MAP,
     EARLY_READ,
     NO_READ_WAIT,
-) = range(12)
+    GROUP_ALONE,
+) = range(13)
 
 NO_SWIZZLE, SWIZZLE_RELATIVE, SWIZZLE_ROW_BIT = 1, 2, 3  # broken facts
 

@@ -102,6 +102,7 @@ enum Fault : uint32_t {
   kSharedMap,
   kEarlyRead,
   kNoReadWait,
+  kGroupAlone,  // waits for a load's group before it changes the map, and not for its mbarrier
 };
 
 rt::LaunchConfig config(uint32_t ctas = 1) {

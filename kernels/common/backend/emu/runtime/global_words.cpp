@@ -87,13 +87,11 @@ void report_cta(const Thread& thread, uint32_t other, bool writing, bool wrote,
   report({.kind = Class::kRace, .pc = pc, .text = std::move(text)});
 }
 
-// The first word of an access that another CTA of this launch has accessed in conflict, unless CTAs
-// of it wait for each other.
+// The first word of an access that another CTA of this launch has accessed in conflict.
 void check_ctas(const Region& region, size_t first, size_t end, bool writing, Pc pc,
                 const char* what) {
   const Thread& thread = self();
   const Launch& launch = *thread.cta->cluster->launch;
-  if (launch.meets || launch.grid.x * launch.grid.y * launch.grid.z == 1) return;
   const uint32_t mine = number_of(*thread.cta);
   const auto conflicts = [&](uint32_t number, bool wrote) {
     if (number == 0 || number - 1 == mine || knows_cta(thread, number - 1, writing)) return false;
@@ -119,6 +117,7 @@ void note_read(Words& words, size_t first, size_t end) {
   const Cta& cta = *self().cta;
   const uint32_t number = number_of(cta) + 1;
   Readers mine{cta.cluster->launch->serial, cta.triggered, 0, 0};
+  if (words.read_in != mine.serial) words.read_in = mine.serial;
   for (size_t word = first; word < end; ++word) {
     const uint64_t packed = __atomic_load_n(&words.readers[word], __ATOMIC_RELAXED);
     const Readers before = Readers::unpack(packed);
@@ -150,28 +149,32 @@ GridAccess last_grid_access(const Region& region, size_t first, size_t end, bool
 
 }  // namespace
 
-bool global_watched(const void* pointer) {
+bool global_watched(const void* pointer, bool writing) {
   const Region* region = region_at(static_cast<const std::byte*>(pointer));
-  return region != nullptr && region->writable;
+  if (region == nullptr || !region->writable) return false;
+  const Launch& launch = *self().cta->cluster->launch;
+  return !writing || launch.open_unwaited != launch.serial ||
+         (region->words != nullptr && region->words->read_in == launch.serial);
 }
 
 // An access to global memory by the running thread, or by a copy that it issues.
 void grid_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what) {
-  if (!checking()) return;
+  if (!checking() || !global_watched(pointer, writing)) return;
   const auto* from = static_cast<const std::byte*>(pointer);
-  const Region* region = region_at(from);
-  if (region == nullptr || !region->writable) return;
-  Words& words = words_of(*region);
-  const auto offset = static_cast<size_t>(from - region->begin);
+  Words& words = words_of(*region_at(from));
+  const Region& region = *region_at(from);
+  const Cta& cta = *self().cta;
+  const Launch& launch = *cta.cluster->launch;
+  const auto offset = static_cast<size_t>(from - region.begin);
   const size_t first = offset / 4;
   const size_t end = std::min((offset + bytes + 3) / 4, words.writers.size());
-  region = region_at(from);  // words_of may have given it its words
-  check_ctas(*region, first, end, writing, pc, what);
-  const Launch& launch = *self().cta->cluster->launch;
+  const bool alone = launch.meets || launch.grid.x * launch.grid.y * launch.grid.z == 1;
+  const std::atomic<uint64_t>& other = writing ? words.read_in : words.written_in;
+  if (!alone && other == launch.serial) check_ctas(region, first, end, writing, pc, what);
   if (launch.open_unwaited != launch.serial) {
-    check_grids(last_grid_access(*region, first, end, writing, launch.serial), writing, pc, what);
+    check_grids(last_grid_access(region, first, end, writing, launch.serial), writing, pc, what);
   }
-  if (!writing) note_read(words, first, end);
+  if (!writing && (!alone || cta.triggered)) note_read(words, first, end);
 }
 
 // Two CTAs of one launch that write the same bytes race, unless they meet.
@@ -182,6 +185,7 @@ void global_written(const void* pointer, size_t bytes, Pc pc, const char* what) 
   const Region* region = region_at(static_cast<const std::byte*>(pointer));
   if (region == nullptr) return;
   Words& words = words_of(*region);
+  if (words.written_in != launch.serial) words.written_in = launch.serial;
   const uint64_t mine = launch.serial << 32 | (uint64_t{number_of(cta)} + 1);
   const auto first = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region->begin);
   // Words that are written in part may have another writer for the rest.
@@ -209,7 +213,8 @@ void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what) 
   const Region* region = region_at(first);
   if (region == nullptr) return;
   Words& words = words_of(*region);
-  const uint64_t mine = self().cta->cluster->launch->serial << 32 | kAtomic;
+  words.written_in = self().cta->cluster->launch->serial;
+  const uint64_t mine = words.written_in << 32 | kAtomic;
   const auto offset = static_cast<size_t>(first - region->begin);
   for (size_t word = offset / 4; word < (offset + bytes) / 4; ++word) {
     __atomic_store_n(&words.writers[word], mine, __ATOMIC_RELAXED);

@@ -30,8 +30,8 @@ void check_grids(const GridAccess& last, bool writing, Pc pc, const char* what);
 
 // Checks an access to global memory by the running thread, or by a copy that it issues, against
 // other CTAs of its launch and against grids of the stream that may still run (global_words.cpp).
-// Only buffers that kernels can write to are watched.
-bool global_watched(const void* pointer);
+// Whether such a check can find anything: of inputs it cannot, nor of a write to what nobody reads.
+bool global_watched(const void* pointer, bool writing);
 void grid_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what);
 
 }  // namespace kb::emu

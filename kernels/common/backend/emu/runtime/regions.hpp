@@ -2,6 +2,7 @@
 // (global_words.cpp).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,9 @@ struct Words {
   explicit Words(size_t count) : writers(count), readers(count) {}
   std::vector<uint64_t> writers;
   std::vector<uint64_t> readers;
+  // The last launches that wrote or read any of them: most buffers are for one of the two.
+  std::atomic<uint64_t> written_in = 0;
+  std::atomic<uint64_t> read_in = 0;
 };
 
 struct Region {

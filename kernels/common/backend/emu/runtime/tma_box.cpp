@@ -88,7 +88,7 @@ void Box::each_row(const Row& row) const {
 
 void Box::check_grids(bool writing, Pc pc, const char* what) const {
   if (!checking()) return;
-  if (first == end || !global_watched(reinterpret_cast<const void*>(first))) return;
+  if (first == end || !global_watched(reinterpret_cast<const void*>(first), writing)) return;
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map)) + inside_first;
   each_row([&](uint64_t address, uint32_t, bool inside) {
     if (!inside) return;
