@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError, UsageError
 from kernelbench.inspection import gpu_tool, resources
 from kernelbench.inspection.gpu_tool import ChildEnd
@@ -201,12 +200,10 @@ def _with_counters(request: ProfileRequest) -> _Found:
         tool = gpu_tool.require("ncu", "Nsight Compute (part of the CUDA toolkit)")
     except EnvironmentProblem as error:
         raise _NoCounters(str(error)) from error
-    root = cache_dir()
-    log = gpu_tool.log_folder("profile", request.run) / "ncu.csv"
-    with writing(root):
-        log.write_text("")
-    end = gpu_tool.run_child(_command(tool.path, log, request), _job(request), request.limit_s)
-    text = log.read_text(encoding="utf-8", errors="replace")
+    kept = gpu_tool.log_folder("profile", request.run) / "ncu.csv"
+    with gpu_tool.own_log(kept) as log:
+        end = gpu_tool.run_child(_command(tool.path, log, request), _job(request), request.limit_s)
+        text = log.read_text(encoding="utf-8", errors="replace")
     try:
         launches = read_raw_page(text)
     except CountersError as error:
@@ -214,7 +211,7 @@ def _with_counters(request: ProfileRequest) -> _Found:
     if not launches or end.timed_out:
         raise _NoCounters(_why(text, end, request.limit_s, "ncu profiled no kernel"))
     _require_done(request, end)
-    return _Found(launches, str(tool), True, log=str(log))
+    return _Found(launches, str(tool), True, log=str(kept))
 
 
 def _command(ncu: Path, log: Path, request: ProfileRequest) -> list[str]:

@@ -184,17 +184,16 @@ def run_checks(
     folder = gpu_tool.log_folder("sanitize", session.run)
     for check in checks:
         on_progress(f"{session.run.step.name} {session.shape.name}: {check}")
-        log = folder / f"{check}.log"
-        with writing(root):
-            log.write_text("")
-        end = gpu_tool.run_child(
-            _command(session, check, log), _job(session), session.limit_s, _ENVIRONMENT
-        )
-        text = log.read_text(encoding="utf-8", errors="replace")
-        with writing(root):
+        kept = folder / f"{check}.log"
+        with gpu_tool.own_log(kept) as log:
+            end = gpu_tool.run_child(
+                _command(session, check, log), _job(session), session.limit_s, _ENVIRONMENT
+            )
+            text = log.read_text(encoding="utf-8", errors="replace")
             if end.output.strip():
-                log.write_text(f"{text}\n--- printed by the process ---\n{end.output}")
-        yield judge_log(session, check, read_sanitizer_log(text), end, log)
+                with writing(root):
+                    log.write_text(f"{text}\n--- printed by the process ---\n{end.output}")
+        yield judge_log(session, check, read_sanitizer_log(text), end, kept)
 
 
 def _command(session: Session, check: Check, log: Path) -> list[str]:
