@@ -81,7 +81,9 @@ class Tree:
         return took
 
     def _environment(self, cache: Path, code: Path | None = None) -> dict[str, str]:
-        return os.environ | {
+        # Compiled modules are kept, as they are for a user.
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        return kept | {
             "KERNELBENCH_ROOT": str(self.root),
             "KERNELBENCH_CACHE": str(cache),
             "PYTHONPATH": str(code or self.root),

@@ -7,7 +7,6 @@ are on the path while the file is loaded.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -32,6 +31,8 @@ def load_callable(path: Path) -> Callable[[Any], Any]:
     """
     if not path.is_file():
         raise LoadError(f"no such file: {path}")
+    import hashlib
+
     name = "kernelbench_step_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

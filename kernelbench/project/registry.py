@@ -8,10 +8,8 @@ line may be one level further down (``variants``, ``failed``). A *step* is a fol
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -297,6 +295,8 @@ def load_problem(lineage: Lineage) -> Problem:
     Raises:
         UsageError: If the entry point cannot be imported or names nothing.
     """
+    import hashlib
+
     file = lineage.path / "lineage.toml"
     where, _, name = lineage.problem.rpartition(":")
     try:
@@ -328,6 +328,9 @@ def source_sha(step: Step) -> str:
     building blocks that its lineage and all lineages share (``common/``): a change there can change
     any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
     """
+    import hashlib
+    import json
+
     digest = hashlib.sha256()
     files = sources_of(step)
     if step.compiled:

@@ -101,7 +101,8 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
     and each setting and limit.
 
     Args:
-        bases: Bases that were read before, by name; this call adds its own.
+        bases: Steps of the lineage with all of their code that were read before, by name; this call
+            adds its own and, if it is one, the step.
 
     Raises:
         UsageError: If the file is missing or malformed, with file and field; if its base is no step
@@ -115,7 +116,8 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
     if not NAME.fullmatch(name):
         raise table.fail("name", f"expected letters, digits, '_' and '-', found {name!r}")
     status = cast(Status, table.string("status", choices=STATUSES))
-    base = _read_base(table, lineage, {} if bases is None else bases)
+    bases = {} if bases is None else bases
+    base = _read_base(table, lineage, bases)
     if base and base.status == "planned" and status != "planned":
         raise table.fail("base", f"{base.name} is planned: it has no code yet")
     kind = _read_kind(table, base)
@@ -158,6 +160,8 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         reported=_read_reported(table.table("reported"), lineage.source if lineage else ""),
     )
     table.done()
+    if base is None:
+        bases[name] = step
     return step
 
 
@@ -181,8 +185,7 @@ def _read_base(table: TomlTable, lineage: Lineage | None, known: dict[str, Step]
         raise UnknownNameError("step", name, folders, f" (field 'base') in {table.file}")
     if "base" in TomlTable.read(folders[name] / "step.toml"):
         raise table.fail("base", f"{name} has a base itself, expected a step with all of its code")
-    known[name] = read_step(folders[name], lineage)
-    return known[name]
+    return read_step(folders[name], lineage, known)
 
 
 def _read_gpu_flags(table: TomlTable, kind: Kind) -> tuple[str, ...] | None:
