@@ -113,20 +113,7 @@ def check(
     runs = plan_check(Context.find(), steps, shapes, names_of(inputs), emulation, warn=on_warning)
     if on_plan is not None:
         on_plan(CheckPlan(tuple(runs), asked))
-    done: list[StepCheck] = []
-    checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
-    failure: BaseException | None = None
-    try:
-        with contextlib.closing(checker.run(runs)) as found:
-            for step in found:
-                done.append(step)
-                if on_row is not None:
-                    for row in step.rows:
-                        on_row(row)
-    except (KernelbenchError, KeyboardInterrupt) as error:
-        failure = error
-    if checker.interrupted:
-        failure = KeyboardInterrupt()
+    done, failure = _check_all(runs, asked, on_progress, on_row)
     report = CheckReport(
         schema=CHECK_SCHEMA,
         created=run_record.now_iso(),
@@ -136,11 +123,33 @@ def check(
         inputs=runs[0].classes,
         mma_rounding=mma_rounding,
         complete=failure is None,
-        steps=tuple(done),
+        steps=done,
     )
     if failure is not None:
         raise ended_early(failure, report)
     return report
+
+
+def _check_all(
+    runs: Sequence[StepRun],
+    asked: CheckRequest,
+    on_progress: OnProgress | None,
+    on_row: Callable[[CheckRow], None] | None,
+) -> tuple[tuple[StepCheck, ...], BaseException | None]:
+    """The steps that were checked, and what ended it early."""
+    done: list[StepCheck] = []
+    failure: BaseException | None = None
+    checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
+    try:
+        with contextlib.closing(checker.run(runs)) as found:
+            for step in found:
+                done.append(step)
+                if on_row is not None:
+                    for row in step.rows:
+                        on_row(row)
+    except (KernelbenchError, KeyboardInterrupt) as error:
+        failure = error
+    return tuple(done), KeyboardInterrupt() if checker.interrupted else failure
 
 
 def _request(

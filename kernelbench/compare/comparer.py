@@ -34,6 +34,7 @@ from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
+    ArmName,
     BlockTimed,
     EnvironmentRead,
     Message,
@@ -93,6 +94,11 @@ class Collected:
     work: Work | None = None
     busy_s: float = 0.0
 
+    def median_us(self, metric: str, arm: ArmName) -> float:
+        """Median time of an arm over all sessions, microseconds."""
+        sessions = self.sessions[metric]
+        return float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
+
     def sm_mhz(self, metric: str) -> float | None:
         """Median SM clock while a metric was timed."""
         values = self.clocks.get(metric)
@@ -133,7 +139,8 @@ class Comparer:
         for session in range(sessions):
             self._session(collected, session, sessions, check=session == 0)
         if self.environment is not None:
-            for step, arm in ((self.base, "base"), (self.cand, "cand")):
+            arms: tuple[tuple[Step, ArmName], ...] = ((self.base, "base"), (self.cand, "cand"))
+            for step, arm in arms:
                 fault = impossible(collected, arm, self.environment.device, self.timing)
                 if fault:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
@@ -207,7 +214,7 @@ class Comparer:
             )
 
 
-def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> str:
+def impossible(collected: Collected, arm: ArmName, device: str, timing: Timing) -> str:
     """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not."""
     ceilings = speed_of_light.datasheet(device)
     if ceilings is None or collected.work is None:
@@ -215,8 +222,8 @@ def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> s
     # Of a batch only the first launch is cold.
     l2 = timing.l2 if timing.batch == 1 else "warm"
     floor = speed_of_light.speed_of_light(collected.work, ceilings, l2)
-    for metric, sessions in collected.sessions.items():
-        median = float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
+    for metric in collected.sessions:
+        median = collected.median_us(metric, arm)
         if speed_of_light.below_floor(median, floor):
             return (
                 f"{metric} time {median:.2f} µs, possible are {floor.impossible_us:.2f} µs or more"

@@ -115,9 +115,8 @@ def run(
         context, steps, shapes, executor, names_of(inputs), settings.device,
         warn=on_warning, emulation=emulation, peers=peers,
     )  # fmt: skip
+    timed = timed and any(step_plan.target.timed for step_plan in plans)
     timing = settings.timing("call", "device", call=call) if timed else None
-    if not any(step_plan.target.timed for step_plan in plans):
-        timing = None
     planned = RunPlan(tuple(plans), settings, timing)
     if on_plan is not None:
         on_plan(planned)
@@ -129,9 +128,7 @@ def run(
         for found in measured.runner.reports:
             on_report(*found)
     if save:
-        path = _save(folder, record, measured)
-        if on_saved is not None:
-            on_saved(path)
+        _save(folder, record, measured, on_saved)
     if measured.failure is not None:
         raise ended_early(measured.failure, record)
     return record
@@ -215,8 +212,15 @@ def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
     return {}
 
 
-def _save(folder: Path, record: RunRecord, measured: _Measured) -> Path:
+def _save(
+    folder: Path,
+    record: RunRecord,
+    measured: _Measured,
+    on_saved: Callable[[Path], None] | None,
+) -> None:
     try:
-        return store.save_run(folder, record, measured.runner.samples)
+        path = store.save_run(folder, record, measured.runner.samples)
     except (KernelbenchError, KeyboardInterrupt) as error:
         raise ended_early(error, record) from error
+    if on_saved is not None:
+        on_saved(path)
