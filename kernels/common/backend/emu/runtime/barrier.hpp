@@ -49,6 +49,7 @@ struct ClusterBarrier {
   Knowledge completed;
 };
 
+// Operations on the object, as the instructions and the hardware's own units make them.
 // Arrives on a barrier; `from` is what the arrival releases (null: relaxed).
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);

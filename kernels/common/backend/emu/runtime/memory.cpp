@@ -19,6 +19,8 @@ namespace kb::emu {
 
 namespace {
 
+// PTX: 5.1, state space .global: memory that the host allocated. PTX knows no buffers; bounds are
+// the emulator's own.
 struct Region {
   const std::byte* begin;
   const std::byte* end;
@@ -102,6 +104,7 @@ void unregister_foreign_regions() {
   __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
 }
 
+// Runtime: cudaMalloc, aligned to 256 bytes.
 // The block ends at the end of a page, so that what lies behind it faults.
 void* allocate_device(size_t bytes) {
   constexpr size_t kAlignment = 256;
@@ -137,7 +140,10 @@ bool device_block(const void* address) {
   return found != blocks.end() && found->second.mapping <= address;
 }
 
+// PTX: 8: two writes of different CTAs to one location without order are a data race.
 // Two CTAs of one launch that write the same bytes race, unless they meet.
+// Assumption: CTAs of a launch that never meets have no order at all. Reads of what another CTA
+// writes are not looked at, nor is anything after CTAs have met.
 void global_written(const void* pointer, size_t bytes, Pc pc, const char* what) {
   if (!checking()) return;
   const Cta& cta = current_thread != nullptr ? *current_thread->cta : *current_task_cta;
@@ -192,6 +198,7 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   fail({.kind = Class::kOutOfBounds, .pc = pc, .text = std::move(text)});
 }
 
+// PTX: 5.1: the .shared window of a CTA, and generic addresses that fall into it.
 // A generic address of shared memory: which CTA of the cluster, and where.
 SharedPlace shared_place(const void* pointer, Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
@@ -208,6 +215,8 @@ SharedPlace shared_place(const void* pointer, Pc pc, const char* what) {
           static_cast<uint32_t>(distance % kSharedStride)};
 }
 
+// PTX: 5.1: the .shared::cluster window, as mapa and cvta give it: rank << 24 | offset is the
+// emulator's own numbering, as on an H200.
 // A CTA that has exited has no shared memory any more.
 SharedPlace shared_place(uint32_t address, Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
@@ -232,11 +241,13 @@ uint32_t shared_address(const SharedPlace& place) {
   return place.cta->rank << 24 | (kSharedBase + place.offset);
 }
 
+// PTX: cvta.to.shared (9.7.9): the address as descriptors and barriers take it.
 uint32_t smem_address(const void* pointer) {
   const Pc pc = KB_EMU_PC;
   return shared_address(shared_place(pointer, pc, "cvta.to.shared"));
 }
 
+// PTX: .extern .shared (5.1): dynamic shared memory, aligned to 1024.
 // The one SharedStorage of a kernel; its type names objects in findings.
 void* shared_storage(size_t bytes, const char* pretty_function) {
   const Pc pc = KB_EMU_PC;
@@ -255,7 +266,10 @@ void* shared_storage(size_t bytes, const char* pretty_function) {
 
 namespace {
 
+// PTX: ld and st, weak (8): no order but what synchronization gives.
 // An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
+// Assumption: the compiler's loads and stores are the kernel's: what it keeps in registers, joins
+// or drops is not seen. That is as on a GPU, with another compiler.
 void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
   Thread* thread = current_thread;
   if (thread == nullptr || !checking()) return;

@@ -10,6 +10,7 @@ namespace kb::emu {
 
 namespace {
 
+// A term keeps all of its eight fractional bits down to 2^-27 of the largest one.
 constexpr int kFraction = 35;  // fractional bits that the aligned terms keep
 
 // An e2m1 code in halves.
@@ -22,6 +23,7 @@ struct Scale {
   bool nan;
 };
 
+// PTX: 5.2: UE4M3 as above, UE8M0: a power of two 2^(byte - 127), 0xff NaN.
 Scale scale_of(uint8_t byte, bool ue8m0, bool doubled) {
   Scale scale{8, byte - 127, byte == 0xff};
   if (!ue8m0) {
@@ -41,6 +43,8 @@ Scale scale_of(uint8_t byte, bool ue8m0, bool doubled) {
 }
 
 // One element: the old bits of D, the blocks' sums in quarters and their scales.
+// The terms: each block's sum of products, exact as an integer of quarters, times its two scales;
+// and the old value.
 uint32_t element(uint32_t old, const int32_t (&quarters)[kMmaBlocks],
                  const Scale (&scales_a)[kMmaBlocks], const Scale (&scales_b)[kMmaBlocks]) {
   const uint32_t old_exponent = old >> 23 & 255;
@@ -106,6 +110,8 @@ void decode(const MmaTile& tile, Decoded& out) {
 }  // namespace
 
 // Each element alone: the hardware's model adds a row's four blocks and the old value at once.
+// Assumption: a NaN scale makes the element NaN whatever the codes; an infinite old value stays
+// unless something is NaN.
 void mma_modelled(const MmaTile& tile, uint32_t* d) {
   thread_local Decoded decoded;
   decode(tile, decoded);

@@ -18,7 +18,11 @@ struct Inside {
   int64_t first = 0;
 };
 
+// PTX: 5.5.3 (tiled mode) and elementStrides: along a dimension with traversal stride s every s-th
+// element is moved, ceil(box / s) of them.
 // Of one dimension: skips what lies before the tensor, ends where it ends.
+// Assumption: with a start before the tensor the steps begin at the start, so the first element
+// inside is the first multiple of the stride behind it.
 Inside inside(const Box& box, uint32_t dim) {
   const int64_t step = dim == 0 ? 1 : box.map.element_strides[dim];
   const auto extent = static_cast<int64_t>(box.map.dims[dim]);
@@ -33,6 +37,8 @@ Inside inside(const Box& box, uint32_t dim) {
 }  // namespace
 
 // Resolves a map and a start: what to visit, how many bytes, and which part of global memory.
+// Assumption: the stride of dimension 0 is ignored without interleaving, as the driver's
+// documentation has it.
 Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
   const uint32_t element = element_bytes(map);
   rows = 1;
@@ -69,6 +75,7 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
 
 // Calls row(address, place in the box, whether it is inside) for every row of the contiguous
 // dimension.
+// Order in shared memory: the first dimension runs fastest, as the box's coordinates do (5.5.3).
 template <typename Row>
 void Box::each_row(const Row& row) const {
   uint32_t index[5] = {};
@@ -86,7 +93,12 @@ void Box::each_row(const Row& row) const {
   }
 }
 
+// PTX: 5.5.7: 16-byte pieces within 128 bytes change places by the address bits above: 32B by bit
+// 7, 64B by bits 7 and 8, 128B by bits 7 to 9.
 // The permutation by absolute address, unless a fact is broken.
+// Assumption: the bits are those of the shared memory address, not of the place in the box; tcgen05
+// and wgmma descriptors count the same way. Broken facts show that kernels depend on it
+// (tests/emulator/test_broken_facts.py).
 Swizzle Box::swizzle(uint32_t offset) const {
   Swizzle swizzle;
   if (broken(Fact::kNoSwizzle)) return swizzle;
@@ -96,7 +108,9 @@ Swizzle Box::swizzle(uint32_t offset) const {
   return swizzle;
 }
 
+// PTX: oobFill (5.5, tensor map): zero, or a NaN that is the same for all floating-point types.
 // What lies outside reads as zero, or as a NaN if the map says so.
+// Assumption: the NaN's bytes are 0x7ff7 repeated, as an H200 writes them.
 void Box::fill(std::byte* out, uint32_t size) const {
   if (static_cast<TensorMapFill>(map.fill) == TensorMapFill::kZero) {
     std::memset(out, 0, size);
@@ -107,6 +121,7 @@ void Box::fill(std::byte* out, uint32_t size) const {
   for (uint32_t i = 0; i < size; ++i) out[i] = kNan[i % 2];
 }
 
+// PTX: 9.7.9, cp.async.bulk.tensor into shared memory.
 // Into shared memory, swizzled.
 void Box::load(std::byte* shared, uint32_t offset) const {
   // The window starts at kSharedBase, a multiple of every swizzle's pattern: offsets have the
@@ -140,7 +155,11 @@ void Box::load(std::byte* shared, uint32_t offset) const {
   });
 }
 
+// PTX: 9.7.9, cp.async.bulk.tensor to global memory.
 // Out of shared memory, unswizzled; what lies outside is not written.
+// Assumption: a row that the tensor's extent cuts is written up to the next multiple of 16 bytes,
+// with what shared memory holds there: seen on an H200, and reported as a race if another CTA owns
+// those bytes.
 void Box::store(const std::byte* image, uint32_t offset, Pc pc) const {
   const Swizzle place = swizzle(offset);
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));
