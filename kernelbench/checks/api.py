@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kernelbench.base import seeds
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.checks.checker import CheckRequest, CheckRow, ScheduleChecker, StepCheck
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
@@ -20,9 +21,9 @@ from kernelbench.emulator.settings import (
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.project.context import Context
 from kernelbench.records import run_record
-from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan_check
-from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.runs.runner import StepRun
 from kernelbench.runs.settings import (
     MEASURING,
     Names,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
 from kernelbench.emulator import branches
@@ -21,7 +22,7 @@ from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project.registry import source_sha
-from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
@@ -29,9 +30,9 @@ from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepN
 if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
 
-Status = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
+CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
 #: Statuses that mean the step is not right.
-FAILED: tuple[Status, ...] = ("finding", "wrong", "hang", "fault")
+FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class CheckRow:
     step: str
     shape: str
     dims: str
-    status: Status
+    status: CheckStatus
     schedules: int
     asked: int
     seconds: float
@@ -254,7 +255,7 @@ class ScheduleChecker:
             close()
         seconds = time.monotonic() - began
         ending = launcher.ending
-        status: Status
+        status: CheckStatus
         if ending is not None and ending.kind != "done":
             status = "hang" if ending.kind == "hang" else "fault"
             progress.reason = ending.reason
@@ -262,7 +263,7 @@ class ScheduleChecker:
             status = self._status(progress)
         return self._row(run, shape, status, progress, seconds)
 
-    def _status(self, progress: _Progress) -> Status:
+    def _status(self, progress: _Progress) -> CheckStatus:
         if progress.unloadable:
             return "fault"
         if progress.reason.startswith("skipped: "):
@@ -348,7 +349,7 @@ class ScheduleChecker:
             progress.seen[finding.identity] = seen
 
     def _row(
-        self, run: StepRun, shape: Any, status: Status, progress: _Progress, seconds: float
+        self, run: StepRun, shape: Any, status: CheckStatus, progress: _Progress, seconds: float
     ) -> CheckRow:
         request = self._request
         return CheckRow(

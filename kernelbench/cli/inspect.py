@@ -48,7 +48,7 @@ def command(
     """
     from kernelbench.base import console
     from kernelbench.base.errors import EnvironmentProblem, UsageError
-    from kernelbench.build import compiler as build
+    from kernelbench.build import compiler
     from kernelbench.inspection import resources
     from kernelbench.project.context import Context
 
@@ -66,7 +66,7 @@ def command(
         for inspected in resources.inspect_all(fitting, arch, sass=sass, ptx=ptx):
             found.append(inspected)
             status(f"built {len(found)} of {len(fitting)}")
-    nvcc = build.nvcc()
+    nvcc = compiler.nvcc()
     if json_path is not None:
         version = nvcc.version if nvcc else None
         record = resources.InspectRecord(resources.SCHEMA, version, tuple(found))

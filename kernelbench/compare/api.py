@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, get_args
 
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, identical
 from kernelbench.compare.comparison import Comparison, NotTimed
 from kernelbench.compare.verdicts import append_to_ledger, judge
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Step, require_runnable
-from kernelbench.records.run_record import Environment
-from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.records.run_record import Environment, Metric
+from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan
-from kernelbench.runs.runner import OnProgress, Runner, StepRun, warnings_of
+from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
     SESSIONS,
     Measuring,
     MeasuringOptions,
-    Metric,
     Names,
     at_least,
     call_text,

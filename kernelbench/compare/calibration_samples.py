@@ -19,8 +19,8 @@ from kernelbench.executors.targets import Target
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import Environment
+from kernelbench.stats.blocks import Floats
 from kernelbench.stats.calibration import AASample, PlantedSample
-from kernelbench.stats.significance import Floats
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (

@@ -27,8 +27,7 @@ from kernelbench.project.registry import Lineage, Step, load_problem, source_sha
 from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
 from kernelbench.records.run_record import Environment
-from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate
-from kernelbench.stats.inference import estimate_change as infer
+from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate, estimate_change
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
@@ -274,7 +273,7 @@ def estimate(
     )
     on_host = collected.methods.get(metric) == "wall"
     tick = _HOST_TICK_US if on_host else TICK_US / (timing.batch if metric == "device" else 1)
-    found = infer(
+    found = estimate_change(
         collected.sessions[metric],
         margin=margin,
         alpha=alpha,

@@ -9,8 +9,7 @@ from kernelbench.base.row_table import Row, RowTable
 from kernelbench.compare.comparer import Collected
 from kernelbench.compare.verdicts import ComparisonLine
 from kernelbench.project.model import Step
-from kernelbench.records.run_record import FAILED, Result
-from kernelbench.runs.settings import Metric
+from kernelbench.records.run_record import FAILED, Metric, Result
 from kernelbench.stats.inference import Label
 from kernelbench.worker.jobs import Timing
 

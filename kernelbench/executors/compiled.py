@@ -227,12 +227,12 @@ def symbols_of(step: Step) -> Symbols:
 
 def symbol_folders(step: Step) -> dict[str, Path]:
     """What debug information calls a step's folders, and where they are."""
-    from kernelbench.emulator import runtime as emulator
+    from kernelbench.emulator.runtime import COMMON_NAME, LINEAGE_NAME, STEP_NAME
 
     folders = {
-        emulator.STEP_NAME: overlay.entry_of(step).parent,
-        emulator.COMMON_NAME: common_folder(step),
+        STEP_NAME: overlay.entry_of(step).parent,
+        COMMON_NAME: common_folder(step),
     }
     for folder in lineage_blocks(step):
-        folders[emulator.LINEAGE_NAME] = folder
+        folders[LINEAGE_NAME] = folder
     return folders

@@ -31,7 +31,7 @@ CHECKS: tuple[Check, ...] = get_args(Check)
 #: initcheck is left out: what it takes for initialized depends much on its release.
 DEFAULT_CHECKS: tuple[Check, ...] = ("memcheck", "racecheck", "synccheck")
 
-Status = Literal["clean", "explained", "findings", "fault", "failed"]
+ToolStatus = Literal["clean", "explained", "findings", "fault", "failed"]
 
 _BROUGHT_BY = "the CUDA toolkit, or `pip install nvidia-cuda-sanitizer-api`"
 _OPTIONS = (
@@ -67,7 +67,7 @@ class ToolResult:
     """
 
     tool: Check
-    status: Status
+    status: ToolStatus
     count: int
     findings: tuple[SanitizerFinding, ...]
     elsewhere: int
@@ -252,7 +252,7 @@ def _foreign(session: Session, finding: SanitizerFinding) -> bool:
 
 def _verdict(
     session: Session, log: Log, end: ChildEnd, found: Sequence[SanitizerFinding], count: int
-) -> tuple[Status, str]:
+) -> tuple[ToolStatus, str]:
     outcome = end.outcome
     if outcome is not None and outcome.status == "limit":
         return "failed", f"the step does not take the call: {outcome.reason}"

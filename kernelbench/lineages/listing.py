@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import runnable
-from kernelbench.project.registry import Lineages, Reported, Status, Step
+from kernelbench.project.registry import Lineages, Reported, Step, StepStatus
 from kernelbench.project.reported_figures import caption, figures, shapes_of
 
 SCHEMA = "kernelbench.list/1"
@@ -21,7 +21,7 @@ class ListedStep:
     lineage: str
     parent: str | None
     arch: str
-    status: Status
+    status: StepStatus
     reported: Reported | None
 
 

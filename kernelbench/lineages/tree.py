@@ -13,14 +13,13 @@ from typing import Literal
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import device_timed
 from kernelbench.lineages.shape_table import outcome_rows
-from kernelbench.project.registry import Lineage, Lineages, Reported, Status, Step
+from kernelbench.project.registry import Lineage, Lineages, Reported, Step, StepStatus
 from kernelbench.project.reported_figures import caption, shapes_of
 from kernelbench.records import ledger
 from kernelbench.records.outcomes import RunOutcome, Setting, with_runs
-from kernelbench.records.run_record import FAILED, RunRecord, TimeStats
+from kernelbench.records.run_record import FAILED, Metric, RunRecord, TimeStats
 
 SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"
-Metric = Literal["device", "call"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Node:
     parent: str | None
     prefix: str
     title: str
-    status: Status
+    status: StepStatus
     arch: str
     experiment: bool
     base: str | None

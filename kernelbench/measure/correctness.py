@@ -29,12 +29,12 @@ import torch
 from kernelbench.base.seeds import derive
 from kernelbench.executors.callables import describe_exception
 from kernelbench.executors.fault import KernelFault
+from kernelbench.measure import references
 from kernelbench.measure.outcomes import CheckResult
-from kernelbench.measure.references import reference as shared_reference
 from kernelbench.measure.stream_trial import StreamTrial
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, Kernel, OutputVerdict, Problem, refill
-from kernelbench.records.run_record import Status
+from kernelbench.records.run_record import ResultStatus
 
 #: Announces the phase that begins and how long it may take (seconds); see ``worker/launcher.py``.
 Announce = Callable[[str, float], None]
@@ -118,7 +118,7 @@ class Checker:
         return self.problem.make_inputs(self.shape, input_class, seed, self.device)
 
     def _reference(self, inputs: Inputs, input_class: str, seed: int) -> Any:
-        return shared_reference(
+        return references.reference(
             self.references,
             self.problem,
             self.shape,
@@ -152,7 +152,7 @@ class Checker:
             text = " ".join(str(error).split()) or "NotImplementedError"
             raise _Failed(CheckResult("skipped", reason=text)) from error
         except KernelFault as fault:
-            status: Status = "hang" if fault.hang else "fault"
+            status: ResultStatus = "hang" if fault.hang else "fault"
             failed = CheckResult(status, reason=f"{what}: {fault}", report=fault.report)
             raise _Failed(failed) from fault
         except torch.OutOfMemoryError as error:
@@ -286,7 +286,7 @@ def why_wrong(verdict: OutputVerdict, inputs: Inputs, poison: torch.Tensor) -> s
 
 
 def _judged(
-    status: Status, verdict: OutputVerdict, reason: str, notes: tuple[str, ...] = ()
+    status: ResultStatus, verdict: OutputVerdict, reason: str, notes: tuple[str, ...] = ()
 ) -> CheckResult:
     return CheckResult(
         status,

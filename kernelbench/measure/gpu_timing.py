@@ -25,9 +25,7 @@ from kernelbench.measure.timing import (
     EVENT,
     SYNCHRONIZE,
     InputSet,
-    L2Mode,
     Measurement,
-    Metric,
     OnBlock,
     SampledOutputs,
     TimingFault,
@@ -36,6 +34,7 @@ from kernelbench.measure.timing import (
 )
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Kernel, Problem
+from kernelbench.records.run_record import L2Mode, Metric
 
 CALLS_PER_COMPETITION_REP = 15
 #: Per input set: the graph of one call, and the outputs that it writes.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.records.run_record import Status
+from kernelbench.records.run_record import ResultStatus
 
 
 @dataclass(frozen=True)
 class CheckResult:
     """Outcome of the check of one step on one shape and class of inputs."""
 
-    status: Status
+    status: ResultStatus
     exact: bool | None = None
     max_abs_err: float | None = None
     reason: str = ""

@@ -21,7 +21,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -30,6 +30,7 @@ from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, Kernel, Problem
+from kernelbench.records.run_record import Metric
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
 EVENT = torch.cuda.Event
@@ -41,9 +42,6 @@ _ELAPSED = torch.cuda.Event.elapsed_time
 CHECKED_REPS = 3
 _MAX_INPUT_BYTES = 6 * 2**30
 _MAX_INPUT_SETS = 4
-
-L2Mode = Literal["cold", "warm"]
-Metric = Literal["call", "device"]
 
 
 class TimingFault(Exception):

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Status = Literal["planned", "works", "failed", "fixed"]
+StepStatus = Literal["planned", "works", "failed", "fixed"]
 #: ``step``: compiled, in the ptx layer. ``python``: a file that defines ``custom_kernel``.
 Kind = Literal["step", "python"]
 
 #: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
 #: kept as it failed, for what it teaches. ``fixed``: such an experiment with its fault repaired.
-STATUSES: tuple[Status, ...] = ("planned", "works", "failed", "fixed")
+STATUSES: tuple[StepStatus, ...] = ("planned", "works", "failed", "fixed")
 METRICS = ("call", "device", "end-to-end")
 UNITS = ("us", "TFLOPS")
 ALLOWED = ("spill", "warning")
@@ -91,7 +91,7 @@ class Step:
     technique: str
     hypothesis: str
     arch: str
-    status: Status
+    status: StepStatus
     kind: Kind
     path: Path
     entry: Path | None

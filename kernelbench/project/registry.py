@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
-from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Status, Step
+from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Step, StepStatus
 from kernelbench.project.project_file import Project, shipped_project
 from kernelbench.project.shipped import shipped_blocks, shipped_root
 from kernelbench.project.source_files import code_in, sources_of
@@ -42,8 +42,8 @@ __all__ = [
     "Lineages",
     "Repair",
     "Reported",
-    "Status",
     "Step",
+    "StepStatus",
     "load_lineages",
     "load_problem",
     "require_runnable",

@@ -19,8 +19,8 @@ from kernelbench.project.model import (
     Lineage,
     Repair,
     Reported,
-    Status,
     Step,
+    StepStatus,
 )
 
 #: The entry file of each kind of step, if ``entry`` names no other.
@@ -115,7 +115,7 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         raise table.fail("name", f"expected the folder's name {folder.name!r}, found {name!r}")
     if not NAME.fullmatch(name):
         raise table.fail("name", f"expected letters, digits, '_' and '-', found {name!r}")
-    status = cast(Status, table.string("status", choices=STATUSES))
+    status = cast(StepStatus, table.string("status", choices=STATUSES))
     bases = {} if bases is None else bases
     base = _read_base(table, lineage, bases)
     if base and base.status == "planned" and status != "planned":

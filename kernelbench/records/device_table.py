@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernelbench.base.errors import RecordError
 from kernelbench.records.rows import natural
-from kernelbench.records.run_record import FAILED, Result, RunRecord, Status, TimeStats
+from kernelbench.records.run_record import FAILED, Result, ResultStatus, RunRecord, TimeStats
 
 #: A reason is told in full by its record; the table has room for its beginning.
 _REASON_LENGTH = 120
@@ -51,7 +51,7 @@ class TableRow:
     shape: str
     executor: str
     l2: str
-    status: Status
+    status: ResultStatus
     exact: bool | None
     classes: int
     max_abs_err: float | None

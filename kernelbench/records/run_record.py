@@ -24,9 +24,15 @@ from kernelbench.records.run_upgrades import upgraded
 
 RUN_SCHEMA: Literal["kernelbench.run/2"] = "kernelbench.run/2"
 
-Status = Literal["pass", "wrong", "hang", "fault", "skipped"]
+ResultStatus = Literal["pass", "wrong", "hang", "fault", "skipped"]
+#: Device time is the GPU's, call time the caller's.
+Metric = Literal["device", "call"]
+#: What the L2 cache holds when something is timed: none of its data, or what the last time left.
+L2Mode = Literal["cold", "warm"]
+#: A call by itself, or 15 in one event pair.
+CallForm = Literal["single", "competition"]
 #: Statuses that mean the step is not right.
-FAILED: tuple[Status, ...] = ("wrong", "hang", "fault")
+FAILED: tuple[ResultStatus, ...] = ("wrong", "hang", "fault")
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Result:
     dims: str
     inputs: str
     executor: str
-    status: Status
+    status: ResultStatus
     exact: bool | None
     max_abs_err: float | None
     call_us: TimeStats | None
@@ -135,7 +141,7 @@ class Protocol:
     reps: int
     warmups: int
     l2: Literal["cold", "warm", "none"]
-    call: Literal["single", "competition"]
+    call: CallForm
     flush_bytes: int
     time_budget_s: float | None = None
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from kernelbench.base import schema
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, ended_early
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.machine.environment import read_environment
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import run_record, store
-from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord
+from kernelbench.records.run_record import CallForm, Environment, Protocol, Result, RunRecord
 from kernelbench.runs.plan import plan
-from kernelbench.runs.runner import OnProgress, Runner, StepRun, warnings_of
+from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
-    CallForm,
     Measuring,
     MeasuringOptions,
     Names,
@@ -32,8 +32,6 @@ from kernelbench.runs.settings import (
 from kernelbench.runs.shared_references import shared_folder
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
-
-OnWarning = Callable[[str], None]
 
 
 def warn_in_python(text: str) -> None:

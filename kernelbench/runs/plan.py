@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kernelbench.base.errors import PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
-from kernelbench.executors import targets as target
+from kernelbench.executors import targets
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.exported import as_runnable
 from kernelbench.executors.targets import Target
@@ -68,15 +68,15 @@ def plan(
         for step in runnable
         if context.lineage_for(step).peers_of and (reason := _unavailable(step, executor, device))
     }
-    targets = {
-        step.name: target.resolve(step, executor, device, emulation)
+    places = {
+        step.name: targets.resolve(step, executor, device, emulation)
         for step in runnable
         if step.name not in missing
     }
     # A row needs some target, even if its step does not run.
-    any_target = next(iter(targets.values()), Target(TORCH, "cpu", None))
+    any_target = next(iter(places.values()), Target(TORCH, "cpu", None))
     plans = [
-        _plan_step(context, step, shapes, inputs, targets.get(step.name, any_target))
+        _plan_step(context, step, shapes, inputs, places.get(step.name, any_target))
         for step in runnable
     ]
     return [
@@ -99,7 +99,7 @@ def _peers_of(context: Context, steps: Sequence[Step]) -> list[Step]:
 
 def _unavailable(step: Step, executor: str, device: int) -> str:
     """Why a peer cannot run here as asked; empty if it can."""
-    verdicts = target.executors_for(step, device)
+    verdicts = targets.executors_for(step, device)
     meant = [verdict for verdict in verdicts if executor in ("auto", verdict[0])]
     if not meant or any(works for _, works, _ in meant):
         return ""
@@ -144,7 +144,7 @@ def plan_check(
     found = []
     for step in written:
         problem = load_problem(context.lineage_for(step))
-        where = target.resolve(step, EMULATOR.name, 0, emulation)
+        where = targets.resolve(step, EMULATOR.name, 0, emulation)
         wanted = shapes or context.check_shapes(problem) or ["all"]
         classes = inputs or problem.input_classes[:1]
         found.append(_plan_step(context, step, wanted, classes, where))

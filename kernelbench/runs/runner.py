@@ -7,10 +7,11 @@ it was at: the reason goes into that row and a fresh worker takes the remaining 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.interrupts import held_back
 from kernelbench.build.compiler import CompileFailure
@@ -24,7 +25,7 @@ from kernelbench.records.run_record import (
     Environment,
     ReadFloor,
     Result,
-    Status,
+    ResultStatus,
     TimeStats,
     summarize,
 )
@@ -42,8 +43,6 @@ from kernelbench.worker.messages import (
     TimingFailed,
     WorkCounted,
 )
-
-OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class StepRun:
 class Failure:
     """What ended a shape before all of it was done."""
 
-    status: Status
+    status: ResultStatus
     reason: str
 
 

@@ -38,7 +38,7 @@ from kernelbench.measure.timing import (
 )
 from kernelbench.project.problem import Kernel, Problem, Work, judging
 from kernelbench.project.registry import load_problem
-from kernelbench.records.run_record import Status
+from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker import schedules
 from kernelbench.worker.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
 from kernelbench.worker.messages import (
@@ -215,7 +215,7 @@ class _Series:
                 return False
         return True
 
-    def _fault(self, status: Status, reason: str) -> None:
+    def _fault(self, status: ResultStatus, reason: str) -> None:
         self.report(TimingFailed(self.shape.name, status, reason))
 
     def measure(

@@ -15,7 +15,7 @@ from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.measure.outcomes import CheckResult, TimedBlock
 from kernelbench.measure.speed_of_light import Ceilings
 from kernelbench.project.problem import Work
-from kernelbench.records.run_record import Environment, ReadFloor, Status
+from kernelbench.records.run_record import Environment, ReadFloor, ResultStatus
 
 ArmName = Literal["base", "cand"]
 
@@ -65,7 +65,7 @@ class ArmFailed:
     """An arm of a comparison cannot be loaded, or is not right; the job ends."""
 
     arm: ArmName
-    status: Status
+    status: ResultStatus
     reason: str
 
 
@@ -108,7 +108,7 @@ class TimingFailed:
     """A timed output was wrong, or the step raised while it was timed; the shape ends."""
 
     shape: str
-    status: Status
+    status: ResultStatus
     reason: str
 
 

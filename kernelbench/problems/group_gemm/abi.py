@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kernelbench.base.errors import UsageError
-from kernelbench.problems.group_gemm import tuples as group_gemm_tuples
 from kernelbench.problems.group_gemm.nvfp4 import ATOM_ROWS, ceil_div
+from kernelbench.problems.group_gemm.tuples import load_tuples
 from kernelbench.project.arena import describe_tensor
 from kernelbench.project.model import Step
 
@@ -75,7 +75,7 @@ def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
     """
     marshal = marshal_of(step)
     if marshal == "tuples" and entry.timed:
-        return bind_marshal(entry, device, marshal, group_gemm_tuples.load_tuples())
+        return bind_marshal(entry, device, marshal, load_tuples())
     return bind_marshal(entry, device, marshal)
 
 

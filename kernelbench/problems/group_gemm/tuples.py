@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build import compiler as build
+from kernelbench.build.compiler import compile_shared, host_compiler
 
 #: The module's name and source.
 SOURCE = ("kernelbench_group_gemm_tuples", Path(__file__).parent / "tuples.cpp")
@@ -28,7 +28,7 @@ def tuples_library() -> Path:
     Raises:
         EnvironmentProblem: If the compiler or a header is missing.
     """
-    compiler = build.host_compiler()
+    compiler = host_compiler()
     if compiler is None:
         raise EnvironmentProblem(
             "steps that pass tuples need a C++ compiler, and there is no g++ or clang++",
@@ -46,7 +46,7 @@ def tuples_library() -> Path:
             raise EnvironmentProblem(f"steps that pass tuples need {header}, not found here", hint)
     # As system folders: their headers are not read for the key, their versions are part of it.
     folders = [part for folder in includes for part in ("-isystem", str(folder))]
-    return build.compile_shared(
+    return compile_shared(
         "extension for tuples of tensors",
         [SOURCE[1]],
         [*_FLAGS, *folders],
