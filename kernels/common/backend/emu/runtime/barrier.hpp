@@ -12,10 +12,13 @@ namespace kb::emu {
 
 // An mbarrier. The 8 bytes in shared memory hold nothing; this is the state.
 struct Barrier {
+  // From the start of the CTA's shared memory: what a finding names by the field of SharedStorage.
   uint32_t offset = 0;
+  // Between mbarrier.init and mbarrier.inval.
   bool live = false;
   uint32_t expected = 0;
   uint32_t pending = 0;
+  // Bytes expected minus bytes completed in this phase; negative while completions run ahead.
   int64_t tx = 0;
   uint64_t phase = 0;            // phases completed since its initialization
   uint64_t bytes_in_flight = 0;  // of copies issued towards it and not completed
@@ -29,9 +32,13 @@ struct Barrier {
   Pc commit_pc = nullptr;
   Knowledge arriving;
   Knowledge completed;
+  // Checked only: which phase each thread has seen complete, for laps and for parities of the phase
+  // before.
   std::vector<int64_t> observed;  // per thread of the CTA: last phase waited for, -1 none
 };
 
+// PTX: 9.7.13, barrier.cta: a number 0 … 15, no object in memory. Expected threads are those of the
+// first to arrive in each generation.
 struct NamedBarrier {
   uint32_t expected = 0;
   uint32_t arrived = 0;
@@ -41,6 +48,7 @@ struct NamedBarrier {
   Knowledge completed;
 };
 
+// PTX: 9.7.13, barrier.cluster: one for each cluster, used in turn by arrive and wait.
 // One side of barrier.cluster.
 struct ClusterBarrier {
   uint32_t arrived = 0;

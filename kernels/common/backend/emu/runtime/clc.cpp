@@ -89,6 +89,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
     Cta* cta;
     Barrier* barrier;
   };
+  // The copy's actor is one for all destinations: their barriers release the same knowledge.
   std::vector<Target> targets;
   AsyncActor actor;
   actor.actor.pc = pc;
@@ -110,6 +111,8 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
     targets.push_back({&cta, &barrier});
   }
   Launch& launch = *thread.cta->cluster->launch;
+  // Decided at the issue: in which order requests of different clusters are served is anybody's
+  // guess, and the answer's arrival is what can be early or late.
   const Answer answer = answer_of(launch, launch.cancel_next_cluster());
   submit(
       [answer, offset = place.offset, targets = std::move(targets), actor = std::move(actor), pc] {

@@ -119,6 +119,8 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
     return;
   }
   const std::shared_ptr<Part> part = open_part(pc);
+  // Checked as a write at the issue: who uses the bytes before a wait races with it, whenever it
+  // lands.
   shared_write(*to.cta, to.offset, bytes, part->actor.get());
   std::memset(to.cta->shared + to.offset, 0xff, bytes);
   ++part->pending;
@@ -161,6 +163,7 @@ void async_copy_wait_group(uint32_t pending) {
     copies.waited.join(group->finished);
   }
   copies.groups.erase(first, end);
+  // All groups so far, not only the last: they complete in order.
   acquire_from(copies.waited);
 }
 

@@ -183,6 +183,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   current.serial = ++serial;
   current.body = std::move(body);
   progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
+  // As many clusters as SMs hold start at once; Cluster Launch Control hands out the others.
   progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
   progress.started = 0;
   progress.order.clear();
@@ -204,6 +205,8 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   const auto began = std::chrono::steady_clock::now();
   uint32_t workers = current_options.os_threads;
   if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+  // Threads of a cooperative grid wait for each other: one OS thread interleaves them all, so that
+  // a schedule is a schedule of the whole grid.
   workers = config.cooperative ? 1 : std::min(workers, progress.clusters);
   const Watchdog watchdog(current);
   std::vector<std::thread> others;

@@ -182,6 +182,7 @@ void run(const MmaTile& tile, uint32_t* d) {
   const bool doubled = broken(Fact::kScaleBias);
   decode_a<kSevenIsFive>(tile, doubled, decoded);
   // Products of zeros need no arithmetic, unless a scale is NaN.
+  // Tiles that a tensor copy has filled with zeros are common: the last of a group's rows.
   const bool sparse =
       all_finite(tile.scales_a, kTmemLanes) && all_finite(tile.scales_b, tile.columns);
   bool zero_rows[kTmemLanes / kRows];

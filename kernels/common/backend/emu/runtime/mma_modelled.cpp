@@ -66,7 +66,9 @@ uint32_t element(uint32_t old, const int32_t (&quarters)[kMmaBlocks],
     term_exponent[block] = a.exponent + b.exponent;
     largest = std::max(largest, term_exponent[block]);
   }
+  // After the scales: a NaN among them wins over an infinite old value.
   if (old_exponent == 255) return (old & 0x7fffff) != 0 ? kCanonicalNan : old;
+  // All five terms in units of 2^(largest - 35); what is below that is cut before it is added.
   int64_t sum = shifted(significand, kFraction - 23 - (largest - exponent));
   for (uint32_t block = 0; block < kMmaBlocks; ++block) {
     sum += shifted(term[block], kFraction - 8 - (largest - term_exponent[block]));
@@ -116,6 +118,7 @@ void mma_modelled(const MmaTile& tile, uint32_t* d) {
   thread_local Decoded decoded;
   decode(tile, decoded);
   for (uint32_t m = 0; m < kTmemLanes; ++m) {
+    // Codes in halves: a product is a number of quarters, 16 of them at most 16 · 12 · 12.
     int16_t sums[kMmaBlocks][kMmaMaxColumns] = {};  // at most 2304 in magnitude
     for (uint32_t k = 0; k < kMmaK; ++k) {
       const int16_t a = decoded.a[m][k];

@@ -36,6 +36,7 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
   if (swizzle == 2) width_ = 128;
   if (swizzle == 4) width_ = 64;
   if (swizzle == 6) width_ = 32;
+  // The swizzle repeats every eight rows: starts and strides are multiples of that.
   const uint32_t pattern = 8 * width_;
   if (bits(descriptor, 14, 2) != 0 || bits(descriptor, 30, 2) != 0 ||
       bits(descriptor, 53, 8) != 0) {
@@ -87,10 +88,14 @@ OperandTile OperandTile::scales(uint64_t descriptor, Pc pc, const char* operand)
 // exchanges 16-byte units by address bits.
 uint32_t OperandTile::chunk(uint32_t row, uint32_t index) const {
   const uint32_t group = start_ + row / 8 * stride_ - kSharedBase;
+  // A core matrix is 128 contiguous bytes; the second 16 bytes of a row are in the next one along
+  // K.
   if (width_ == 0) return group + row % 8 * kChunk + index * leading_;
   // The pattern counts from absolute addresses; kSharedBase is a multiple of it.
   const uint32_t origin = broken(Fact::kSwizzleRelative) ? start_ - kSharedBase : 0;
   const uint32_t linear = group + row % 8 * width_ + index * kChunk - origin;
+  // Address bits 7 … 9 onto bits 4 … 6, as many as the width has pieces: what Box::swizzle did when
+  // it wrote them.
   return origin + (linear ^ ((linear >> 7 & (width_ / 16 - 1)) << 4));
 }
 

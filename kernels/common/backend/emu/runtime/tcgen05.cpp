@@ -55,6 +55,7 @@ struct ScaleCopy {
 
   void execute() const {
     for (uint32_t i = 0; i < count; ++i) {
+      // Row i goes to lane i of each slab: four 32-bit columns hold its 16 bytes.
       uint8_t rows[kScaleRows][16];
       source.read(*places[i].from, kScaleRows, places[i].stale, rows[0]);
       TmemCells& cells = *places[i].to->tensor.cells;
@@ -88,6 +89,7 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
   Cta& cta = *thread.cta;
   check_one_lane(mix(tmem, source), pc, kWhat);
   Cta* peer = tensor_group(group, pc, kWhat);
+  // A commit by another lane would track nothing of this.
   thread.warp->tensor.issuers |= 1u << thread.lane;
   const TmemAddress address(tmem);
   if (address.lane != 0 || address.column % kCopyColumns != 0) {
@@ -174,6 +176,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     }
   };
   Commit commit{.arrivals = {}, .pc = pc};
+  // The barrier may be another CTA's even without a mask: its address is a shared::cluster one.
   if (!multicast) mask = 1u << place.cta->rank;
   if (mask == 0 || mask >> cluster.ctas.size() != 0) {
     fail({.kind = Class::kDescriptor,

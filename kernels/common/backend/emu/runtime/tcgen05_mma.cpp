@@ -140,6 +140,8 @@ struct Multiply {
 
   void execute() const {
     thread_local MmaTile tile;
+    // Operands are gathered now, when the product executes: whatever has changed since the issue is
+    // in the result.
     tile.columns = instruction.columns;
     tile.accumulate = accumulate || broken(Fact::kAccumulateIgnored);
     tile.negate_a = instruction.negate_a;
@@ -152,6 +154,7 @@ struct Multiply {
         check_replicas(cells, scales_a, kTmemLanes, pc);
         check_replicas(cells, scales_b, instruction.columns, pc);
       }
+      // A and the scales of A are the CTA's own half of M; B's scales stand in full in both CTAs.
       a.read(*ctas[i], kTmemLanes, stale_a[i], tile.a[0]);
       const bool exchanged = broken(Fact::kScalesExchanged);
       const ScaleColumns of_a{exchanged ? scales_b.column : scales_a.column, false};
@@ -254,6 +257,7 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
   if (peer == nullptr) {
     multiply.ctas[multiply.count++] = &cta;
   } else {
+    // By rank, not by who issues: either CTA of a pair may be the one that does.
     multiply.ctas[cta.rank % 2] = &cta;
     multiply.ctas[peer->rank % 2] = peer;
     multiply.count = 2;
@@ -271,6 +275,8 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
       shadow.read(tmem_cell(at_a.column, 0), 4 * kTmemSlabs, actor.get());
       shadow.read(tmem_cell(at_b.column, 0), (columns + 31) / 32 * kTmemSlabs, actor.get());
       const uint32_t sums = columns * kTmemSlabs;
+      // D is written in any case; read it is only with enable-input-d, as tensor memory that nobody
+      // has written is no zero.
       if (accumulate) shadow.check_written(tmem_cell(at_d.column, 0), sums, actor.get());
       shadow.write(tmem_cell(at_d.column, 0), sums, actor.get());
     }

@@ -122,6 +122,7 @@ TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
   auto& views = thread.cta->tma.views;
   const auto [view, first_use] = views.try_emplace(map, content);
   const Change change = last_change(map);
+  // Ordinary stores leave no version; the bytes tell.
   const bool stale = std::memcmp(&view->second, &content, sizeof content) != 0;
   if (change.version == 0) {
     if (!stale) return content;
@@ -207,6 +208,7 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
   global_access(global_map, sizeof *global_map, true, pc, what);
   Thread& thread = self();
   // Each lane copies its share, so that a lane that has not synchronized with the writer is seen.
+  // 128 bytes by 32 lanes: four each.
   const uint32_t share = sizeof *shared_map / kWarpSize;
   shared_read(*source.cta, source.offset + thread.lane * share, share, generic_actor(pc, what));
   const Warp& warp = *thread.warp;

@@ -110,6 +110,7 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
     // Who reads too early finds neither the old nor the new bytes.
     std::memset(to.cta->shared + offset, 0xff, bytes);
   });
+  // Kept until somebody knows that the copy is complete: at the CTA's exit none may be left.
   std::vector<Incoming>& incoming = to.cta->tma.incoming;
   const Clock& seen = self().knows.seen;
   std::erase_if(incoming, [&](const Incoming& old) {
@@ -223,6 +224,8 @@ void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_
           .text = std::string(what) + ": the mbarrier lies in another CTA than the destination"});
   }
   AsyncActor actor = copy_actor(pc, what);
+  // The async proxy's view of the source as of the issue: what was not published then is not seen
+  // later.
   StaleCells stale =
       shared_read(*from.cta, from.offset, bytes, checking() ? actor.get() : issuer(pc, what));
   start_copy({to.cta, bytes, bar_at.cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),

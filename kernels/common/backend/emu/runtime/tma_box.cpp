@@ -49,12 +49,14 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
     count[d] = used ? (map.box[d] + step - 1) / step : 1;
     if (d > 0) rows *= count[d];
   }
+  // A swizzle of 32, 64 or 128 bytes makes rows of that pitch, whatever the box's inner extent.
   row_bytes = count[0] * element;
   pitch = map.swizzle == 0 ? row_bytes : 16u << map.swizzle;
   bytes = rows * row_bytes;
   footprint = rows * pitch;
 
   first = end = 0;
+  // The range of global memory that the part inside spans: for the bounds check, in one go.
   const Inside x = inside(*this, 0);
   inside_first = x.count == 0 ? 0 : static_cast<uint32_t>(x.first - at[0]) * element;
   inside_end = inside_first + static_cast<uint32_t>(x.count) * element;
@@ -89,6 +91,7 @@ void Box::each_row(const Row& row) const {
       address += static_cast<uint64_t>(coordinate) * map.strides[d - 1];
     }
     row(address, position, inside);
+    // An odometer over the outer dimensions.
     for (uint32_t d = 1; d < rank && ++index[d] == count[d]; ++d) index[d] = 0;
   }
 }
@@ -148,6 +151,8 @@ void Box::load(std::byte* shared, uint32_t offset) const {
       std::memcpy(shared + to, source, row_bytes);
       return;
     }
+    // The same for the whole row: it lies within one 128-byte line, so the key's bits do not
+    // change.
     const uint32_t key = place.key(to);
     for (uint32_t piece = 0; piece < row_bytes; piece += kPiece) {
       std::memcpy(shared + ((to + piece) ^ key), source + piece, kPiece);

@@ -41,6 +41,7 @@ Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* wh
     const StaleCells more = shared_read(*from.cta, at, size, store->actor.get());
     stale.insert(stale.end(), more.begin(), more.end());
   });
+  // Once, by whichever of the two tasks comes first.
   const auto read = [from, bytes, store, stale = std::move(stale)] {
     if (store->read) return;
     store->bytes.resize(bytes);
@@ -145,6 +146,8 @@ void bulk_wait_group(uint32_t pending, bool read) {
   interleave();
   if (!checking()) return;
   std::vector<BulkGroup>& groups = self().tma.groups;
+  // Groups that a wait has dropped before are complete and known: counting from the newest is
+  // enough.
   const size_t required = groups.size() > pending ? groups.size() - pending : 0;
   const auto stage = read ? &BulkStore::read : &BulkStore::written;
   wait_until(Wait::Kind::kBulkGroup, pc, 0, pending, [&groups, required, stage] {

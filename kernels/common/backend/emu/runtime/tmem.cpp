@@ -153,6 +153,7 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
             .other_pc = tensor.relinquished,
             .text = std::string(kWhat) + " " + problem});
     }
+    // PTX: 9.7.16: the size of later allocations of a CTA may only fall.
     tensor.least_columns = columns;
     return ++tensor.allocs;
   });
@@ -175,6 +176,7 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
     wait_until(Wait::Kind::kTmemAlloc, pc, columns, 0,
                [&] { return free_range(tensor, columns) != kNoRoom; });
   }
+  // Columns come with whatever their last user released at its dealloc: reuse is no race.
   if (tensor.freed) acquire_from(*tensor.freed);
 }
 
@@ -250,6 +252,8 @@ void order_by_fences(AsyncActor& actor) {
   Clock& seen = actor.knows.seen;
   Clock ordered;
   ordered.at.resize(seen.at.size());
+  // Published generic writes stay as they are: proxies and tcgen05 fences are independent of each
+  // other.
   ordered.join(fences.fenced.seen);
   ordered.join(fences.done.seen);
   // Its own earlier accesses, and the operations before it in its pipe.

@@ -52,6 +52,8 @@ Cell cell_of(TmemShape shape, uint32_t thread, uint32_t reg) {
     case TmemShape::k16x256b:
       break;
   }
+  // 16x256b: a quad of threads holds eight columns of a row; registers 0 and 1 are of the first
+  // eight lanes, 2 and 3 of the other eight.
   const bool exchanged = broken(Fact::kLoad16x256Exchanged);
   const uint32_t low = exchanged ? reg / 2 % 2 : reg % 2;
   const uint32_t high = exchanged ? reg % 2 : reg / 2 % 2;
@@ -100,6 +102,7 @@ Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t regist
   const auto [lanes, columns] = extent_of(shape, registers);
   // The odd CTA of a pair may count its lanes from 128.
   const uint32_t first = address.lane & (kTmemLanes - 1);
+  // By the warp's index in the CTA: %warpid is taken for that, as kernels do.
   const uint32_t slab = thread.warp->index % 4 * 32;
   const bool whole = first == slab || (lanes == 16 && first == slab + 16);
   if (!whole || address.lane >= 2 * kTmemLanes) {
@@ -156,6 +159,8 @@ void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, ui
   load->values.resize(size_t{count} * kWarpSize);
   for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
     load->out[lane] = out_of(lane);
+    // The registers belong to the load until the wait: reading them gives NaN, and writing them is
+    // undone.
     std::fill_n(load->out[lane], count, kPoison);
   }
   traffic.loads.push_back(load);

@@ -29,6 +29,8 @@ struct Wait {
   Pc pc = nullptr;
   uint32_t object = 0;
   uint64_t value = 0;  // parity, groups that may be pending, …
+  // Asked by the scheduler as often as it likes: it must change nothing but what the wait itself
+  // completes.
   bool (*ready)(void*) = nullptr;
   void* context = nullptr;
 };
@@ -46,6 +48,8 @@ void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready r
 // between any two instructions, which here is at the entry of every primitive.
 void interleave();
 
+// PTX: one execution of a .sync instruction by the lanes of a member mask; several with disjoint
+// masks may be open in one warp.
 // A collective operation of some lanes of a warp. The last lane to arrive runs `body`.
 struct Collective {
   uint32_t members = 0;

@@ -45,6 +45,8 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
           .text = std::string("lanes of one warp execute ") + what + " and " + mine->what +
                   " at the same time"});
   }
+  // The generation, and not `arrived`, is what the others wait for: a lane that is fast may be back
+  // for the next one before a slow lane has looked.
   mine->arrived |= 1u << lane;
   mine->value[lane] = value;
   if (mine->arrived == members) {
@@ -222,6 +224,7 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
                   " disagree: " + std::to_string(threads) + " threads here, " +
                   std::to_string(barrier.expected) + " there"});
   }
+  // An arrival releases, whether it waits or not; whoever waits acquires what all have released.
   release_to(barrier.arriving);
   const uint64_t generation = barrier.generation;
   if (++barrier.arrived == barrier.expected) {
@@ -282,6 +285,8 @@ void fence_proxy_async(bool shared, bool) {
   interleave();
   if (!checking() || !shared) return;
   Knowledge& knows = self().knows;
+  // Both directions: async writes that a barrier has made known are seen by ordinary loads without
+  // this fence.
   knows.published.join(knows.seen);
   // Its later writes are not published.
   ++knows.seen.at[self().component];
@@ -330,6 +335,9 @@ void barrier_cluster_wait() {
           .pc = pc,
           .text = "barrier.cluster.wait without barrier.cluster.arrive"});
   }
+  // Whoever finds it complete begins the next generation.
+  // Not modelled: an arrival of a thread that exits before the others have arrived stays counted,
+  // in place of one that still runs.
   const uint64_t target = thread.cluster_arrivals;
   wait_until(Wait::Kind::kCluster, pc, 0, target, [&cluster, &barrier, target] {
     // Threads that have exited are not waited for.

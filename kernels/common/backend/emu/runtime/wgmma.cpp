@@ -215,6 +215,7 @@ void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc
 void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   WarpState& state = group.warps[warp];
   const uint32_t first = warp * kWarpSize;
+  // Warps need not come at the same time: the first makes the operation, the last starts it.
   const uint64_t index = state.issued++ - group.executed;
   if (!state.fenced) {
     state.fenced = true;
@@ -247,6 +248,7 @@ void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   check_operands(group, warp, operation, mine.pc);
   operation.arrived |= 1u << warp;
   d.uses[warp] = state.issued;
+  // PTX: the instruction executes for the warpgroup as a whole.
   if (operation.arrived != kAllWarps) return;
   if (!checking()) {
     group.execute(state.issued);
@@ -291,6 +293,7 @@ void wgmma_fence() {
   const Thread& thread = self();
   Warpgroup& group = warpgroup_of(thread, pc, kWhat);
   warp_collective(kWhat, pc, [] {});
+  // Kept for good: registers that a kernel writes later are not watched.
   group.warps[thread.warp->index % kWarps].fenced = true;
 }
 
@@ -352,6 +355,7 @@ void wgmma_wait_group(uint32_t pending) {
   const uint32_t warp = thread.warp->index % kWarps;
   std::deque<Group>& groups = group.warps[warp].groups;
   warp_collective(kWhat, pc, [] {});
+  // Nothing to wait for; wait_group with few groups is legal.
   if (groups.size() <= pending) return;
   const size_t newest = groups.size() - 1 - pending;
   const uint64_t end = groups[newest].end;

@@ -75,6 +75,8 @@ struct E4m3Columns {
 // that accumulation of e4m3 may have less than single precision, and not how.
 void e4m3_row(const E4m3Table& table, const E4m3Columns& columns, const uint8_t* a, uint32_t count,
               bool accumulate, float* d) {
+  // First pass: the largest exponent of each column's products. Not normalized: a product of two
+  // subnormals counts with their formats' least exponents.
   int16_t largest[kWgmmaMaxColumns];
   std::fill_n(largest, count, static_cast<int16_t>(2 * kNoExponent));
   bool a_nan = false;
@@ -87,6 +89,8 @@ void e4m3_row(const E4m3Table& table, const E4m3Columns& columns, const uint8_t*
       largest[n] = largest[n] > sum ? largest[n] : sum;
     }
   }
+  // Then the old value, aligned to the larger of both; then the products, cut one by one as they
+  // are converted to integers.
   float scale[kWgmmaMaxColumns];
   int32_t aligned[kWgmmaMaxColumns];
   for (uint32_t n = 0; n < count; ++n) {
@@ -161,6 +165,7 @@ void decode_parts(const uint8_t (*rows)[kWgmmaRowBytes], uint32_t count, Parts (
 // Assumption: as e4m3_row, for 16 products.
 float f16_element(const Parts (&a)[kF16K], const Parts (&b)[kF16K], float old_value) {
   const Parts old = fp32_parts(old_value);
+  // f16: as the e4m3 row, one element at a time and in 64 bits.
   int top = old.exponent;
   for (uint32_t k = 0; k < kF16K; ++k) top = std::max(top, a[k].exponent + b[k].exponent);
   int64_t sum = shifted(old.significand, kF16Fraction - 23 - (top - old.exponent));
