@@ -130,7 +130,7 @@ def test_listing_imports_little() -> None:
     """Neither torch nor what takes a tenth of the command's own time."""
     code = (
         "import sys; from kernelbench.cli import invoke; invoke(['list']); "
-        "heavy = {'torch', 'numpy', 'scipy', 'importlib.metadata', 'hashlib', 'tempfile', 'json'}; "
+        "heavy = {'torch', 'numpy', 'scipy', 'yaml', 'importlib.metadata', 'hashlib', 'tempfile'}; "
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
