@@ -19,6 +19,7 @@ from kernelbench.executors.compiled import (
     bind_problem,
     buildable,
     gpu_artefact,
+    no_backend,
 )
 from kernelbench.executors.executor import Target
 from kernelbench.machine import devices
@@ -50,8 +51,8 @@ class GpuExecutor(LibraryExecutor):
     device_timed: bool = True
 
     def refusal(self, step: Step) -> str:
-        """It runs every kind of step."""
-        return ""
+        """It runs every kind of step, compiled ones for archs that the ptx layer has."""
+        return no_backend(step) if step.compiled else ""
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
         """It takes a GPU that the step's code or the installed torch is made for."""

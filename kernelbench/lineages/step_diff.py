@@ -189,10 +189,15 @@ def _inspected(
     found: list[Inspection | None] = []
     missing: list[str] = []
     for step in (base, cand):
+        if step.kind == "triton":
+            # It has kernels, which only a call of it shows.
+            found.append(Inspection(step.name, step.title, None, (), (), (), step.kind))
+            shown = f"`kernelbench inspect {step.name}` shows what is compiled"
+            missing.append(f"{step.in_words}: {shown}")
+            continue
         if not step.built:
             found.append(None)
-            hint = f": `kernelbench inspect {step.name}` shows what is compiled"
-            missing.append(step.in_words + (hint if step.kind == "triton" else ""))
+            missing.append(step.in_words)
             continue
         if step.kind == "cuda":
             inspected = by_kind.inspect_cuda(step, by_kind.inspected_arch(step))
