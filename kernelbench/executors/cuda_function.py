@@ -12,7 +12,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.executors.callables import LoadError, describe_exception
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import torch
 
 _MESSAGE_BYTES = 1024
+_ALL_ONES = 2**64 - 1
+_DOUBLE, _WORD = struct.Struct("=d"), struct.Struct("=Q")
 _TYPE = re.compile(r"\[(?:with )?T = (?P<name>.*)\]$")
 
 #: Types that an element of a tensor must have under a C++ type, by class and size or by name.
@@ -101,7 +103,6 @@ class CudaFunction:
         import torch
 
         self._step = step
-        self._library = library
         self._device = torch.device(device)
         self._pick = expressions(step)
         self._parameters = parameters_of(library)
@@ -114,15 +115,19 @@ class CudaFunction:
             )
         if not any(parameter.written for parameter in self._parameters):
             raise LoadError(f"{self._name} writes nothing: no parameter points at non-const")
-        self._dtypes = [
-            tuple(getattr(torch, name) for name in p.dtypes if hasattr(torch, name))
-            for p in self._parameters
+        self._written = [i for i, each in enumerate(self._parameters) if each.written]
+        chosen = step.arguments is not None
+        self._words_for = [
+            _word_maker(parameter, self._device, chosen) for parameter in self._parameters[:-1]
         ]
         self._call = library.kernelbench_call_function
-        self._words = ctypes.c_uint64 * len(self._parameters)
+        self._words = (ctypes.c_uint64 * len(self._parameters))()
+        self._message = ctypes.create_string_buffer(_MESSAGE_BYTES)
 
     def __call__(self, data: Any) -> Any:
         """Call the function on the current stream; see the calling rule in docs/own-steps.md.
+
+        What is the same in every call is made once: a call of a short kernel is timed, too.
 
         Returns:
             The tensor that the function gets to write; a list of them if there are several.
@@ -131,74 +136,102 @@ class CudaFunction:
             KernelFault: If what the data gives does not fit the function; if that returns an error
                 or leaves one of CUDA.
         """
-        values, chosen = self._pick(data)
-        if len(values) != len(self._parameters) - 1:
-            found = ", ".join(map(_described, values))
-            advice = "" if chosen else "; `arguments` in step.toml says what it is called with"
-            raise KernelFault(
-                f"{self._name} takes {len(self._parameters) - 1} arguments and a stream, "
-                f"the data gives {len(values)} ({found}){advice}"
-            )
-        words = self._words()
-        written = []
-        for i, (value, parameter) in enumerate(zip(values, self._parameters, strict=False)):
-            words[i] = self._word(i, value, parameter, chosen)
-            if parameter.written and value is not None:
-                written.append(value)
-        self._run(words)
+        values, words = self._pick(data), self._words
+        if len(values) != len(self._words_for):
+            raise self._wrong_count(values)
+        for i, (value, word_for) in enumerate(zip(values, self._words_for, strict=True)):
+            try:
+                words[i] = word_for(value)
+            except _Misfit as error:
+                raise KernelFault(f"{self._name}: argument {i + 1}: {error}") from None
+        if self._run():
+            text = " ".join(self._message.value.decode(errors="replace").split())
+            raise KernelFault(f"{self._step.function} {text}")
+        written = [values[i] for i in self._written if values[i] is not None]
         return written[0] if len(written) == 1 else written
 
-    def _run(self, words: ctypes.Array[ctypes.c_uint64]) -> None:
+    def _run(self) -> int:
         import torch
 
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        if self._device.type == "cuda":
-            with torch.cuda.device(self._device):
-                words[len(words) - 1] = torch.cuda.current_stream().cuda_stream
-                status = self._call(words, message, _MESSAGE_BYTES)
-        else:
-            status = self._call(words, message, _MESSAGE_BYTES)
-        if status:
-            text = " ".join(message.value.decode(errors="replace").split())
-            raise KernelFault(f"{self._step.function} {text}")
+        words = self._words
+        if self._device.type != "cuda":
+            return int(self._call(words, self._message, _MESSAGE_BYTES))
+        words[len(words) - 1] = torch.cuda.current_stream(self._device).cuda_stream
+        if torch.cuda.current_device() == self._device.index:
+            return int(self._call(words, self._message, _MESSAGE_BYTES))
+        with torch.cuda.device(self._device):
+            return int(self._call(words, self._message, _MESSAGE_BYTES))
 
-    def _word(self, i: int, value: Any, parameter: Parameter, chosen: bool) -> int:
-        import torch
+    def _wrong_count(self, values: Sequence[Any]) -> KernelFault:
+        chosen = self._step.arguments is not None
+        advice = "" if chosen else "; `arguments` in step.toml says what it is called with"
+        return KernelFault(
+            f"{self._name} takes {len(self._words_for)} arguments and a stream, the data gives "
+            f"{len(values)} ({', '.join(map(_described, values))}){advice}"
+        )
 
-        if parameter.kind == "p":
-            if isinstance(value, torch.Tensor):
-                return self._pointer(i, value, parameter, chosen)
-            if value is None:
-                return 0
-        elif parameter.kind == "f" and isinstance(value, (int, float)):
-            (word,) = struct.unpack("=Q", struct.pack("=d", value))
-            return int(word)
-        elif parameter.kind in "iub" and isinstance(value, int):
-            low, high = _range(parameter)
-            if not low <= value <= high:
-                raise self._misfit(i, f"{value} is out of its range")
-            return value % 2**64
-        raise self._misfit(i, f"expected {parameter.type}, found {_described(value)}")
 
-    def _pointer(self, i: int, tensor: torch.Tensor, parameter: Parameter, chosen: bool) -> int:
-        fits = not (wanted := self._dtypes[i]) or tensor.dtype in wanted
-        if parameter.any_of_size:
-            fits = tensor.element_size() == parameter.size
-        if not fits:
-            raise self._misfit(i, f"expected {parameter.type}, found {_described(tensor)}")
+class _Misfit(Exception):
+    """A value that does not fit its parameter; the message says why."""
+
+
+def _word_maker(parameter: Parameter, device: torch.device, chosen: bool) -> Callable[[Any], int]:
+    """What gives the 64 bits for a value of a parameter, or raises :class:`_Misfit`."""
+    if parameter.kind == "p":
+        return _pointer_maker(parameter, device, chosen)
+    if parameter.kind == "f":
+
+        def floating(value: Any) -> int:
+            if not isinstance(value, (int, float)):
+                raise _unexpected(parameter, value)
+            return int(_WORD.unpack(_DOUBLE.pack(value))[0])
+
+        return floating
+    low, high = _range(parameter)
+
+    def integer(value: Any) -> int:
+        if not isinstance(value, int):
+            raise _unexpected(parameter, value)
+        if not low <= value <= high:
+            raise _Misfit(f"{value} is out of its range")
+        return value & _ALL_ONES
+
+    return integer
+
+
+def _pointer_maker(
+    parameter: Parameter, device: torch.device, chosen: bool
+) -> Callable[[Any], int]:
+    import torch
+
+    tensor_type = torch.Tensor
+    names = [name for name in parameter.dtypes if hasattr(torch, name)]
+    dtypes = frozenset(getattr(torch, name) for name in names)
+    size = parameter.size if parameter.any_of_size else 0
+
+    def pointer(value: Any) -> int:
+        if value is None:
+            return 0
+        if not isinstance(value, tensor_type):
+            raise _unexpected(parameter, value)
+        if (dtypes and value.dtype not in dtypes) or (size and value.element_size() != size):
+            raise _unexpected(parameter, value)
         # Who says what is passed may pass strides, and sizes in host memory.
-        if not chosen and tensor.device != self._device:
-            raise self._misfit(i, f"{_described(tensor)} is on {tensor.device}")
-        if not chosen and not tensor.is_contiguous():
-            raise self._misfit(
-                i,
-                f"{_described(tensor)} is not contiguous, and a pointer has no strides; "
-                "`arguments` in step.toml can pass them",
-            )
-        return tensor.data_ptr()
+        if not chosen:
+            if value.device != device:
+                raise _Misfit(f"{_described(value)} is on {value.device}")
+            if not value.is_contiguous():
+                raise _Misfit(
+                    f"{_described(value)} is not contiguous, and a pointer has no strides; "
+                    "`arguments` in step.toml can pass them"
+                )
+        return value.data_ptr()
 
-    def _misfit(self, i: int, reason: str) -> KernelFault:
-        return KernelFault(f"{self._name}: argument {i + 1}: {reason}")
+    return pointer
+
+
+def _unexpected(parameter: Parameter, value: Any) -> _Misfit:
+    return _Misfit(f"expected {parameter.type}, found {_described(value)}")
 
 
 def open_function(step: Step, path: Path, device: str) -> CudaFunction:
@@ -220,24 +253,27 @@ def open_function(step: Step, path: Path, device: str) -> CudaFunction:
     return CudaFunction(step, library, device)
 
 
-def expressions(step: Step) -> Callable[[Any], tuple[Sequence[Any], bool]]:
-    """What gives a call's arguments for a problem's data, and whether the step has chosen them."""
+def expressions(step: Step) -> Callable[[Any], Sequence[Any]]:
+    """What gives the arguments for a problem's data: its own leaves, or what the step chose."""
     if step.arguments is None:
-        return lambda data: (list(_leaves(data)), False)
+        return lambda data: list(_leaves(data))
     import torch
 
     names = {"torch": torch}
-    # Not of a user's input, but of the step's own step.toml: code like the rest of the step.
-    given = [(text, eval(f"lambda data: ({text})", names)) for text in step.arguments]
+    texts = step.arguments
+    # Not a user's input, but code of the step like its sources.
+    together = eval(f"lambda data: ({' '.join(f'({text}),' for text in texts)})", names)
 
-    def pick(data: Any) -> tuple[Sequence[Any], bool]:
-        values = []
-        for text, value in given:
-            try:
-                values.append(value(data))
-            except Exception as error:
-                raise KernelFault(f"arguments: {text}: {describe_exception(error)}") from error
-        return values, True
+    def pick(data: Any) -> Sequence[Any]:
+        try:
+            return cast("Sequence[Any]", together(data))
+        except Exception:
+            for text in texts:
+                try:
+                    eval(f"lambda data: ({text})", names)(data)
+                except Exception as error:
+                    raise KernelFault(f"arguments: {text}: {describe_exception(error)}") from error
+            raise
 
     return pick
 

@@ -88,6 +88,6 @@ def _extension(step: Step, path: Path) -> Kernel:
     pick = expressions(step)
 
     def custom_kernel(data: Any) -> Any:
-        return function(*pick(data)[0])
+        return function(*pick(data))
 
     return cast("Kernel", custom_kernel)
