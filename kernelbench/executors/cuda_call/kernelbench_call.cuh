@@ -1,5 +1,5 @@
-// What kernelbench puts after the file of a CUDA step: KERNELBENCH_FUNCTION's signature as text, and
-// a call of it with words, both through C. The compiler reads the signature, so that typedefs,
+// What kernelbench puts after the file of a CUDA step: KERNELBENCH_FUNCTION's signature as text,
+// and a call of it with words, both through C. The compiler reads the signature, so that typedefs,
 // macros and namespaces are what they mean.
 #pragma once
 
@@ -33,8 +33,10 @@ constexpr char class_of() {
 
 template <typename T>
 constexpr int size_of() {
-  if constexpr (std::is_void_v<T>) return 0;
-  else return sizeof(T);
+  if constexpr (std::is_void_v<T>)
+    return 0;
+  else
+    return sizeof(T);
 }
 
 // "kind size written name", where kind is class_of, "p" and the class of what it points at, or "s".
@@ -58,8 +60,8 @@ template <typename R, typename... P>
 int describe(R (*)(P...), char* out, size_t size) {
   size_t used = 0;
   // A line that does not fit shows in the sum, which is what the caller asks for.
-  ((used += describe_parameter<P>(used < size ? out + used : nullptr,
-                                  used < size ? size - used : 0)),
+  ((used +=
+    describe_parameter<P>(used < size ? out + used : nullptr, used < size ? size - used : 0)),
    ...);
   return static_cast<int>(used);
 }
