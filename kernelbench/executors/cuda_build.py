@@ -127,12 +127,18 @@ def _own_flags(step: Step) -> tuple[list[Path], list[str], list[str]]:
     folders, libraries, others = [], [], []
     for flag in step.gpu_flags:
         if flag.startswith("-I"):
-            folders.append((step.path / Path(flag[2:].strip()).expanduser()).resolve())
+            folders.append(_folder(step, Path(flag[2:].strip()).expanduser()))
         elif flag.startswith("-l"):
             libraries.append(flag)
         else:
             others += flag.split()
     return folders, libraries, others
+
+
+def _folder(step: Step, named: Path) -> Path:
+    """A folder of ``-I``, relative to the step's; of a variant, the flag may be its base's."""
+    places = [place / named for place in (step.path, step.base) if place is not None]
+    return next((place for place in places if place.is_dir()), places[0]).resolve()
 
 
 def _require_function(step: Step, entry: Path, texts: Sequence[str]) -> None:

@@ -15,9 +15,6 @@ from kernelbench.project.model import Step
 if TYPE_CHECKING:
     from kernelbench.project.problem import Kernel
 
-#: Other modules than Triton that a Triton step's device code may be written with.
-_DSLS = frozenset({"cutlass", "tilelang", "helion"})
-
 __all__ = ["load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu", "torch_runs_on"]
 
 
@@ -79,7 +76,7 @@ def torch_runs_on(gpu: GpuInfo) -> tuple[bool, str]:
 def _lacking(step: Step) -> str:
     """The modules that a step needs and that are not installed, in words; imports none."""
     needs = step.needs
-    if step.kind == "triton" and not _DSLS.intersection(needs):
+    if step.kind == "triton" and not step.in_cute_dsl:
         needs = (*needs, "triton")
     modules = [need.partition(".")[0] for need in needs if need != "gpu"]
     missing = [module for module in modules if importlib.util.find_spec(module) is None]

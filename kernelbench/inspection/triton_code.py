@@ -78,6 +78,10 @@ def inspect_triton(
 ) -> Inspection:
     """What Triton compiles for an arch when a step is called; why not is in ``missing``."""
     found = Inspection(step.name, step.title, None, (), step.allowances, (), step.kind)
+    if step.in_cute_dsl:
+        hint = f"`kernelbench profile {step.name}` shows its launches"
+        line = f"{step.name}: what the CuTe DSL compiles cannot be seen; {hint}"
+        return replace(found, missing=(line,))
     with tempfile.TemporaryDirectory(prefix="kernelbench-triton-") as name:
         folder = Path(name)
         try:

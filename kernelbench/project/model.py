@@ -141,6 +141,11 @@ class Step:
         return self.kind in ("step", "cuda")
 
     @property
+    def in_cute_dsl(self) -> bool:
+        """Whether a Triton step's kernels are written in the CuTe DSL, and not in Triton."""
+        return "cutlass" in self.needs
+
+    @property
     def in_words(self) -> str:
         """``v00 is a Python step``, for messages."""
         return f"{self.name} is {KIND_WORDS[self.kind]}"
