@@ -16,7 +16,7 @@ from kernelbench.inspection.profile import ProfileRecord
 from kernelbench.inspection.resources import InspectRecord
 from kernelbench.inspection.sanitize import SanitizeRecord
 from kernelbench.machine import devices, toolchain
-from kernelbench.records import run_record
+from kernelbench.records import ledger, run_record
 
 PROJECT = ROOT / "tests" / "kinds"
 
@@ -43,13 +43,14 @@ def test_it_is_right_and_timed_on_both_shapes(bench: Bench, step: str) -> None:
     assert record.extra["kinds"] == {step: "triton" if step == "r-triton" else "cuda"}
 
 
-def test_they_are_compared(bench: Bench) -> None:
+def test_they_are_compared(bench: Bench, tmp_path: Path) -> None:
     outcome = bench(
-        "ab", "r-torch", "r-cuda", "--shape", "large", "--sessions", 2, "--reps", 40, "--no-save",
-        root=PROJECT, gpu=True, timeout=290,
+        "ab", "r-torch", "r-cuda", "--shape", "large", "--sessions", 2, "--reps", 40,
+        "--results", tmp_path / "results", root=PROJECT, gpu=True, timeout=290,
     )  # fmt: skip
     assert outcome.code == ExitCode.PASS, outcome.err
-    assert "FASTER" in outcome.out  # several passes over memory against one
+    # Several passes over memory against one.
+    assert {entry.verdict for entry in ledger.read_ledger(tmp_path / "results")} == {"FASTER"}
 
 
 def test_what_triton_compiled_where_it_ran(bench: Bench) -> None:
