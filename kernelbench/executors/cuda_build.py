@@ -87,11 +87,7 @@ def cuda_recipe(
     entry = overlay.entry_of(step)
     folders, libraries, own = _own_flags(step)
     include_dirs = (entry.parent, *folders, _HERE)
-    texts = [
-        without_comments(file.read())
-        for file in reached_files([entry], folders)
-        if not file.path.is_relative_to(_HERE)
-    ]
+    texts = _texts(entry, folders)
     _require_function(step, entry, texts)
     torch_extension = _uses_torch(texts)
     source = _caller(step, entry, texts, torch_extension)
@@ -115,7 +111,12 @@ def is_extension(step: Step) -> bool:
     """Whether a step is a torch extension: it includes a header of torch."""
     entry = overlay.entry_of(step)
     folders, _, _ = _own_flags(step)
-    return _uses_torch(without_comments(f.read()) for f in reached_files([entry], folders))
+    return _uses_torch(_texts(entry, folders))
+
+
+def _texts(entry: Path, folders: Sequence[Path]) -> list[str]:
+    """The step's file and those that it includes, without comments."""
+    return [without_comments(file.read()) for file in reached_files([entry], folders)]
 
 
 def _uses_torch(texts: Iterable[str]) -> bool:
