@@ -62,6 +62,7 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
             ["check", "r-cuda", "r-triton"], 2,
             "r-cuda is a CUDA step; r-triton is a Triton step: check emulates compiled steps only",
         ),
+        (["export", "r-cuda", "-o", "r.py"], 2, "r-cuda is a CUDA step, which cannot be exported"),
         (["sanitize", "r-cuda"], 5, "this machine cannot run r-cuda: gpu: "),
         (["inspect", "r-torch"], 2, "r-torch is a Python step: there is no code of its own"),
         (["inspect", "r-triton", "--shape", "none"], 2, "unknown shape 'none'"),
