@@ -72,18 +72,18 @@ def _render(views: list[listing.LineageView]) -> None:
         out.print("no step fits")
     for view in views:
         out.print(Text.assemble((view.name, "bold"), f"  {view.title}"))
-        columns = [(name, "left") for name in ("step", "parent", "status", "arch", "here")]
+        columns = [(name, "left") for name in ("step", "parent", "status", "kind", "arch", "here")]
         columns.append(("what changes", "left"))
         reported = [f"reported\n{shape}" for shape in view.shapes]
         columns += [(heading, "right") for heading in reported]
         table, left_out = fitted_table(
             columns,
             [
-                (s.name, s.parent or "–", styled(s.status), s.arch, here, s.title, *figures)
+                (s.name, s.parent or "–", styled(s.status), s.kind, s.arch, here, s.title, *figures)
                 for s, here, figures in view.rows
             ],
             prose="what changes",
-            spare=[reported, ["arch"], ["parent"]],
+            spare=[reported, ["kind"], ["arch"], ["parent"]],
         )
         out.print(table)
         say_left_out(left_out)
@@ -92,6 +92,8 @@ def _render(views: list[listing.LineageView]) -> None:
                 out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
             for name, note in view.notes:
                 out.print(f"{name}: {note}", soft_wrap=True)
+        if view.on_gpu_only:
+            out.print(view.on_gpu_only, soft_wrap=True)
         if view.blocked:
             out.print("`kernelbench doctor` says why a step does not run here.")
         out.print()

@@ -293,7 +293,7 @@ def identical(base: Step, cand: Step) -> bool:
 
     A Python step's configuration only describes it, and a submission's file may have any name.
     """
-    if base.kind == cand.kind == "python":
+    if not (base.built or cand.built):
         return _python_code(base) == _python_code(cand)
     return base.kind == cand.kind and source_sha(base) == source_sha(cand)
 

@@ -40,12 +40,8 @@ class EmulatorExecutor(LibraryExecutor):
     device_timed: bool = False
 
     def refusal(self, step: Step) -> str:
-        """Python steps have nothing to emulate."""
-        return (
-            ""
-            if step.compiled
-            else f"{step.name} is a Python step; this executor runs compiled steps"
-        )
+        """It emulates the ptx layer, in which only compiled steps are written."""
+        return "" if step.compiled else f"{step.in_words}; this executor runs compiled steps"
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
         """It takes the backend's sources and a host compiler."""

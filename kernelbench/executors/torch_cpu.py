@@ -25,9 +25,9 @@ class TorchExecutor:
     device_timed: bool = False
 
     def refusal(self, step: Step) -> str:
-        """Compiled steps have no torch in them."""
-        if step.compiled:
-            return f"{step.name} is a compiled step; this executor runs Python steps"
+        """Only Python steps can do without a GPU or its emulator."""
+        if step.kind != "python":
+            return f"{step.in_words}; this executor runs Python steps"
         return ""
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:

@@ -238,7 +238,7 @@ def run_child(
             str(outcome_file),
         ]
         with (folder / "output").open("w+b") as output:
-            code, timed_out = _run(
+            code, timed_out = run_limited(
                 [*prefix, *child], output.fileno(), limit_s, os.environ | dict(environment or {})
             )
             output.seek(0)
@@ -249,9 +249,20 @@ def run_child(
         return ChildEnd(code, outcome, text, timed_out)
 
 
-def _run(
+def run_limited(
     command: Sequence[str], output: int, limit_s: float, environment: Mapping[str, str]
 ) -> tuple[int, bool]:
+    """Run a command until it ends or its time is up, with none of its processes left.
+
+    Args:
+        output: Descriptor of the file that gets what it prints.
+
+    Returns:
+        Its exit code, and whether it was killed.
+
+    Raises:
+        EnvironmentProblem: If it cannot be started.
+    """
     try:
         process = subprocess.Popen(
             command,

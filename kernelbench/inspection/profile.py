@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError, UsageError
-from kernelbench.inspection import gpu_tool, resources
+from kernelbench.executors import cuda_build
+from kernelbench.inspection import by_kind, gpu_tool, resources
 from kernelbench.inspection.gpu_tool import ChildEnd
 from kernelbench.inspection.nsight_counters import (
     SECTIONS,
@@ -290,9 +291,12 @@ def _require_done(request: ProfileRequest, end: ChildEnd) -> Outcome:
 
 def _static_facts(run: StepRun) -> dict[str, Launch]:
     """What the compilers know of a compiled step's kernels, by name."""
-    if not run.step.compiled:
+    if not run.step.built:
         return {}
-    found = resources.inspect(run.step, run.step.arch)
+    if run.step.kind == "cuda":
+        found = by_kind.inspect_cuda(run.step, cuda_build.arch_for(run.step, run.target.gpu))
+    else:
+        found = resources.inspect(run.step, run.step.arch)
     return {
         gpu_tool.plain_kernel_name(code.kernel): Launch(
             "",

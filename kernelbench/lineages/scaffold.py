@@ -130,6 +130,8 @@ def _fields_of(step: Step) -> dict[str, Any]:
         "arch": step.arch,
         "kind": "" if step.compiled else step.kind,
         "entry": "" if entry == usual else entry,
+        "function": step.function,
+        "arguments": None if step.arguments is None else list(step.arguments),
         "needs": list(step.needs),
         "gpu_flags": list(step.gpu_flags),
     }

@@ -7,8 +7,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 StepStatus = Literal["planned", "works", "failed", "fixed"]
-#: ``step``: compiled, in the ptx layer. ``python``: a file that defines ``custom_kernel``.
-Kind = Literal["step", "python"]
+#: ``step``: device code in the ptx layer, for every executor. ``cuda``: ordinary CUDA C++, built by
+#: nvcc. ``triton``: a Python file with ``custom_kernel`` whose kernels are compiled where it runs
+#: (Triton, CuTe DSL). ``python``: any other file with ``custom_kernel``.
+Kind = Literal["step", "python", "triton", "cuda"]
+
+#: What messages call a step of a kind.
+KIND_WORDS: dict[Kind, str] = {
+    "step": "a compiled step",
+    "python": "a Python step",
+    "triton": "a Triton step",
+    "cuda": "a CUDA step",
+}
 
 #: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
 #: kept as it failed, for what it teaches. ``fixed``: such an experiment with its fault repaired.
@@ -69,8 +79,7 @@ class Step:
         parent: The step that this one changes; None for a root.
         technique: What changes, in one line.
         hypothesis: What should get faster (or not) because of it, and why.
-        arch: ``any`` (torch), ``sm_100a``, ``sm_90a``, ...
-        kind: ``torch`` (a ``submission.py`` with ``custom_kernel``) or ``cuda`` (a ``launch.cu``).
+        arch: The GPU that its code is for: ``sm_100a``, ``sm_89``, ...; ``any``: the one at hand.
         path: The step's folder; for a submission, the folder of its file.
         entry: The file that is built or imported; None while planned.
         subfolder: The folder between the lineage's and the step's (``variants``); empty for most.
@@ -81,6 +90,9 @@ class Step:
         config: Tile, stages, warps, grid and the like, for people and tables.
         limits: What inputs the step takes, e.g. ``nk = "fixed"``: one N and K for all groups.
         submission: Whether it is a single file from outside any lineage.
+        function: Of a CUDA step, the C++ function that a call calls.
+        arguments: What that is called with, as Python expressions of ``data``; None for the tensors
+            and numbers of ``data``, in order.
     """
 
     name: str
@@ -105,6 +117,8 @@ class Step:
     base: Path | None = None
     gpu_flags: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    function: str = ""
+    arguments: tuple[str, ...] | None = None
 
     @property
     def lineage_path(self) -> Path:
@@ -118,8 +132,23 @@ class Step:
 
     @property
     def compiled(self) -> bool:
-        """Whether it is device code of ours that a compiler makes a library of."""
+        """Whether it is device code in the ptx layer, which every executor has a compiler for."""
         return self.kind == "step"
+
+    @property
+    def built(self) -> bool:
+        """Whether a compiler makes a library of it before it runs."""
+        return self.kind in ("step", "cuda")
+
+    @property
+    def in_cute_dsl(self) -> bool:
+        """Whether a Triton step's kernels are written in the CuTe DSL, and not in Triton."""
+        return "cutlass" in self.needs
+
+    @property
+    def in_words(self) -> str:
+        """``v00 is a Python step``, for messages."""
+        return f"{self.name} is {KIND_WORDS[self.kind]}"
 
 
 @dataclass(frozen=True)

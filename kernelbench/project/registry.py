@@ -234,11 +234,14 @@ class Lineages:
         return [read_submission(path)]
 
 
-def load_lineages(project: Project, *, with_shipped: bool = False) -> Lineages:
+def load_lineages(
+    project: Project, *, with_shipped: bool = False, former: bool = False
+) -> Lineages:
     """Read every lineage of a project.
 
     Args:
         with_shipped: Whether names are also looked up among what ships.
+        former: Whether its files may be from when kinds of steps had other names.
 
     Raises:
         UsageError: For a missing or malformed file, with file and field; for a name that two steps
@@ -252,7 +255,7 @@ def load_lineages(project: Project, *, with_shipped: bool = False) -> Lineages:
             raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
         lineages.append(lineage)
         bases: dict[str, Step] = {}
-        found = [read_step(each, lineage, bases) for each in step_folders(folder)]
+        found = [read_step(each, lineage, bases, former=former) for each in step_folders(folder)]
         _check_parents(lineage, found)
         steps += sorted(found, key=lambda step: _order(step, lineage))
     seen: dict[str, Step] = {}
@@ -350,6 +353,8 @@ def source_sha(step: Step) -> str:
     digest.update(json.dumps(step.config, sort_keys=True).encode())
     if step.gpu_flags:
         digest.update(json.dumps(step.gpu_flags).encode())
+    if step.function:
+        digest.update(json.dumps([step.function, step.arguments, step.arch]).encode())
     return digest.hexdigest()
 
 

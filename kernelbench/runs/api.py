@@ -183,7 +183,10 @@ def _record(command: str, planned: RunPlan, measured: _Measured) -> RunRecord:
         protocol=_protocol(planned, environment),
         results=tuple(measured.rows),
         complete=measured.failure is None,
-        extra=_emulated(planned.steps),
+        extra={
+            "kinds": {step_plan.step.name: step_plan.step.kind for step_plan in planned.steps},
+            **_emulated(planned.steps),
+        },
     )
 
 

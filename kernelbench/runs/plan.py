@@ -47,7 +47,7 @@ def plan(
     ]
     if peers:
         chosen += _peers_of(context, chosen)
-    runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
+    runnable = [with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
     planned = [step for step in chosen if step.status == "planned"]
     if planned and not runnable:
         names = ", ".join(step.name for step in planned)
@@ -118,7 +118,7 @@ def plan_check(
     """What ``kernelbench check`` runs: compiled steps on the emulator.
 
     Small shapes of the problem's choice if none is named, its first input class if none is.
-    Planned and Python steps of a range or lineage are left out and ``warn`` told.
+    Planned steps and those of other kinds, of a range or lineage, are left out and ``warn`` told.
 
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot be checked.
@@ -133,14 +133,16 @@ def plan_check(
             f"{', '.join(step.name for step in chosen)}: no kernel yet",
             "`kernelbench list` shows the steps that run",
         )
+    others = [step for step in chosen if step not in written]
     if not written:
+        python = all(step.kind == "python" for step in others)
         raise UsageError(
-            f"{', '.join(step.name for step in chosen)}: Python, which the emulator does not run",
-            "`kernelbench run` checks the results of Python steps",
+            f"{'; '.join(step.in_words for step in others)}: check emulates compiled steps only",
+            f"`kernelbench run` {'' if python else '(on a GPU) '}checks the results of any step",
         )
-    left_out = [step.name for step in chosen if step not in written]
-    if left_out:
-        warn("planned or Python, left out: " + ", ".join(left_out))
+    if others:
+        words = [f"{s.name} is planned" if s.status == "planned" else s.in_words for s in others]
+        warn("left out: " + ", ".join(words))
     found = []
     for step in written:
         problem = load_problem(context.lineage_for(step))
@@ -151,7 +153,7 @@ def plan_check(
     return found
 
 
-def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
+def with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
     """A submission names no problem: the shapes asked for do; failing that, the first lineage."""
     if not step.submission or step.problem:
         return step

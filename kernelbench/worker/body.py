@@ -130,7 +130,7 @@ def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: 
 def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
     """The arm's callable, or why there is none."""
     try:
-        if arm.step.compiled:
+        if arm.step.built:
             report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
         else:
             report.phase("load", job.call_limit_s)

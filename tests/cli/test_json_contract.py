@@ -64,7 +64,7 @@ def test_list(in_checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["list", "--json", "-"]) == 0
     value = read_document(capsys.readouterr().out)
     assert {"schema", "steps"} == set(value)
-    wanted = {"name", "lineage", "parent", "arch", "status", "reported"}
+    wanted = {"name", "lineage", "parent", "kind", "arch", "status", "reported"}
     assert all(wanted == set(step) for step in value["steps"])
     lineages: dict[str, list[str]] = {}
     for step in value["steps"]:

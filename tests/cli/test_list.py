@@ -30,7 +30,7 @@ def test_json_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert value["schema"] == "kernelbench.list/1"
     names = [step.name for step in load_lineages(find_project()).steps]
     assert [step["name"] for step in value["steps"]] == names
-    fields = {"name", "lineage", "parent", "arch", "status", "reported"}
+    fields = {"name", "lineage", "parent", "kind", "arch", "status", "reported"}
     assert all(set(step) == fields for step in value["steps"])
     v14 = next(step for step in value["steps"] if step["name"] == "v14")
     assert v14["parent"] == "v12"

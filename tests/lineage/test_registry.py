@@ -187,6 +187,54 @@ def test_a_malformed_step_is_refused_with_its_field(
     assert "\n" not in str(caught.value)
 
 
+CUDA = 'kind = "cuda"\nfunction = "mine::f"\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('kind = "cpp"', "field 'kind': expected one of 'step', 'python', 'triton', 'cuda'"),
+        ('kind = "torch"', "field 'kind': 'torch' is called 'python' now"),
+        (
+            'kind = "cuda"',
+            "field 'function': missing, expected the C++ function to call; a step of",
+        ),
+        ('kind = "cuda"\nfunction = "f(x)"', "field 'function': found 'f(x)', expected"),
+        (CUDA + 'arguments = ["data[0"]', "field 'arguments': not a Python expression: 'data[0'"),
+        (CUDA + 'needs = ["gpu"]', "field 'needs': a CUDA step's arch says what it needs"),
+        (CUDA + 'gpu_flags = ["-G"]', "--maxrregcount=N, -std=, -D, -I, -l, --extended-lambda"),
+        (CUDA + 'arch = "sm_9x"', "field 'arch': expected 'sm_100a', 'sm_90a', ... or, but for"),
+        (
+            'kind = "triton"\nfunction = "f"',
+            "'function': is for kind 'cuda'; this is a Triton step",
+        ),
+        ('kind = "triton"\ngpu_flags = ["--ftz=true"]', "a Triton step is not built by nvcc"),
+    ],
+)
+def test_a_field_that_does_not_go_with_the_kind(root: Path, lines: str, message: str) -> None:
+    file = root / "own" / "s3" / "step.toml"
+    file.write_text(file.read_text().replace('arch = "any"\nkind = "python"', lines))
+    with pytest.raises(UsageError) as caught:
+        load(root)
+    assert message in str(caught.value)
+
+
+def test_a_cuda_step(root: Path) -> None:
+    file = root / "own" / "s3" / "step.toml"
+    flags = 'gpu_flags = ["-I ../include", "-DN=4", "-lcublas", "-std=c++17"]\n'
+    text = file.read_text().replace('arch = "any"\nkind = "python"\n', CUDA + flags)
+    file.write_text(text)
+    step = load(root).get("s3")
+    assert (step.kind, step.arch, step.function, step.arguments) == ("cuda", "any", "mine::f", None)
+    assert (step.built, step.compiled) == (True, False)
+    assert step.entry == step.path / "kernel.cu"
+    (step.path / "kernel.cu").write_text("// code\n")
+    before = source_sha(step)
+    file.write_text(text + 'arguments = ["data"]\n')
+    assert load(root).get("s3").arguments == ("data",)
+    assert source_sha(load(root).get("s3")) != before
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
