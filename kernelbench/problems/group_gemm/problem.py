@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
-from kernelbench.problems.group_gemm.situations import situations
+from kernelbench.problems.group_gemm.situations import gemm_situations
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints
 
@@ -174,7 +174,7 @@ class GroupGemm:
 
     def situations(self, shape: GroupGemmShape, step: Step, sms: int) -> dict[str, bool]:
         """See :mod:`kernelbench.problems.group_gemm.situations`."""
-        return situations(shape, step, sms)
+        return gemm_situations(shape, step, sms)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.group_gemm.abi`."""

@@ -78,7 +78,8 @@ void pinned_free(void* pointer);
 void launch(const rt::LaunchConfig& config, std::function<void()> body);
 int ctas_per_sm(uint32_t threads, uint32_t shared_bytes);
 
-// Streams. An operation is done at once, or, while calls are queued (kb_emu_queue), by finish_queue.
+// Streams. An operation is done at once, or, while calls are queued (kb_emu_queue), by
+// finish_queue.
 void enqueue(std::function<void()> operation);
 bool queued();
 void finish_queue();
