@@ -125,6 +125,8 @@ def run(
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
     for warning in warnings_of(record.environment):
         on_warning(warning)
+    for found_defect in measured.runner.defects:
+        on_warning(str(found_defect))
     if on_report is not None:
         for found in measured.runner.reports:
             on_report(*found)
