@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "Look for hangs, races and misused barriers in the emulator.",
     "gate": "Fail CI on a regression.",
     "calibrate": "Measure this device's false-positive rate and power.",
+    "init": "Make a project of your own that runs at once.",
     "new": "Make a new step, or a variant, from another one.",
     "list": "Show the lineages and what runs on this machine.",
     "lineage": "A lineage as a tree: reported, measured, compared.",

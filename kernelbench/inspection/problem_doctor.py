@@ -75,7 +75,7 @@ def examine_problem(name: str, specs: Sequence[str] = ()) -> ProblemDiagnosis:
     """
     if devices.torch_info() is None:
         raise EnvironmentProblem("torch is not installed: no hook can be tried", "install torch")
-    context = _context()
+    context = Context.find()
     problem = _problem(name, context)
     shapes = sorted(_shapes(problem, specs, context), key=_size)
     import torch
@@ -122,18 +122,11 @@ def _row(
     return HookRow(hook, "not tried", "a fault of another hook was in the way")
 
 
-def _context() -> Context | None:
-    try:
-        return Context.find()
-    except UsageError:
-        return None
-
-
-def _problem(name: str, context: Context | None) -> Problem:
+def _problem(name: str, context: Context) -> Problem:
     if ":" in name:
         return load_problem(_nameless(name))
     known: list[str] = []
-    for lineage in context.lineages.lineages if context else ():
+    for lineage in context.lineages.all_lineages:
         try:
             problem = load_problem(lineage)
         except KernelbenchError:
@@ -154,12 +147,15 @@ def _nameless(problem: str) -> Lineage:
     return Lineage("trial", "trial", problem, "", "", Path.cwd())
 
 
-def _shapes(problem: Problem, specs: Sequence[str], context: Context | None) -> list[Any]:
+def _shapes(problem: Problem, specs: Sequence[str], context: Context) -> list[Any]:
     table = ShapeTable()
-    if context is not None and context.project.shapes_file.is_file():
+    if problem in context.problems.values():
+        table = context.shapes
+    elif not context.project.nowhere:
         problems = {**context.problems, problem.name: problem}
-        table = load_shapes(context.project.shapes_file, problems)
-    names = specs or table.names_of(problem.name)
+        if context.project.shapes_file.is_file():
+            table = load_shapes(context.project.shapes_file, problems)
+    names = specs or [*table.of(problem.name)]
     if not names:
         raise UsageError(
             f"no shape of {problem.name} to try its hooks on",

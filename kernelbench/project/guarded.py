@@ -37,6 +37,8 @@ _OPTIONAL = ("for_steps", "prepare", "bind", "right_outputs")
 #: What a reference is made of.
 _REFERENCE_HOOKS = ("reference", "magnitudes")
 _LONGEST = 300
+#: What was guarded, with its guarded form, by identity; kept, so that no other takes that.
+_guarded: dict[int, tuple[Any, Problem]] = {}
 
 #: How torch, CUDA and Python say that the machine gave way, whatever the code.
 _NO_MEMORY = re.compile(r"out of memory|can(no|')t allocate memory", re.IGNORECASE)
@@ -289,18 +291,23 @@ class GuardedProblem:
 def guarded(found: Any, fallback: str) -> Problem:
     """The problem that an entry point names: an object, a class, or what ``as_problem`` gives.
 
+    The same for the same object: two lineages that name one problem have one.
+
     Args:
         fallback: What to call it in a message while it has no name.
 
     Raises:
         ProblemError: If making it raises, or it lacks a part of the interface.
     """
-    author = found
-    with blaming(author, fallback, "__init__"):
-        if isinstance(found, type):
-            found = found()
-    adapt: Callable[[], Any] | None = getattr(found, "as_problem", None)
-    return cast("Problem", GuardedProblem(found if adapt is None else adapt(), fallback))
+    if id(found) not in _guarded:
+        problem = found
+        with blaming(found, fallback, "__init__"):
+            if isinstance(found, type):
+                problem = found()
+        adapt: Callable[[], Any] | None = getattr(problem, "as_problem", None)
+        whole = GuardedProblem(problem if adapt is None else adapt(), fallback)
+        _guarded[id(found)] = found, cast("Problem", whole)
+    return _guarded[id(found)][1]
 
 
 def _kind(value: Any) -> str:

@@ -113,7 +113,7 @@ def run(
         require_results(folder, "choose another with --results, or give --no-save")
     plans = plan(
         context, steps, shapes, executor, names_of(inputs), settings.device,
-        warn=on_warning, emulation=emulation, peers=peers,
+        warn=on_warning, emulation=emulation, peers=peers, skip_missing=executor == "auto",
     )  # fmt: skip
     timing = settings.timing("call", "device", call=call) if timed else None
     if not any(step_plan.target.timed for step_plan in plans):

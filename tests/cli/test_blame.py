@@ -16,6 +16,7 @@ from kernelbench.measure.correctness import Checker
 from kernelbench.measure.outcomes import status_of
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
+from kernelbench.project.registry import load_problem
 
 RIGHT = "def custom_kernel(x):\n    return 3 * x\n"
 SMALL = """\
@@ -154,8 +155,8 @@ def judge(root: Path) -> list[str]:
     context = Context(project_at(root))
     found = []
     try:
-        (problem,) = context.problems.values()
-        (shape,) = context.shapes.values()
+        problem = load_problem(context.lineages.lineage("own"))
+        (shape,) = context.shapes_here(problem).values()
         checker = Checker(lambda x: 3 * x, problem, shape, "cpu", 1, lambda *_: None, 10)
         result = checker.check("normal")
         found.append(f"{result.status}: {result.reason}")
@@ -277,8 +278,8 @@ def test_a_defect_of_ours_is_one_line_and_has_its_own_code(
 )  # fmt: skip
 def test_a_wrong_step_is_still_wrong(project: Callable[..., Path], step: str, said: str) -> None:
     context = Context(project_at(project(SMALL)))
-    (problem,) = context.problems.values()
-    (shape,) = context.shapes.values()
+    problem = load_problem(context.lineages.lineage("own"))
+    (shape,) = context.shapes_here(problem).values()
     names: dict[str, Any] = {}
     exec(step, names)
     checker = Checker(names["custom_kernel"], problem, shape, "cpu", 1, lambda *_: None, 10)

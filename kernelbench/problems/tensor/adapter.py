@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kernelbench.problems.tensor import shape as tensor_shape
-from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.problems.tensor.shape import TensorShape
 from kernelbench.project.guarded import blame_author, blaming
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
@@ -44,13 +43,14 @@ class TensorAdapter:
     """See :class:`kernelbench.project.problem.Problem`.
 
     Attributes:
-        author: The author's object, whose mistakes are named.
+        author: The author's :class:`~kernelbench.problems.tensor.problem.TensorProblem`, whose
+            mistakes are named.
 
     Raises:
-        ProblemError: If its ``Shape`` is no class of fields.
+        ProblemError: If a part is missing, or its ``Shape`` is no class of fields.
     """
 
-    def __init__(self, author: TensorProblem) -> None:
+    def __init__(self, author: Any) -> None:
         self.author = author
         self.name = author.name
         self.input_classes = author.input_classes
@@ -61,9 +61,8 @@ class TensorAdapter:
             self._blame("Shape", "missing: a class with the fields of a shape, such as 'rows: int'")
         with blaming(author, author.name, "Shape"):
             self._kind = tensor_shape.as_dataclass(author.Shape)
-        for hook in ("make_inputs", "reference"):
-            if getattr(type(author), hook) is getattr(TensorProblem, hook):
-                self._blame(hook, "missing: a TensorProblem has to have one")
+        for hook in author.lacking():
+            self._blame(hook, "missing: a TensorProblem has to have one")
         if author.tolerance is None and author.depth is None:
             self._blame(
                 "tolerance",

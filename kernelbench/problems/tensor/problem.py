@@ -100,6 +100,15 @@ class TensorProblem:
         """
         return None
 
+    @classmethod
+    def lacking(cls) -> list[str]:
+        """The hooks that have no default and that the class does not have."""
+        return [
+            hook
+            for hook in ("make_inputs", "reference")
+            if getattr(cls, hook) is getattr(TensorProblem, hook)
+        ]
+
     def as_problem(self) -> Any:
         """The whole interface of a problem, made of this class."""
         from kernelbench.problems.tensor.adapter import TensorAdapter
