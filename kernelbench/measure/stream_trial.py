@@ -74,6 +74,9 @@ class StreamTrial:
         """
         flat = self._current.arena.flat
         snapshot = torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True)
+        if like:
+            # Memory that the step gets may hold the last call's outputs: these are of other values.
+            refill(self._current, self._stale)
         copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True) for one in like]
         load = torch.randn(_BUSY_SIZE, _BUSY_SIZE, device=self._device, dtype=torch.float16)
         product = torch.empty_like(load)
