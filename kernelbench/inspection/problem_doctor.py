@@ -27,6 +27,7 @@ from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
 
 #: Shapes after the smallest are tried while they promise to end within this many seconds.
 BUDGET_S = 20.0
+_LAUNCHES_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def examine_problem(name: str, specs: Sequence[str] = ()) -> ProblemDiagnosis:
     seconds = 0.0
     for before, shape in zip([None, *shapes], shapes, strict=False):
         if before is not None:
-            seconds *= _size(shape) / _size(before)
+            # A GPU takes its launches' time for what is small.
+            launches = _LAUNCHES_S if trials.device != "cpu" else 0.0
+            seconds = max(0.0, seconds - launches) * _size(shape) / _size(before)
             if time.monotonic() - began + seconds > BUDGET_S:
                 break
         seconds = trials.shape(shape)
