@@ -18,7 +18,7 @@ that flush subnormal numbers to zero, or that sum in a narrower format than the 
 **Stated.** With ``tolerance = (rtol, atol)``: |out − r| ≤ atol + rtol |r|.
 
 In both, NaN never passes. A reference of ±∞ takes the same infinity only. An output of ±∞ passes
-where the reference has it, or where |r| plus the bound rounds to it. Integers and booleans are
+where the reference has it, or where |r| + E (or plus the stated bound) rounds to it. Integers and booleans are
 equal or wrong.
 """
 
@@ -64,11 +64,17 @@ class Bound:
             magnitudes: M, float64, of the same shape.
             dtype: Of the output.
         """
+        error = self.unrounded(values, magnitudes)
+        if self.rtol is not None:
+            return error
+        info = torch.finfo(dtype)
+        return error + info.eps / 2 * (values.abs() + error) + _least_positive(info) / 2
+
+    def unrounded(self, values: torch.Tensor, magnitudes: torch.Tensor) -> torch.Tensor:
+        """E, before the result is rounded to its format; of a stated bound all of it."""
         if self.rtol is not None and self.atol is not None:
             return self.atol + self.rtol * values.abs()
-        info = torch.finfo(dtype)
-        error = self.factor * magnitudes
-        return error + info.eps / 2 * (values.abs() + error) + _least_positive(info) / 2
+        return self.factor * magnitudes
 
 
 def gamma(roundings: int, unit: float) -> float:
@@ -132,9 +138,11 @@ def _compare(
     finite = values.isfinite()
     # Of what has to be infinite no error is taken: it is there or not.
     safe = torch.where(finite, values, 0.0)
-    allowed = bound.of(safe, torch.where(finite, magnitudes, 0.0), out.dtype)
+    safe_magnitudes = torch.where(finite, magnitudes, 0.0)
+    allowed = bound.of(safe, safe_magnitudes, out.dtype)
+    furthest = safe + out.sign().double() * bound.unrounded(safe, safe_magnitudes)
     met_infinity = ~finite & (out == rounded)
-    overflow = finite & out.isinf() & ((safe + out.sign().double() * allowed).to(out.dtype) == out)
+    overflow = finite & out.isinf() & (furthest.to(out.dtype) == out)
     fine = met_infinity | overflow
     error = deviation.add(torch.where(fine, safe.to(out.dtype), out), safe)
     wrong = ~(torch.where(fine, 0.0, error) <= allowed) | (~finite & ~met_infinity)
