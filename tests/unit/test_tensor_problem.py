@@ -220,7 +220,7 @@ class TestBounds:
         ("out", "value", "right"),
         [
             (NAN, 1.0, False), (NAN, INF, False), (INF, INF, True), (-INF, INF, False),
-            (65504.0, INF, False), (INF, 1.0, False), (INF, 65504.0, False), (INF, 65519.99, True),
+            (65504.0, INF, False), (INF, 1.0, False), (INF, 65504.0, False), (INF, 65519.995, True),
             (INF, 7e4, True), (-INF, 7e4, False), (65504.0, 65510.0, True), (0.0, 1e-12, True),
             (0.0, 1e-6, False),
         ],

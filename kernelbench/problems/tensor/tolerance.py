@@ -18,8 +18,8 @@ that flush subnormal numbers to zero, or that sum in a narrower format than the 
 **Stated.** With ``tolerance = (rtol, atol)``: |out − r| ≤ atol + rtol |r|.
 
 In both, NaN never passes. A reference of ±∞ takes the same infinity only. An output of ±∞ passes
-where the reference has it, or where |r| + E (or plus the stated bound) rounds to it. Integers and booleans are
-equal or wrong.
+where the reference has it, or where |r| + E (|r| plus a stated bound) rounds to it. Integers and
+booleans are equal or wrong.
 """
 
 from __future__ import annotations
