@@ -133,10 +133,15 @@ def line_in(error: BaseException, folder: Path | None) -> str:
     traceback = error.__traceback__
     while traceback is not None and folder is not None:
         file = Path(traceback.tb_frame.f_code.co_filename)
-        if file.is_absolute() and file.resolve().is_relative_to(folder):
+        if file.is_absolute() and _is_below(file.resolve(), folder):
             found = f"{shown_path(file)}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return found
+
+
+def _is_below(file: Path, folder: Path) -> bool:
+    """Whether a file is of a folder's own code, not of a package installed below it."""
+    return file.is_relative_to(folder) and "site-packages" not in file.relative_to(folder).parts
 
 
 def home_of(author: Any) -> Path | None:

@@ -24,11 +24,11 @@ PROBLEMS = "kernelbench.problems"
 PEERS = "kernelbench.peers"
 
 
-def installed_problem(name: str, where: str) -> Any:
+def installed_problem(name: str, said: str) -> Any:
     """The object that an installed package gives for a problem's name.
 
     Args:
-        where: The file that names it, for messages.
+        said: How a message begins: the file that names it.
 
     Raises:
         UnknownNameError: If no package has it, with the nearest that one has.
@@ -36,7 +36,8 @@ def installed_problem(name: str, where: str) -> Any:
     """
     points = installed_problems()
     if name not in points:
-        raise UnknownNameError("installed problem", name, points, f" in {where}")
+        where = f" in {said.removesuffix(': ')}" if said else ""
+        raise UnknownNameError("installed problem", name, points, where)
     return points[name].load()
 
 

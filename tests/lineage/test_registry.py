@@ -281,7 +281,7 @@ def test_load_problem_reads_a_file_beside_the_lineage(root: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("OTHER = 1\n", "AttributeError"),
+        ("OTHER = 1\n", "unknown problem 'PROBLEM' in "),
         ("raise RuntimeError('two\\nlines')\n", "RuntimeError: two lines"),
         ("def (:\n", "SyntaxError"),
     ],

@@ -244,7 +244,7 @@ class TestBounds:
         values = torch.tensor(2.0).double()
         whole = TensorReference([values], [torch.float32], [values])
         found = judge_tensors([torch.tensor(3.0)], whole, Bound(0.1, 0.0), ())
-        assert found.reason == "output: 1 of 1 elements are wrong; [] is 3, expected 2"
+        assert found.reason == "output: 1 of 1 elements are wrong; [] is 3, expected 2 (± 0.2)"
 
     def test_depth_beyond_what_a_format_bounds_is_refused(self) -> None:
         class Sums(Norms):

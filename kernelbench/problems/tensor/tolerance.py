@@ -115,10 +115,10 @@ def judge_tensors(
         if out.shape != values.shape or out.dtype != dtype:
             wanted = f"{str(dtype).removeprefix('torch.')}{list(values.shape)}"
             return _wrong(f"{what} is {describe_tensor(out)}: expected {wanted}")
-        same, wrong = _compare(out, values, reference.magnitudes[index], bound, deviation)
+        same, wrong, allowed = _compare(out, values, reference.magnitudes[index], bound, deviation)
         exact = exact and same
         if not reason and bool(wrong.any()):
-            reason = _worst(what, out, values, wrong)
+            reason = _worst(what, out, values, wrong, allowed)
     return OutputVerdict(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
 
 
@@ -128,12 +128,12 @@ def _compare(
     magnitudes: torch.Tensor,
     bound: Bound,
     deviation: Deviation,
-) -> tuple[bool, torch.Tensor]:
-    """Whether all of an output is exact, and a mask of what is wrong."""
+) -> tuple[bool, torch.Tensor, torch.Tensor]:
+    """Whether all of an output is exact, a mask of what is wrong, and the bound of each element."""
     if not out.dtype.is_floating_point:
         wrong = out != values.to(out.dtype)
         deviation.add(out, values.double())
-        return not bool(wrong.any()), wrong
+        return not bool(wrong.any()), wrong, torch.zeros_like(values, dtype=torch.float64)
     rounded = values.to(out.dtype)
     finite = values.isfinite()
     # Of what has to be infinite no error is taken: it is there or not.
@@ -146,20 +146,21 @@ def _compare(
     fine = met_infinity | overflow
     error = deviation.add(torch.where(fine, safe.to(out.dtype), out), safe)
     wrong = ~(torch.where(fine, 0.0, error) <= allowed) | (~finite & ~met_infinity)
-    return bool((out == rounded).all()), wrong
+    return bool((out == rounded).all()), wrong, allowed
 
 
-def _worst(what: str, out: torch.Tensor, values: torch.Tensor, wrong: torch.Tensor) -> str:
+def _worst(
+    what: str, out: torch.Tensor, values: torch.Tensor, wrong: torch.Tensor, allowed: torch.Tensor
+) -> str:
+    """How many elements are wrong, and the one that is furthest off."""
     error = torch.where(wrong, (out.double() - values.double()).abs(), -1.0).flatten()
     # NaN and infinity first: nothing is worse.
     at = int(error.nan_to_num(math.inf).argmax())
-    place = (
-        [int(one) for one in torch.unravel_index(torch.tensor(at), out.shape)] if out.dim() else []
-    )
+    place = [int(one) for one in torch.unravel_index(torch.tensor(at), out.shape)]
     got, expected = out.flatten()[at].item(), values.flatten()[at].item()
-    count = int(wrong.sum())
-    numbers = f"{count} of {out.numel()} elements are wrong"
-    return f"{what}: {numbers}; {place} is {got:g}, expected {expected:g}"
+    count = f"{int(wrong.sum())} of {out.numel()} elements are wrong"
+    limit = f"± {float(allowed.flatten()[at]):.3g}" if out.dtype.is_floating_point else "exact"
+    return f"{what}: {count}; {place} is {got:.7g}, expected {expected:.7g} ({limit})"
 
 
 def _least_positive(info: torch.finfo) -> float:
