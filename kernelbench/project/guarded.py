@@ -33,7 +33,7 @@ HOOKS = (
 )  # fmt: skip
 _NAMES = ("name", "input_classes", "benchmark_shapes")
 #: Hooks that only some problems have.
-_OPTIONAL = ("for_steps", "prepare", "bind", "right_outputs")
+_OPTIONAL = ("for_steps", "prepare", "bind", "host_path", "right_outputs")
 #: What a reference is made of.
 _REFERENCE_HOOKS = ("reference", "magnitudes")
 _LONGEST = 300
