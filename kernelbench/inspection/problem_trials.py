@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -160,17 +161,20 @@ class Trials:
         self, right: list[torch.Tensor], passes: Callable[[list[torch.Tensor]], bool]
     ) -> float | None:
         """The least relative change of all elements, a power of two, that fails; None for any."""
-        for power in _POWERS:
-            factor = 1 + 2.0**power
+
+        def fails(power: int) -> bool:
             changed = [
-                (one.double() * factor).to(one.dtype) if one.dtype.is_floating_point else one
+                (one.double() * (1 + 2.0**power)).to(one.dtype) if one.is_floating_point() else one
                 for one in right
             ]
-            if not _same(changed, right) and not passes(changed):
-                return 2.0**power if power > _POWERS[0] else None
-        if any(one.dtype.is_floating_point and bool(one.any()) for one in right):
+            return not _same(changed, right) and not passes(changed)
+
+        if not any(one.is_floating_point() and bool(one.any()) for one in right):
+            return None
+        if not fails(_POWERS[-1]):
             raise _Refused("compare: outputs twice as large as they should be pass")
-        return None
+        least = bisect.bisect_left(_POWERS, True, key=fails)
+        return 2.0 ** _POWERS[least] if least else None
 
     def _returned(
         self,
@@ -186,7 +190,7 @@ class Trials:
         for what, result in (
             ("a text", "a text"),
             ("an output too many", (*right, right[0].clone())),
-            ("another shape", (right[0].reshape(-1, 1, 1), *right[1:])),
+            ("another shape", (right[0].unsqueeze(0), *right[1:])),
             ("another dtype", (right[0].to(_other(right[0].dtype)), *right[1:])),
         ):
             try:

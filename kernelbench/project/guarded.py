@@ -224,8 +224,13 @@ class GuardedProblem:
         """See :meth:`kernelbench.project.problem.Problem.outputs_of`; a ValueError passes."""
         with self._guard("outputs_of", ValueError, what=f"the step returned {_kind(result)}"):
             outputs = self._problem.outputs_of(result, inputs)
+        import torch
+
         if not isinstance(outputs, list | tuple):
             self._blame("outputs_of", f"gave {_kind(outputs)}: expected a list of tensors")
+        for output in outputs:
+            if not isinstance(output, torch.Tensor):
+                self._blame("outputs_of", f"gave {_kind(output)} among the outputs, not a tensor")
         return [*outputs]
 
     def reference(self, inputs: Inputs, shape: Any, input_class: str) -> Any:

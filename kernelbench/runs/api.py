@@ -77,7 +77,8 @@ def run(
 ) -> RunRecord:
     """Check steps for correctness, then time them, in the project of the current folder.
 
-    Whether a row is right is in its status: look at :attr:`RunRecord.failures`.
+    Whether a row is right is in its status: look at :attr:`RunRecord.failures`,
+    and at :attr:`RunRecord.unjudged` for rows that say nothing of their step.
 
     Args:
         steps: A step's name, a range (``v01..v07``), a lineage's name, a step's folder or a Python

@@ -132,7 +132,7 @@ def test_doctor_tries_an_installed_problem(own: Callable[..., Outcome]) -> None:
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
-        ("tripel", "unknown installed problem 'tripel' in "),
+        ("triplet", "unknown installed problem 'triplet' in "),
         ("none", "problem 'none' cannot be loaded: AttributeError"),
     ],
 )
