@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kernelbench.base.callbacks import OnProgress
+from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
 from kernelbench.emulator import branches
@@ -21,11 +22,19 @@ from kernelbench.emulator.findings import Finding, Waiting
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.measure.outcomes import error_of
 from kernelbench.project.registry import source_sha
+from kernelbench.records.run_record import UNJUDGED
 from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
-from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
+from kernelbench.worker.messages import (
+    JobFailed,
+    Message,
+    PhaseBegins,
+    ScheduleRun,
+    StepNotLoaded,
+)
 
 if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
@@ -257,6 +266,8 @@ class ScheduleChecker:
         ending = launcher.ending
         status: CheckStatus
         if ending is not None and ending.kind != "done":
+            if ending.status in UNJUDGED:
+                raise error_of(ending.status, f"{ending.reason} (shape {shape.name})")
             status = "hang" if ending.kind == "hang" else "fault"
             progress.reason = ending.reason
         else:
@@ -317,6 +328,10 @@ class ScheduleChecker:
             found = len(progress.seen)
             so_far = f", {found} finding{'s' if found > 1 else ''}" if found else ""
             self._on_progress(f"{run.step.name} {shape.name}: {message.name}{so_far}")
+        elif isinstance(message, JobFailed):
+            if message.traceback:
+                raise defect(message.reason, message.traceback)
+            raise error_of(message.status, message.reason)
         elif isinstance(message, StepNotLoaded):
             progress.reason, progress.unloadable = message.reason, True
         elif isinstance(message, ScheduleRun):

@@ -12,7 +12,7 @@ from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
 from kernelbench.project.model import Lineage
-from kernelbench.records.run_record import Result, RunRecord
+from kernelbench.records.run_record import UNJUDGED, Result, RunRecord
 from kernelbench.runs.api import RunPlan
 from kernelbench.runs.peers import Standing, standings
 
@@ -177,7 +177,7 @@ def _relative(path: Path) -> str:
 
 
 def _worst(rows: Sequence[Result]) -> str:
-    for status in ("hang", "fault", "wrong", "skipped"):
+    for status in (*reversed(UNJUDGED), "hang", "fault", "wrong", "skipped"):
         if any(row.status == status for row in rows):
             return status
     return "pass"

@@ -11,6 +11,7 @@ from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import options, render
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors import targets
+from kernelbench.measure.outcomes import error_of
 from kernelbench.records.run_record import RunRecord
 from kernelbench.runs import api
 from kernelbench.runs.settings import MeasuringOptions
@@ -105,6 +106,10 @@ def command(
             _show(view, error.partial, json_path)
         raise
     _show(view, record, json_path)
+    for blamed in ("harness", "problem", "reference", "machine"):
+        for row in record.unjudged:
+            if row.status == blamed:
+                raise error_of(row.status, row.reason)
     if record.failures:
         return int(ExitCode.INCORRECT)
     lacking = record.skipped if fail_on else len(record.skipped) == len(record.results)

@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.measure.outcomes import TimedBlock, error_of
 from kernelbench.project.problem import Work
 from kernelbench.project.registry import Lineage, Step, load_problem, source_sha
 from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
-from kernelbench.records.run_record import Environment
+from kernelbench.records.run_record import UNJUDGED, Environment
 from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate, estimate_change
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
@@ -36,6 +37,7 @@ from kernelbench.worker.messages import (
     ArmName,
     BlockTimed,
     EnvironmentRead,
+    JobFailed,
     Message,
     MetricMeasured,
     PhaseBegins,
@@ -175,6 +177,8 @@ class Comparer:
             reason = ending.reason if ending else "the worker left no word"
             if self.environment is None:
                 raise EnvironmentProblem(f"the worker failed before it reached a step: {reason}")
+            if ending is not None and ending.status in UNJUDGED:
+                raise error_of(ending.status, f"{reason} (shape {shape.name})")
             raise ArmFailure(
                 f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
             )
@@ -199,6 +203,12 @@ class Comparer:
             collected.methods[message.metric] = message.method
             collected.notes.setdefault(message.metric, []).extend(message.notes)
             collected.busy_s += message.busy_s
+        elif isinstance(message, JobFailed):
+            if message.traceback:
+                raise defect(message.reason, message.traceback)
+            raise error_of(message.status, message.reason)
+        elif isinstance(message, ArmFailed | TimingFailed) and message.status in UNJUDGED:
+            raise error_of(message.status, message.reason)
         elif isinstance(message, ArmFailed):
             step = self.base if message.arm == "base" else self.cand
             raise ArmFailure(

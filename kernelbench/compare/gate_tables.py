@@ -36,7 +36,15 @@ from kernelbench.compare.gate_report import (
 )
 from kernelbench.executors.targets import never_timed
 from kernelbench.records.calibration_record import SessionSpread
-from kernelbench.records.run_record import FAILED, Metric, Result, RunRecord, TimeStats
+from kernelbench.records.run_record import (
+    FAILED,
+    UNJUDGED,
+    UNKNOWN,
+    Metric,
+    Result,
+    RunRecord,
+    TimeStats,
+)
 from kernelbench.stats.inference import MARGIN, TICK_US
 
 __all__ = [
@@ -249,8 +257,8 @@ def _judge(
         return row("incorrect", f"{now.status}: {now.reason}")
     if now is None:
         return row("missing", "in the baseline, not in the current table", f"run {key[0]} again")
-    if now.status == "skipped":
-        return row("missing", f"skipped: {now.reason}")
+    if now.status in UNKNOWN:
+        return row("missing", f"{now.status}: {now.reason}")
     if base_stats is None:
         return row("ok", "correct; not timed in the baseline")
     if now_stats is None:
@@ -290,6 +298,8 @@ def _unpaired(key: RowKey, row: Result, base: Result | None) -> GateRow:
     """A current row that the baseline has no figure for."""
     if row.status in FAILED:
         return bare_row(*key, "", "incorrect", f"{row.status}: {row.reason}")
+    if row.status in UNJUDGED:
+        return bare_row(*key, "", "missing", f"{row.status}: {row.reason}")
     if row.status == "skipped":
         return bare_row(*key, "", "skipped", row.reason)
     timed = [name for name in ("device", "call") if _time(row, name) is not None]

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelbench.project.guarded import GuardedProblem
+
 if TYPE_CHECKING:
     from kernelbench.project.problem import Problem
 
@@ -40,7 +42,8 @@ def reference(
         return compute()
     import torch
 
-    what = repr((problem.name, vars(problem), shape, input_class, seed))
+    settings = problem.settings() if isinstance(problem, GuardedProblem) else vars(problem)
+    what = repr((problem.name, settings, shape, input_class, seed))
     path = Path(folder) / f"{hashlib.sha256(what.encode()).hexdigest()}.pt"
     if path.exists():
         # Our own file in a folder that only we can write; its classes are the problem's.

@@ -157,7 +157,8 @@ class Lineage:
 
     Attributes:
         problem: Where its :class:`~kernelbench.project.problem.Problem` is:
-            ``package.module:NAME``, or ``path/to/file.py:NAME`` relative to ``path``.
+            ``package.module:NAME``, ``path/to/file.py:NAME`` relative to ``path``, or the name of
+            one that another package brings.
         source: The publication that reported figures come from; may be empty.
         reference: Name of the step that is listed first whatever its name; may be empty.
         path: The lineage's folder.

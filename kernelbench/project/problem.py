@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kernelbench.base.errors import ProblemError
+
 if TYPE_CHECKING:
     import torch
 
@@ -44,21 +46,42 @@ class Inputs:
         data: What the step's callable receives, in the layout of the problem's public interface.
         operands: Every tensor inside ``data`` that the step may read. A step must not change them.
         outputs: Every tensor inside ``data`` that the step must write, in the order in which the
-            callable returns them. They are views into ``arena``.
-        arena: The storage of the outputs, with guard bands, that the checker poisons.
+            callable returns them. They are views into ``arena``. None if a step of this problem
+            returns tensors of its own.
+        arena: The storage of the outputs, with guard bands, that the checker poisons; without
+            outputs an empty one.
+        plain: What else in ``data`` a step computes from: numbers, flags. It belongs to the shape
+            and the input class; a seed draws tensors only.
     """
 
     data: Any
     operands: list[torch.Tensor]
     outputs: list[torch.Tensor]
     arena: OutputArena
+    plain: tuple[Any, ...] = ()
 
 
 def refill(target: Inputs, source: Inputs) -> None:
-    """Overwrite the operands of ``target`` in place with the values of ``source``."""
-    from kernelbench.project.arena import bits
+    """Overwrite the operands of ``target`` in place with the values of ``source``.
 
-    for operand, value in zip(target.operands, source.operands, strict=True):
+    Raises:
+        ProblemError: If one seed's data differ from the other's in more than values of tensors.
+    """
+    from kernelbench.project.arena import bits, describe_tensor
+
+    said = "make_inputs gives data for one seed that cannot take another's values"
+    if repr(target.plain) != repr(source.plain):
+        raise ProblemError(
+            f"{said}: plain values {source.plain!r} for {target.plain!r}",
+            "take them from the shape and the input class, and only tensors from the seed",
+        )
+    if len(target.operands) != len(source.operands):
+        raise ProblemError(f"{said}: {len(source.operands)} for {len(target.operands)} tensors")
+    for index, (operand, value) in enumerate(zip(target.operands, source.operands, strict=True)):
+        if operand.shape != value.shape or operand.dtype != value.dtype:
+            raise ProblemError(
+                f"{said}: tensor {index} is {describe_tensor(value)} for {describe_tensor(operand)}"
+            )
         bits(operand).copy_(bits(value))
 
 

@@ -16,9 +16,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
+from kernelbench.base.errors import (
+    KernelbenchError,
+    PlannedStepError,
+    UnknownNameError,
+    UsageError,
+)
+from kernelbench.project.guarded import guarded, line_in, shown_path
+from kernelbench.project.installed import installed_peers, installed_problem
 from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Step, StepStatus
 from kernelbench.project.project_file import Project, shipped_project
 from kernelbench.project.shipped import shipped_blocks, shipped_root
@@ -249,8 +257,12 @@ def load_lineages(
     """
     lineages: list[Lineage] = []
     steps: list[Step] = []
-    for folder in project.lineages:
+    brought = [folder for folder in installed_peers() if folder not in project.lineages]
+    own = {read_lineage(folder).name for folder in project.lineages} if brought else set()
+    for folder in (*project.lineages, *brought):
         lineage = read_lineage(folder)
+        if folder in brought and lineage.peers_of not in own:
+            continue
         if any(lineage.name == other.name for other in lineages):
             raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
         lineages.append(lineage)
@@ -293,35 +305,63 @@ def require_runnable(step: Step) -> Path:
 
 @functools.cache
 def load_problem(lineage: Lineage) -> Problem:
-    """Import the problem of a lineage, once per process.
+    """Import the problem of a lineage, once per process; its hooks' mistakes are its own.
+
+    See :mod:`kernelbench.project.guarded`.
 
     Raises:
-        UsageError: If the entry point cannot be imported or names nothing.
+        UsageError: If it cannot be imported, names nothing, or lacks a part of the interface.
     """
+    file = lineage.path / "lineage.toml"
+    said = f"{file}: " if file.is_file() else ""
+    try:
+        found = _import_problem(lineage.problem, lineage.path, said)
+    except KernelbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        line = line_in(error, lineage.path.resolve())
+        text = " ".join(str(error).split()) + (f" ({line})" if line else "")
+        raise UsageError(
+            f"{said}problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
+        ) from error
+    return guarded(found, lineage.problem)
+
+
+def _import_problem(problem: str, folder: Path, said: str) -> Any:
+    """What ``module:NAME``, ``file.py:NAME`` (relative to ``folder``) or an installed one means."""
     import hashlib
 
-    file = lineage.path / "lineage.toml"
-    where, _, name = lineage.problem.rpartition(":")
-    try:
-        if where.endswith(".py"):
-            path = lineage.path / where
-            # By path: two revisions of a lineage share its name. In sys.modules, because
-            # dataclasses and pickle look a class's module up there.
-            digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-            spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
-            if spec is None or spec.loader is None:
-                raise ImportError(f"{path} cannot be imported")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(where)
-        return cast("Problem", getattr(module, name))
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise UsageError(
-            f"{file}: problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
-        ) from error
+    where, _, name = problem.rpartition(":")
+    if not where:
+        return installed_problem(name, said)
+    if not where.endswith(".py"):
+        return getattr(importlib.import_module(where), name)
+    path = folder / where
+    if not path.is_file():
+        raise UsageError(f"{said}problem {problem!r}: no such file: {path}")
+    # By path: two revisions of a lineage share its name. In sys.modules, because
+    # dataclasses and pickle look a class's module up there.
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise UnknownNameError("problem", name, _defined_in(module), f" in {shown_path(path)}")
+    return getattr(module, name)
+
+
+def _defined_in(module: ModuleType) -> list[str]:
+    """The names of a module that are its own, and no function's."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and module.__name__ in (getattr(value, "__module__", ""), type(value).__module__)
+        and not isinstance(value, FunctionType)
+    ]
 
 
 def source_sha(step: Step) -> str:

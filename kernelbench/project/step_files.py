@@ -61,9 +61,11 @@ def read_lineage(folder: Path) -> Lineage:
     if not _LINEAGE_NAME.fullmatch(name):
         raise table.fail("name", f"expected letters, digits, '_', '-' and '.', found {name!r}")
     problem = table.string("problem")
-    if not re.fullmatch(r"[^:]+:[A-Za-z_]\w*", problem):
+    if not re.fullmatch(r"([^:]+:)?[A-Za-z_][\w.-]*", problem) or problem.endswith(".py"):
         raise table.fail(
-            "problem", f"expected 'package.module:NAME' or 'file.py:NAME', found {problem!r}"
+            "problem",
+            "expected 'package.module:NAME', 'file.py:NAME' or the name of an installed problem, "
+            f"found {problem!r}",
         )
     lineage = Lineage(
         name=name,

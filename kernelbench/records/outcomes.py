@@ -19,7 +19,7 @@ from kernelbench.base import json_file, schema
 from kernelbench.base.errors import RecordError
 from kernelbench.base.files import write_text
 from kernelbench.records.rows import natural
-from kernelbench.records.run_record import ResultStatus, RunRecord
+from kernelbench.records.run_record import UNJUDGED, ResultStatus, RunRecord
 
 OUTCOMES_SCHEMA: Literal["kernelbench.outcomes/1"] = "kernelbench.outcomes/1"
 
@@ -126,6 +126,8 @@ def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) ->
     found = dict(known)
     for run in runs:
         for row in run.results:
+            if row.status in UNJUDGED:
+                continue
             emulation = run.extra.get("emulation") if row.executor == EMULATING else None
             outcome = RunOutcome(
                 step=row.step,

@@ -75,7 +75,8 @@ def run(
 ) -> RunRecord:
     """Check steps for correctness, then time them, in the project of the current folder.
 
-    Whether a row is right is in its status: look at :attr:`RunRecord.failures`.
+    Whether a row is right is in its status: look at :attr:`RunRecord.failures`,
+    and at :attr:`RunRecord.unjudged` for rows that say nothing of their step.
 
     Args:
         steps: A step's name, a range (``v01..v07``), a lineage's name, a step's folder or a Python
@@ -111,7 +112,7 @@ def run(
         require_results(folder, "choose another with --results, or give --no-save")
     plans = plan(
         context, steps, shapes, executor, names_of(inputs), settings.device,
-        warn=on_warning, emulation=emulation, peers=peers,
+        warn=on_warning, emulation=emulation, peers=peers, skip_missing=executor == "auto",
     )  # fmt: skip
     timed = timed and any(step_plan.target.timed for step_plan in plans)
     timing = settings.timing("call", "device", call=call) if timed else None
@@ -122,6 +123,8 @@ def run(
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
     for warning in warnings_of(record.environment):
         on_warning(warning)
+    for found_defect in measured.runner.defects:
+        on_warning(str(found_defect))
     if on_report is not None:
         for found in measured.runner.reports:
             on_report(*found)

@@ -30,11 +30,13 @@ def plan(
     warn: Callable[[str], None],
     emulation: Emulation = DEFAULT_EMULATION,
     peers: bool = False,
+    skip_missing: bool = False,
 ) -> list[StepRun]:
     """What to run: steps with their problems, shapes, classes and targets.
 
     A planned step named alone is an error; in a range or lineage it is left out and ``warn`` told.
-    With ``peers`` those of the steps' lineages run too. A peer that cannot run here is skipped.
+    With ``peers`` those of the steps' lineages run too. A peer that cannot run here is skipped, and
+    with ``skip_missing`` so is a step among others that can.
 
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot run here.
@@ -63,11 +65,7 @@ def plan(
             f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
             "name the steps of one problem, or drop --shape and --inputs",
         )
-    missing = {
-        step.name: reason
-        for step in runnable
-        if context.lineage_for(step).peers_of and (reason := _unavailable(step, executor, device))
-    }
+    missing = _missing(context, runnable, executor, device, skip_missing)
     places = {
         step.name: targets.resolve(step, executor, device, emulation)
         for step in runnable
@@ -97,8 +95,21 @@ def _peers_of(context: Context, steps: Sequence[Step]) -> list[Step]:
     return found
 
 
+def _missing(
+    context: Context, steps: Sequence[Step], executor: str, device: int, any_step: bool
+) -> dict[str, str]:
+    """Why steps cannot run here, by name: of peers; with ``any_step`` among others that can."""
+    found = {
+        step.name: reason for step in steps if (reason := _unavailable(step, executor, device))
+    }
+    if any_step and len(found) < len(steps):
+        return found
+    peers = [step.name for step in steps if context.lineage_for(step).peers_of]
+    return {name: reason for name, reason in found.items() if name in peers}
+
+
 def _unavailable(step: Step, executor: str, device: int) -> str:
-    """Why a peer cannot run here as asked; empty if it can."""
+    """Why a step cannot run here as asked; empty if it can."""
     verdicts = targets.executors_for(step, device)
     meant = [verdict for verdict in verdicts if executor in ("auto", verdict[0])]
     if not meant or any(works for _, works, _ in meant):

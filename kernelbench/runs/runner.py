@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelbench.base.callbacks import OnProgress
-from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.defects import defect
+from kernelbench.base.errors import EnvironmentProblem, HarnessDefect
 from kernelbench.base.interrupts import held_back
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.emulator.findings import EmulatorReport
@@ -36,6 +37,7 @@ from kernelbench.worker.messages import (
     ClassChecked,
     EnvironmentRead,
     FloorRead,
+    JobFailed,
     Message,
     MetricMeasured,
     PhaseBegins,
@@ -93,6 +95,7 @@ class Runner:
         environment: The machine, as the first worker found it; None before.
         samples: Raw samples, one entry per step, shape and metric.
         reports: What the emulator found: step, shape, input class, report.
+        defects: What went wrong in kernelbench itself.
     """
 
     def __init__(
@@ -114,6 +117,8 @@ class Runner:
         self.environment: Environment | None = None
         self.samples: list[dict[str, Any]] = []
         self.reports: list[tuple[str, str, str, EmulatorReport]] = []
+        self.defects: list[HarnessDefect] = []
+        self._failed: JobFailed | None = None
         self._binary_sha: str | None = None
 
     def run(self, run: StepRun) -> Iterator[Result]:
@@ -153,15 +158,27 @@ class Runner:
                     yield from self._finish(run, current, rows, interrupted)
                 raise
             ending = self._launcher.ending
-            if ending is None or ending.kind == "done":
+            failed, self._failed = self._failed, None
+            if failed is None and (ending is None or ending.kind == "done"):
                 if current is not None:
                     yield from self._finish(run, current, rows)
                 left = left[done:]
                 if current is None:
                     return
                 continue
-            failure = Failure("hang" if ending.kind == "hang" else "fault", ending.reason)
-            if self.environment is None and ending.phase in ("start", "environment"):
+            if failed is not None:
+                failure = Failure(failed.status, failed.reason)
+                if failed.traceback:
+                    self.defects.append(defect(failed.reason, failed.traceback))
+            else:
+                assert ending is not None
+                failure = Failure(ending.status, ending.reason)
+            if (
+                failed is None
+                and self.environment is None
+                and ending is not None
+                and ending.phase in ("start", "environment")
+            ):
                 raise EnvironmentProblem(
                     f"the worker failed before it reached the step: {ending.reason}",
                     "see `kernelbench doctor`",
@@ -209,6 +226,8 @@ class Runner:
                 self._report_blocks(run, shape, rows, message.metric)
             case MetricMeasured():
                 rows.measured[message.metric] = message
+            case JobFailed():
+                self._failed = message
             case TimingFailed():
                 rows.fault = Failure(message.status, message.reason)
 

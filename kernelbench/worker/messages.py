@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from kernelbench.base import schema
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.outcomes import CheckResult, TimedBlock, Whose
 from kernelbench.measure.speed_of_light import Ceilings
 from kernelbench.project.problem import Work
 from kernelbench.records.run_record import Environment, ReadFloor, ResultStatus
@@ -26,6 +26,20 @@ class PhaseBegins:
 
     name: str
     limit_s: float
+    whose: Whose = "step"
+
+
+@dataclass(frozen=True)
+class JobFailed:
+    """Something other than a step ended the job: ``status`` says what.
+
+    Attributes:
+        reason: One line. traceback: Of a defect in kernelbench; else empty.
+    """
+
+    status: ResultStatus
+    reason: str
+    traceback: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,6 +182,7 @@ class JobDone:
 
 Message = (
     PhaseBegins
+    | JobFailed
     | EnvironmentRead
     | ShapeBegins
     | ClassChecked

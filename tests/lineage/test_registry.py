@@ -26,6 +26,16 @@ arch = "any"
 kind = "python"
 status = "works"
 """
+PROBLEM = """
+class Problem:
+    name = "the problem"
+    input_classes = ("normal",)
+    benchmark_shapes = ()
+    parse_shape = make_inputs = outputs_of = reference = compare = broken_limit = work = print
+
+
+PROBLEM = Problem()
+"""
 LINEAGE = 'name = "{name}"\ntitle = "t"\nproblem = "problem.py:PROBLEM"\n'
 
 
@@ -44,7 +54,7 @@ def root(tmp_path: Path) -> Path:
     own = tmp_path / "own"
     own.mkdir()
     (own / "lineage.toml").write_text(LINEAGE.format(name="own"))
-    (own / "problem.py").write_text("PROBLEM = 'the problem'\n")
+    (own / "problem.py").write_text(PROBLEM)
     add_step(own / "s1")
     add_step(own / "s10", "s2")
     add_step(own / "s2", "s1")
@@ -313,13 +323,13 @@ def test_a_step_without_its_file_cannot_run(root: Path) -> None:
 
 
 def test_load_problem_reads_a_file_beside_the_lineage(root: Path) -> None:
-    assert load_problem(load(root).lineage("own")) == "the problem"
+    assert load_problem(load(root).lineage("own")).name == "the problem"
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("OTHER = 1\n", "AttributeError"),
+        ("OTHER = 1\n", "unknown problem 'PROBLEM' in "),
         ("raise RuntimeError('two\\nlines')\n", "RuntimeError: two lines"),
         ("def (:\n", "SyntaxError"),
     ],

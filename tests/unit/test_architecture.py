@@ -12,13 +12,16 @@ from conftest import ROOT
 from kernelbench.executors.targets import executors
 
 PACKAGE = ROOT / "kernelbench"
+TEMPLATES = PACKAGE / "lineages" / "templates"
 #: What every command module of the command line has, and every module that is run with ``-m``.
 _ROLES = {"command", "main", "View"}
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
-    """Every module of the package with its syntax tree."""
+    """Every module of the package with its syntax tree; templates are files of others' projects."""
     for path in sorted(PACKAGE.rglob("*.py")):
+        if TEMPLATES in path.parents:
+            continue
         yield path.relative_to(PACKAGE), ast.parse(path.read_text(encoding="utf-8"))
 
 

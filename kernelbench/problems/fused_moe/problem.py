@@ -152,6 +152,11 @@ class FusedMoe:
 
         return judge_moe(outputs[0], reference, self.intermediate)
 
+    def right_outputs(self, reference: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The reference's values for the first selection of every token, rounded once."""
+        (output,) = inputs.outputs
+        return [reference.values[: len(output)].to(output.dtype).view(output.shape)]
+
     def broken_limit(self, shape: MoeShape, limits: Mapping[str, Any]) -> str:
         """``max_tokens``: the largest M that a step takes.
 
