@@ -79,7 +79,7 @@ class GpuExecutor(LibraryExecutor):
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The step's callable on CUDA tensors; the watchdog keeps the limit."""
         if not step.compiled:
-            return python_step.load_python_step(step)
+            return python_step.load_python_step(step, problem, target.device)
         return bind_problem(problem, self.open(step, timed=True), step, target.device)
 
 

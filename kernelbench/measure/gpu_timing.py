@@ -34,7 +34,6 @@ from kernelbench.measure.timing import (
     ValueExchange,
     require_untouched_timers,
 )
-from kernelbench.project.arena import bits
 from kernelbench.project.problem import Kernel, Problem
 
 CALLS_PER_COMPETITION_REP = 15
@@ -103,7 +102,7 @@ class GpuTimer:
         return graphs
 
     def _fill(self, chosen: InputSet, poison: torch.Tensor) -> None:
-        bits(chosen.inputs.arena.flat).copy_(bits(poison), non_blocking=True)
+        chosen.inputs.arena.fill(poison)
         if self.flush_bytes:
             self._write.fill_(1)
             torch.sum(self._read, dim=0, out=self._sum)

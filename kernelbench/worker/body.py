@@ -126,7 +126,7 @@ def _run(job: RunJob, report: Reporter) -> None:
             report(ClassChecked(shape.name, input_class, result))
             right = right and result.status == "pass"
             _release(job.target)
-        if right and job.timing is not None:
+        if right and job.timing is not None and getattr(shape, "timed", True):
             try:
                 series = _series(job, job.timing, problem, shape, job.classes[0], report)
             except KernelbenchError as error:
@@ -143,7 +143,7 @@ def _run(job: RunJob, report: Reporter) -> None:
 
 def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: Reporter) -> None:
     """Read the bytes that the step must read, right after it and under its protocol."""
-    if job.target.gpu is None:
+    if job.target.gpu is None or not work.bytes_read:
         return
     report.phase("read floor", 120, "machine")
     try:
