@@ -147,7 +147,7 @@ class TaskProblem:
             ProblemError: If the task raises.
         """
         from kernelbench.problems.gpumode import trees
-        from kernelbench.problems.gpumode.buffers import TaskArena, plain
+        from kernelbench.problems.mixed_arena import MixedArena, plain
 
         self._device = device
         key = (shape.name, input_class, seed, device)
@@ -157,7 +157,7 @@ class TaskProblem:
         outputs = [t for path, t in found if trees.pattern(path) in roles.outputs]
         state = [t for path, t in found if trees.pattern(path) in roles.state]
         pristine = [t.detach().clone() for t in state]
-        arena = TaskArena(outputs, list(zip(state, pristine, strict=True)), device)
+        arena = MixedArena(outputs, list(zip(state, pristine, strict=True)), device)
         replaced = {id(t): view for t, view in zip(outputs, arena.views, strict=True)}
         data = trees.rebuilt(data, lambda _, leaf: replaced.get(id(leaf), leaf))
         taken = {id(t) for t in (*outputs, *state)}
@@ -232,7 +232,7 @@ class TaskProblem:
             ValueError: If it returned nothing, or tensors that compute when they are compared.
         """
         from kernelbench.problems.gpumode import trees
-        from kernelbench.problems.gpumode.buffers import TaskArena, plain
+        from kernelbench.problems.mixed_arena import MixedArena, plain
 
         if result is None:
             raise ValueError("returned None: expected the result")
@@ -242,7 +242,7 @@ class TaskProblem:
                 where = "".join(f"[{key!r}]" for key in path)
                 raise ValueError(f"output{where} is a {type(tensor).__name__}: expected a tensor")
         own = {view.data_ptr() for view in inputs.outputs}
-        if isinstance(inputs.arena, TaskArena):
+        if isinstance(inputs.arena, MixedArena):
             inputs.arena.returned = any(tensor.data_ptr() in own for _, tensor in found)
         paths = [path for path, _ in found]
         complex_paths = {path for path, tensor in found if tensor.is_complex()}
@@ -418,7 +418,7 @@ def _spread(leaf: Any) -> Any:
 def _equal(first: Any, second: Any) -> bool:
     """Whether two draws have the same tensors, bit by bit."""
     from kernelbench.problems.gpumode import trees
-    from kernelbench.problems.gpumode.buffers import same_bits
+    from kernelbench.problems.mixed_arena import same_bits
 
     one, other = trees.tensors(first), trees.tensors(second)
     return len(one) == len(other) and all(

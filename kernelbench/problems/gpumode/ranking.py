@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kernelbench.executors.targets import device_timed
 from kernelbench.problems.gpumode.task_file import Ranking, Task
 from kernelbench.records.run_record import Result
 
@@ -57,7 +58,7 @@ def _score(task: Task, step: str, rows: Sequence[Result], wanted: Sequence[str])
     if untimed:
         return TaskScore(step, None, f"no score: {untimed[0]} was not timed")
     value = ranked(task.ranking_by, [means[name] for name in wanted])
-    on = "" if rows[0].executor == "gpu" else ", of this CPU: no leaderboard knows it"
+    on = "" if device_timed(rows[0].executor) else ", of this CPU: no leaderboard knows it"
     text = f"{value:.2f} µs, {_WORDS[task.ranking_by]} (ranking_by {task.ranking_by}){on}"
     return TaskScore(step, value, text)
 
