@@ -77,6 +77,7 @@ class DefinitionProblem:
     input_classes: tuple[str, ...] = (_CLASS,)
     check_shapes: tuple[str, ...] = ()
     repeatable: bool = True
+    shares_references: bool = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

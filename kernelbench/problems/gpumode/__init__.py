@@ -9,8 +9,9 @@ from kernelbench.problems.gpumode.context import TaskContext, task_context
 from kernelbench.problems.gpumode.problem import TASK, TaskProblem
 from kernelbench.problems.gpumode.ranking import TaskScore, task_scores
 from kernelbench.problems.gpumode.task_file import Task, TaskShape, read_task
+from kernelbench.problems.gpumode.task_project import task_project
 
 __all__ = [
     "TASK", "Task", "TaskContext", "TaskProblem", "TaskScore", "TaskShape", "read_task",
-    "task_context", "task_scores",
+    "task_context", "task_project", "task_scores",
 ]  # fmt: skip

@@ -46,11 +46,11 @@ def find_roles(
         right: Whether a result is right for some data, as the task judges it; changes neither.
     """
     probe = trees.cloned(data)
-    results = [tensor for _, tensor in trees.tensors(reference(probe))]
+    results = [tensor for _, tensor in trees.tensor_leaves(reference(probe))]
     pointers = {t.untyped_storage().data_ptr() for t in results if t.layout is torch.strided}
-    before = dict(trees.tensors(data))
+    before = dict(trees.tensor_leaves(data))
     aliased, changed = [], []
-    for path, tensor in trees.tensors(probe):
+    for path, tensor in trees.tensor_leaves(probe):
         if tensor.layout is not torch.strided or not tensor.numel():
             continue
         if tensor.untyped_storage().data_ptr() in pointers:
@@ -74,7 +74,7 @@ def find_roles(
 
 def _last_like(data: Any, results: Sequence[torch.Tensor]) -> trees.Path | None:
     """The last tensor of the data, if it looks like a floating-point result."""
-    found = trees.tensors(data)
+    found = trees.tensor_leaves(data)
     if len(found) < 2:
         return None
     path, tensor = found[-1]
@@ -91,7 +91,7 @@ def _survives(
 ) -> bool:
     """Whether the reference is right with other values in these tensors."""
     spoiled = trees.cloned(data)
-    for path, tensor in trees.tensors(spoiled):
+    for path, tensor in trees.tensor_leaves(spoiled):
         if trees.pattern(path) in patterns:
             _overwrite(tensor, seed)
     try:

@@ -18,13 +18,12 @@ from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.gpumode.problem import TaskProblem
 from kernelbench.problems.gpumode.static_check import require_sound
 from kernelbench.problems.gpumode.task_file import Task, find_task_file
-from kernelbench.project import shapes as shapes_module
 from kernelbench.project.context import Context
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Problem
 from kernelbench.project.project_file import find_project
 from kernelbench.project.registry import Lineages, load_problem
-from kernelbench.project.shapes import ShapeTable
+from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.project.step_files import read_submission
 
 REFERENCE = "reference"
@@ -56,8 +55,7 @@ class TaskContext(Context):
         """The task's tests and benchmarks."""
         table = ShapeTable()
         for shape in self.task.shapes:
-            table[shape.name] = shape
-            table.problem_of[shape.name] = self.task.name
+            table.add(self.task.name, shape.name, shape)
         return table
 
     def shapes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[Any, ...]:
@@ -77,7 +75,7 @@ class TaskContext(Context):
             elif spec == "every":
                 chosen += self.task.shapes
             else:
-                found = shapes_module.resolve_shape(spec, problem, self.shapes)
+                found = resolve_shape(spec, problem, self.shapes)
                 chosen.append(replace(found, timed=True))  # type: ignore[type-var]
         by_name = {shape.name: shape for shape in chosen}
         if not by_name:

@@ -48,6 +48,7 @@ class TaskProblem:
 
     Args:
         folder: With a ``task.yml``.
+        name: What to call the problem; the folder's name if empty.
 
     Raises:
         UsageError: If the folder holds no task that can be read.
@@ -56,10 +57,11 @@ class TaskProblem:
 
     check_shapes: tuple[str, ...] = ()
     repeatable: bool = True
+    shares_references: bool = False
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, name: str = "") -> None:
         self.task: Task = read_task(folder)
-        self.name = self.task.name
+        self.name = name or self.task.name
         self.input_classes: tuple[str, ...] = (FRESH, FIXED) if self.task.seeded else (FRESH,)
         stage = self.task.benchmarks or self.task.tests
         self.benchmark_shapes = tuple(shape.name for shape in stage)
@@ -153,7 +155,7 @@ class TaskProblem:
         key = (shape.name, input_class, seed, device)
         data = self._drawn(shape, input_class, seed, device, key)
         roles = self._roles_of(data, shape, device)
-        found = [(path, t) for path, t in trees.tensors(data) if t.numel()]
+        found = [(path, t) for path, t in trees.tensor_leaves(data) if t.numel()]
         outputs = [t for path, t in found if trees.pattern(path) in roles.outputs]
         state = [t for path, t in found if trees.pattern(path) in roles.state]
         pristine = [t.detach().clone() for t in state]
@@ -207,12 +209,12 @@ class TaskProblem:
         from kernelbench.problems.gpumode import trees
         from kernelbench.problems.gpumode.buffers import Roles, find_roles
 
-        structure = frozenset(trees.pattern(path) for path, _ in trees.tensors(data))
+        structure = frozenset(trees.pattern(path) for path, _ in trees.tensor_leaves(data))
         if structure not in self._roles:
             tried = data
             if shape not in self.task.tests and self.task.tests:
                 other = self._generated(self.task.tests[0], FIXED, 0, device)
-                patterns = frozenset(trees.pattern(path) for path, _ in trees.tensors(other))
+                patterns = frozenset(trees.pattern(path) for path, _ in trees.tensor_leaves(other))
                 tried = other if patterns == structure else data
             self._roles[structure] = (
                 find_roles(
@@ -236,7 +238,7 @@ class TaskProblem:
 
         if result is None:
             raise ValueError("returned None: expected the result")
-        found = trees.tensors(result)
+        found = trees.tensor_leaves(result)
         for path, tensor in found:
             if type(tensor).__name__ not in ("Tensor", "Parameter") or not _strided(tensor):
                 where = "".join(f"[{key!r}]" for key in path)
@@ -376,7 +378,7 @@ class _OfLineage:
     def for_lineage(self, lineage: Lineage) -> TaskProblem:
         """The problem of the task in the lineage's folder, or in ``task`` there."""
         inside = lineage.path / "task"
-        return TaskProblem(inside if inside.is_dir() else lineage.path)
+        return TaskProblem(inside if inside.is_dir() else lineage.path, lineage.name)
 
 
 TASK = _OfLineage()
@@ -420,7 +422,7 @@ def _equal(first: Any, second: Any) -> bool:
     from kernelbench.problems.gpumode import trees
     from kernelbench.problems.mixed_arena import same_bits
 
-    one, other = trees.tensors(first), trees.tensors(second)
+    one, other = trees.tensor_leaves(first), trees.tensor_leaves(second)
     return len(one) == len(other) and all(
         p == q
         and a.shape == b.shape

@@ -34,7 +34,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from leaves(item, (*path, key))
 
 
-def tensors(value: Any) -> list[tuple[Path, torch.Tensor]]:
+def tensor_leaves(value: Any) -> list[tuple[Path, torch.Tensor]]:
     """The tensors, with their paths, in order."""
     return [(path, leaf) for path, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
