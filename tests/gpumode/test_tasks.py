@@ -46,11 +46,11 @@ def launcher() -> Iterator[Launcher]:
         yield launcher
 
 
-def rows(launcher: Launcher, task: str, step: str) -> list[Result]:
-    """The rows of every test and benchmark of a task, on the CPU."""
+def rows(launcher: Launcher, task: str, step: str, executor: str = TORCH.name) -> list[Result]:
+    """The rows of every test and benchmark of a task."""
     context = task_context(TASKS / task)
     spec = step if step == "reference" else str(TASKS / task / f"{step}.py")
-    (run,) = plan(context, [spec], ["every"], TORCH.name, [], 0, warn=print)
+    (run,) = plan(context, [spec], ["every"], executor, [], 0, warn=print)
     runner = Runner(launcher, seed=7, timing=None, call_limit_s=60)
     return list(runner.run(run))
 
