@@ -47,7 +47,6 @@ from kernelbench.project.problem import (
 )
 from kernelbench.records.run_record import Status
 
-
 #: Seconds for what a problem computes, if it does not say itself.
 _HOOK_LIMIT_S = 600.0
 
@@ -172,8 +171,8 @@ class Checker:
         outputs = self._outputs(result, inputs, what)
         if not inputs.outputs:
             self._like = outputs
-        if not inputs.outputs and not getattr(self.problem, "may_reuse_memory", False):
-            if fault := self._returned.fault(self._tensors(result, inputs, what), what):
+            fault = self._returned.fault(self._tensors(result, inputs, what), what)
+            if fault and not getattr(self.problem, "may_reuse_memory", False):
                 raise _wrong(f"{what}: {fault}")
         if not inputs.arena.guards_intact(poison):
             raise _wrong(f"{what}: wrote outside its outputs (guard band changed)")

@@ -63,7 +63,6 @@ from kernelbench.worker.messages import (
 )
 from kernelbench.worker.reporter import Reporter
 
-
 _ON_HOST = "its data are in host memory, which a GPU's timer does not see; --executor torch does"
 
 

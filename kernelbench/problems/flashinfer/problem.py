@@ -78,6 +78,8 @@ class DefinitionProblem:
     check_shapes: tuple[str, ...] = ()
     repeatable: bool = True
     shares_references: bool = False
+    #: A scalar of type ``random`` is drawn, too.
+    forms_vary: bool = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -197,7 +199,7 @@ class DefinitionProblem:
         arena = MixedArena(like, state, device)
         outputs = dict(zip(self.definition.outputs, arena.views, strict=True))
         operands = [t for name, t in tensors.items() if name not in changed]
-        numbers = {name: v for name, v in inputs.items() if name not in tensors}
+        numbers = tuple((name, v) for name, v in inputs.items() if name not in tensors)
         return Inputs(
             (inputs, outputs),
             [*operands, *(pristine for _, pristine in state)],

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.gpumode.problem import TaskProblem
@@ -41,9 +41,7 @@ class TaskContext(Context):
     @property
     def task(self) -> Task:
         """The task."""
-        problem = load_problem(self.lineage)
-        assert isinstance(problem, TaskProblem)
-        return problem.task
+        return cast(TaskProblem, load_problem(self.lineage)).task
 
     @functools.cached_property
     def lineages(self) -> Lineages:

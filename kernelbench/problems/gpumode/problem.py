@@ -58,6 +58,10 @@ class TaskProblem:
     check_shapes: tuple[str, ...] = ()
     repeatable: bool = True
     shares_references: bool = False
+    #: Lengths and numbers of a task's data may be drawn, too.
+    forms_vary: bool = True
+    #: The server checks a result before the next call, which may overwrite it.
+    may_reuse_memory: bool = True
 
     def __init__(self, folder: str | Path, name: str = "") -> None:
         self.task: Task = read_task(folder)
@@ -70,6 +74,8 @@ class TaskProblem:
         self._last: tuple[tuple[Any, ...], Any] | None = None
         self._opaque = False
         self._device = "cpu"
+        #: Seconds for each of the task's own functions.
+        self.hook_limit_s = max(self.task.test_timeout_s, self.task.benchmark_timeout_s)
         self._loaded: ModuleType | None = None
         self._guard: Guard | None = None
         self._agrees: dict[tuple[TaskShape, str], str] = {}
@@ -137,7 +143,8 @@ class TaskProblem:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
         where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
         text = " ".join(str(error).split())[:300]
-        hint = "; the task may need a GPU" if device == "cpu" and "cpu" not in what else ""
+        lacking = isinstance(error, NotImplementedError) or "cuda" in text.lower()
+        hint = "; the task may need a GPU" if device == "cpu" and lacking else ""
         return f"{where}{what} raised {type(error).__name__}: {text}{hint}"
 
     # -- Problem --------------------------------------------------------------------------------
@@ -165,8 +172,8 @@ class TaskProblem:
         taken = {id(t) for t in (*outputs, *state)}
         operands = {id(t): plain(t) for _, t in found if id(t) not in taken and _strided(t)}
         self._opaque = self._opaque or trees.has_objects(data)
-        fixed = (trees.constants(data), [(view.shape, view.stride()) for view in arena.views])
-        return Inputs(data, [*operands.values(), *map(plain, pristine)], arena.views, arena, fixed)
+        form = (*trees.constants(data), *((view.shape, view.stride()) for view in arena.views))
+        return Inputs(data, [*operands.values(), *map(plain, pristine)], arena.views, arena, form)
 
     def _drawn(
         self, shape: TaskShape, input_class: str, seed: int, device: str, key: tuple[Any, ...]
@@ -291,7 +298,11 @@ class TaskProblem:
 
         module = self._module(device)
         with self._calling("check_implementation", device):
-            return understood(module.check_implementation(trees.cloned(data), output))
+            returned = module.check_implementation(trees.cloned(data), output)
+        try:
+            return understood(returned)
+        except TypeError as error:
+            raise ProblemError(f"{self.task.module(_REFERENCE)}: {error}") from None
 
     def _has_reference(self, device: str) -> bool:
         return callable(getattr(self._module(device), "ref_kernel", None))
