@@ -60,11 +60,11 @@ FAULTS = {
         "ref_kernel raised AttributeError: module 'torch' has no attribute 'rleu'",
     ),
     "the check raises": (
-        CHECK, "    output = output + nothing\n" + CHECK, "reference",
+        CHECK, "    output = output + nothing\n" + CHECK, "problem",
         "check_implementation raised NameError",
     ),
     "the check gives no verdict": (
-        CHECK, "    return 3.5\n" + CHECK, "reference",
+        CHECK, "    return 3.5\n" + CHECK, "problem",
         "check_implementation returned float: expected (bool, str), str or bool",
     ),
     "the reference is wrong": (
@@ -89,9 +89,8 @@ def test_a_task_at_fault(name: str, launcher: Launcher, folder: Path) -> None:
 def test_a_task_that_hangs(launcher: Launcher, folder: Path) -> None:
     text = (folder / "task.yml").read_text() + "test_timeout: 1\nbenchmark_timeout: 1\n"
     (folder / "task.yml").write_text(text)
-    text = (
-        (folder / "reference.py").read_text().replace(GENERATE, "    while True:\n        pass\n")
-    )
+    endless = "    while True:\n        pass\n"
+    text = (folder / "reference.py").read_text().replace(GENERATE, endless)
     (folder / "reference.py").write_text(text)
     found = rows(launcher, folder)
     assert found[0].status == "problem"

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
 from kernelbench.problems.flashinfer.json_fields import read_lines, read_object
 from kernelbench.problems.flashinfer.models import (
-    DTYPES,
     Definition,
     InputSource,
     TensorSpec,
@@ -158,6 +157,8 @@ class DefinitionProblem:
         """
         import torch
 
+        from kernelbench.problems.flashinfer import drawing
+
         names = list(self.definition.outputs)
         if isinstance(result, Mapping):
             missing = [name for name in names if name not in result]
@@ -171,7 +172,7 @@ class DefinitionProblem:
         found = []
         for value, spec in zip(values, self.definition.outputs.values(), strict=True):
             if isinstance(value, int | float):
-                value = torch.tensor(value, dtype=_dtype(spec), device=device)
+                value = torch.tensor(value, dtype=drawing.torch_dtype(spec), device=device)
             found.append(value)
         return found
 
@@ -185,13 +186,16 @@ class DefinitionProblem:
         """
         import torch
 
+        from kernelbench.problems.flashinfer import drawing
         from kernelbench.problems.mixed_arena import MixedArena
 
         axes = self.definition.resolved(dict(shape.axes))
         inputs = self._drawn(shape, axes, seed, device)
         changed = self._changed_inputs(inputs)
         like = [
-            torch.empty(_extents(spec, axes), dtype=_dtype(spec), device=device)
+            torch.empty(
+                drawing.tensor_extents(spec, axes), dtype=drawing.torch_dtype(spec), device=device
+            )
             for spec in self.definition.outputs.values()
         ]
         tensors = {name: t for name, t in inputs.items() if isinstance(t, torch.Tensor)}
@@ -213,6 +217,8 @@ class DefinitionProblem:
     ) -> dict[str, Any]:
         import torch
 
+        from kernelbench.problems.flashinfer import drawing
+
         workload = self.workloads.get(shape.uuid)
         generator = torch.Generator(device=device).manual_seed(seed & (2**63 - 1))
         if self.definition.custom_inputs and (
@@ -227,15 +233,19 @@ class DefinitionProblem:
             elif source.type == "safetensors":
                 found[name] = self._read(name, spec, source, axes).to(device)
             elif spec.shape is None:
-                found[name] = _random((), spec, generator, device).item()
+                found[name] = drawing.random_tensor((), spec, generator, device).item()
             else:
-                found[name] = _random(_extents(spec, axes), spec, generator, device)
+                found[name] = drawing.random_tensor(
+                    drawing.tensor_extents(spec, axes), spec, generator, device
+                )
                 if self.definition.op_type == "sampling" and name == "probs":
                     found[name] = torch.softmax(found[name], dim=-1)
         return found
 
     def _custom(self, axes: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
         import torch
+
+        from kernelbench.problems.flashinfer import drawing
 
         torch.manual_seed(seed & (2**63 - 1))
         name = self.definition.custom_inputs
@@ -244,7 +254,7 @@ class DefinitionProblem:
             found = {key: made[key] for key in self.definition.inputs}
         for key, spec in self.definition.inputs.items():
             value = found[key]
-            wanted = None if spec.shape is None else _extents(spec, axes)
+            wanted = None if spec.shape is None else drawing.tensor_extents(spec, axes)
             got = tuple(value.shape) if isinstance(value, torch.Tensor) else None
             if got != wanted:
                 raise ProblemError(
@@ -256,6 +266,7 @@ class DefinitionProblem:
     def _read(
         self, name: str, spec: TensorSpec, source: InputSource, axes: Mapping[str, int]
     ) -> torch.Tensor:
+        from kernelbench.problems.flashinfer import drawing
         from kernelbench.problems.flashinfer.safetensors_file import read_tensor
 
         path = self._root / source.path
@@ -263,8 +274,8 @@ class DefinitionProblem:
             tensor = read_tensor(path, source.tensor_key)
         except UsageError as error:
             raise ProblemError(error.message, error.hint) from None
-        wanted = _extents(spec, axes)
-        if tuple(tensor.shape) != wanted or tensor.dtype != _dtype(spec):
+        wanted = drawing.tensor_extents(spec, axes)
+        if tuple(tensor.shape) != wanted or tensor.dtype != drawing.torch_dtype(spec):
             got = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
             raise ProblemError(
                 f"{path}: tensor {source.tensor_key!r} is {got}: input {name!r} of "
@@ -367,41 +378,3 @@ def _copied_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _device(inputs: Mapping[str, Any]) -> Any:
     return next((value.device for value in inputs.values() if hasattr(value, "device")), "cpu")
-
-
-def _dtype(spec: TensorSpec) -> Any:
-    import torch
-
-    return getattr(torch, DTYPES[spec.dtype])
-
-
-def _extents(spec: TensorSpec, axes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of the tensor itself: two FP4 values are one element of it."""
-    extents = [axes[name] for name in spec.shape or ()]
-    if DTYPES[spec.dtype] == "float4_e2m1fn_x2" and extents:
-        extents[-1] //= 2
-    return tuple(extents)
-
-
-def _random(
-    extents: Sequence[int], spec: TensorSpec, generator: torch.Generator, device: str
-) -> torch.Tensor:
-    """Normal values for floating-point types, uniform ones for others.
-
-    Eight-bit floats are clamped to ±2, integers lie within ±1024 (``int8``: all), as in the
-    datasets' own evaluations.
-    """
-    import torch
-
-    dtype = _dtype(spec)
-    size = tuple(extents)
-    if dtype is torch.float4_e2m1fn_x2:
-        drawn = torch.randint(0, 256, size, dtype=torch.uint8, device=device, generator=generator)
-        return drawn.view(dtype)
-    if dtype.is_floating_point:
-        values = torch.randn(size, device=device, generator=generator)
-        return (values.clamp(-2, 2) if dtype.itemsize == 1 else values).to(dtype)
-    low, high = {1: (-128, 128), 2: (-1024, 1024)}.get(dtype.itemsize, (-1024, 1024))
-    if dtype in (torch.bool, torch.uint8):
-        low, high = 0, 2 if dtype is torch.bool else 256
-    return torch.randint(low, high, size, device=device, generator=generator).to(dtype)

@@ -13,11 +13,13 @@ import copy
 import dataclasses
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
+
+from kernelbench.problems.mixed_arena import same_bits
 
 Path = tuple[Any, ...]
 _OWN_MODULES = ("reference", "task", "utils")
@@ -93,6 +95,54 @@ def renewed(value: Any) -> Any:
 def constants(value: Any) -> tuple[Any, ...]:
     """What is no tensor and can be compared, with its path."""
     return tuple((path, leaf) for path, leaf in leaves(value) if isinstance(leaf, _PLAIN))
+
+
+def structure(value: Any) -> frozenset[Path]:
+    """The patterns of all tensors: the same for all sizes of one task, as a rule."""
+    return frozenset(pattern(path) for path, _ in tensor_leaves(value))
+
+
+def equal_tensors(one: Any, other: Any) -> bool:
+    """Whether two draws have the same tensors at the same places, bit by bit."""
+    first, second = tensor_leaves(one), tensor_leaves(other)
+    return len(first) == len(second) and all(
+        (p, a.shape, a.dtype) == (q, b.shape, b.dtype) and (not is_strided(a) or same_bits(a, b))
+        for (p, a), (q, b) in zip(first, second, strict=True)
+    )
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether it is an ordinary tensor, neither sparse nor opaque."""
+    return tensor.layout is torch.strided
+
+
+def spread(value: Any) -> Any:
+    """The same with tensors whose elements share memory made contiguous."""
+
+    def change(_: Path, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not is_strided(leaf):
+            return leaf
+        shared = any(n > 1 and step == 0 for n, step in zip(leaf.shape, leaf.stride(), strict=True))
+        return leaf.detach().contiguous() if shared else leaf
+
+    return rebuilt(value, change)
+
+
+def with_tensors(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """``value`` with copies of these in place of its tensors, in order.
+
+    Args:
+        tensors: As :func:`kernelbench.problems.mixed_arena.plain` gives them.
+    """
+    left = iter(tensors)
+
+    def change(_: Path, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        copied = next(left).clone()
+        return torch.view_as_complex(copied) if leaf.is_complex() else copied
+
+    return rebuilt(value, change)
 
 
 class _ListIndex(int):
