@@ -170,7 +170,10 @@ def test_list_shows_a_task() -> None:
 
 def test_a_project_of_a_task(folder: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
-    task_project(folder, project)
+    project.mkdir()
+    made = launch("init", project, "--task", folder)
+    assert made.code == 0, made.err
+    assert "kernelbench run vectoradd" in made.out
     (tmp_path / "utils.py").unlink()
     shutil.rmtree(folder)
     listed = launch("list", "--json", "-", root=project)

@@ -238,8 +238,6 @@ class DefinitionProblem:
                 found[name] = drawing.random_tensor(
                     drawing.tensor_extents(spec, axes), spec, generator, device
                 )
-                if self.definition.op_type == "sampling" and name == "probs":
-                    found[name] = torch.softmax(found[name], dim=-1)
         return found
 
     def _custom(self, axes: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:

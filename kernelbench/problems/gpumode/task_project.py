@@ -27,13 +27,13 @@ def custom_kernel(data):
 '''
 
 
-def task_project(task_folder: Path, target: Path) -> Task:
+def task_project(task_folder: Path, target: Path) -> str:
     """Write a project for a task into ``target``, which must not exist or be empty.
 
     It is written beside its place and moved there when it is whole.
 
     Returns:
-        The task, as it was read from ``task_folder``.
+        The name of its lineage.
 
     Raises:
         UsageError: If the task cannot be read, or ``target`` has something in it.
@@ -48,18 +48,21 @@ def task_project(task_folder: Path, target: Path) -> Task:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             whole = Path(folder) / target.name
-            _write_project(whole, task, find_task_file(Path(task_folder).expanduser()))
-            if target.exists():
-                target.rmdir()
-            whole.rename(target)
+            name = _write_project(whole, task, find_task_file(Path(task_folder).expanduser()))
+            if target.exists():  # perhaps the current folder, which has to stay
+                for child in whole.iterdir():
+                    child.rename(target / child.name)
+            else:
+                whole.rename(target)
     except OSError as error:
         raise EnvironmentProblem(
             f"cannot write {target}: {error.strerror or error}", "nothing was half-written"
         ) from error
-    return task
+    return name
 
 
-def _write_project(root: Path, task: Task, task_file: Path) -> None:
+def _write_project(root: Path, task: Task, task_file: Path) -> str:
+    """Write everything below ``root``; gives the lineage's name."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", task.name).strip("_-") or "task"
     name = name if name[0].isalpha() else f"x{name}"
     inside = root / name / "task"
@@ -80,6 +83,7 @@ def _write_project(root: Path, task: Task, task_file: Path) -> None:
     )
     _step(root / name / _REFERENCE, "", "the task's own ref_kernel", _REFERENCE_STEP)
     _step(root / name / _FIRST, _REFERENCE, "the first kernel", _first(task))
+    return name
 
 
 def _first(task: Task) -> str:
