@@ -114,6 +114,15 @@ def command(
     _show(view, record, json_path)
     if task is not None and not check_only:
         view.scores(task_scores(read_task(task), record.results))
+    return _exit_code(record, fail_on)
+
+
+def _exit_code(record: RunRecord, fail_on: tuple[str, ...]) -> int:
+    """What a script is told of a finished run.
+
+    Raises:
+        KernelbenchError: If something else than a step is at fault.
+    """
     for blamed in ("harness", "problem", "reference", "machine"):
         for row in record.unjudged:
             if row.status == blamed:
