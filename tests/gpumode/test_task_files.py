@@ -145,6 +145,8 @@ def test_run_checks_tests_and_times_benchmarks(folder: Path, tmp_path: Path) -> 
     means = {r["shape"]: r["call_us"]["mean"] for r in record["results"] if r["call_us"]}
     score = (means["bench0"] * means["bench1"]) ** 0.5
     assert f"score of right: {score:.2f} µs, geometric mean" in done.out
+    shown = launch("show", "--task", folder, "--results", tmp_path / "results")
+    assert all(shape in shown.out for shape in ("test1", "bench0"))
     assert sorted(path.name for path in folder.iterdir()) == sorted(
         path.name for path in (TASKS / "vectoradd").iterdir() if path.name != "__pycache__"
     )

@@ -101,10 +101,10 @@ def _survives(
 
 
 def _overwrite(tensor: torch.Tensor, seed: int) -> None:
-    """Finite, valid values: anything else could cost the process, in a reference that reads it."""
+    """Finite values of 0 or more: others could cost the process, in a reference that reads them."""
     generator = torch.Generator().manual_seed(seed)
     if tensor.is_floating_point() and tensor.element_size() > 1:
-        drawn = torch.randn(tensor.shape, generator=generator) * 3
+        drawn = torch.randn(tensor.shape, generator=generator).abs() * 3
         plain(tensor).copy_(drawn.to(tensor.dtype))
     elif tensor.is_complex():
         plain(tensor).copy_(torch.randn(plain(tensor).shape, generator=generator))

@@ -154,6 +154,8 @@ class TaskProblem:
         Raises:
             ValueError: If it returned nothing, or tensors that compute when they are compared.
         """
+        import torch
+
         from kernelbench.problems.gpumode import trees
         from kernelbench.problems.mixed_arena import MixedArena, plain
 
@@ -161,7 +163,8 @@ class TaskProblem:
             raise ValueError("returned None: expected the result")
         found = trees.tensor_leaves(result)
         for path, tensor in found:
-            if type(tensor).__name__ not in ("Tensor", "Parameter") or not trees.is_strided(tensor):
+            known = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            if not known or not trees.is_strided(tensor):
                 where = "".join(f"[{key!r}]" for key in path)
                 raise ValueError(f"output{where} is a {type(tensor).__name__}: expected a tensor")
         own = {view.data_ptr() for view in inputs.outputs}
@@ -188,9 +191,9 @@ class TaskProblem:
             ProblemError: If the check gives no verdict.
             FaultyReferenceError: If the task's own reference is wrong by it.
         """
-        assert isinstance(outputs, OutputTensors)
         from kernelbench.problems.gpumode import trees
 
+        assert isinstance(outputs, OutputTensors)
         code = self._loaded
         assert code is not None
         try:

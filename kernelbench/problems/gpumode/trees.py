@@ -14,7 +14,7 @@ import dataclasses
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -167,7 +167,8 @@ def _attributes(value: Any) -> dict[str, Any] | None:
         return None
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, torch.nn.Module) or type(value).__module__ in _OWN_MODULES:
+    known = isinstance(value, torch.nn.Module | SimpleNamespace)
+    if known or type(value).__module__ in _OWN_MODULES:
         return getattr(value, "__dict__", None)
     return None
 
