@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from kernelbench.problems.gpumode import trees
-from kernelbench.problems.mixed_arena import plain, same_bits
+from kernelbench.problems.restoring_arena import plain, same_bits
 from kernelbench.project.arena import bits
 
 _TRIALS = (11, 12)

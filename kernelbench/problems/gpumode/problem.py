@@ -95,7 +95,7 @@ class TaskProblem:
             ProblemError: If the task raises.
         """
         from kernelbench.problems.gpumode import trees
-        from kernelbench.problems.mixed_arena import MixedArena, plain
+        from kernelbench.problems.restoring_arena import RestoringArena, plain
 
         code = self._code(device)
         data = self._drawn(shape, input_class, seed, code)
@@ -104,7 +104,7 @@ class TaskProblem:
         outputs = [t for path, t in found if trees.pattern(path) in roles.outputs]
         state = [t for path, t in found if trees.pattern(path) in roles.state]
         pristine = [t.detach().clone() for t in state]
-        arena = MixedArena(outputs, list(zip(state, pristine, strict=True)), device)
+        arena = RestoringArena(outputs, list(zip(state, pristine, strict=True)), device)
         replaced = {id(t): view for t, view in zip(outputs, arena.views, strict=True)}
         data = trees.rebuilt(data, lambda _, leaf: replaced.get(id(leaf), leaf))
         taken = {id(t) for t in (*outputs, *state)}
@@ -157,7 +157,7 @@ class TaskProblem:
         import torch
 
         from kernelbench.problems.gpumode import trees
-        from kernelbench.problems.mixed_arena import MixedArena, plain
+        from kernelbench.problems.restoring_arena import RestoringArena, plain
 
         if result is None:
             raise ValueError("returned None: expected the result")
@@ -168,7 +168,7 @@ class TaskProblem:
                 where = "".join(f"[{key!r}]" for key in path)
                 raise ValueError(f"output{where} is a {type(tensor).__name__}: expected a tensor")
         own = {view.data_ptr() for view in inputs.outputs}
-        if isinstance(inputs.arena, MixedArena):
+        if isinstance(inputs.arena, RestoringArena):
             inputs.arena.returned = any(tensor.data_ptr() in own for _, tensor in found)
         return OutputTensors([plain(t) for _, t in found], result)
 

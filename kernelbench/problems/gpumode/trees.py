@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from kernelbench.problems.mixed_arena import same_bits
+from kernelbench.problems.restoring_arena import same_bits
 
 Path = tuple[Any, ...]
 _OWN_MODULES = ("reference", "task", "utils")
@@ -132,7 +132,7 @@ def with_tensors(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """``value`` with copies of these in place of its tensors, in order.
 
     Args:
-        tensors: As :func:`kernelbench.problems.mixed_arena.plain` gives them.
+        tensors: As :func:`kernelbench.problems.restoring_arena.plain` gives them.
     """
     left = iter(tensors)
 

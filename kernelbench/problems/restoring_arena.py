@@ -22,7 +22,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.equal(bits(plain(a)), bits(plain(b))))
 
 
-class MixedArena(OutputArena):
+class RestoringArena(OutputArena):
     """Outputs of any types and strides with guard bands between, and the state to put back.
 
     Args:
