@@ -29,6 +29,7 @@ from kernelbench.runs.settings import (
     one_of,
     require_results,
 )
+from kernelbench.runs.working_in import working_in
 from kernelbench.stats.inference import ALPHA, MARGIN
 from kernelbench.worker.launcher import Launcher
 
@@ -45,6 +46,7 @@ def ab(
     batch: int = 1,
     inputs: str | None = None,
     executor: str = "auto",
+    task: str | Path | None = None,
     why: str = "",
     save: bool = False,
     results: str | Path | None = None,
@@ -69,6 +71,7 @@ def ab(
         batch: Device replays per event pair, for kernels of a few microseconds.
         inputs: Input class to check and time; if None all are checked and the first is timed.
         executor: What runs them; ``auto`` picks the best that this machine has.
+        task: Folder of a GPU MODE task in place of the project's problems.
         why: The hypothesis, kept in the ledger.
         save: Whether to add the comparison to the ledger of ``results`` (the project's, if None);
             a calibration of this device is looked up there in any case.
@@ -87,10 +90,9 @@ def ab(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the comparison of the shapes
             before it, which is saved, too.
     """
-    settings = Measuring.of(measuring)
     _require_ranges(sessions, metric, alpha, margin, batch)
     base, cand = str(base), str(cand)
-    context = Context.find()
+    context, settings = working_in(task, measuring)
     folder = parse_results(results, context.project)
     for spec in (base, cand):
         require_runnable(_one_step(context, spec))

@@ -226,7 +226,7 @@ class Comparer:
 def impossible(collected: Collected, arm: ArmName, device: str, timing: Timing) -> str:
     """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not."""
     ceilings = speed_of_light.datasheet(device)
-    if ceilings is None or collected.work is None:
+    if ceilings is None or collected.work is None or not collected.work.bytes_total:
         return ""
     # Of a batch only the first launch is cold.
     l2 = timing.l2 if timing.batch == 1 else "warm"

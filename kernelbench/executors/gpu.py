@@ -87,7 +87,7 @@ class GpuExecutor(LibraryExecutor):
         if step.kind == "cuda":
             return cuda_step.load_cuda_step(step, target)
         if not step.compiled:
-            return python_step.load_python_step(step)
+            return python_step.load_python_step(step, problem, target.device)
         return bind_problem(problem, self.open(step, timed=True), step, target.device)
 
 

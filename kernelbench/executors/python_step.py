@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelbench.executors.callables import load_callable, notes_of
@@ -13,18 +15,20 @@ from kernelbench.project import overlay
 from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
-    from kernelbench.project.problem import Kernel
+    from kernelbench.project.problem import Kernel, Problem
 
 __all__ = ["load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu", "torch_runs_on"]
 
 
-def load_python_step(step: Step) -> Kernel:
-    """The step's ``custom_kernel``.
+def load_python_step(step: Step, problem: Problem, device: str) -> Kernel:
+    """The step's ``custom_kernel``, loaded as its problem says where that has a ``load_python``.
 
     Raises:
         LoadError: If its file cannot be imported or defines none.
     """
-    return load_callable(overlay.entry_of(step))
+    path = overlay.entry_of(step)
+    load: Callable[[Path, str], Kernel] | None = getattr(problem, "load_python", None)
+    return load(path, device) if load else load_callable(path)
 
 
 def runs_on_cpu(step: Step) -> tuple[bool, str]:

@@ -44,7 +44,7 @@ class TorchExecutor:
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The callable of the step's file; the watchdog keeps the limit."""
-        return python_step.load_python_step(step)
+        return python_step.load_python_step(step, problem, target.device)
 
     def watchdog_limit(self, call_limit_s: float) -> float:
         """The limit itself."""

@@ -193,7 +193,7 @@ def compile_launches(job: TritonJob, problem: Problem, folder: Path) -> TritonOu
         _pretend_gpu(job.capability)
     found = _launches(compiling)
     try:
-        kernel = load_python_step(job.step)
+        kernel = load_python_step(job.step, problem, job.device)
         inputs = problem.make_inputs(job.shape, job.input_class, job.seed, job.device)
         if compiling:
             with _on_the_cpu():

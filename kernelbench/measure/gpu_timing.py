@@ -32,7 +32,6 @@ from kernelbench.measure.timing import (
     ValueExchange,
     require_untouched_timers,
 )
-from kernelbench.project.arena import bits
 from kernelbench.project.problem import Kernel, Problem
 from kernelbench.records.run_record import L2Mode, Metric
 
@@ -102,7 +101,7 @@ class GpuTimer:
         return graphs
 
     def _fill(self, chosen: InputSet, poison: torch.Tensor) -> None:
-        bits(chosen.inputs.arena.flat).copy_(bits(poison), non_blocking=True)
+        chosen.inputs.arena.fill(poison)
         if self.flush_bytes:
             self._write.fill_(1)
             torch.sum(self._read, dim=0, out=self._sum)

@@ -29,7 +29,7 @@ from kernelbench.base.seeds import derive
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Kernel, Problem
+from kernelbench.project.problem import Inputs, Kernel, Problem, copied, interchangeable
 from kernelbench.records.run_record import Metric
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
@@ -153,6 +153,8 @@ class ValueExchange:
         if not due or len(self._sets) < 2:
             return
         one, other = self._rng.sample(list(self._sets), 2)
+        if not interchangeable(one.inputs, other.inputs):
+            return
         for a, b in zip(one.inputs.operands, other.inputs.operands, strict=True):
             kept = bits(a).clone()
             bits(a).copy_(bits(b))
@@ -178,11 +180,11 @@ class SampledOutputs:
     def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
         """Queue a copy of the outputs if this repetition was chosen."""
         if position in self._chosen:
-            self._kept.append((arm, chosen.reference, [tensor.clone() for tensor in result]))
+            self._kept.append((arm, chosen.reference, copied(result)))
 
     def keep_last(self, arm: int, chosen: InputSet, result: Any) -> None:
         """Keep the arm's newest outputs, for a series that may end anywhere."""
-        self._last[arm] = (arm, chosen.reference, [tensor.clone() for tensor in result])
+        self._last[arm] = (arm, chosen.reference, copied(result))
 
     def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
         """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""

@@ -231,7 +231,7 @@ class GuardedProblem:
         for output in outputs:
             if not isinstance(output, torch.Tensor):
                 self._blame("outputs_of", f"gave {_kind(output)} among the outputs, not a tensor")
-        return [*outputs]
+        return outputs if isinstance(outputs, list) else [*outputs]
 
     def reference(self, inputs: Inputs, shape: Any, input_class: str) -> Any:
         """See :meth:`kernelbench.project.problem.Problem.reference`."""
@@ -247,7 +247,7 @@ class GuardedProblem:
         if not isinstance(verdict, OutputVerdict):
             self._blame("compare", f"gave {_kind(verdict)}: expected an OutputVerdict")
         for field, kinds in (
-            ("ok", bool), ("exact", bool), ("max_abs_err", float | int | None),
+            ("ok", bool), ("exact", bool | None), ("max_abs_err", float | int | None),
             ("reason", str), ("rel_rms_err", float | int | None),
         ):  # fmt: skip
             value = getattr(verdict, field)

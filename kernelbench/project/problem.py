@@ -10,7 +10,7 @@ and comparing tables must not pay for the import.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,7 +51,8 @@ class Inputs:
         arena: The storage of the outputs, with guard bands, that the checker poisons; without
             outputs an empty one.
         plain: What else in ``data`` a step computes from: numbers, flags. It belongs to the shape
-            and the input class; a seed draws tensors only.
+            and the input class; a seed draws tensors only, but where a problem has
+            ``forms_vary = True``.
     """
 
     data: Any
@@ -59,6 +60,18 @@ class Inputs:
     outputs: list[torch.Tensor]
     arena: OutputArena
     plain: tuple[Any, ...] = ()
+
+
+def interchangeable(one: Inputs, other: Inputs) -> bool:
+    """Whether the operands of two sets can take each other's values."""
+    return (
+        repr(one.plain) == repr(other.plain)
+        and len(one.operands) == len(other.operands)
+        and all(
+            a.shape == b.shape and a.dtype == b.dtype
+            for a, b in zip(one.operands, other.operands, strict=True)
+        )
+    )
 
 
 def refill(target: Inputs, source: Inputs) -> None:
@@ -85,21 +98,41 @@ def refill(target: Inputs, source: Inputs) -> None:
         bits(operand).copy_(bits(value))
 
 
+class OutputTensors(list["torch.Tensor"]):
+    """Outputs of a problem whose steps return them inside something else.
+
+    Attributes:
+        form: What the problem needs to put them back where they were.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor], form: Any) -> None:
+        super().__init__(tensors)
+        self.form = form
+
+
+def copied(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Copies of what :meth:`Problem.outputs_of` gave, for :meth:`Problem.compare` to judge."""
+    copies = [output.clone() for output in outputs]
+    return OutputTensors(copies, outputs.form) if isinstance(outputs, OutputTensors) else copies
+
+
 @dataclass(frozen=True)
 class OutputVerdict:
     """The verdict on one set of outputs.
 
     Attributes:
         ok: Whether every element is within the tolerance of its input class.
-        exact: Whether every element equals the reference rounded once to the output dtype.
-        max_abs_err: Largest absolute error against the reference; None if any value is not finite.
+        exact: Whether every element equals the reference rounded once to the output dtype; None
+            where the problem does not say.
+        max_abs_err: Largest absolute error against the reference; None if any value is not finite,
+            and where the problem does not say.
         reason: Empty when ``ok``; else one line that locates the worst element.
         rel_rms_err: Root mean square error over the root mean square of the reference; None where
             ``max_abs_err`` is, and where the problem does not say.
     """
 
     ok: bool
-    exact: bool
+    exact: bool | None
     max_abs_err: float | None
     reason: str = ""
     rel_rms_err: float | None = None

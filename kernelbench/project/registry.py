@@ -316,6 +316,9 @@ def load_problem(lineage: Lineage) -> Problem:
     said = f"{file}: " if file.is_file() else ""
     try:
         found = _import_problem(lineage.problem, lineage.path, said)
+        # One that is a folder's, not a module's, asks whose.
+        for_lineage = getattr(found, "for_lineage", None)
+        found = for_lineage(lineage) if for_lineage else found
     except KernelbenchError:
         raise
     except (Exception, SystemExit) as error:

@@ -14,7 +14,8 @@ from kernelbench.base.errors import KernelbenchError, ended_early
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.machine.environment import read_environment
-from kernelbench.project.context import Context, parse_results
+from kernelbench.problems.gpumode import TaskContext
+from kernelbench.project.context import parse_results
 from kernelbench.records import run_record, store
 from kernelbench.records.run_record import CallForm, Environment, Protocol, Result, RunRecord
 from kernelbench.runs.plan import plan
@@ -30,6 +31,7 @@ from kernelbench.runs.settings import (
     step_names,
 )
 from kernelbench.runs.shared_references import shared_folder
+from kernelbench.runs.working_in import working_in
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
 
@@ -61,6 +63,7 @@ def run(
     call: CallForm = "single",
     timed: bool = True,
     peers: bool = False,
+    task: str | Path | None = None,
     emulation: Emulation = DEFAULT_EMULATION,
     save: bool = False,
     results: str | Path | None = None,
@@ -87,6 +90,8 @@ def run(
         call: Call time of single calls, or of 15 in one event pair.
         timed: Whether to time what is right; only what stands for a device is timed.
         peers: Also run the lineage's peers.
+        task: Folder of a GPU MODE task in place of the project's problems; its tests are then
+            checked and its benchmarks timed if ``shapes`` is None.
         emulation: What is emulated, where the emulator runs a step.
         save: Whether to keep record and raw samples in ``results`` (the project's, if None).
         command: What the record says made it; the Python call if None.
@@ -103,10 +108,11 @@ def run(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the record up to there, which
             is saved, too.
     """
-    settings = Measuring.of(measuring)
     one_of("call", call, ("single", "competition"))
     steps, shapes = step_names(steps), names_of(shapes)
-    context = Context.find()
+    context, settings = working_in(task, measuring)
+    if isinstance(context, TaskContext) and not shapes:
+        shapes = ("tests", "all")
     folder = parse_results(results, context.project)
     if save:
         require_results(folder, "choose another with --results, or give --no-save")

@@ -374,7 +374,7 @@ class Runner:
 
     def _against_floor(self, row: Result, work: Work | None) -> Result:
         """Add the speed of light; a time below the datasheet's floor fails the row."""
-        if work is None or self.environment is None or self._timing is None:
+        if work is None or not work.bytes_total or self.environment is None or self._timing is None:
             return row
         ceilings = speed_of_light.datasheet(self.environment.device)
         if ceilings is None:

@@ -63,6 +63,8 @@ from kernelbench.worker.messages import (
 )
 from kernelbench.worker.reporter import Reporter
 
+_ON_HOST = "its data are in host memory, which a GPU's timer does not see; --executor torch does"
+
 
 def attempt(work: Callable[[], None], report: Reporter) -> None:
     """Do the work of a worker, and report what ends it that no step is to blame for.
@@ -126,11 +128,14 @@ def _run(job: RunJob, report: Reporter) -> None:
             report(ClassChecked(shape.name, input_class, result))
             right = right and result.status == "pass"
             _release(job.target)
-        if right and job.timing is not None:
+        if right and job.timing is not None and getattr(shape, "timed", True):
             try:
                 series = _series(job, job.timing, problem, shape, job.classes[0], report)
             except KernelbenchError as error:
                 report(TimingFailed(shape.name, status_of(error), str(error)))
+                continue
+            if series.on_host:
+                report(FloorRead(shape.name, None, f"not timed: {_ON_HOST}"))
                 continue
             # On a CPU each repetition is a block: reps may take seconds, and Ctrl-C keeps blocks.
             per_block = 20 if job.target.gpu is not None else 1
@@ -143,7 +148,7 @@ def _run(job: RunJob, report: Reporter) -> None:
 
 def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: Reporter) -> None:
     """Read the bytes that the step must read, right after it and under its protocol."""
-    if job.target.gpu is None:
+    if job.target.gpu is None or not work.bytes_read:
         return
     report.phase("read floor", 120, "machine")
     try:
@@ -242,6 +247,13 @@ class _Series:
     sets: Sequence[InputSet]
     work: Work
     report: Reporter
+
+    @property
+    def on_host(self) -> bool:
+        """Whether a GPU is to be timed on data that it never sees: a graph of it would be empty."""
+        inputs = self.sets[0].inputs
+        tensors = [*inputs.operands, *inputs.outputs]
+        return self.job.target.gpu is not None and not any(t.is_cuda for t in tensors)
 
     def call_once(self, kernels: Sequence[Kernel]) -> bool:
         """Call each kernel once, in this order: its code is loaded now. False after a fault."""
@@ -380,6 +392,9 @@ def _compare(job: CompareJob, report: Reporter) -> None:
     _release(job.target)
     both = judging(problem, job.base.step, job.cand.step)
     series = _series(job, job.timing, both, job.shape, job.classes[0], report)
+    if series.on_host:
+        report(TimingFailed(job.shape.name, "skipped", _ON_HOST))
+        return
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
