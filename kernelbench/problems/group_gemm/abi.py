@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kernelbench.executors.loaded_step import Buffer, LoadedStep
     from kernelbench.project.problem import Kernel
 
-#: ``kb::kMaxGroups``.
-MAX_GROUPS = 8
+#: ``kb::kMostGroups``: of a call. What a step takes is in its ``[limits]``.
+MAX_GROUPS = 64
 _POINTERS = ("a", "b", "c", "sfa", "sfb")
 
 _Data = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
@@ -71,10 +71,12 @@ def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
     make = known[marshal]
     where = torch.device(device)
 
-    tensors_fit = _Known(where)
+    tensors_fit = _Known(where, step.limits.get("max_groups", MAX_GROUPS))
+    index = where.index or 0
 
     def stream() -> int:
-        return torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else 0
+        # torch.cuda.current_stream builds an object around it, which takes longer than the rest.
+        return torch._C._cuda_getCurrentRawStream(index) if where.type == "cuda" else 0
 
     def kernel(data: _Data) -> list[torch.Tensor]:
         tensors_fit.require(data)
@@ -139,8 +141,9 @@ class _Known:
     first of its tensors, so that another one's identity is never taken for it.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, max_groups: int = MAX_GROUPS) -> None:
         self._device = device
+        self._max_groups = max_groups
         self._known: dict[tuple[Any, ...], list[weakref.ref[torch.Tensor]]] = {}
 
     def require(self, data: _Data) -> None:
@@ -149,7 +152,7 @@ class _Known:
         key = (*map(id, chain(*abc, *blocked)), len(abc), *chain(*sizes))
         if key in self._known:
             return
-        _require(data, self._device)
+        _require(data, self._device, self._max_groups)
 
         def forget(_: object, known: Any = self._known, key: Any = key) -> None:
             known.pop(key, None)
@@ -157,7 +160,7 @@ class _Known:
         self._known[key] = [weakref.ref(tensor, forget) for tensor in chain(*abc, *blocked)]
 
 
-def _require(data: _Data, device: torch.device) -> None:
+def _require(data: _Data, device: torch.device, max_groups: int) -> None:
     """Refuse tensors that a kernel would read or write out of bounds.
 
     Raises:
@@ -168,8 +171,8 @@ def _require(data: _Data, device: torch.device) -> None:
         raise ValueError(
             f"{len(abc)} groups of tensors, {len(blocked)} of scales and {len(sizes)} of sizes"
         )
-    if not 0 < len(abc) <= MAX_GROUPS:
-        raise NotImplementedError(f"takes 1 to {MAX_GROUPS} groups, not {len(abc)}")
+    if not 0 < len(abc) <= max_groups:
+        raise NotImplementedError(f"takes 1 to {max_groups} groups, not {len(abc)}")
     for index, ((a, b, c), (sfa, sfb), (m, n, k, _)) in enumerate(
         zip(abc, blocked, sizes, strict=True)
     ):
@@ -195,6 +198,8 @@ def _require(data: _Data, device: torch.device) -> None:
 
 def _in_order(tensor: torch.Tensor) -> bool:
     """Whether it lies in memory as the kernels read it."""
+    if not tensor.numel():
+        return True
     if tensor.dim() == 3:
         return tensor.stride()[:2] == (tensor.shape[1], 1)
     # [32, 4, rows, 4, k, 1] over memory of [rows, k, 32, 4, 4].

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
-from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints
+from kernelbench.project.shapes import ShapeFieldError, check_fields, counts, positive_ints
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ class GroupGemm:
       permuted view of the blocked layout
       (:func:`kernelbench.problems.group_gemm.nvfp4.block_scales`). Rows past m or n hold random
       valid codes: a step must not take them for zero.
-    * ``(m, n, k, 1)``.
+    * ``(m, n, k, 1)``. A group may have no rows of A: m = 0, and nothing is written for it.
     """
 
     name = "group_gemm"
@@ -55,10 +55,11 @@ class GroupGemm:
 
         Raises:
             ShapeFieldError: If lengths differ, there are more than 64 groups, k is no multiple of
-                64, n is no multiple of 8, or a value is not a positive integer.
+                64, n is no multiple of 8, or a value is not a positive integer (m may be 0).
         """
         check_fields(fields, required=("m", "n", "k"), optional=())
-        values = {field: positive_ints(field, fields[field]) for field in ("m", "n", "k")}
+        values = {"m": counts("m", fields["m"])}
+        values |= {field: positive_ints(field, fields[field]) for field in ("n", "k")}
         groups = max(len(value) for value in values.values())
         if groups > _MAX_GROUPS:
             raise ShapeFieldError("m", f"{groups} groups: expected at most {_MAX_GROUPS}")
@@ -125,7 +126,7 @@ class GroupGemm:
         return judge_group_gemm(outputs, reference)
 
     def broken_limit(self, shape: GroupGemmShape, limits: Mapping[str, Any]) -> str:
-        """``nk = "fixed"``: one N and K for all groups; ``max_groups``; ``k_multiple``.
+        """``nk = "fixed"``: one N and K for all groups; ``max_groups``; ``least_m``; ``k_multiple``.
 
         Raises:
             UsageError: For a limit that this problem does not know, so that none is passed over.
@@ -138,13 +139,16 @@ class GroupGemm:
             elif limit == "max_groups":
                 if len(shape.m) > value:
                     broken = broken or f"takes at most {value} groups (limits.max_groups)"
+            elif limit == "least_m":
+                if any(m < value for m in shape.m):
+                    broken = broken or f"needs M of at least {value} in each group (limits.least_m)"
             elif limit == "k_multiple":
                 if any(k % value for k in shape.k):
                     broken = broken or f"needs K to be a multiple of {value} (limits.k_multiple)"
             else:
                 raise UsageError(
                     f"unknown limit {limit!r} in a step of group_gemm",
-                    "known: nk, max_groups, k_multiple",
+                    "known: nk, max_groups, least_m, k_multiple",
                 )
         return broken
 
