@@ -15,28 +15,39 @@ namespace kb {
 template <typename Plan>
 class CallGraphs {
  public:
-  // Enqueues `plan`, with a graph of its own if it is none of the last ones; one by one where the
-  // stream is being recorded.
+  // Whether `plan` is one of the last ones.
+  bool known(const Plan& plan) { return find(plan) != nullptr; }
+
+  // Enqueues `plan`, with a graph of its own from the second time on: to record one takes longer
+  // than a call. One by one where the stream is being recorded.
   template <typename Enqueue>
   void launch(const Plan& plan, rt::Stream stream, Enqueue enqueue) {
-    if (rt::recorded(stream)) return enqueue(plan, stream);
-    for (std::optional<Entry>& entry : entries_) {
-      if (entry && entry->plan == plan) return entry->graph.launch(stream);
+    Entry* entry = find(plan);
+    if (entry == nullptr) {
+      entries_[next_].emplace(plan);
+      next_ = (next_ + 1) % entries_.size();
+      return enqueue(plan, stream);
     }
-    std::optional<Entry>& entry = entries_[next_];
-    next_ = (next_ + 1) % entries_.size();
-    entry.reset();
-    entry.emplace(plan, [plan, enqueue](rt::Stream recorded) { enqueue(plan, recorded); });
-    entry->graph.launch(stream);
+    if (rt::recorded(stream)) return enqueue(plan, stream);
+    if (!entry->graph) {
+      entry->graph.emplace([plan, enqueue](rt::Stream recorded) { enqueue(plan, recorded); });
+    }
+    entry->graph->launch(stream);
   }
 
  private:
   struct Entry {
     Plan plan;
-    rt::Graph graph;
-    Entry(const Plan& of, std::function<void(rt::Stream)> enqueue)
-        : plan(of), graph(std::move(enqueue)) {}
+    std::optional<rt::Graph> graph;
+    explicit Entry(const Plan& of) : plan(of) {}
   };
+
+  Entry* find(const Plan& plan) {
+    for (std::optional<Entry>& entry : entries_) {
+      if (entry && entry->plan == plan) return &*entry;
+    }
+    return nullptr;
+  }
 
   std::array<std::optional<Entry>, 16> entries_;
   size_t next_ = 0;

@@ -126,7 +126,7 @@ class GroupGemm:
         return judge_group_gemm(outputs, reference)
 
     def broken_limit(self, shape: GroupGemmShape, limits: Mapping[str, Any]) -> str:
-        """``nk = "fixed"``: one N and K for all groups; ``max_groups``; ``least_m``; ``k_multiple``.
+        """``nk = "fixed"`` (one N and K for all groups), ``max_groups``, ``least_m``, ``k_multiple``.
 
         Raises:
             UsageError: For a limit that this problem does not know, so that none is passed over.
