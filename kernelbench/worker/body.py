@@ -15,7 +15,12 @@ import torch
 
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.base.seeds import derive
-from kernelbench.executors.callables import LoadError, describe_exception
+from kernelbench.executors.callables import (
+    LoadError,
+    beforehand_of,
+    describe_exception,
+    with_beforehand,
+)
 from kernelbench.executors.compiled import BUILD_LIMIT_S
 from kernelbench.executors.executor import Target
 from kernelbench.machine.clocks import ClockSampler
@@ -134,9 +139,12 @@ def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter
             report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
         else:
             report.phase("load", job.call_limit_s)
-        return job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
+        kernel = job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
     except (LoadError, KernelbenchError) as error:
         return str(error)
+    if beforehand_of(kernel) is not None and (arm.step.submission or not job.lineage.peers_of):
+        return "has work done beforehand, which is not timed: only peers may"
+    return kernel
 
 
 def _checker(
@@ -148,7 +156,7 @@ def _checker(
     report: Reporter,
 ) -> Checker:
     return Checker(
-        kernel,
+        with_beforehand(kernel),
         problem,
         shape,
         job.target.device,
@@ -207,7 +215,7 @@ class _Series:
         for kernel in kernels:
             self.report.phase("first call", self.job.call_limit_s)
             try:
-                kernel(self.sets[0].inputs.data)
+                with_beforehand(kernel)(self.sets[0].inputs.data)
                 if self.job.target.gpu is not None:
                     torch.cuda.synchronize()
             except Exception as error:
@@ -254,7 +262,7 @@ class _Series:
         job, timing = self.job, self.timing
         if job.target.gpu is None:
             return time_on_cpu(
-                kernels,
+                [with_beforehand(kernel) for kernel in kernels],
                 order,
                 self.sets,
                 self.problem,

@@ -7,6 +7,9 @@ How a step's call is put together is part of the lineage's story, ``[config] mar
 ``tuples``
     The tensors themselves go to a shared extension as tuples, which takes them apart in C++
     (where calls are timed; elsewhere like ``direct``, which needs no headers of Python).
+``items``
+    Like ``tuples``, through Python's own interface instead of pybind11's containers, which take
+    longer than the rest of a short call.
 ``direct`` (the default)
     Python takes the pointers, writes them and the sizes into C arrays, and calls the step through
     ctypes: no tensor reaches C++.
@@ -62,6 +65,7 @@ def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
         "direct": _direct,
         "tensors": _tensors,
         "tuples": _direct,
+        "items": _direct,
     }
     if marshal not in known:
         raise UsageError(
@@ -86,18 +90,24 @@ def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
         del kept
         return [c for _, _, c in data[0]]
 
-    if marshal != "tuples" or not entry.timed:
+    if marshal not in group_gemm_tuples.MARSHALS or not entry.timed:
         return kernel
     extension = group_gemm_tuples.load_tuples()
     run = entry.address_of("kb_run")
+    call = extension.call
+    if marshal == "items":
+        call = extension.call_items
+        tensors_fit.key_of = extension.key_of
 
-    def tuples(data: _Data) -> list[torch.Tensor]:
+    def through_extension(data: _Data) -> list[torch.Tensor]:
         tensors_fit.require(data)
         abc, _, blocked, sizes = data
-        entry.check(*extension.call(run, abc, blocked, sizes, stream()))
+        status, message = call(run, abc, blocked, sizes, stream())
+        if status:
+            entry.check(status, message)
         return [c for _, _, c in abc]
 
-    return tuples
+    return through_extension
 
 
 def _direct(data: _Data, stream: int) -> tuple[GroupGemmCall, Any]:
@@ -144,12 +154,13 @@ class _Known:
     def __init__(self, device: torch.device, max_groups: int = MAX_GROUPS) -> None:
         self._device = device
         self._max_groups = max_groups
-        self._known: dict[tuple[Any, ...], list[weakref.ref[torch.Tensor]]] = {}
+        self._known: dict[Any, list[weakref.ref[torch.Tensor]]] = {}
+        self.key_of: Callable[..., Any] = _key_of
 
     def require(self, data: _Data) -> None:
         """See :func:`_require`."""
         abc, _, blocked, sizes = data
-        key = (*map(id, chain(*abc, *blocked)), len(abc), *chain(*sizes))
+        key = self.key_of(abc, blocked, sizes)
         if key in self._known:
             return
         _require(data, self._device, self._max_groups)
@@ -158,6 +169,10 @@ class _Known:
             known.pop(key, None)
 
         self._known[key] = [weakref.ref(tensor, forget) for tensor in chain(*abc, *blocked)]
+
+
+def _key_of(abc: Sequence[Any], blocked: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    return (*map(id, chain(*abc, *blocked)), len(abc), *chain(*sizes))
 
 
 def _require(data: _Data, device: torch.device, max_groups: int) -> None:

@@ -126,7 +126,7 @@ class GroupGemm:
         return judge_group_gemm(outputs, reference)
 
     def broken_limit(self, shape: GroupGemmShape, limits: Mapping[str, Any]) -> str:
-        """``nk = "fixed"`` (one N and K for all groups), ``max_groups``, ``least_m``, ``k_multiple``.
+        """``nk = "fixed"`` (one N and K for all), ``max_groups``, ``least_m``, ``k_multiple``.
 
         Raises:
             UsageError: For a limit that this problem does not know, so that none is passed over.
@@ -163,10 +163,10 @@ class GroupGemm:
         return Work(float(flops), float(read), float(written), "fp4")
 
     def prepare(self, step: Step) -> None:
-        """The extension for steps that pass tuples of tensors."""
-        if step.config.get("marshal") == "tuples":
-            from kernelbench.problems.group_gemm import tuples
+        """The extension that takes tensors apart in C++, for steps that want it."""
+        from kernelbench.problems.group_gemm import tuples
 
+        if step.config.get("marshal") in tuples.MARSHALS:
             tuples.tuples_library()
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
