@@ -38,15 +38,17 @@ struct PartialSums {
       to[i / 4 * 32] = {{own[i], own[i + 1], own[i + 2], own[i + 3]}};
     }
     ptx::bar_warp_sync();
-    if (ptx::lane_index() == 0) ptx::red_release_gpu_global_add_u32(flag(slot), 1);
+    if (ptx::lane_index() != 0) return;
+    ptx::red_release_gpu_global_add_u32(flag(slot), 1);
   }
 
   // Waits for them. Every slot is added once.
   template <int kOwn>
   KB_DEVICE void add(float (&own)[kOwn], uint32_t slot) const {
-    global_wait_at_least(flag(slot), 1);
+    uint32_t* filled = flag(slot);
+    global_wait_at_least(filled, 1);
     ptx::bar_warp_sync();
-    if (ptx::lane_index() == 0) *flag(slot) = 0;
+    if (ptx::lane_index() == 0) *filled = 0;
     const Sums* from = of_thread(slot);
 #pragma unroll
     for (uint32_t i = 0; i < kOwn; i += 4) {
