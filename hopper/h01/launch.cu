@@ -1,12 +1,12 @@
 // Host path: the groups travel in the kernel's argument; nothing else is needed.
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "gemm.cuh"
 
 namespace kb::step {
 namespace {
 
 void run(const GroupGemmCall& call) {
-  check_call(call, gemm::kTileK, NkLimit::kPerGroup, {.least_m = 0});
+  check_groups(call, gemm::kTileK);
   gemm::Arguments arguments = {};
   uint32_t tiles = 0;
   for (int g = 0; g < call.group_count; ++g) {

@@ -2,7 +2,7 @@
 // shape is computed once.
 #include <map>
 
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "convert.cuh"
 #include "gemm.cuh"
 #include "kept_buffer.cuh"
@@ -36,7 +36,7 @@ Schedules<Plan> schedules;
 std::map<void*, DeviceBuffer<uint8_t>> token_buffers;
 
 void run(const GroupGemmCall& call) {
-  check_call(call, kSlabK, NkLimit::kPerGroup, {.least_m = 0});
+  check_groups(call, kSlabK);
   const rt::Stream stream{call.stream};
   const uint32_t ctas = std::min(static_cast<uint32_t>(rt::sm_count()), kMaxCtas);
   const Plan& plan = schedules.get(extents_of(call), ctas, make_plan);

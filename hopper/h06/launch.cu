@@ -2,7 +2,7 @@
 // the first ends. The schedule of a shape is computed once.
 #include <map>
 
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "convert.cuh"
 #include "gemm.cuh"
 #include "kept_buffer.cuh"
@@ -43,7 +43,7 @@ struct Memory {
 std::map<void*, Memory> memory;
 
 void run(const GroupGemmCall& call) {
-  check_call(call, kSlabK, NkLimit::kPerGroup, {.least_m = 0});
+  check_groups(call, kSlabK);
   const rt::Stream stream{call.stream};
   const uint32_t ctas = std::min(static_cast<uint32_t>(rt::sm_count()), kMaxCtas);
   const Plan& plan = schedules.get(extents_of(call), ctas, make_plan);

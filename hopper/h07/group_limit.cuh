@@ -1,7 +1,7 @@
 // How many groups a call of the step may have: entries of the tables in the kernels' arguments.
 #pragma once
 
-#include "group_gemm.cuh"
+#include "check_groups.cuh"
 
 namespace kb::step {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "call_graphs.cuh"
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "convert.cuh"
 #include "gemm.cuh"
 #include "kept_buffer.cuh"
@@ -131,7 +131,7 @@ void run(const GroupGemmCall& call) {
   Memory& kept = memory[call.stream];
   Request request{KeptCall(call), kept.last};
   if (!graphs.known(request)) {
-    check_call(call, kSlabK, NkLimit::kPerGroup, {.max_groups = kGroups, .least_m = 0});
+    check_groups(call, kSlabK, kGroups);
     request.between = kept.last = reserve(call, kept);
   }
   graphs.launch(request, rt::Stream{call.stream}, enqueue);

@@ -7,12 +7,6 @@ namespace kb {
 
 enum class NkLimit { kPerGroup, kOneForAll };
 
-// What else steps differ in.
-struct GroupLimits {
-  int max_groups = kMaxGroups;
-  int32_t least_m = 1;
-};
-
 namespace detail {
 
 inline void require(bool holds, const std::string& what) {
@@ -30,16 +24,13 @@ inline void check_operand(const char* name, uint64_t address, const std::string&
 // Throws InvalidCall with the first limit that the call breaks.
 //   k_multiple   K of every group is a multiple of it: the step's tile along K
 //   nk           whether groups may differ in N and K
-inline void check_call(const GroupGemmCall& call, uint32_t k_multiple, NkLimit nk,
-                       GroupLimits limits = {}) {
-  detail::require(call.group_count >= 1 && call.group_count <= limits.max_groups,
+inline void check_call(const GroupGemmCall& call, uint32_t k_multiple, NkLimit nk) {
+  detail::require(call.group_count >= 1 && call.group_count <= kMaxGroups,
                   std::to_string(call.group_count) + " groups: the step takes 1 to " +
-                      std::to_string(limits.max_groups));
+                      std::to_string(kMaxGroups));
   for (int g = 0; g < call.group_count; ++g) {
     const std::string group = "group " + std::to_string(g);
-    detail::require(call.m[g] >= limits.least_m,
-                    group + ": m = " + std::to_string(call.m[g]) +
-                        (limits.least_m > 0 ? ", not positive" : ", negative"));
+    detail::require(call.m[g] > 0, group + ": m = " + std::to_string(call.m[g]) + ", not positive");
     detail::require(call.n[g] > 0 && call.n[g] % 8 == 0,
                     group + ": n = " + std::to_string(call.n[g]) + ", not a multiple of 8");
     detail::require(call.k[g] > 0 && call.k[g] % static_cast<int32_t>(k_multiple) == 0,
@@ -48,11 +39,10 @@ inline void check_call(const GroupGemmCall& call, uint32_t k_multiple, NkLimit n
     detail::require(
         nk == NkLimit::kPerGroup || (call.n[g] == call.n[0] && call.k[g] == call.k[0]),
         group + ": n or k differs from group 0: the step takes one N and K for all groups");
-    const bool empty = call.m[g] == 0;
-    if (!empty) detail::check_operand("a", call.a[g], group);
+    detail::check_operand("a", call.a[g], group);
     detail::check_operand("b", call.b[g], group);
-    if (!empty) detail::check_operand("c", call.c[g], group);
-    if (!empty) detail::check_operand("sfa", call.sfa[g], group);
+    detail::check_operand("c", call.c[g], group);
+    detail::check_operand("sfa", call.sfa[g], group);
     detail::check_operand("sfb", call.sfb[g], group);
   }
 }

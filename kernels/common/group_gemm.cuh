@@ -6,8 +6,7 @@
 
 namespace kb {
 
-inline constexpr int kMostGroups = 64;       // of a call
-inline constexpr int kMaxGroups = 8;         // of a step that does not say more
+inline constexpr int kMaxGroups = 8;
 inline constexpr uint32_t kScaleBlock = 16;  // elements along K that share a scale
 
 // One call. Arrays have group_count entries and lie in host memory; what they point to is on the
@@ -16,8 +15,7 @@ inline constexpr uint32_t kScaleBlock = 16;  // elements along K that share a sc
 //   c          fp16 [m, n], row-major, to be written
 //   sfa, sfb   ue4m3 in the blocked layout, [ceil(rows / 128), k / 64, 32, 4, 4] bytes; rows past
 //              m or n hold anything
-//   m, n, k    extents; k counts elements. With m = 0 nothing is written, and a, c and sfa may be
-//              null
+//   m, n, k    extents; k counts elements
 //   stream     the stream to launch on
 struct GroupGemmCall {
   int32_t group_count;

@@ -218,7 +218,7 @@ def test_too_many_groups_are_a_limit(entry: LoadedStep) -> None:
 
 
 def test_the_limits_here_are_those_of_the_header() -> None:
-    text = (COMMON / "group_gemm.cuh").read_text()
+    text = (ROOT / "hopper" / "common" / "check_groups.cuh").read_text()
     assert f"kMostGroups = {abi.MAX_GROUPS};" in text
     assert ctypes.sizeof(abi.GroupGemmCall) == 80
 

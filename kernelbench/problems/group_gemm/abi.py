@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kernelbench.executors.loaded_step import Buffer, LoadedStep
     from kernelbench.project.problem import Kernel
 
-#: ``kb::kMostGroups``: of a call. What a step takes is in its ``[limits]``.
+#: ``kb::kMostGroups`` of hopper/common: of a call. What a step takes is in its ``[limits]``.
 MAX_GROUPS = 64
 _POINTERS = ("a", "b", "c", "sfa", "sfb")
 
