@@ -24,7 +24,7 @@ def any_problem(seed: int, limits: Mapping[str, Any]) -> GroupGemmShape:
     groups = rng.randint(1, min(MOST_GROUPS, limits.get("max_groups", MOST_GROUPS)))
 
     def sizes(most: int, multiple: int) -> list[int]:
-        count = 1 if rng.random() < 0.3 else groups
+        count = 1 if rng.random() < 0.3 or limits.get("nk") == "fixed" else groups
         return [multiple * int((most / multiple) ** rng.random()) for _ in range(count)]
 
     least = limits.get("least_m", 0)

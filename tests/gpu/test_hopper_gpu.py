@@ -14,7 +14,8 @@ import torch
 from hopper_cases import ROOT, STEPS, any_problem
 from test_native_parity import hopper, needs_nvcc
 
-from kernelbench.executors import targets
+from kernelbench.executors import python_step, targets
+from kernelbench.executors.callables import with_beforehand
 from kernelbench.machine import devices
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
@@ -35,6 +36,7 @@ SHAPES = (
     PROBLEM.parse_shape("tiles", {"m": [130, 1, 300], "n": [264, 8, 136], "k": [64, 192, 448]}),
     PROBLEM.parse_shape("parts", {"m": [16, 5], "n": [4096, 128], "k": [7168, 4096]}),
 )
+PEERS = [step.name for step in LINEAGES.steps_of("peers.hopper")]
 every_step = pytest.mark.parametrize("step", STEPS)
 every_stream = pytest.mark.parametrize("own", [False, True], ids=["default", "own-stream"])
 
@@ -95,6 +97,20 @@ def test_any_problem(kernels: Get, step: str) -> None:
         poison = inputs.arena.draw_poison(seed)
         outputs = PROBLEM.outputs_of(kernels(step)(inputs.data), inputs)
         assert inputs.arena.guards_intact(poison), f"{shape.name}: written outside the outputs"
+        expect_right(outputs, inputs, shape, input_class)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peers_are_right(name: str) -> None:
+    step = step_of(name)
+    if not python_step.runs_on_gpu(step, devices.gpus()[0], "")[0]:
+        pytest.skip(f"{name} does not run here")
+    kernel = with_beforehand(python_step.load_python_step(step))
+    for seed in range(12):
+        shape = any_problem(seed, step.limits)
+        input_class = PROBLEM.input_classes[seed % 3]
+        inputs = draw(shape, seed, input_class)
+        outputs = PROBLEM.outputs_of(kernel(inputs.data), inputs)
         expect_right(outputs, inputs, shape, input_class)
 
 
