@@ -85,7 +85,7 @@ def positive_ints(field: str, value: Any) -> tuple[int, ...]:
     return tuple(positive_int(field, item) for item in _listed(field, value))
 
 
-def counts(field: str, value: Any) -> tuple[int, ...]:
+def whole_numbers(field: str, value: Any) -> tuple[int, ...]:
     """``value``, one integer or a list of them, as a tuple of integers of at least 0.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
-from kernelbench.project.shapes import ShapeFieldError, check_fields, counts, positive_ints
+from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints, whole_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ class GroupGemm:
                 64, n is no multiple of 8, or a value is not a positive integer (m may be 0).
         """
         check_fields(fields, required=("m", "n", "k"), optional=())
-        values = {"m": counts("m", fields["m"])}
+        values = {"m": whole_numbers("m", fields["m"])}
         values |= {field: positive_ints(field, fields[field]) for field in ("n", "k")}
         groups = max(len(value) for value in values.values())
         if groups > _MAX_GROUPS:
