@@ -15,7 +15,9 @@ struct KeptCall {
 
   // Of a call that may still be refused: a negative number of groups is none here.
   explicit KeptCall(const GroupGemmCall& call) : stream(call.stream) {
-    const int32_t count = std::max(call.group_count, 0);
+    const auto count = static_cast<size_t>(std::max(call.group_count, 0));
+    pointers.reserve(5 * count);
+    extents.reserve(3 * count);
     for (const uint64_t* each : {call.a, call.b, call.c, call.sfa, call.sfb}) {
       pointers.insert(pointers.end(), each, each + count);
     }

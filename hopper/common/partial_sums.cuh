@@ -30,11 +30,11 @@ struct PartialSums {
     return &ready[slot * kWarps + ptx::warp_index()];
   }
 
-  template <int kOwn>
-  KB_DEVICE void leave(const float (&own)[kOwn], uint32_t slot) const {
+  template <int kTotal>
+  KB_DEVICE void leave(const float (&own)[kTotal], uint32_t slot) const {
     Sums* to = of_thread(slot);
 #pragma unroll
-    for (uint32_t i = 0; i < kOwn; i += 4) {
+    for (uint32_t i = 0; i < kTotal; i += 4) {
       to[i / 4 * 32] = {{own[i], own[i + 1], own[i + 2], own[i + 3]}};
     }
     ptx::bar_warp_sync();
@@ -43,15 +43,15 @@ struct PartialSums {
   }
 
   // Waits for them. Every slot is added once.
-  template <int kOwn>
-  KB_DEVICE void add(float (&own)[kOwn], uint32_t slot) const {
+  template <int kTotal>
+  KB_DEVICE void add(float (&own)[kTotal], uint32_t slot) const {
     uint32_t* filled = flag(slot);
     global_wait_at_least(filled, 1);
     ptx::bar_warp_sync();
     if (ptx::lane_index() == 0) *filled = 0;
     const Sums* from = of_thread(slot);
 #pragma unroll
-    for (uint32_t i = 0; i < kOwn; i += 4) {
+    for (uint32_t i = 0; i < kTotal; i += 4) {
       const Sums added = from[i / 4 * 32];
 #pragma unroll
       for (uint32_t j = 0; j < 4; ++j) own[i + j] += added.values[j];
