@@ -66,6 +66,29 @@ def notes_of(kernel: Callable[[Any], Any]) -> tuple[str, ...]:
     return tuple(map(str, notes)) if isinstance(notes, list | tuple) else ()
 
 
+def beforehand_of(kernel: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+    """What a peer's callable wants done with the data before it is timed: its ``beforehand``.
+
+    For peers that take operands in another format than the problem's. ``kernel(data)`` may then
+    rely on the last ``beforehand(data)`` for these values.
+    """
+    found = getattr(kernel, "beforehand", None)
+    return cast("Callable[[Any], Any]", found) if callable(found) else None
+
+
+def with_beforehand(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The callable with what it wants done beforehand in front of each call."""
+    beforehand = beforehand_of(kernel)
+    if beforehand is None:
+        return kernel
+
+    def whole(data: Any) -> Any:
+        beforehand(data)
+        return kernel(data)
+
+    return whole
+
+
 def _search_first(folder: str) -> None:
     """Put a step's folder before those of other steps, behind everything that was installed."""
     if folder in _folders:

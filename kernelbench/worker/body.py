@@ -18,7 +18,12 @@ from kernelbench.base.defects import describe_defect
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, ProblemError
 from kernelbench.base.seeds import derive
 from kernelbench.build.compiler import CompileFailure
-from kernelbench.executors.callables import LoadError, describe_exception
+from kernelbench.executors.callables import (
+    LoadError,
+    beforehand_of,
+    describe_exception,
+    with_beforehand,
+)
 from kernelbench.executors.compiled import BUILD_LIMIT_S
 from kernelbench.executors.executor import Target
 from kernelbench.machine.clocks import ClockSampler
@@ -169,11 +174,15 @@ def _load(
             report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
         else:
             report.phase("load", job.call_limit_s)
-        return job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
+        kernel = job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
     except LoadError as error:
         return CheckResult("fault", reason=str(error))
     except KernelbenchError as error:
         return CheckResult(_status_of_load(error), reason=str(error))
+    if beforehand_of(kernel) is not None and (arm.step.submission or not job.lineage.peers_of):
+        reason = "has work done beforehand, which is not timed: only peers may"
+        return CheckResult("fault", reason=reason)
+    return kernel
 
 
 def _status_of_load(error: KernelbenchError) -> ResultStatus:
@@ -194,7 +203,7 @@ def _checker(
     report: Reporter,
 ) -> Checker:
     return Checker(
-        kernel,
+        with_beforehand(kernel),
         problem,
         shape,
         job.target.device,
@@ -260,7 +269,7 @@ class _Series:
         for kernel in kernels:
             self.report.phase("first call", self.job.call_limit_s)
             try:
-                kernel(self.sets[0].inputs.data)
+                with_beforehand(kernel)(self.sets[0].inputs.data)
                 if self.job.target.gpu is not None:
                     torch.cuda.synchronize()
             except Exception as error:
@@ -310,7 +319,7 @@ class _Series:
         job, timing = self.job, self.timing
         if job.target.gpu is None:
             return time_on_cpu(
-                kernels,
+                [with_beforehand(kernel) for kernel in kernels],
                 order,
                 self.sets,
                 self.problem,
