@@ -133,6 +133,7 @@ class Lineage:
         reference: Name of the step that is listed first whatever its name; may be empty.
         path: The lineage's folder.
         peers_of: Name of the lineage whose competitors these steps are; empty for a chain.
+        best: Name of the step that ``NAME-best`` stands for; may be empty.
     """
 
     name: str
@@ -142,3 +143,4 @@ class Lineage:
     reference: str
     path: Path
     peers_of: str = ""
+    best: str = ""

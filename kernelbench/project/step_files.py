@@ -61,6 +61,7 @@ def read_lineage(folder: Path) -> Lineage:
         reference=table.string("reference", default=""),
         path=folder.resolve(),
         peers_of=table.string("peers_of", default=""),
+        best=table.string("best", default=""),
     )
     table.done()
     return lineage

@@ -145,7 +145,7 @@ Cut cut_sorted_call(const FusedMoeCall& call) {
   cut.coarse = parts_of(blocks_n, blocks_k, sorted::kItemN, item_k);
   cut.fine = parts_of(blocks_n, blocks_k, sorted::kItemN,
                       cut_k ? std::min(item_k, ceil_div(blocks_k, 2)) : item_k);
-  cut.fine_pieces = 0;
+  cut.fine_pieces = 0;  // halves of K for half of a round gained nothing
   cut.covered = std::min(experts, cut.ctas / cut.coarse.all);
   return cut;
 }

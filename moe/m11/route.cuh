@@ -190,35 +190,44 @@ KB_DEVICE float quotient(float value, float scale, float inverse) {
   return std::fma(std::fma(-product, scale, value), inverse, product);
 }
 
-// The warp calls it; a unit past the last token is no work.
-template <typename Arguments>
-KB_DEVICE void quantize_unit(const Vector& packed, const Arguments& args, Unit unit) {
-  float values[8];
-  float amax = 0;
+// The warp calls it, for several units in step; one past the last token is no work.
+template <uint32_t kCount, typename Arguments>
+KB_DEVICE void quantize_units(const Vector (&packed)[kCount], const Arguments& args,
+                              const Unit (&units)[kCount]) {
+  float values[kCount][8];
+  float amax[kCount] = {};
 #pragma unroll
-  for (uint32_t i = 0; i < 8; ++i) {
-    values[i] = float_of(bf16{static_cast<uint16_t>(packed.words[i / 2] >> 16 * (i % 2))});
-    amax = std::fmax(amax, std::fabs(values[i]));
+  for (uint32_t u = 0; u < kCount; ++u) {
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      values[u][i] = float_of(bf16{static_cast<uint16_t>(packed[u].words[i / 2] >> 16 * (i % 2))});
+      amax[u] = std::fmax(amax[u], std::fabs(values[u][i]));
+    }
   }
 #pragma unroll
   for (uint32_t mask = kGroup / 2; mask != 0; mask /= 2) {
-    amax = std::fmax(amax, ptx::shfl_sync_bfly(amax, mask));
-  }
-  const float scale = fp8_scale(amax);
-  const float inverse = 1 / scale;
-  struct alignas(8) Codes {
-    e4m3x2 pairs[4];
-  } codes;
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
-    codes.pairs[i] = ptx::cvt_rn_satfinite_e4m3x2_f32(quotient(values[2 * i], scale, inverse),
-                                                      quotient(values[2 * i + 1], scale, inverse));
+    for (float& largest : amax) largest = std::fmax(largest, ptx::shfl_sync_bfly(largest, mask));
   }
-  if (unit.token >= args.m) return;
-  const uint64_t place = place_of(args, unit);
-  *reinterpret_cast<Codes*>(args.codes + place) = codes;
-  const uint32_t copy = ptx::thread_index() % kGroup;
-  if (copy < kSector / sizeof(float)) args.scales[place / kFp8Block].copies[copy] = scale;
+#pragma unroll
+  for (uint32_t u = 0; u < kCount; ++u) {
+    const float scale = fp8_scale(amax[u]);
+    const float inverse = 1 / scale;
+    struct alignas(8) Codes {
+      e4m3x2 pairs[4];
+    } codes;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      codes.pairs[i] =
+          ptx::cvt_rn_satfinite_e4m3x2_f32(quotient(values[u][2 * i], scale, inverse),
+                                           quotient(values[u][2 * i + 1], scale, inverse));
+    }
+    if (units[u].token >= args.m) continue;
+    const uint64_t place = place_of(args, units[u]);
+    *reinterpret_cast<Codes*>(args.codes + place) = codes;
+    const uint32_t copy = ptx::thread_index() % kGroup;
+    if (copy < kSector / sizeof(float)) args.scales[place / kFp8Block].copies[copy] = scale;
+  }
 }
 
 // The first units, whose values a thread asks for before anything else; as many are on their way at
@@ -239,7 +248,7 @@ KB_DEVICE void quantize_tokens(Vector (&values)[kUnitsAhead], const Arguments& a
   Unit ahead = advanced(args, unit, kUnitsAhead * kGroups);
 #pragma unroll 1
   while (ptx::vote_sync_any(unit.token < args.m)) {
-    quantize_unit(values[0], args, unit);
+    quantize_units<1>({values[0]}, args, {unit});
 #pragma unroll
     for (uint32_t i = 0; i + 1 < kUnitsAhead; ++i) values[i] = values[i + 1];
     values[kUnitsAhead - 1] = load_values(args, ahead);

@@ -60,19 +60,32 @@ KB_DEVICE void clear_counts(Count* counts) {
   }
 }
 
-// As quantize_tokens, for many units of a thread: none waits for the load of another.
-template <uint32_t kUnitsAhead>
+// As quantize_tokens, for many units of a thread: several at a time, none of which waits for the
+// load of another.
+inline constexpr uint32_t kUnitsAtOnce = 4;
+inline constexpr uint32_t kUnitsAhead = 8;
+
 KB_DEVICE void quantize_many(Vector (&values)[kUnitsAhead], const Arguments& args) {
   Unit unit = first_unit(args);
   Unit ahead = advanced(args, unit, kUnitsAhead * kGroups);
 #pragma unroll 1
   while (ptx::vote_sync_any(unit.token < args.m)) {
 #pragma unroll
-    for (uint32_t i = 0; i < kUnitsAhead; ++i) {
-      quantize_unit(values[i], args, unit);
-      values[i] = load_values(args, ahead);
-      unit = advanced(args, unit, kGroups);
-      ahead = advanced(args, ahead, kGroups);
+    for (uint32_t first = 0; first < kUnitsAhead; first += kUnitsAtOnce) {
+      Vector packed[kUnitsAtOnce];
+      Unit units[kUnitsAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kUnitsAtOnce; ++i) {
+        packed[i] = values[first + i];
+        units[i] = unit;
+        unit = advanced(args, unit, kGroups);
+      }
+      quantize_units(packed, args, units);
+#pragma unroll
+      for (uint32_t i = 0; i < kUnitsAtOnce; ++i) {
+        values[first + i] = load_values(args, ahead);
+        ahead = advanced(args, ahead, kGroups);
+      }
     }
   }
 }
@@ -80,14 +93,16 @@ KB_DEVICE void quantize_many(Vector (&values)[kUnitsAhead], const Arguments& arg
 // All but the load warp: routes and quantizes the CTA's tokens and meets the other CTAs. Returns
 // the counts.
 KB_DEVICE const Count* prepare_tokens(const Arguments& args) {
-  constexpr uint32_t kUnitsAhead = 8;
   const uint32_t warp = ptx::warp_index();
   const bool multiplies = warp < kMultiplyWarps;
   float logits[kLogits];
   Vector values[kUnitsAhead];
   const uint32_t token = first_token<ListRoutes>();
   if (token < args.m && args.experts <= 32 * kLogits) load_logits(logits, args, token);
-  if (multiplies) load_first_units(values, args);
+  if (multiplies) {
+    load_first_units(values, args);
+    clear_outputs(args);
+  }
   // Each warp looks for itself: its CTA has not met the others yet, so that bit 31 is still.
   const uint32_t before = args.meeting->barrier;
   const uint32_t turn = before >> 31;
@@ -96,7 +111,6 @@ KB_DEVICE const Count* prepare_tokens(const Arguments& args) {
   route_tokens(logits, args, ListRoutes{args.routes, counts, args.m, args.topk});
   if (multiplies) {
     quantize_many(values, args);
-    clear_outputs(args);
     clear_counts(args.meeting->counts[turn ^ 1]);
   }
   ptx::bar_sync(kRouteBarrier, kThreads);
@@ -125,7 +139,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments
     ptx::setmaxnreg_dec<kLoadRegisters>();
     if (warp != kLoadWarp) {
       gather_tokens(shared, args);
-    } else if (ptx::lane_index() == 0) {
+    } else {
       load_weights(shared, args);
     }
   }

@@ -52,12 +52,20 @@ KB_DEVICE Span span_of(uint32_t count, uint32_t piece) {
   return {first, count - first < rows ? count - first : rows};
 }
 
-// A place of the list that is nobody's yet.
-KB_DEVICE uint32_t claim_place(const Arguments& args) {
-  return ptx::atom_relaxed_gpu_global_add_u32(&args.meeting->claims, 1);
+// The expert of a listed piece, the last one that starts there or before. The warp looks for it.
+KB_DEVICE uint32_t expert_of(const SharedStorage& shared, const Arguments& args, uint32_t piece) {
+  constexpr uint32_t kStride = kMaxExperts / 32;
+  const uint32_t lane = ptx::lane_index();
+  const uint32_t sampled = lane * kStride;
+  const bool before = sampled < args.experts && shared.starts[sampled] <= piece;
+  const auto samples = static_cast<uint32_t>(__builtin_popcount(ptx::vote_sync_ballot(before)));
+  const uint32_t first = (samples - 1) * kStride;
+  const uint32_t mine = first + lane;
+  const bool starts = lane < kStride && mine < args.experts && shared.starts[mine] <= piece;
+  return first + static_cast<uint32_t>(__builtin_popcount(ptx::vote_sync_ballot(starts))) - 1;
 }
 
-// The item at a place of the list, once `counted` is complete; false past its end.
+// The item at a place of the list, once `counted` is complete; false past its end. The warp.
 KB_DEVICE bool listed_item(const SharedStorage& shared, const Arguments& args, uint32_t place,
                            Item& item) {
   const uint32_t pieces = shared.starts[args.experts];
@@ -67,16 +75,7 @@ KB_DEVICE bool listed_item(const SharedStorage& shared, const Arguments& args, u
   if (fine) place -= coarse * args.coarse.all;
   const uint32_t piece = place / parts.all + (fine ? coarse : 0);
   if (piece >= pieces) return false;
-  uint32_t expert = 0;  // the last one that starts at `piece` or before
-  uint32_t end = args.experts;
-  while (end - expert > 1) {
-    const uint32_t middle = (expert + end) / 2;
-    if (shared.starts[middle] <= piece) {
-      expert = middle;
-    } else {
-      end = middle;
-    }
-  }
+  const uint32_t expert = expert_of(shared, args, piece);
   const uint32_t skipped = expert < args.covered ? 1 : 0;
   item = item_of(args, parts, expert, piece - shared.starts[expert] + skipped, place % parts.all);
   return true;

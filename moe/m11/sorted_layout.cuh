@@ -77,7 +77,7 @@ struct SharedStorage {
   Mbarrier place_full[kQueue];
   Mbarrier place_empty[kQueue];
   Mbarrier counted;                  // the list of items is complete
-  uint32_t places[kQueue];           // that the CTA has claimed; kNoItem ends them
+  Item queue[kQueue];                // that the CTA has claimed; one without blocks ends them
   uint32_t counts[kMaxExperts];      // routes of each expert
   uint32_t starts[kMaxExperts + 1];  // of an expert's pieces in the list
   uint32_t warp_sums[kMultiplyWarps];

@@ -1,5 +1,4 @@
-// Where an expert has many tokens: one thread streams the items' weights, three warps gather their
-// tokens.
+// Where an expert has many tokens: one warp streams the items' weights, three gather their tokens.
 #pragma once
 
 #include "fp8_tile.cuh"
@@ -11,7 +10,7 @@
 
 namespace kb::step::sorted {
 
-// ---- Weights: one thread.
+// ---- Weights: one warp, whose first lane requests them.
 
 // Where the scale of a block of 128 x 128 weights is, and the box that holds it.
 KB_DEVICE uint32_t scale_of(const Arguments& args, uint32_t row, uint32_t column) {
@@ -44,7 +43,7 @@ KB_DEVICE void load_block(SharedStorage& shared, const Arguments& args, const It
 
 // Of the CTA's first item, as much is requested as there are stages before its expert is known to
 // have routes, no more than `pace` stages at a time: the loads that routing waits for are not to
-// queue behind megabytes of weights.
+// queue behind megabytes of weights. One thread.
 KB_DEVICE void load_first_blocks(SharedStorage& shared, const Arguments& args) {
   if (!has_first_item(args)) return;
   const Item item = first_item(args);
@@ -54,22 +53,29 @@ KB_DEVICE void load_first_blocks(SharedStorage& shared, const Arguments& args) {
   }
 }
 
-// Passes an item to the warps that gather, or that there is none. Whether there is one.
-KB_DEVICE bool hand_on(SharedStorage& shared, const Arguments& args, PipelineState<kQueue>& turn,
-                       uint32_t place, Item& item) {
-  const bool some = listed_item(shared, args, place, item);
+// Passes an item to the warps that gather; `some`: there is one.
+KB_DEVICE void hand_on(SharedStorage& shared, PipelineState<kQueue>& turn, const Item& item,
+                       bool some) {
   mbarrier_wait_parity(&shared.place_empty[turn.stage], turn.phase ^ 1);
-  shared.places[turn.stage] = some ? place : kNoItem;
-  ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &shared.place_full[turn.stage]);
+  if (ptx::lane_index() == 0) {
+    shared.queue[turn.stage] = item;
+    if (!some) shared.queue[turn.stage].k_blocks = 0;
+    ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &shared.place_full[turn.stage]);
+  }
   turn.advance();
-  return some;
+}
+
+// The warp: a place of the list that is nobody's yet. Lane 0 alone knows it.
+KB_DEVICE uint32_t claim_place(const Arguments& args) {
+  if (ptx::lane_index() != 0) return 0;
+  return ptx::atom_relaxed_gpu_global_add_u32(&args.meeting->claims, 1);
 }
 
 // The next item is claimed and handed on while an item's weights are requested, not before: the
 // later, the more evenly all CTAs end.
 inline constexpr uint32_t kBlocksBefore = 2;
 
-// After load_first_blocks.
+// The warp, after load_first_blocks.
 KB_DEVICE void load_weights(SharedStorage& shared, const Arguments& args) {
   PipelineState<kStages> state;
   PipelineState<kQueue> turn;
@@ -85,7 +91,8 @@ KB_DEVICE void load_weights(SharedStorage& shared, const Arguments& args) {
     some = shared.counts[item.expert] != 0;
   }
   if (!some) {
-    some = hand_on(shared, args, turn, claim_place(args), item);
+    some = listed_item(shared, args, ptx::shfl_sync_idx(claim_place(args), 0), item);
+    hand_on(shared, turn, item, some);
     block = 0;
   }
   for (; some; item = next, block = 0) {
@@ -93,10 +100,14 @@ KB_DEVICE void load_weights(SharedStorage& shared, const Arguments& args) {
     const uint32_t left = item.k_blocks - block;
     const uint32_t hand = block + (kBlocksBefore < left ? kBlocksBefore : left);
     for (;; ++block) {
-      if (block == hand) some = hand_on(shared, args, turn, place, next);
+      if (block == hand) {
+        some = listed_item(shared, args, ptx::shfl_sync_idx(place, 0), next);
+        hand_on(shared, turn, next, some);
+      }
       if (block == item.k_blocks) break;
       mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
-      load_block(shared, args, item, block, state.stage);
+      if (ptx::lane_index() == 0) load_block(shared, args, item, block, state.stage);
+      ptx::bar_warp_sync();
       state.advance();
     }
   }
@@ -174,16 +185,15 @@ KB_DEVICE void gather_item(SharedStorage& shared, const Arguments& args, Pipelin
 }
 
 // The next item that load_weights has claimed; false after the last.
-KB_DEVICE bool next_item(SharedStorage& shared, const Arguments& args,
-                         PipelineState<kQueue>& queued, Item& item) {
+KB_DEVICE bool next_item(SharedStorage& shared, PipelineState<kQueue>& queued, Item& item) {
   mbarrier_wait_parity(&shared.place_full[queued.stage], queued.phase);
-  const uint32_t place = shared.places[queued.stage];
+  item = shared.queue[queued.stage];
   ptx::bar_warp_sync();
   if (ptx::lane_index() == 0) {
     ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &shared.place_empty[queued.stage]);
   }
   queued.advance();
-  return place != kNoItem && listed_item(shared, args, place, item);
+  return item.k_blocks != 0;
 }
 
 KB_DEVICE void gather_tokens(SharedStorage& shared, const Arguments& args) {
@@ -195,7 +205,7 @@ KB_DEVICE void gather_tokens(SharedStorage& shared, const Arguments& args) {
     Item item;
     if (first) {
       item = first_item(args);
-    } else if (!next_item(shared, args, queued, item)) {
+    } else if (!next_item(shared, queued, item)) {
       break;
     }
     gather_item(shared, args, turn, state, item);

@@ -13,13 +13,14 @@
 
 namespace kb::step::sorted {
 
-// Columns are multiplied in one go or, where registers are short, in several.
+// Columns are multiplied in one go or, where registers are short, in two.
 template <uint32_t kColumns>
-inline constexpr uint32_t kGoes = kColumns <= 80    ? 1
-                                  : kColumns <= 128 ? 2
-                                                    : 3;
+inline constexpr uint32_t kGoes = kColumns > 112 ? 2 : 1;
 template <uint32_t kColumns>
 inline constexpr uint32_t kWidth = kColumns / kGoes<kColumns>;
+// Whether the products of one tile run while those of the other are added to the sums.
+template <uint32_t kColumns>
+inline constexpr bool kTilesOverlap = kColumns <= 80;
 
 template <uint32_t kColumns>
 struct Sums {
@@ -34,11 +35,10 @@ KB_DEVICE void release(Mbarrier& bar) {
 }
 
 // What a warpgroup multiplies of a stage: its weights as two tiles, the tokens, both scales.
-template <uint32_t kColumns>
 struct Operands {
   uint32_t weights, codes;  // in shared memory
   const Pair* scales;       // of the thread's tokens, four apart
-  float weight_scale;
+  const float* weight_scale;
 };
 
 template <uint32_t kColumns>
@@ -46,8 +46,7 @@ using Products = float[kWidth<kColumns> / 2];
 
 // Starts the products of a go with a tile.
 template <uint32_t kColumns>
-KB_DEVICE void start(Products<kColumns>& products, const Operands<kColumns>& of, uint32_t go,
-                     uint32_t tile) {
+KB_DEVICE void start(Products<kColumns>& products, const Operands& of, uint32_t go, uint32_t tile) {
   const uint64_t a = wgmma_smem_descriptor(kEveryOtherGroup, of.weights + tile * kGroupBytes);
   const uint64_t b = wgmma_smem_descriptor(kTileSw128, of.codes + go * kWidth<kColumns> * kTileK);
   ptx::wgmma_fence(products);
@@ -65,12 +64,20 @@ struct Scales {
 };
 
 template <uint32_t kColumns>
-KB_DEVICE void load_scales(Scales<kColumns>& scales, const Operands<kColumns>& of, uint32_t go) {
+KB_DEVICE void load_scales(Scales<kColumns>& scales, const Operands& of, uint32_t go) {
 #pragma unroll
   for (uint32_t j = 0; j < kWidth<kColumns> / 8; ++j) {
-    const Pair pair = of.scales[4 * (go * (kWidth<kColumns> / 8) + j)];
-    scales.of[j] = {pair.even * of.weight_scale, pair.odd * of.weight_scale};
+    scales.of[j] = of.scales[4 * (go * (kWidth<kColumns> / 8) + j)];
   }
+}
+
+// After a wait for products: before it, the compiler would put these multiplications, and the wait
+// for the scales, between the instructions for the tensor cores.
+template <uint32_t kColumns>
+KB_DEVICE void scale_by_weights(Scales<kColumns>& scales, const Operands& of) {
+  const float weight = *of.weight_scale;
+#pragma unroll
+  for (Pair& pair : scales.of) pair = {pair.even * weight, pair.odd * weight};
 }
 
 template <uint32_t kColumns>
@@ -82,28 +89,32 @@ KB_DEVICE void add_scaled(float (&sums)[kWidth<kColumns> / 2], const Products<kC
   }
 }
 
-// While the products of one tile are added to the sums, the tensor cores have those of the other.
 template <uint32_t kColumns>
-KB_DEVICE void multiply_stage(Sums<kColumns>& sums, const Operands<kColumns>& of) {
-  Products<kColumns> first;
-  Products<kColumns> second;
+KB_DEVICE void multiply_stage(Sums<kColumns>& sums, const Operands& of) {
+  Products<kColumns> products;
   Scales<kColumns> scales;
-  start(first, of, 0, 0);
-  start(second, of, 0, 1);
+  if constexpr (kTilesOverlap<kColumns>) {
+    Products<kColumns> second;
+    start<kColumns>(products, of, 0, 0);
+    start<kColumns>(second, of, 0, 1);
+    load_scales(scales, of, 0);
+    ptx::wgmma_wait_group<1>(products);
+    scale_by_weights(scales, of);
+    add_scaled<kColumns>(sums.of[0][0], products, scales);
+    ptx::wgmma_wait_group<0>(second);
+    add_scaled<kColumns>(sums.of[1][0], second, scales);
+  } else {
 #pragma unroll
-  for (uint32_t go = 0; go < kGoes<kColumns>; ++go) {
-    const bool last = go + 1 == kGoes<kColumns>;
-    load_scales(scales, of, go);
-    ptx::wgmma_wait_group<1>(first);
-    add_scaled<kColumns>(sums.of[0][go], first, scales);
-    if (!last) start(first, of, go + 1, 0);
-    if (last) {
-      ptx::wgmma_wait_group<0>(second);
-    } else {
-      ptx::wgmma_wait_group<1>(second);
+    for (uint32_t go = 0; go < kGoes<kColumns>; ++go) {
+#pragma unroll
+      for (uint32_t tile = 0; tile < 2; ++tile) {
+        start<kColumns>(products, of, go, tile);
+        if (tile == 0) load_scales(scales, of, go);
+        ptx::wgmma_wait_group<0>(products);
+        if (tile == 0) scale_by_weights(scales, of);
+        add_scaled<kColumns>(sums.of[tile][go], products, scales);
+      }
     }
-    add_scaled<kColumns>(sums.of[1][go], second, scales);
-    if (!last) start(second, of, go + 1, 1);
   }
 }
 
@@ -147,7 +158,7 @@ KB_DEVICE void multiply_item(SharedStorage& shared, const Arguments& args,
         {.weights = ptx::smem_address(shared.weights[state.stage][part]),
          .codes = ptx::smem_address(shared.codes[state.stage]),
          .scales = &shared.scales[state.stage][ptx::lane_index() % 4],
-         .weight_scale = shared.weight_scales[state.stage][part][(scale + block) % kScaleBox]});
+         .weight_scale = &shared.weight_scales[state.stage][part][(scale + block) % kScaleBox]});
     ptx::bar_warp_sync();  // scales are read by all lanes
     release(shared.empty[state.stage]);
     state.advance();

@@ -44,8 +44,8 @@ KB_DEVICE void wgmma_wait_group(float (&d)[kCount]);
 //      wgmma.mma_async.sync.aligned
 //      .m64n<136|144|152|160|168|176|184|192|200|208|216|224|232|240|248|256>k32
 //      .f32.e4m3.e4m3 {d, …}, a, b, accumulate, 1, 1;
-// sm_90a · the warpgroup. D = A B, plus D if `accumulate`; a, b: descriptors of K-major tiles. Any N
-// that is a multiple of 8, up to 256. The accumulator keeps about 14 bits: add to other registers
+// sm_90a · the warpgroup. D = A B, plus D if `accumulate`; a, b: descriptors of K-major tiles. Any
+// N that is a multiple of 8, up to 256. The accumulator keeps about 14 bits: add to other registers
 // after 128 of K at the latest.
 template <int kCount, typename T = Target>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], uint64_t a, uint64_t b,
