@@ -164,6 +164,7 @@ class Lineage:
         path: The lineage's folder.
         peers_of: Name of the lineage whose competitors these steps are; empty for a chain.
         building_blocks: A shipped lineage whose ``common`` its steps use, if it has none itself.
+        best: Name of the step that ``NAME-best`` stands for; may be empty.
     """
 
     name: str
@@ -174,3 +175,4 @@ class Lineage:
     path: Path
     peers_of: str = ""
     building_blocks: str = ""
+    best: str = ""

@@ -172,8 +172,8 @@ class Lineages:
         """The steps that a command line means, in its order, each once.
 
         A specification is a step's name, a range ``v01..v07`` along one lineage's main line, a
-        lineage's name (its main line), a step's folder, a folder of steps (``moe/variants``), or a
-        ``.py`` file with ``custom_kernel``.
+        lineage's name (its main line) or that and ``-best``, a step's folder, a folder of steps
+        (``moe/variants``), or a ``.py`` file with ``custom_kernel``.
 
         Raises:
             UsageError: For an unknown name (with the nearest one), a range over two lineages or
@@ -197,9 +197,11 @@ class Lineages:
         if any(lineage.name == spec for lineage in self.all_lineages):
             steps = self.steps_of(spec)
             return [step for step in steps if not step.experiment] or steps
-        if all(step.name != spec for step in self.all_steps):
-            raise self._unknown(spec, *(lineage.name for lineage in self.all_lineages))
-        return [self.get(spec)]
+        best = {f"{each.name}-best": each.best for each in self.all_lineages if each.best}
+        name = best.get(spec, spec)
+        if all(step.name != name for step in self.all_steps):
+            raise self._unknown(spec, *(lineage.name for lineage in self.all_lineages), *best)
+        return [self.get(name)]
 
     def _range(self, spec: str, first: Step, last: Step) -> Sequence[Step]:
         if first.lineage != last.lineage:
@@ -272,6 +274,7 @@ def load_lineages(
         steps += sorted(found, key=lambda step: _order(step, lineage))
     seen: dict[str, Step] = {}
     names = {lineage.name for lineage in lineages}
+    aliases = {f"{lineage.name}-best" for lineage in lineages if lineage.best}
     for lineage in lineages:
         if lineage.peers_of and lineage.peers_of not in names:
             where = f" (field 'peers_of') in {lineage.path / 'lineage.toml'}"
@@ -281,6 +284,10 @@ def load_lineages(
             raise UsageError(f"{step.path} and {seen[step.name].path}: two steps named {step.name}")
         if step.name in names:
             raise UsageError(f"{step.path}: a lineage is named {step.name} too", "rename the step")
+        if step.name in aliases:
+            raise UsageError(
+                f"{step.path}: {step.name} stands for a lineage's best step", "rename the step"
+            )
         seen[step.name] = step
     beyond = with_shipped and project.root != shipped_root()
     return Lineages(tuple(lineages), tuple(steps), beyond)
@@ -458,9 +465,10 @@ def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
             if parent in seen:
                 raise UsageError(f"{file}: parents form a cycle: {' -> '.join([*seen, parent])}")
             seen.append(parent)
-    if lineage.reference and lineage.reference not in parents:
-        where = f" (field 'reference') in {lineage.path / 'lineage.toml'}"
-        raise UnknownNameError("step", lineage.reference, parents, where)
+    for field, name in (("reference", lineage.reference), ("best", lineage.best)):
+        if name and name not in parents:
+            where = f" (field {field!r}) in {lineage.path / 'lineage.toml'}"
+            raise UnknownNameError("step", name, parents, where)
 
 
 def _ships(name: str) -> bool:

@@ -76,6 +76,7 @@ def read_lineage(folder: Path) -> Lineage:
         path=folder.resolve(),
         peers_of=table.string("peers_of", default=""),
         building_blocks=table.string("building_blocks", default=""),
+        best=table.string("best", default=""),
     )
     table.done()
     return lineage

@@ -89,6 +89,24 @@ def test_the_reference_comes_first(root: Path) -> None:
     assert names(load(root), "own") == ["s3", "s1", "s2", "s10"]
 
 
+def test_a_lineage_may_say_which_step_is_its_best(root: Path) -> None:
+    with pytest.raises(UsageError, match="unknown step 'own-best'"):
+        names(load(root), "own-best")
+    with (root / "own" / "lineage.toml").open("a") as file:
+        file.write('best = "s3"\n')
+    assert names(load(root), "own-best", "s1") == ["s3", "s1"]
+    add_step(root / "own" / "own-best", "s2")
+    with pytest.raises(UsageError, match="own-best stands for a lineage's best step"):
+        load(root)
+
+
+def test_the_best_step_exists(root: Path) -> None:
+    with (root / "own" / "lineage.toml").open("a") as file:
+        file.write('best = "s4"\n')
+    with pytest.raises(UsageError, match=r"unknown step 's4' \(field 'best'\)"):
+        load(root)
+
+
 def test_select_takes_names_ranges_and_lineages_each_step_once(root: Path) -> None:
     lineages = load(root)
     assert names(lineages, "s10", "s1") == ["s10", "s1"]
