@@ -79,7 +79,7 @@ class TensorAdapter:
     def make_inputs(self, shape: TensorShape, input_class: str, seed: int, device: str) -> Inputs:
         """The author's data, then the outputs to be written, in an arena."""
         from kernelbench.problems.tensor import data
-        from kernelbench.project.arena import RestoringArena
+        from kernelbench.project.arena import MixedArena
 
         what = f"shape {shape.name}, inputs {input_class}"
         with blaming(self.author, self.name, "make_inputs", what=what):
@@ -93,7 +93,7 @@ class TensorAdapter:
                 str(name): (tuple(extents), dtype)
                 for name, (extents, dtype) in self.author.outputs(shape.dims).items()
             }
-            arena = RestoringArena([*specs.values()], device)
+            arena = MixedArena([*specs.values()], device)
             views = dict(zip(specs, arena.views, strict=True))
             whole = data.with_outputs(mine, views)
         inputs = TensorInputs(
