@@ -37,7 +37,7 @@ COMMANDS = {
     "bringup": "Try a GPU: functions, open points, every step, times.",
     "doctor": "Say what works on this machine and why the rest does not.",
     "export": "Write a step as one file for GPU MODE.",
-    "import": "Make a project of a FlashInfer-Trace dataset or SOL-ExecBench problem.",
+    "import": "Make a project of FlashInfer-Trace or SOL-ExecBench files.",
     "cache": "Show or clear compiled artefacts.",
     "completion": "Print the shell completion script.",
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu", "torch_runs_on"]
 
 
-def load_python_step(step: Step, problem: Problem, device: str) -> Kernel:
+def load_python_step(step: Step, problem: Problem | None = None, device: str = "cpu") -> Kernel:
     """The step's ``custom_kernel``, loaded as its problem says where that has a ``load_python``.
 
     Raises:
