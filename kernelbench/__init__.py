@@ -1,7 +1,8 @@
 """kernelbench: check, time and compare the steps of an optimization lineage of GPU kernels.
 
 The library is four functions, :func:`run`, :func:`ab`, :func:`check` and :func:`load`, what they
-return, and the errors that they raise. Nothing of it is imported before it is used.
+return, the errors that they raise, and :class:`TensorProblem`, which a problem of one's own is
+written as. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
     from kernelbench.compare.comparison import Comparison, NotTimed
     from kernelbench.emulator.settings import Emulation
     from kernelbench.executors.api import load
+    from kernelbench.problems.tensor.problem import TensorProblem
+    from kernelbench.project.problem import Work
     from kernelbench.records.run_record import Result, RunRecord
     from kernelbench.runs.api import run
 
 __all__ = [
     "ArmFailure", "CheckReport", "Comparison", "Emulation", "EnvironmentProblem", "IncorrectError",
     "Interrupted", "KernelbenchError", "NotTimed", "RecordError", "Result", "RunRecord",
-    "UsageError", "__version__", "ab", "check", "load", "run",
+    "TensorProblem", "UsageError", "Work", "__version__", "ab", "check", "load", "run",
 ]  # fmt: skip
 
 #: Where each name is; a test holds it and the imports for type checkers together.
@@ -50,7 +53,9 @@ _MODULES = {
     "RecordError": "base.errors",
     "Result": "records.run_record",
     "RunRecord": "records.run_record",
+    "TensorProblem": "problems.tensor.problem",
     "UsageError": "base.errors",
+    "Work": "project.problem",
     "ab": "compare.api",
     "check": "checks.api",
     "load": "executors.api",

@@ -37,8 +37,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
+
+
+def python_path(*folders: Path) -> str:
+    """``PYTHONPATH`` with these folders before those that the tests themselves run with."""
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([*map(str, folders), *([inherited] if inherited else [])])
+
+
 #: Environment of a command that measures by a clock of the tests' own: ``counted_clock``.
-COUNTED = {"PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "counted_clock"), str(ROOT)))}
+COUNTED = {"PYTHONPATH": python_path(ROOT / "tests" / "counted_clock", ROOT)}
 TINY = "m=8,24:n=128:k=256"
 
 STEP_TOML = """name = "{name}"
@@ -82,7 +90,7 @@ def environment_of(root: Path, *, gpu: bool = False) -> dict[str, str]:
         | {
             "KERNELBENCH_ROOT": str(root),
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": python_path(ROOT),
             "NO_COLOR": "1",
         }
     )

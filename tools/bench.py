@@ -8,7 +8,8 @@ Each figure is wall-clock time of what a user calls, in a process of its own but
 one call of a loaded step. With ``--against`` every repetition measures both trees, in random order,
 each with a compile cache of its own; the ratio and its 95 % interval are those of ``ab``
 (:mod:`kernelbench.stats.inference`): of paired differences of logarithms, for this one session.
-It is a benchmark: nothing fails for being slow. Nothing else should run on the machine.
+It is a benchmark: nothing fails for being slow. Nothing else should run on the machine. What a call
+does not measure stays in the table, with the conditions under which it was measured.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ EMULATED = (
 )
 LIMIT_S = 900.0
 NAME = "bench"
+SCHEMA = "kernelbench.bench/2"
 
 
 class BenchError(Exception):
@@ -81,7 +83,9 @@ class Tree:
         return took
 
     def _environment(self, cache: Path, code: Path | None = None) -> dict[str, str]:
-        return os.environ | {
+        # Compiled modules are kept, as they are for a user.
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        return kept | {
             "KERNELBENCH_ROOT": str(self.root),
             "KERNELBENCH_CACHE": str(cache),
             "PYTHONPATH": str(code or self.root),
@@ -264,11 +268,12 @@ def document(chosen: Sequence[Figure], pairs: int, against: str | None) -> dict[
     """The figures with what they were measured on and how."""
     compiler = emulator_compiler()
     return {
-        "schema": "kernelbench.bench/1",
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python", "tools/bench.py", *sys.argv[1:]]),
         "device": cpu_name(),
         "cores": cpu_count(),
+        # The measuring itself makes one to two; more were other people's processes.
+        "load": round(os.getloadavg()[2], 1),
         "python": platform.python_version(),
         "compiler": f"{compiler.kind} {compiler.version}",
         "commit": git("rev-parse", "HEAD"),
@@ -296,13 +301,34 @@ def _row(figure: Figure) -> dict[str, Any]:
     return row
 
 
-def markdown(record: dict[str, Any]) -> str:
-    """The table that people read."""
+def merged(file: Path, record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The new figures, then those of the file that they do not replace."""
+    before: list[dict[str, Any]] = []
+    if file.exists():
+        content = json.loads(file.read_text())
+        # At first a file held one call's.
+        before = content["measured"] if content.pop("schema") == SCHEMA else [content]
+    names = {row["name"] for row in record["figures"]}
+    left = [
+        each | {"figures": [row for row in each["figures"] if row["name"] not in names]}
+        for each in before
+    ]
+    return [record, *(each for each in left if each["figures"])]
+
+
+def markdown(measured: Sequence[dict[str, Any]]) -> str:
+    """The tables that people read."""
+    return "\n".join(["# What users wait for", *(_section(each) for each in measured)])
+
+
+def _section(record: dict[str, Any]) -> str:
     commit = record["commit"][:12] + (" with changes" if record["changed"] else "")
     where = f"{record['device']}, {record['compiler']}"
+    if "load" in record:
+        where += f", load average {record['load']} (15 min)"
     when = f"Python {record['python']}; {record['created'][:10]}, commit {commit}"
-    how = f"medians of {record['repetitions']}. `{record['command']}` writes this file."
-    lines = ["# What users wait for", "", f"{where}, {when}; {how}", ""]
+    how = f"medians of {record['repetitions']}: `{record['command']}`."
+    lines = ["", f"{where}, {when}; {how}", ""]
     if record["against"]:
         lines += [
             f"Against {record['against'][:12]}, interleaved: a ratio above 1 is slower (95 %).",
@@ -354,9 +380,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measure(chosen, trees, options.pairs, options.seed)
         record = document(chosen, options.pairs, options.against)
         options.out.mkdir(parents=True, exist_ok=True)
-        write_text(options.out / f"{NAME}.json", json.dumps(record, indent=1) + "\n")
-        write_text(options.out / f"{NAME}.md", markdown(record))
-        print(markdown(record), end="")
+        file = options.out / f"{NAME}.json"
+        measured = merged(file, record)
+        write_text(file, json.dumps({"schema": SCHEMA, "measured": measured}, indent=1) + "\n")
+        write_text(options.out / f"{NAME}.md", markdown(measured))
+        print(markdown([record]), end="")
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 5

@@ -188,6 +188,22 @@ def site_packages(folder: Path) -> Path:
     return folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
 
 
+def tools_elsewhere(folder: Path) -> list[str]:
+    """The development tools that an environment has from the calling one only.
+
+    pip is content with those, but their programs are not in the environment's ``bin``.
+    """
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = {path.name.split("-")[0].lower() for path in site_packages(folder).glob("*.dist-info")}
+    return [
+        tool
+        for tool in project["optional-dependencies"]["dev"]
+        if re.split("[<>=]", tool)[0].lower().replace("-", "_") not in own
+    ]
+
+
 def last_line(text: str) -> str:
     """The line of a tool's output that names the error: pip's first ``ERROR:``, else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -272,6 +288,12 @@ def install(environment: Environment, dev: bool) -> None:
             problem = environment.pip("--constraint", file.name, "--editable", what)
             if problem:
                 fail(f"kernelbench cannot be installed: {problem}; see {environment.log}")
+        shared = tools_elsewhere(environment.folder) if dev and plan == REUSE else []
+        if shared:
+            with phase("development tools that python3 has, once more"):
+                problem = environment.pip("--ignore-installed", "--no-deps", *shared)
+                if problem:
+                    fail(f"{', '.join(shared)}: {problem}; see {environment.log}")
     if torch_of(environment.python) is None:
         fail(f"torch does not import in {environment.folder}; remove that folder and try again")
     stamp = environment.stamp(dev)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -45,6 +46,7 @@ inline std::vector<Costed> make_tiles(const std::vector<Extents>& groups, uint32
   std::vector<Costed> tiles;
   for (uint32_t g = 0; g < groups.size(); ++g) {
     const auto [m, n, k] = groups[g];
+    if (m == 0) continue;
     const uint32_t parts = (m + widest - 1) / widest;
     const uint32_t columns = width_for((m + parts - 1) / parts);
     for (uint32_t token = 0; token < m; token += columns) {
@@ -117,17 +119,17 @@ inline Bins multifit(std::vector<Costed> tiles, uint32_t ctas) {
 
 // The best packing over all widths that tiles can be held to.
 inline Bins pack(const std::vector<Extents>& groups, uint32_t ctas) {
-  Bins best;
-  double shortest = 0;
+  Bins best(ctas);
+  double shortest = std::numeric_limits<double>::infinity();
   size_t last = 0;
   for (uint32_t i = kWidths; i-- > 0;) {
     const std::vector<Costed> tiles = make_tiles(groups, kTileWidths[i]);
     if (tiles.size() == last) continue;  // the same tiles as with the width before
     last = tiles.size();
-    if (!best.empty() && load_of(tiles) / ctas >= shortest) continue;
+    if (load_of(tiles) / ctas >= shortest) continue;
     Bins bins = multifit(tiles, ctas);
     const double length = makespan(bins);
-    if (best.empty() || length < shortest) {
+    if (length < shortest) {
       shortest = length;
       best = std::move(bins);
     }

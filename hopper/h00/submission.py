@@ -36,12 +36,14 @@ def custom_kernel(data):
     """
     outputs = []
     for (a, b, c), _, blocked, (m, n, k, _) in zip(*data, strict=True):
+        outputs.append(c)
+        if m == 0:
+            continue
         sfa, sfb = (_rows(of, rows) for of, rows in zip(blocked, (m, n), strict=True))
         if a.is_cuda:
             _multiply(a[:, :, 0], b[:, :, 0], c[:, :, 0], sfa, sfb, k)
         else:
             _multiply_float32(a[:, :, 0], b[:, :, 0], c[:, :, 0], sfa, sfb, n, k)
-        outputs.append(c)
     return outputs
 
 

@@ -1,12 +1,12 @@
 // Host path: the groups travel in the kernel's argument; nothing else is needed.
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "gemm.cuh"
 
 namespace kb::step {
 namespace {
 
 void run(const GroupGemmCall& call) {
-  check_call(call, gemm::kTileK, NkLimit::kPerGroup);
+  check_groups(call, gemm::kTileK);
   gemm::Arguments arguments = {};
   uint32_t tiles = 0;
   for (int g = 0; g < call.group_count; ++g) {
@@ -24,6 +24,7 @@ void run(const GroupGemmCall& call) {
                            .k = static_cast<uint32_t>(call.k[g]),
                            .tile_end = tiles};
   }
+  if (tiles == 0) return;
   rt::launch(gemm::multiply_groups,
              {.grid = {tiles, 1, 1},
               .threads = gemm::kThreads,

@@ -16,6 +16,7 @@
 #include "ptx/wgmma.cuh"
 #include "tile_list.cuh"
 #include "token_layout.cuh"
+#include "token_ring.cuh"
 #include "wait.cuh"
 
 namespace kb::step::gemm {
@@ -72,8 +73,7 @@ KB_DEVICE uint32_t pairs_of(const Group& group) {
   return (group.k + kPairK - 1) / kPairK;
 }
 
-// ---- Tokens: a ring of bytes. A slot holds what the width of its tile asks for, so that narrow
-// tiles have as many bytes on their way as wide ones, and tiles of any width follow each other.
+// ---- Tokens: slots of a ring, each as large as its tile asks for.
 
 KB_HOST_DEVICE constexpr uint32_t slabs_of_slot(uint32_t columns) {
   return columns <= kPairTokens ? 2 : 1;
@@ -82,29 +82,11 @@ KB_HOST_DEVICE constexpr uint32_t slot_bytes(uint32_t columns) {
   return slabs_of_slot(columns) * columns * kRowBytes;
 }
 
-// Where the next slot is: the same on both sides.
-struct TokenRing {
-  uint32_t offset = 0;
-  PipelineState<kTokenSlots> slot;
-
-  // Skips the end of the ring if it is too short.
-  KB_DEVICE uint32_t skip(uint32_t bytes) {
-    if (offset + bytes <= kTokenBytes) return 0;
-    const uint32_t skipped = kTokenBytes - offset;
-    offset = 0;
-    return skipped;
-  }
-  KB_DEVICE void advance(uint32_t bytes) {
-    offset += bytes;
-    slot.advance();
-  }
-};
-
 // ---- Load: one warp for tokens, one for weights.
 
 KB_DEVICE void token_warp(SharedStorage& shared, const Arguments& args, uint32_t first,
                           uint32_t last) {
-  TokenRing ring;
+  TokenRing<kTokenBytes, kTokenSlots> ring;
   PipelineState<kTokenSlots> oldest;
   uint32_t used = 0;      // slots
   uint32_t begin = 0;     // of the oldest slot, counted through all laps
@@ -182,7 +164,7 @@ struct Packed {
 struct Consumer {
   SharedStorage& shared;
   uint32_t row;  // of the tile, the lower one
-  TokenRing tokens = {};
+  TokenRing<kTokenBytes, kTokenSlots> tokens = {};
   PipelineState<kWeightStages> weights = {};
 
   KB_DEVICE void load_packed(Packed& packed) {

@@ -2,7 +2,7 @@
 // the first ends. The schedule of a shape is computed once.
 #include <map>
 
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "convert.cuh"
 #include "gemm.cuh"
 #include "kept_buffer.cuh"
@@ -34,7 +34,7 @@ Schedules<Plan> schedules;
 std::map<void*, DeviceBuffer<uint8_t>> token_buffers;
 
 void run(const GroupGemmCall& call) {
-  check_call(call, kSlabK, NkLimit::kPerGroup);
+  check_groups(call, kSlabK);
   const rt::Stream stream{call.stream};
   const uint32_t ctas = std::min(static_cast<uint32_t>(rt::sm_count()), kMaxCtas);
   const Plan& plan = schedules.get(extents_of(call), ctas, make_plan);
@@ -70,6 +70,7 @@ void run(const GroupGemmCall& call) {
         .rows = plan.rows[g]};
     tokens += slab_offset(2 * pairs, plan.rows[g]);
   }
+  if (units == 0) return;
 
   rt::launch(convert::convert_tokens,
              {.grid = {units, 1, 1},

@@ -4,7 +4,7 @@
 // become zero. The converted rows leave by bulk copies of 4 KB.
 #pragma once
 
-#include "group_gemm.cuh"
+#include "group_limit.cuh"
 #include "nvfp4.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/pdl.cuh"
@@ -35,7 +35,7 @@ struct Group {
 };
 
 struct Arguments {
-  Group groups[kMaxGroups];
+  Group groups[kGroups];
 };
 
 // ---- Kernel

@@ -7,16 +7,17 @@
 
 #include "descriptors.cuh"
 #include "epilogue.cuh"
-#include "group_gemm.cuh"
+#include "group_limit.cuh"
 #include "nvfp4.cuh"
+#include "partial_sums.cuh"
 #include "parts.cuh"
 #include "pipeline.cuh"
 #include "ptx/pdl.cuh"
-#include "ptx/red.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
 #include "token_layout.cuh"
+#include "token_ring.cuh"
 #include "wait.cuh"
 
 namespace kb::step::gemm {
@@ -64,20 +65,15 @@ struct Group {
   uint32_t rows;
 };
 
-// Four sums of a thread, in the order of its registers.
-struct alignas(16) Sums {
-  float values[4];
-};
+using PartSums = PartialSums<kMmaWarps, kTileN / 2>;
 
 struct Arguments {
-  Group groups[kMaxGroups];
-  Sums* sums;       // [slots][kMmaWarps][kTileN / 8][32]
-  uint32_t* ready;  // [slots][kMmaWarps]: slots that are filled, zero between calls
+  Group groups[kGroups];
+  PartSums part_sums;  // a slot for each CTA
   PartList list;
 };
 
-// ---- Tokens: a ring of bytes. A slot holds what the width of its tile asks for, so that narrow
-// tiles have as many bytes on their way as wide ones, and tiles of any width follow each other.
+// ---- Tokens: slots of a ring, each as large as its tile asks for.
 
 KB_HOST_DEVICE constexpr uint32_t slabs_of_slot(uint32_t columns) {
   return columns <= kPairTokens ? 2 : 1;
@@ -86,29 +82,11 @@ KB_HOST_DEVICE constexpr uint32_t slot_bytes(uint32_t columns) {
   return slabs_of_slot(columns) * columns * kRowBytes;
 }
 
-// Where the next slot is: the same on both sides.
-struct TokenRing {
-  uint32_t offset = 0;
-  PipelineState<kTokenSlots> slot;
-
-  // Skips the end of the ring if it is too short.
-  KB_DEVICE uint32_t skip(uint32_t bytes) {
-    if (offset + bytes <= kTokenBytes) return 0;
-    const uint32_t skipped = kTokenBytes - offset;
-    offset = 0;
-    return skipped;
-  }
-  KB_DEVICE void advance(uint32_t bytes) {
-    offset += bytes;
-    slot.advance();
-  }
-};
-
 // ---- Load: one warp for tokens, one for weights.
 
 KB_DEVICE void token_warp(SharedStorage& shared, const Arguments& args, uint32_t first,
                           uint32_t last) {
-  TokenRing ring;
+  TokenRing<kTokenBytes, kTokenSlots> ring;
   PipelineState<kTokenSlots> oldest;
   uint32_t used = 0;      // slots
   uint32_t begin = 0;     // of the oldest slot, counted through all laps
@@ -190,7 +168,7 @@ struct Packed {
 struct Consumer {
   SharedStorage& shared;
   uint32_t row;  // of the tile, the lower one
-  TokenRing tokens = {};
+  TokenRing<kTokenBytes, kTokenSlots> tokens = {};
   PipelineState<kWeightStages> weights = {};
 
   KB_DEVICE void load_packed(Packed& packed) {
@@ -300,40 +278,6 @@ KB_DEVICE void store_tile(Consumer& at, const float (&sums)[kCount], const Group
   ptx::bar_warp_sync();
 }
 
-// ---- Split K: sums go from a warp to the same warp of another CTA.
-
-KB_DEVICE Sums* warp_sums(const Arguments& args, uint32_t slot) {
-  return args.sums + uint64_t{slot * kMmaWarps + ptx::warp_index()} * (kTileN / 8 * 32) +
-         ptx::lane_index();
-}
-
-template <int kCount>
-KB_DEVICE void leave_sums(const Arguments& args, const float (&sums)[kCount], uint32_t slot) {
-  Sums* to = warp_sums(args, slot);
-#pragma unroll
-  for (uint32_t i = 0; i < kCount; i += 4) {
-    to[i / 4 * 32] = {{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]}};
-  }
-  ptx::bar_warp_sync();
-  if (ptx::lane_index() != 0) return;
-  ptx::red_release_gpu_global_add_u32(&args.ready[slot * kMmaWarps + ptx::warp_index()], 1);
-}
-
-template <int kCount>
-KB_DEVICE void add_sums(const Arguments& args, float (&sums)[kCount], uint32_t slot) {
-  uint32_t* ready = &args.ready[slot * kMmaWarps + ptx::warp_index()];
-  global_wait_at_least(ready, 1);
-  ptx::bar_warp_sync();
-  if (ptx::lane_index() == 0) *ready = 0;
-  const Sums* from = warp_sums(args, slot);
-#pragma unroll
-  for (uint32_t i = 0; i < kCount; i += 4) {
-    const Sums added = from[i / 4 * 32];
-#pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) sums[i + j] += added.values[j];
-  }
-}
-
 // ---- Tile
 
 template <uint32_t kColumns, bool kSplit>
@@ -377,9 +321,9 @@ KB_DEVICE void multiply_tile(Consumer& at, const Arguments& args, const Part& pa
   ptx::wgmma_wait_group<0>(sums);
   at.release(&shared.token_empty[previous]);
   if constexpr (kSplit) {
-    if (part.added == kLeavesSums) return leave_sums(args, sums, part.slot);
+    if (part.added == kLeavesSums) return args.part_sums.leave(sums, part.slot);
 #pragma unroll 1
-    for (uint32_t i = 0; i < part.added; ++i) add_sums(args, sums, part.slot + i);
+    for (uint32_t i = 0; i < part.added; ++i) args.part_sums.add(sums, part.slot + i);
   }
   store_tile(at, sums, group, part.tile);
 }

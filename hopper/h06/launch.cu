@@ -2,10 +2,11 @@
 // the first ends. The schedule of a shape is computed once.
 #include <map>
 
-#include "checks.cuh"
+#include "check_groups.cuh"
 #include "convert.cuh"
 #include "gemm.cuh"
 #include "kept_buffer.cuh"
+#include "partial_sums_memory.cuh"
 #include "schedule.cuh"
 #include "splitting.cuh"
 #include "weight_map.cuh"
@@ -37,23 +38,12 @@ Schedules<Plan> schedules;
 // What passes between the kernels of a call, by stream: the calls on one follow each other.
 struct Memory {
   DeviceBuffer<uint8_t> tokens;
-  DeviceBuffer<gemm::Sums> sums;
-  DeviceBuffer<uint32_t> ready;
-  bool zeroed = false;
+  PartSumsMemory<gemm::PartSums> part_sums;
 };
 std::map<void*, Memory> memory;
 
-// Flags that are zero; every call leaves them so.
-uint32_t* zero_flags(Memory& kept, rt::Stream stream) {
-  constexpr size_t kCount = size_t{kMaxCtas} * gemm::kMmaWarps;
-  uint32_t* flags = kept.ready.reserve(kCount);
-  if (!kept.zeroed) rt::memset_async(flags, 0, kCount * sizeof *flags, stream);
-  kept.zeroed = true;
-  return flags;
-}
-
 void run(const GroupGemmCall& call) {
-  check_call(call, kSlabK, NkLimit::kPerGroup);
+  check_groups(call, kSlabK);
   const rt::Stream stream{call.stream};
   const uint32_t ctas = std::min(static_cast<uint32_t>(rt::sm_count()), kMaxCtas);
   const Plan& plan = schedules.get(extents_of(call), ctas, make_plan);
@@ -67,8 +57,7 @@ void run(const GroupGemmCall& call) {
   uint8_t* tokens = kept.tokens.reserve(bytes);
   convert::Arguments conversion = {};
   gemm::Arguments product = {};
-  product.sums = kept.sums.reserve(size_t{ctas} * gemm::kMmaWarps * (gemm::kTileN / 8 * 32));
-  product.ready = zero_flags(kept, stream);
+  product.part_sums = kept.part_sums.reserve(ctas, stream);
   uint32_t units = 0;
   for (size_t g = 0; g < extents.size(); ++g) {
     const auto [m, n, k] = extents[g];
@@ -92,6 +81,7 @@ void run(const GroupGemmCall& call) {
         .rows = plan.rows[g]};
     tokens += slab_offset(2 * pairs, plan.rows[g]);
   }
+  if (units == 0) return;
 
   rt::launch(convert::convert_tokens,
              {.grid = {units, 1, 1},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +24,8 @@ def cache_dir() -> Path:
     try:
         return Path.home() / ".cache" / "kernelbench"
     except RuntimeError:
+        import tempfile
+
         return Path(tempfile.gettempdir()) / "kernelbench-cache"
 
 

@@ -47,6 +47,10 @@ STYLES = {
     "wrong": "bold red",
     "hang": "bold red",
     "fault": "bold red",
+    "problem": "bold magenta",
+    "reference": "bold magenta",
+    "machine": "bold magenta",
+    "harness": "bold magenta",
     "AMBIGUOUS": "bold yellow",
     "NOT MEASURED": "bold yellow",
     "skipped": "yellow",
@@ -61,10 +65,13 @@ class _Console(Console):
 
 
 def _make(stderr: bool) -> Console:
-    console = _Console(stderr=stderr, highlight=False, soft_wrap=False)
+    # A name between colons is a name, no emoji.
+    console = _Console(stderr=stderr, highlight=False, soft_wrap=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         # A pipe has no width: wrapping at 80 would break tables that a file can hold.
-        console = _Console(stderr=stderr, highlight=False, soft_wrap=False, width=_PIPE_WIDTH)
+        console = _Console(
+            stderr=stderr, highlight=False, soft_wrap=False, emoji=False, width=_PIPE_WIDTH
+        )
     return console
 
 

@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     INCORRECT = 3
     AMBIGUOUS = 4
     ENVIRONMENT = 5
+    DEFECT = 6
 
     @property
     def meaning(self) -> str:
@@ -35,10 +36,11 @@ class ExitCode(IntEnum):
 _MEANINGS = {
     ExitCode.PASS: "pass",
     ExitCode.REGRESSION: "regression (gate, ab --fail-on slower)",
-    ExitCode.USAGE: "usage: unknown step or shape, malformed file, planned step",
+    ExitCode.USAGE: "usage: unknown step or shape, malformed file, faulty problem, planned step",
     ExitCode.INCORRECT: "incorrect, hung or faulted",
     ExitCode.AMBIGUOUS: "ambiguous: --fail-on ambiguous; a loss beyond the margin, not certain",
     ExitCode.ENVIRONMENT: "environment: no device, compiler, usable baseline or disk; all skipped",
+    ExitCode.DEFECT: "a defect in kernelbench itself; the message names the file of its traceback",
 }
 
 
@@ -105,6 +107,20 @@ class UnknownNameError(UsageError):
         super().__init__(f"unknown {kind} {name!r}{where}", hint)
 
 
+class ProblemError(UsageError):
+    """A problem's own code raised, or gave what its interface does not allow; not the step's.
+
+    Attributes:
+        hook: The part of the problem that did; empty if that is not known.
+    """
+
+    hook: str = ""
+
+
+class FaultyReferenceError(ProblemError):
+    """A problem's reference raised, or gave what nothing can be judged by; not the step's."""
+
+
 class PlannedStepError(UsageError):
     """A step whose kernel is not there yet."""
 
@@ -113,6 +129,16 @@ class EnvironmentProblem(KernelbenchError):
     """This machine lacks something that the command needs: a device, a compiler, disk space."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+class MachineFault(EnvironmentProblem):
+    """The machine gave way: out of memory, a lost device or driver; not the step's."""
+
+
+class HarnessDefect(KernelbenchError):
+    """A defect in kernelbench itself, met while it handled a step; not the step's."""
+
+    exit_code = ExitCode.DEFECT
 
 
 class RecordError(EnvironmentProblem):

@@ -16,12 +16,12 @@ from kernelbench.records.run_record import Environment, Result
 
 BRINGUP_SCHEMA = "kernelbench.bringup/1"
 
-Outcome = Literal[
+StageOutcome = Literal[
     "PASS", "DIFFERS", "FAILED", "TIMED OUT", "CONFIRMED", "REFUTED", "NOT RUN", "NOT AVAILABLE",
     "NOT JUDGED", "ok", "warn", "missing",
 ]  # fmt: skip
 #: What makes the command leave with "incorrect". A refuted point is an answer, not a failure.
-BAD: tuple[Outcome, ...] = ("DIFFERS", "FAILED", "TIMED OUT")
+BAD: tuple[StageOutcome, ...] = ("DIFFERS", "FAILED", "TIMED OUT")
 #: What is said of whatever was timed while the GPU had other work.
 SHARED = "other processes used the GPU"
 
@@ -35,7 +35,7 @@ class BringupLine:
     """
 
     name: str
-    outcome: Outcome
+    outcome: StageOutcome
     detail: str = ""
     shared: bool = False
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.base.seeds import derive
-from kernelbench.bringup.bringup_record import BringupLine, Outcome
+from kernelbench.bringup.bringup_record import BringupLine, StageOutcome
 from kernelbench.bringup.open_points import POINTS, Point, Trial
 from kernelbench.bringup.parity_runner import (
     Ran,
@@ -29,10 +30,8 @@ from kernelbench.bringup.parity_runner import (
 )
 from kernelbench.bringup.parity_suites import ROUNDING, SUITES, Suite, functions_of
 
-OnProgress = Callable[[str], None]
-
 #: The gravest first.
-_GRAVITY: tuple[Outcome, ...] = ("DIFFERS", "TIMED OUT", "FAILED", "NOT RUN", "PASS")
+_GRAVITY: tuple[StageOutcome, ...] = ("DIFFERS", "TIMED OUT", "FAILED", "NOT RUN", "PASS")
 _BUILDS_AT_ONCE = 8
 
 
@@ -40,10 +39,10 @@ _BUILDS_AT_ONCE = 8
 class _Seen:
     """What was found of one function."""
 
-    counts: dict[Outcome, int] = field(default_factory=dict)
-    first: dict[Outcome, str] = field(default_factory=dict)
+    counts: dict[StageOutcome, int] = field(default_factory=dict)
+    first: dict[StageOutcome, str] = field(default_factory=dict)
 
-    def add(self, outcome: Outcome, detail: str) -> None:
+    def add(self, outcome: StageOutcome, detail: str) -> None:
         self.counts[outcome] = self.counts.get(outcome, 0) + 1
         self.first.setdefault(outcome, detail)
 
@@ -114,7 +113,7 @@ def functions(
 
 def _cases(
     suite: Suite, backend: str, seed: int, limit_s: float
-) -> Iterator[tuple[str, str, Outcome, str]]:
+) -> Iterator[tuple[str, str, StageOutcome, str]]:
     """Each case: its name, what it runs, how it ended, and how it differs."""
     works = suite.works(seed)
     try:
@@ -128,7 +127,7 @@ def _cases(
         yield key, work.case, *_judged(ran[key], wanted[key])
 
 
-def _judged(ran: Ran, wanted: Words) -> tuple[Outcome, str]:
+def _judged(ran: Ran, wanted: Words) -> tuple[StageOutcome, str]:
     what = difference(ran, wanted)
     if not what:
         return "PASS", ""
@@ -149,7 +148,7 @@ def points(backend: str, seed: int, limit_s: float, progress: OnProgress) -> Ite
         )
 
 
-def _settle(point: Point, backend: str, seed: int, limit_s: float) -> tuple[Outcome, str]:
+def _settle(point: Point, backend: str, seed: int, limit_s: float) -> tuple[StageOutcome, str]:
     if point.trials is None:
         return "NOT RUN", point.why_not
     if backend not in point.backends:

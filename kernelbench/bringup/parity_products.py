@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kernelbench.bringup.parity_inputs import words
 from kernelbench.bringup.parity_runner import ParityCase
 
-Floats = npt.NDArray[np.float32]
+Float32s = npt.NDArray[np.float32]
 
 # ---- wgmma: A [64, 128 bytes], B [256, 128 bytes], fragments of A, accumulators
 
@@ -32,19 +32,19 @@ def f16(rng: np.random.Generator, count: int, spread: int = 6) -> bytes:
     return bytes((values * rng.choice([-1, 1], count)).astype(np.float16))
 
 
-def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Float32s:
     """Accumulators that dwarf the products, to different degrees: low bits get lost."""
     exponents = rng.integers(0, 22, shape)
     values = rng.uniform(1, 2, shape) * 2.0**exponents * rng.choice([-1, 1], shape)
     return np.asarray(values, np.float32)
 
 
-def _small(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+def _small(rng: np.random.Generator, shape: tuple[int, ...]) -> Float32s:
     values = rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 3, shape)
     return np.asarray(values, np.float32)
 
 
-def _zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+def _zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Float32s:
     return np.zeros(shape, np.float32)
 
 
@@ -54,7 +54,7 @@ class Crafted:
 
     steps: int
     accumulate: bool
-    accumulators: Callable[[np.random.Generator, tuple[int, ...]], Floats]
+    accumulators: Callable[[np.random.Generator, tuple[int, ...]], Float32s]
     top: int = 0x7E  # of the e4m3 codes
     spread: int = 6  # of the halves' exponents
 
@@ -127,7 +127,7 @@ class Product:
     b: npt.NDArray[np.uint8]
     scales_a: npt.NDArray[np.uint8]
     scales_b: npt.NDArray[np.uint8]
-    d: Floats
+    d: Float32s
     accumulate: bool = True
     negate: tuple[bool, bool] = (False, False)
     shift: int = 0

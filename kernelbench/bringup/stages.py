@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
 from kernelbench.base.version import __version__
 from kernelbench.bringup import native_stages, step_stages
@@ -31,7 +32,6 @@ from kernelbench.machine.devices import GpuInfo
 from kernelbench.project.context import Context
 from kernelbench.records import run_record
 
-OnProgress = Callable[[str], None]
 OnStage = Callable[[Stage], None]
 
 TITLES = {

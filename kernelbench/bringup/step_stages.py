@@ -7,21 +7,20 @@ have the GPU to itself: processes that are not ours are waited for, and marked w
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernelbench.bringup.bringup_record import SHARED, BringupLine, Outcome
+from kernelbench.base.callbacks import OnProgress
+from kernelbench.bringup.bringup_record import SHARED, BringupLine, StageOutcome
 from kernelbench.executors.gpu import GPU
 from kernelbench.machine import clocks
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Step, load_problem
 from kernelbench.records.run_record import FAILED, Environment, Result
-from kernelbench.runs import plan as planning
+from kernelbench.runs import plan
 from kernelbench.runs.runner import Runner, StepRun
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
-
-OnProgress = Callable[[str], None]
 
 _REPS, _QUICK_REPS, _WARMUPS = 500, 100, 50
 #: Seconds from one look at who uses the GPU to the next.
@@ -31,7 +30,7 @@ _POLL_S = 1.0
 #: turn between.
 _ESCAPED = "device work goes on after the step's end event"
 _NOT_JUDGED = "not judged: "
-_OUTCOMES: dict[str, Outcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "fault": "FAILED"}
+_OUTCOMES: dict[str, StageOutcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "fault": "FAILED"}
 
 
 @dataclass(frozen=True)
@@ -121,19 +120,19 @@ class StepStage:
         )
         with Launcher() as launcher:
             for step in steps:
-                plan = self._plan(step, (), ())
+                run = self._plan(step, (), ())
                 if quick:
-                    shapes = [shape for shape in plan.shapes if shape.name not in plan.skip][:1]
-                    plan = replace(plan, shapes=tuple(shapes), classes=plan.classes[:1])
-                yield self._run(launcher, plan, timing)
+                    shapes = [shape for shape in run.shapes if shape.name not in run.skip][:1]
+                    run = replace(run, shapes=tuple(shapes), classes=run.classes[:1])
+                yield self._run(launcher, run, timing)
 
     def _plan(self, step: Step, shapes: Sequence[str], classes: Sequence[str]) -> StepRun:
-        (plan,) = planning.plan(
+        (run,) = plan.plan(
             self._context, [step.name], shapes, GPU.name, classes, self._device, warn=self._progress
         )
-        return plan
+        return run
 
-    def _run(self, launcher: Launcher, plan: StepRun, timing: Timing | None) -> StepRows:
+    def _run(self, launcher: Launcher, run: StepRun, timing: Timing | None) -> StepRows:
         runner = Runner(
             launcher, seed=self._seed, timing=timing, call_limit_s=self._limit_s,
             on_progress=self._progress,
@@ -141,7 +140,7 @@ class StepStage:
         before = len(self.results)
         shared = False
         try:
-            for row in runner.run(plan):
+            for row in runner.run(run):
                 self.results.append(row)
         finally:
             if timing is not None and self._saw_others(runner.environment):
@@ -149,8 +148,8 @@ class StepStage:
                 self.results[before:] = [_beside_others(row) for row in self.results[before:]]
         rows = tuple(self.results[before:])
         self.environment = self.environment or runner.environment
-        line = _line(plan.step, rows, timed=timing is not None)
-        return StepRows(plan.step, rows, replace(line, shared=shared))
+        line = _line(run.step, rows, timed=timing is not None)
+        return StepRows(run.step, rows, replace(line, shared=shared))
 
     def _saw_others(self, environment: Environment | None) -> bool:
         """Whether others used the GPU before a step that ended now, as it began, or after it."""

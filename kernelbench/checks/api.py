@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kernelbench.base import seeds
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.checks.checker import CheckRequest, CheckRow, ScheduleChecker, StepCheck
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
@@ -20,9 +21,9 @@ from kernelbench.emulator.settings import (
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.project.context import Context
 from kernelbench.records import run_record
-from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan_check
-from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.runs.runner import StepRun
 from kernelbench.runs.settings import (
     MEASURING,
     Names,
@@ -115,20 +116,7 @@ def check(
     runs = plan_check(Context.find(), steps, shapes, names_of(inputs), emulation, warn=on_warning)
     if on_plan is not None:
         on_plan(CheckPlan(tuple(runs), asked))
-    done: list[StepCheck] = []
-    checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
-    failure: BaseException | None = None
-    try:
-        with contextlib.closing(checker.run(runs)) as found:
-            for step in found:
-                done.append(step)
-                if on_row is not None:
-                    for row in step.rows:
-                        on_row(row)
-    except (KernelbenchError, KeyboardInterrupt) as error:
-        failure = error
-    if checker.interrupted:
-        failure = KeyboardInterrupt()
+    done, failure = _check_all(runs, asked, on_progress, on_row)
     report = CheckReport(
         schema=CHECK_SCHEMA,
         created=run_record.now_iso(),
@@ -138,11 +126,33 @@ def check(
         inputs=runs[0].classes,
         mma_rounding=mma_rounding,
         complete=failure is None,
-        steps=tuple(done),
+        steps=done,
     )
     if failure is not None:
         raise ended_early(failure, report)
     return report
+
+
+def _check_all(
+    runs: Sequence[StepRun],
+    asked: CheckRequest,
+    on_progress: OnProgress | None,
+    on_row: Callable[[CheckRow], None] | None,
+) -> tuple[tuple[StepCheck, ...], BaseException | None]:
+    """The steps that were checked, and what ended it early."""
+    done: list[StepCheck] = []
+    failure: BaseException | None = None
+    checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
+    try:
+        with contextlib.closing(checker.run(runs)) as found:
+            for step in found:
+                done.append(step)
+                if on_row is not None:
+                    for row in step.rows:
+                        on_row(row)
+    except (KernelbenchError, KeyboardInterrupt) as error:
+        failure = error
+    return tuple(done), KeyboardInterrupt() if checker.interrupted else failure
 
 
 def _request(

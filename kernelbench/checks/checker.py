@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from kernelbench.base.callbacks import OnProgress
+from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
 from kernelbench.emulator import branches
@@ -20,18 +22,26 @@ from kernelbench.emulator.findings import Finding, Waiting
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.measure.outcomes import error_of
 from kernelbench.project.registry import source_sha
-from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.records.run_record import UNJUDGED
+from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
-from kernelbench.worker.messages import Message, PhaseBegins, ScheduleRun, StepNotLoaded
+from kernelbench.worker.messages import (
+    JobFailed,
+    Message,
+    PhaseBegins,
+    ScheduleRun,
+    StepNotLoaded,
+)
 
 if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
 
-Status = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
+CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
 #: Statuses that mean the step is not right.
-FAILED: tuple[Status, ...] = ("finding", "wrong", "hang", "fault")
+FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class CheckRow:
     step: str
     shape: str
     dims: str
-    status: Status
+    status: CheckStatus
     schedules: int
     asked: int
     seconds: float
@@ -259,15 +269,17 @@ class ScheduleChecker:
             close()
         seconds = time.monotonic() - began
         ending = launcher.ending
-        status: Status
+        status: CheckStatus
         if ending is not None and ending.kind != "done":
+            if ending.status in UNJUDGED:
+                raise error_of(ending.status, f"{ending.reason} (shape {shape.name})")
             status = "hang" if ending.kind == "hang" else "fault"
             progress.reason = ending.reason
         else:
             status = self._status(progress)
         return self._row(run, shape, status, progress, seconds)
 
-    def _status(self, progress: _Progress) -> Status:
+    def _status(self, progress: _Progress) -> CheckStatus:
         if progress.unloadable:
             return "fault"
         if progress.reason.startswith("skipped: "):
@@ -324,6 +336,10 @@ class ScheduleChecker:
             found = len(progress.seen)
             so_far = f", {found} finding{'s' if found > 1 else ''}" if found else ""
             self._on_progress(f"{run.step.name} {shape.name}: {message.name}{so_far}")
+        elif isinstance(message, JobFailed):
+            if message.traceback:
+                raise defect(message.reason, message.traceback)
+            raise error_of(message.status, message.reason)
         elif isinstance(message, StepNotLoaded):
             progress.reason, progress.unloadable = message.reason, True
         elif isinstance(message, ScheduleRun):
@@ -357,7 +373,7 @@ class ScheduleChecker:
             progress.seen[finding.identity] = seen
 
     def _row(
-        self, run: StepRun, shape: Any, status: Status, progress: _Progress, seconds: float
+        self, run: StepRun, shape: Any, status: CheckStatus, progress: _Progress, seconds: float
     ) -> CheckRow:
         request = self._request
         return CheckRow(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from typing import Any
 
 import click
 
+from kernelbench.base.defects import DEBUG_VARIABLE, defect, describe_defect
 from kernelbench.base.errors import ExitCode, KernelbenchError
 from kernelbench.base.version import __version__
 
@@ -19,6 +22,7 @@ COMMANDS = {
     "check": "Look for hangs, races and misused barriers in the emulator.",
     "gate": "Fail CI on a regression.",
     "calibrate": "Measure this device's false-positive rate and power.",
+    "init": "Make a project of your own that runs at once.",
     "new": "Make a new step, or a variant, from another one.",
     "list": "Show the lineages and what runs on this machine.",
     "lineage": "A lineage as a tree: reported, measured, compared.",
@@ -33,6 +37,7 @@ COMMANDS = {
     "bringup": "Try a GPU: functions, open points, every step, times.",
     "doctor": "Say what works on this machine and why the rest does not.",
     "export": "Write a step as one file for GPU MODE.",
+    "import": "Make a project of FlashInfer-Trace or SOL-ExecBench files.",
     "cache": "Show or clear compiled artefacts.",
     "completion": "Print the shell completion script.",
 }
@@ -89,8 +94,11 @@ class _Lazy(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="kernelbench")
-def cli() -> None:
+@click.option("--debug", is_flag=True, help="Print the traceback of a defect in kernelbench.")
+def cli(debug: bool) -> None:
     """Check, time and compare the steps of an optimization lineage of GPU kernels."""
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"
 
 
 def main(args: list[str] | None = None) -> None:
@@ -122,6 +130,10 @@ def invoke(args: list[str] | None = None) -> int:
         # The reader went away (`| head`); stdout must not be flushed into it again.
         sys.stdout = None
         return PIPE_CLOSED
+    except Exception as error:
+        found = defect(describe_defect(error), traceback.format_exc())
+        _fail(str(found))
+        return int(found.exit_code)
 
 
 def _fail(message: str) -> None:

@@ -21,6 +21,7 @@ from kernelbench.stats.inference import ALPHA, MARGIN
     '  kernelbench ab v15 v16 --why "two accumulators hide the epilogue"\n'
     "  kernelbench ab v00 my_v00.py --shape D --sessions 5\n"
     "  kernelbench ab v21 v22 --metric call --fail-on slower\n"
+    "  kernelbench ab reference submission.py --task DIR --metric call\n"
     "  kernelbench ab v00 v00 --shape D          an A/A comparison of this device",
 )
 @options.step_argument("base")
@@ -66,6 +67,7 @@ from kernelbench.stats.inference import ALPHA, MARGIN
     help="Input class to check and time (default: check all, time the first).",
 )
 @click.option("--executor", default="auto", show_default=True, metavar="NAME")
+@options.task_option
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
 @options.measuring_options
 def command(
@@ -81,6 +83,7 @@ def command(
     batch: int,
     inputs: str | None,
     executor: str,
+    task: str | None,
     explain: bool,
     results: str | None,
     measuring: MeasuringOptions,
@@ -103,6 +106,7 @@ def command(
                 batch=batch,
                 inputs=inputs,
                 executor=executor,
+                task=task,
                 why=why,
                 save=True,
                 results=results,

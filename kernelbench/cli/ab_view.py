@@ -57,6 +57,14 @@ def compared(comparison: Comparison, explain: bool) -> None:
     _dim(f"timed and flushed {busy:.2f} s · seed {comparison.seed}{kept}{hypothesis}")
 
 
+#: By whether a result is exact; None where only a task's own check knows.
+_HOW_RIGHT = {
+    True: ", every bit",
+    False: ", within the derived bound",
+    None: ", by the task's own check",
+}
+
+
 def not_timed(comparison: Comparison) -> None:
     """What can be said without times."""
     console.out.print(
@@ -69,7 +77,7 @@ def not_timed(comparison: Comparison) -> None:
         if row.reason:
             text += f": {row.reason}"
         elif row.status == "pass":
-            text += ", every bit" if row.exact else ", within the derived bound"
+            text += _HOW_RIGHT[row.exact]
         console.out.print(console.Text(text), soft_wrap=True)
     _print_delta(comparison)
     _print_reported(comparison, comparison.shapes)

@@ -97,7 +97,7 @@ def _diff(
     context: Context, base: Step, cand: Step, results: str | None, *, build: bool
 ) -> StepDiff:
     from kernelbench.base import console
-    from kernelbench.lineages import step_diff as step_change
+    from kernelbench.lineages.step_diff import step_diff
     from kernelbench.project.context import parse_results
     from kernelbench.records import ledger, store
 
@@ -107,7 +107,7 @@ def _diff(
         console.warn(line)
     with console.Status() as status:
         status(f"building {base.name} and {cand.name}" if build else "comparing")
-        return step_change.step_diff(base, cand, runs, ledger.read_ledger(folder), build=build)
+        return step_diff(base, cand, runs, ledger.read_ledger(folder), build=build)
 
 
 def _tables(context: Context, names: Sequence[str], json_path: str | None) -> None:

@@ -14,21 +14,40 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
+@click.option(
+    "--problem",
+    metavar="NAME",
+    help="Try every hook of a problem instead: of a lineage, an installed one, or FILE.py:NAME.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="SHAPE",
+    help="With --problem: try this shape, by name or as FIELD=VALUE:…; repeatable.",
+)
 @json_option
-def command(json_path: str | None) -> int:
+def command(problem: str | None, shapes: tuple[str, ...], json_path: str | None) -> int:
     """Say what works on this machine, and why the rest does not.
 
     Changes nothing but may build the device probes into the cache. Leaves with exit code 5 only
-    if no executor works, so that no step at all can run.
+    if no executor works, so that no step at all can run. With --problem it tries the problem's
+    hooks, without a step, and leaves with exit code 2 if one is at fault.
 
     \b
     Examples:
       kernelbench doctor
       kernelbench doctor --json doctor.json
+      kernelbench doctor --problem group_gemm --shape u0
+      kernelbench doctor --problem problem.py:RMSNorm --shape rows=64:columns=512
     """
     from kernelbench.inspection import doctor
 
     require_writable(json_path)
+    if problem is not None:
+        return _examine_problem(problem, shapes, json_path)
+    if shapes:
+        raise click.UsageError("--shape goes with --problem NAME")
     found = doctor.examine()
     if json_path is not None:
         write_json_output(json_path, found)
@@ -42,6 +61,28 @@ def command(json_path: str | None) -> int:
             else "nothing can run here: no executor works"
         )
     return int(ExitCode.PASS if found.usable else ExitCode.ENVIRONMENT)
+
+
+def _examine_problem(name: str, shapes: tuple[str, ...], json_path: str | None) -> int:
+    from kernelbench.inspection import problem_doctor
+
+    found = problem_doctor.examine_problem(name, shapes)
+    if json_path is not None:
+        write_json_output(json_path, found)
+    if json_path != "-":
+        from kernelbench.base.console import Text, make_table, out
+
+        styles = {"ok": "green", "warn": "yellow", "fault": "bold red", "not tried": "dim"}
+        table = make_table([(found.problem, "left"), ("state", "left"), ("found", "left")])
+        for row in found.rows:
+            table.add_row(row.hook, Text(row.state, style=styles[row.state]), Text(row.detail))
+        out.print(table)
+        tried = f"tried on {found.device} with {', '.join(found.shapes)}"
+        left = f"; left out, as they take long: {', '.join(found.left_out)}"
+        click.echo(f"\n{tried}{left if found.left_out else ''}")
+        at_fault = [row.hook for row in found.rows if row.state == "fault"]
+        click.echo(f"at fault: {', '.join(at_fault)}" if at_fault else "every hook does its part")
+    return int(ExitCode.PASS if found.usable else ExitCode.USAGE)
 
 
 def _render(rows: tuple[doctor.DoctorRow, ...]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,53 +21,76 @@ _CONSTANTS = (
 )
 
 
+class _Arch(click.ParamType[str]):
+    """An arch, or all that a step is built for."""
+
+    name = "sm_NN|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is."""
+        if value != "all" and not re.fullmatch(r"sm_\d+[af]?", value):
+            self.fail(f"expected sm_90a, sm_89, ... or all, found {value!r}", param, ctx)
+        return str(value)
+
+
 @click.command(
     "inspect",
     epilog="\b\nExamples:\n"
     "  kernelbench inspect v07\n"
     "  kernelbench inspect v01..v07 --arch sm_100a --json -\n"
-    "  kernelbench inspect v07 --arch sm_100a --sass | less",
+    "  kernelbench inspect v07 --arch sm_100a --sass | less\n"
+    "  kernelbench inspect my-triton --arch sm_80 --shape D",
 )
 @options.steps_argument
 @click.option(
     "--arch",
-    type=click.Choice(["sm_100a", "sm_90a", "all"]),
+    type=_Arch(),
     default="all",
     show_default=True,
     help="What to build for; of an sm_100a step, sm_90a is what gpu-soft runs.",
 )
+@click.option("--shape", metavar="NAME", help="What a Triton step is called with, to compile it.")
 @click.option("--sass", is_flag=True, help="Also print the machine code, disassembled.")
 @click.option("--ptx", is_flag=True, help="Also print the PTX.")
 @options.json_option
 def command(
-    steps: tuple[str, ...], arch: str, sass: bool, ptx: bool, json_path: str | None
+    steps: tuple[str, ...],
+    arch: str,
+    shape: str | None,
+    sass: bool,
+    ptx: bool,
+    json_path: str | None,
 ) -> None:
-    """Print what each compiled STEP takes: registers, spills, memory, CTAs per SM.
+    """Print what each STEP's kernels take: registers, spills, memory, CTAs per SM.
 
     It asks the compilers and the step's own constants, no GPU. CTAs per SM are those that can run
-    at once; one that waits for tensor memory does not.
+    at once; one that waits for tensor memory does not. A Triton step is called once, to see what
+    Triton compiles for it; without a GPU nothing is launched. Steps of arch `any` are compiled for
+    the GPU at hand, without one for sm_90a.
     """
     from kernelbench.base import console
     from kernelbench.base.errors import EnvironmentProblem, UsageError
-    from kernelbench.build import compiler as build
-    from kernelbench.inspection import resources
+    from kernelbench.build import compiler
+    from kernelbench.inspection import by_kind, resources
     from kernelbench.project.context import Context
 
     options.require_writable(json_path)
-    chosen, left_out = resources.select_kernels(Context.find().lineages.select(steps))
+    by_kind.require_known(arch)
+    context = Context.find()
+    chosen, left_out = resources.select_kernels(context.lineages.select(steps))
     for line in left_out:
         console.warn(f"left out: {line}")
-    fitting = [step for step in chosen if resources.flavours(step, arch)]
+    fitting = [step for step in chosen if by_kind.built_for(step, arch)]
     if not fitting:
         names = ", ".join(step.name for step in chosen)
         raise UsageError(f"{names}: not built for {arch}", "leave out --arch")
     found = []
     with console.Status() as status:
         status("building " + ", ".join(step.name for step in fitting))
-        for inspected in resources.inspect_all(fitting, arch, sass=sass, ptx=ptx):
+        for inspected in by_kind.inspect_all(fitting, arch, context, shape, sass=sass, ptx=ptx):
             found.append(inspected)
             status(f"built {len(found)} of {len(fitting)}")
-    nvcc = build.nvcc()
+    nvcc = compiler.nvcc()
     if json_path is not None:
         version = nvcc.version if nvcc else None
         record = resources.InspectRecord(resources.SCHEMA, version, tuple(found))
@@ -75,9 +99,10 @@ def command(
         for inspected in found:
             if inspected.empty:
                 continue  # the error says all that there is
-            _render(inspected, f"nvcc {nvcc.version}" if nvcc else "no nvcc: constants only")
+            by = f"nvcc {nvcc.version}" if nvcc else "no nvcc: constants only"
+            _render(inspected, inspected.compiled_by or by)
     missing = [*dict.fromkeys(line for inspected in found for line in inspected.missing)]
-    if nvcc is None:
+    if nvcc is None and any(step.built for step in fitting):
         missing.append(
             "no nvcc on PATH, in CUDA_HOME or in the Python environment: constants only; install "
             "the CUDA toolkit, or `pip install nvidia-cuda-nvcc`"
@@ -97,7 +122,7 @@ def _render(found: Inspection, compiler: str) -> None:
     table = make_table([("", "left"), *heads])
     for label, cells in _code_rows(columns) if columns else ():
         table.add_row(label, *cells)
-    for label, names in _CONSTANTS:
+    for label, names in _CONSTANTS if found.kind == "step" else ():
         table.add_row(label, *[_constant(found, names)] * len(heads))
     out.print(table)
     if found.undescribed:
@@ -126,10 +151,13 @@ def _constant(found: Inspection, names: tuple[str, ...]) -> str:
 def _code_rows(columns: list[tuple[Build, Code]]) -> list[tuple[str, list[str]]]:
     codes = [code for _, code in columns]
     spills = [f"{code.spill_store_bytes} B, {code.spill_load_bytes} B" for code in codes]
+    piped = any(code.stages is not None for code in codes)
     return [
         ("kernel", [code.kernel for code in codes]),
         ("CTAs per SM", [_ctas(code) for code in codes]),
         ("threads", [_known(code.threads) for code in codes]),
+        *([("warps", [_known((code.threads or 0) // 32) for code in codes])] if piped else []),
+        *([("stages", [_known(code.stages) for code in codes])] if piped else []),
         ("registers", [str(code.registers) for code in codes]),
         ("spill stores, loads", spills),
         ("stack frame", [f"{code.stack_bytes} B" for code in codes]),

@@ -47,7 +47,7 @@ def command(
     of `kernelbench run` on a GPU of the step's own kind; what an emulator ran has no time.
     """
     from kernelbench.base import console
-    from kernelbench.lineages import tree as lineage_tree
+    from kernelbench.lineages.tree import SCHEMA, TreeRecord, trees
     from kernelbench.project.context import Context, parse_results
     from kernelbench.records import ledger, outcomes, store
 
@@ -59,7 +59,7 @@ def command(
     for line in broken:
         console.warn(line)
     comparisons = ledger.read_ledger(folder)
-    found = lineage_tree.trees(
+    found = trees(
         context.lineages,
         chosen,
         runs,
@@ -79,7 +79,7 @@ def command(
         ladder_plot.save_ladder(ladder_plot.ladder(context, found[0], shapes), plot_path)
         console.err.print(f"wrote {plot_path}")
     if json_path is not None:
-        options.write_json_output(json_path, lineage_tree.TreeRecord(lineage_tree.SCHEMA, found))
+        options.write_json_output(json_path, TreeRecord(SCHEMA, found))
     if json_path == "-":
         return
     for tree in found:

@@ -10,6 +10,7 @@ from kernelbench.cli.options import (
     json_option,
     optional_steps_argument,
     require_writable,
+    task_option,
     write_json_output,
 )
 from kernelbench.project.registry import STATUSES
@@ -22,9 +23,14 @@ if TYPE_CHECKING:
 @optional_steps_argument
 @click.option("--lineage", metavar="NAME", help="Only this lineage.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only steps in this status.")
+@task_option
 @json_option
 def command(
-    steps: tuple[str, ...], lineage: str | None, status: str | None, json_path: str | None
+    steps: tuple[str, ...],
+    lineage: str | None,
+    status: str | None,
+    task: str | None,
+    json_path: str | None,
 ) -> None:
     """Show the lineages, their steps, and which of them this machine can run.
 
@@ -40,17 +46,27 @@ def command(
       kernelbench list
       kernelbench list v20..v23 kernels/failed
       kernelbench list --lineage moe --status failed
+      kernelbench list --task path/to/gpu-mode-task
       kernelbench list --json -
     """
     from kernelbench.lineages import listing
     from kernelbench.project.context import Context
 
     require_writable(json_path)
-    lineages = Context.find().lineages
+    if task is None:
+        lineages = Context.find().lineages
+    else:
+        from kernelbench.cli import task_view
+        from kernelbench.problems.gpumode import task_context
+
+        of_task = task_context(task)
+        if json_path != "-":
+            task_view.print_task(of_task)
+        lineages = of_task.lineages
     chosen = listing.select_steps(lineages, steps, lineage, status)
     if json_path is not None:
         write_json_output(json_path, listing.list_record(chosen))
-    if json_path != "-":
+    if json_path != "-" and task is None:
         _render(listing.views(lineages, chosen))
         if lineages.with_shipped and not (steps or lineage):
             _say_shipped([each.name for each in lineages.shipped.lineages])
@@ -72,18 +88,18 @@ def _render(views: list[listing.LineageView]) -> None:
         out.print("no step fits")
     for view in views:
         out.print(Text.assemble((view.name, "bold"), f"  {view.title}"))
-        columns = [(name, "left") for name in ("step", "parent", "status", "arch", "here")]
+        columns = [(name, "left") for name in ("step", "parent", "status", "kind", "arch", "here")]
         columns.append(("what changes", "left"))
         reported = [f"reported\n{shape}" for shape in view.shapes]
         columns += [(heading, "right") for heading in reported]
         table, left_out = fitted_table(
             columns,
             [
-                (s.name, s.parent or "–", styled(s.status), s.arch, here, s.title, *figures)
+                (s.name, s.parent or "–", styled(s.status), s.kind, s.arch, here, s.title, *figures)
                 for s, here, figures in view.rows
             ],
             prose="what changes",
-            spare=[reported, ["arch"], ["parent"]],
+            spare=[reported, ["kind"], ["arch"], ["parent"]],
         )
         out.print(table)
         say_left_out(left_out)
@@ -92,6 +108,8 @@ def _render(views: list[listing.LineageView]) -> None:
                 out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
             for name, note in view.notes:
                 out.print(f"{name}: {note}", soft_wrap=True)
+        if view.on_gpu_only:
+            out.print(view.on_gpu_only, soft_wrap=True)
         if view.blocked:
             out.print("`kernelbench doctor` says why a step does not run here.")
         out.print()

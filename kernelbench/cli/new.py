@@ -70,7 +70,7 @@ def command(
     chosen = lineages.select([source])
     if len(chosen) != 1:
         raise UsageError(f"{source!r} is {len(chosen)} steps", "start from one")
-    words = scaffold.Words(title, technique, hypothesis)
+    words = scaffold.StepWords(title, technique, hypothesis)
     if variant:
         made = scaffold.new_variant(lineages, name, chosen[0], files, words)
     elif files:

@@ -178,14 +178,16 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         warm: bool,
         device: int,
         seed: int | None,
-        timeout: float,
+        timeout: float | None,
         budget: float,
         **rest: Any,
     ) -> Any:
         measuring: MeasuringOptions = {
             "reps": reps, "l2": "warm" if warm else "cold", "device": device, "seed": seed,
-            "timeout_s": timeout, "budget_s": budget,
+            "budget_s": budget,
         }  # fmt: skip
+        if timeout is not None:
+            measuring["timeout_s"] = timeout
         return function(*args, measuring=measuring, **rest)
 
     decorated: Callable[..., Any] = command
@@ -208,7 +210,11 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="CUDA ordinal of the GPU.",
         ),
         seed_option("inputs, poison and order"),
-        timeout_option(MEASURING.timeout_s, "a call of a step counts as hung"),
+        timeout_option(
+            None,
+            "a call of a step counts as hung",
+            f"{MEASURING.timeout_s:g}, or the time that --task says",
+        ),
         click.option(
             "--budget",
             type=click.FloatRange(min=0.1),
@@ -232,13 +238,15 @@ def seed_option(of: str) -> Callable[[F], F]:
     )
 
 
-def timeout_option(default_s: float, what: str) -> Callable[[F], F]:
-    """``--timeout``, after which ``what`` happens."""
+def timeout_option(
+    default_s: float | None, what: str, shown: str | None = None
+) -> Callable[[F], F]:
+    """``--timeout``, after which ``what`` happens; ``shown`` describes a default of None."""
     return click.option(
         "--timeout",
         type=click.FloatRange(min=0.1),
         default=default_s,
-        show_default=True,
+        show_default=shown or True,
         help=f"Seconds after which {what}.",
     )
 
@@ -268,6 +276,16 @@ def emulation_options(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Streaming multiprocessors of the emulated GPU.",
     )(rounding_option(command))
+
+
+def task_option(function: F) -> F:
+    """``--task DIR``"""
+    return click.option(
+        "--task",
+        metavar="DIR",
+        default=None,
+        help="Folder of a GPU MODE task (task.yml), in place of this project's problems.",
+    )(function)
 
 
 def results_option(function: F) -> F:

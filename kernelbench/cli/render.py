@@ -11,8 +11,9 @@ from kernelbench.cli.figure_texts import error_text, microseconds, time_text
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
+from kernelbench.problems.gpumode import TaskScore
 from kernelbench.project.model import Lineage
-from kernelbench.records.run_record import Result, RunRecord
+from kernelbench.records.run_record import UNJUDGED, Result, RunRecord
 from kernelbench.runs.api import RunPlan
 from kernelbench.runs.peers import Standing, standings
 
@@ -116,6 +117,8 @@ class RunView:
             head = f"  {step} {', '.join(places)}: "
             self._to.print(console.Text.assemble((head, "bold"), text), soft_wrap=True)
         legend = "= every bit of the rounded reference · ≈ within the derived bound"
+        if any(row.status == "pass" and row.exact is None for row in rows):
+            legend = "✓ right by the task's own check, on data that no step has seen"
         self._to.print(console.Text(f"  {legend}", style="dim"))
         total = sum(counts.values())
         summary = ", ".join(
@@ -123,6 +126,11 @@ class RunView:
             for status, count in counts.items()
         )
         self._to.print(f"→ {summary} of {total}")
+
+    def scores(self, found: Sequence[TaskScore]) -> None:
+        """What a task's server would make one figure of."""
+        for score in found:
+            self._to.print(console.Text(f"  score of {score.step}: {score.text}"), soft_wrap=True)
 
     def standings(self, found: Sequence[Standing]) -> None:
         """Each step against the best peer and the measured floor; nothing if there is nothing."""
@@ -177,7 +185,7 @@ def _relative(path: Path) -> str:
 
 
 def _worst(rows: Sequence[Result]) -> str:
-    for status in ("hang", "fault", "wrong", "skipped"):
+    for status in (*reversed(UNJUDGED), "hang", "fault", "wrong", "skipped"):
         if any(row.status == status for row in rows):
             return status
     return "pass"
@@ -185,5 +193,5 @@ def _worst(rows: Sequence[Result]) -> str:
 
 def _class_mark(row: Result) -> str:
     if row.status == "pass":
-        return row.inputs + ("=" if row.exact else "≈")
+        return row.inputs + {True: "=", False: "≈", None: "✓"}[row.exact]
     return f"{row.inputs}:{row.status}"

@@ -10,8 +10,7 @@ from kernelbench.base.console import Table, Text, err, make_table, out, styled
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import options
 from kernelbench.measure.speed_of_light import Ceilings
-from kernelbench.report import roofline as api
-from kernelbench.report.roofline import LineageReport, ShapeReport
+from kernelbench.report.roofline import LineageReport, ShapeReport, roofline
 
 _BOUNDS = {"memory": "mem", "compute": "math"}
 
@@ -57,7 +56,7 @@ def command(
       kernelbench roofline --measure
     """
     options.require_writable(json_path)
-    report = api.roofline(
+    report = roofline(
         shapes,
         lineage=lineage,
         problem=problem,

@@ -11,6 +11,8 @@ from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import options, render
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors import targets
+from kernelbench.measure.outcomes import error_of
+from kernelbench.problems.gpumode import read_task, task_scores
 from kernelbench.records.run_record import RunRecord
 from kernelbench.runs import api
 from kernelbench.runs.settings import MeasuringOptions
@@ -23,7 +25,8 @@ from kernelbench.runs.settings import MeasuringOptions
     "  kernelbench run v01..v07 --shape all --inputs gpu-mode\n"
     "  kernelbench run mref --shape qwen35-m16 --json -\n"
     "  kernelbench run m02 --shape qwen35 --peers\n"
-    "  kernelbench run path/to/submission.py --shape m=40,76:n=512:k=768",
+    "  kernelbench run path/to/submission.py --shape m=40,76:n=512:k=768\n"
+    "  kernelbench run submission.py --task path/to/gpu-mode-task",
 )
 @options.steps_argument
 @options.shape_option
@@ -50,6 +53,7 @@ from kernelbench.runs.settings import MeasuringOptions
 @click.option(
     "--peers", is_flag=True, help="Also run the lineage's peers, and compare with the best of them."
 )
+@options.task_option
 @options.emulation_options
 @click.option("--check-only", is_flag=True, help="Check correctness, do not time.")
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
@@ -63,6 +67,7 @@ def command(
     inputs: tuple[str, ...],
     call: Literal["single", "competition"],
     peers: bool,
+    task: str | None,
     check_only: bool,
     no_save: bool,
     fail_on: tuple[str, ...],
@@ -74,8 +79,9 @@ def command(
     """Check each STEP for correctness, then time it.
 
     STEP is a step's name, a range (v01..v07), a lineage's name, a step's folder, or a Python file
-    that defines custom_kernel(data). Leaves with 3 if a step is not right, with 5 if every shape
-    was skipped.
+    that defines custom_kernel(data). With --task it is such a file, or 'reference', the task's own;
+    the task's tests are checked and its benchmarks timed, unless --shape names some. Leaves with 3
+    if a step is not right, with 5 if every shape was skipped.
     """
     options.require_writable(json_path)
     view = render.RunView(console.err if json_path == "-" else console.out)
@@ -89,6 +95,7 @@ def command(
                 call=call,
                 timed=not check_only,
                 peers=peers,
+                task=task,
                 emulation=emulation,
                 save=not no_save,
                 results=results,
@@ -105,6 +112,21 @@ def command(
             _show(view, error.partial, json_path)
         raise
     _show(view, record, json_path)
+    if task is not None and not check_only:
+        view.scores(task_scores(read_task(task), record.results))
+    return _exit_code(record, fail_on)
+
+
+def _exit_code(record: RunRecord, fail_on: tuple[str, ...]) -> int:
+    """What a script is told of a finished run.
+
+    Raises:
+        KernelbenchError: If something else than a step is at fault.
+    """
+    for blamed in ("harness", "problem", "reference", "machine"):
+        for row in record.unjudged:
+            if row.status == blamed:
+                raise error_of(row.status, row.reason)
     if record.failures:
         return int(ExitCode.INCORRECT)
     lacking = record.skipped if fail_on else len(record.skipped) == len(record.results)

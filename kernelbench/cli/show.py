@@ -14,6 +14,7 @@ from kernelbench.base import console
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
 from kernelbench.cli.figure_texts import error_text, microseconds, time_text
+from kernelbench.problems.gpumode import task_context
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import device_table, rows, run_record, store, tables
 from kernelbench.records.device_table import TableRow, TableTime
@@ -45,6 +46,7 @@ _Cells = tuple[str | console.Text, ...]
     default="table",
     show_default=True,
 )
+@options.task_option
 @options.results_option
 def command(
     steps: tuple[str, ...],
@@ -52,6 +54,7 @@ def command(
     device: str | None,
     run_file: str | None,
     form: str,
+    task: str | None,
     results: str | None,
 ) -> int:
     """Print saved runs: the newest row of every step and shape, or one record.
@@ -59,7 +62,8 @@ def command(
     Without a STEP a row stands for all input classes of the newest run, whatever its L2 state; with
     one there is a row for each input class, executor and L2 state.
     """
-    folder = parse_results(results, Context.find().project)
+    context = Context.find() if task is None else task_context(task)
+    folder = parse_results(results, context.project)
     wanted = _Filter(frozenset(steps), frozenset(shapes), device)
     if run_file is not None:
         _show_rows(wanted.of([run_record.read_run(Path(run_file))]), form)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, get_args
 
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
-from kernelbench.compare import comparer as comparing
-from kernelbench.compare.comparer import ArmFailure, Collected, Comparer
+from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, identical
 from kernelbench.compare.comparison import Comparison, NotTimed
 from kernelbench.compare.verdicts import append_to_ledger, judge
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Step, require_runnable
-from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.records.run_record import Environment, Metric
+from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan
-from kernelbench.runs.runner import OnProgress, Runner, StepRun, warnings_of
+from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
     SESSIONS,
     Measuring,
     MeasuringOptions,
-    Metric,
     Names,
     at_least,
     call_text,
@@ -29,6 +29,7 @@ from kernelbench.runs.settings import (
     one_of,
     require_results,
 )
+from kernelbench.runs.working_in import working_in
 from kernelbench.stats.inference import ALPHA, MARGIN
 from kernelbench.worker.launcher import Launcher
 
@@ -45,11 +46,13 @@ def ab(
     batch: int = 1,
     inputs: str | None = None,
     executor: str = "auto",
+    task: str | Path | None = None,
     why: str = "",
     save: bool = False,
     results: str | Path | None = None,
     command: str | None = None,
     on_progress: OnProgress | None = None,
+    on_row: Callable[[Collected], None] | None = None,
     on_warning: OnWarning = warn_in_python,
     **measuring: Unpack[MeasuringOptions],
 ) -> Comparison:
@@ -68,11 +71,14 @@ def ab(
         batch: Device replays per event pair, for kernels of a few microseconds.
         inputs: Input class to check and time; if None all are checked and the first is timed.
         executor: What runs them; ``auto`` picks the best that this machine has.
+        task: Folder of a GPU MODE task in place of the project's problems.
         why: The hypothesis, kept in the ledger.
         save: Whether to add the comparison to the ledger of ``results`` (the project's, if None);
             a calibration of this device is looked up there in any case.
         command: What the ledger says made it; the Python call if None.
         on_progress: Told what is going on; on_warning: what a user must know (a Python warning).
+        on_row: Told what each shape's sessions gave when they are done; its verdict waits for the
+            other shapes, being corrected for their number.
         measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`: ``reps``, ``l2``,
             ``device``, ``seed``, ``timeout_s``, ``budget_s``.
 
@@ -84,14 +90,12 @@ def ab(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the comparison of the shapes
             before it, which is saved, too.
     """
-    settings = Measuring.of(measuring)
     _require_ranges(sessions, metric, alpha, margin, batch)
     base, cand = str(base), str(cand)
-    context = Context.find()
+    context, settings = working_in(task, measuring)
     folder = parse_results(results, context.project)
-    arms = [_one_step(context, spec) for spec in (base, cand)]
-    for step in arms:
-        require_runnable(step)
+    for spec in (base, cand):
+        require_runnable(_one_step(context, spec))
     plans = plan(
         context, [base, cand], names_of(shapes), executor, names_of(inputs), settings.device,
         warn=on_warning,
@@ -99,21 +103,13 @@ def ab(
     found = _planned(plans[0], plans[-1], settings, metric, batch, sessions, why)
     if found.same_code and base != cand:
         return replace(found, not_timed="")
-    both = plans[:1] if plans[0].step is plans[-1].step else plans
     if found.not_timed:
-        raise NotTimed(_checked(found, both, settings, on_progress))
+        raise NotTimed(_checked(found, plans, settings, on_progress))
     if save:
         require_results(folder)
-    for arm in both:
-        for name, reason in arm.skip.items():
-            on_warning(f"{arm.step.name} cannot run {name}: {reason}")
-    comparer, everything, failure = _collect(found, both, settings, on_progress)
-    environment = comparer.environment
-    if environment is None or not everything:
-        nothing = UsageError("no shape is left that both steps can run")
-        raise ended_early(failure or nothing, None)
-    for warning in warnings_of(environment):
-        on_warning(warning)
+    environment, everything, failure = _collect(
+        found, plans, settings, on_progress, on_row, on_warning
+    )
     lines = judge(everything, environment.device, folder, found.timing, alpha, margin, found.seed)
     found = replace(found, device=environment.device, lines=tuple(lines), complete=failure is None)
     if save:
@@ -157,7 +153,7 @@ def _planned(
         )
     on_gpu = first.target.gpu is not None and second.target.gpu is not None
     metrics: tuple[Metric, ...] = ("device", "call") if on_gpu else ("call",)
-    same_code = comparing.identical(first.step, second.step)
+    same_code = identical(first.step, second.step)
     return Comparison(
         first.step,
         second.step,
@@ -193,7 +189,8 @@ def _checked(
     settings: Measuring,
     on_progress: OnProgress | None,
 ) -> Comparison:
-    """With the check of both arms."""
+    """With the check of both arms, which may be one step."""
+    plans = plans[:1] if plans[0].step is plans[-1].step else plans
     with Launcher() as launcher:
         runner = Runner(
             launcher, seed=settings.seed, timing=None, call_limit_s=settings.timeout_s,
@@ -208,9 +205,20 @@ def _collect(
     plans: Sequence[StepRun],
     settings: Measuring,
     on_progress: OnProgress | None,
-) -> tuple[Comparer, list[Collected], BaseException | None]:
-    """Measure shape by shape; after a failure, the shapes that every metric has samples of."""
+    on_row: Callable[[Collected], None] | None,
+    on_warning: OnWarning,
+) -> tuple[Environment, list[Collected], BaseException | None]:
+    """Measure shape by shape; after a failure, the shapes that every metric has samples of.
+
+    Raises:
+        KernelbenchError, Interrupted: If there is nothing to keep.
+    """
+    skipped = {arm.step.name: arm.skip for arm in plans}
+    for step, reasons in skipped.items():
+        for shape, reason in reasons.items():
+            on_warning(f"{step} cannot run {shape}: {reason}")
     everything: list[Collected] = []
+    failure: BaseException | None = None
     first = plans[0]
     with Launcher() as launcher:
         comparer = Comparer(
@@ -219,15 +227,24 @@ def _collect(
         )  # fmt: skip
         try:
             for shape in first.shapes:
-                if not any(shape.name in step_plan.skip for step_plan in plans):
-                    everything.append(Collected(shape))
-                    comparer.collect(everything[-1], found.sessions)
+                if any(shape.name in reasons for reasons in skipped.values()):
+                    continue
+                everything.append(Collected(shape))
+                comparer.collect(everything[-1], found.sessions)
+                if on_row is not None:
+                    on_row(everything[-1])
         except ArmFailure as error:
-            return comparer, everything[:-1], error
+            everything, failure = everything[:-1], error
         except (KernelbenchError, KeyboardInterrupt) as error:
             metrics = set(found.timing.metrics)
-            return comparer, [c for c in everything if metrics <= c.sessions.keys()], error
-    return comparer, everything, None
+            everything = [c for c in everything if metrics <= c.sessions.keys()]
+            failure = error
+    if comparer.environment is None or not everything:
+        nothing = UsageError("no shape is left that both steps can run")
+        raise ended_early(failure or nothing, None)
+    for warning in warnings_of(comparer.environment):
+        on_warning(warning)
+    return comparer.environment, everything, failure
 
 
 def _saved(folder: Path, found: Comparison, command: str) -> Comparison:

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.seeds import derive
 from kernelbench.compare.comparer import ArmFailure, block_samples, protocol_size
 from kernelbench.executors.targets import Target
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.measure.outcomes import TimedBlock, error_of
 from kernelbench.project.registry import Lineage, Step
-from kernelbench.records.run_record import Environment
+from kernelbench.records.run_record import UNJUDGED, Environment
+from kernelbench.stats.blocks import Floats
 from kernelbench.stats.calibration import AASample, PlantedSample
-from kernelbench.stats.significance import Floats
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
@@ -28,6 +29,7 @@ from kernelbench.worker.messages import (
     BlockTimed,
     DelayPlanted,
     EnvironmentRead,
+    JobFailed,
     MetricMeasured,
     PhaseBegins,
     TimingFailed,
@@ -162,6 +164,14 @@ class Collector:
                 attempt["rounds"] += 1
                 yield current
                 current = []
+            elif isinstance(message, JobFailed):
+                attempt["ending"] = message.reason
+                if message.traceback:
+                    raise defect(message.reason, message.traceback)
+                raise error_of(message.status, message.reason)
+            elif isinstance(message, ArmFailed | TimingFailed) and message.status in UNJUDGED:
+                attempt["ending"] = message.reason
+                raise error_of(message.status, message.reason)
             elif isinstance(message, ArmFailed | TimingFailed):
                 attempt["ending"] = message.reason
                 raise ArmFailure(f"{self.step.name} on {self.shape.name}: {message.reason}", None)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack, get_args
 
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError, ended_early
 from kernelbench.compare.calibration_samples import Collector
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import run_record
 from kernelbench.records.calibration_record import CalibrationRecord, save_calibration
-from kernelbench.records.run_record import Environment
-from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.records.run_record import Environment, Metric
+from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan
-from kernelbench.runs.runner import OnProgress, StepRun, warnings_of
+from kernelbench.runs.runner import StepRun, warnings_of
 from kernelbench.runs.settings import (
     Measuring,
     MeasuringOptions,
-    Metric,
     Names,
     at_least,
     call_text,
@@ -28,9 +28,9 @@ from kernelbench.runs.settings import (
     require_results,
 )
 from kernelbench.stats import calibration
+from kernelbench.stats.blocks import Floats
 from kernelbench.stats.calibration import AASample, PlantedSample
 from kernelbench.stats.inference import ALPHA, MARGIN, estimate_change
-from kernelbench.stats.significance import Floats
 from kernelbench.worker.launcher import Launcher
 
 

@@ -17,25 +17,27 @@ from typing import Any
 
 import numpy as np
 
+from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.measure.outcomes import TimedBlock, error_of
 from kernelbench.project.problem import Work
 from kernelbench.project.registry import Lineage, Step, load_problem, source_sha
 from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
-from kernelbench.records.run_record import Environment
-from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate
-from kernelbench.stats.inference import estimate_change as infer
+from kernelbench.records.run_record import UNJUDGED, Environment
+from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate, estimate_change
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
+    ArmName,
     BlockTimed,
     EnvironmentRead,
+    JobFailed,
     Message,
     MetricMeasured,
     PhaseBegins,
@@ -93,6 +95,11 @@ class Collected:
     work: Work | None = None
     busy_s: float = 0.0
 
+    def median_us(self, metric: str, arm: ArmName) -> float:
+        """Median time of an arm over all sessions, microseconds."""
+        sessions = self.sessions[metric]
+        return float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
+
     def sm_mhz(self, metric: str) -> float | None:
         """Median SM clock while a metric was timed."""
         values = self.clocks.get(metric)
@@ -133,7 +140,8 @@ class Comparer:
         for session in range(sessions):
             self._session(collected, session, sessions, check=session == 0)
         if self.environment is not None:
-            for step, arm in ((self.base, "base"), (self.cand, "cand")):
+            arms: tuple[tuple[Step, ArmName], ...] = ((self.base, "base"), (self.cand, "cand"))
+            for step, arm in arms:
                 fault = impossible(collected, arm, self.environment.device, self.timing)
                 if fault:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
@@ -169,6 +177,8 @@ class Comparer:
             reason = ending.reason if ending else "the worker left no word"
             if self.environment is None:
                 raise EnvironmentProblem(f"the worker failed before it reached a step: {reason}")
+            if ending is not None and ending.status in UNJUDGED:
+                raise error_of(ending.status, f"{reason} (shape {shape.name})")
             raise ArmFailure(
                 f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
             )
@@ -193,6 +203,12 @@ class Comparer:
             collected.methods[message.metric] = message.method
             collected.notes.setdefault(message.metric, []).extend(message.notes)
             collected.busy_s += message.busy_s
+        elif isinstance(message, JobFailed):
+            if message.traceback:
+                raise defect(message.reason, message.traceback)
+            raise error_of(message.status, message.reason)
+        elif isinstance(message, ArmFailed | TimingFailed) and message.status in UNJUDGED:
+            raise error_of(message.status, message.reason)
         elif isinstance(message, ArmFailed):
             step = self.base if message.arm == "base" else self.cand
             raise ArmFailure(
@@ -207,16 +223,16 @@ class Comparer:
             )
 
 
-def impossible(collected: Collected, arm: str, device: str, timing: Timing) -> str:
+def impossible(collected: Collected, arm: ArmName, device: str, timing: Timing) -> str:
     """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not."""
     ceilings = speed_of_light.datasheet(device)
-    if ceilings is None or collected.work is None:
+    if ceilings is None or collected.work is None or not collected.work.bytes_total:
         return ""
     # Of a batch only the first launch is cold.
     l2 = timing.l2 if timing.batch == 1 else "warm"
     floor = speed_of_light.speed_of_light(collected.work, ceilings, l2)
-    for metric, sessions in collected.sessions.items():
-        median = float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
+    for metric in collected.sessions:
+        median = collected.median_us(metric, arm)
         if speed_of_light.below_floor(median, floor):
             return (
                 f"{metric} time {median:.2f} µs, possible are {floor.impossible_us:.2f} µs or more"
@@ -267,7 +283,7 @@ def estimate(
     )
     on_host = collected.methods.get(metric) == "wall"
     tick = _HOST_TICK_US if on_host else TICK_US / (timing.batch if metric == "device" else 1)
-    found = infer(
+    found = estimate_change(
         collected.sessions[metric],
         margin=margin,
         alpha=alpha,
@@ -287,7 +303,7 @@ def identical(base: Step, cand: Step) -> bool:
 
     A Python step's configuration only describes it, and a submission's file may have any name.
     """
-    if base.kind == cand.kind == "python":
+    if not (base.built or cand.built):
         return _python_code(base) == _python_code(cand)
     return base.kind == cand.kind and source_sha(base) == source_sha(cand)
 

@@ -8,9 +8,9 @@ from kernelbench.base.errors import EnvironmentProblem, ExitCode
 from kernelbench.base.row_table import Row, RowTable
 from kernelbench.compare.comparer import Collected
 from kernelbench.compare.verdicts import ComparisonLine
+from kernelbench.measure.outcomes import error_of
 from kernelbench.project.model import Step
-from kernelbench.records.run_record import FAILED, Result
-from kernelbench.runs.settings import Metric
+from kernelbench.records.run_record import FAILED, UNJUDGED, Metric, Result
 from kernelbench.stats.inference import Label
 from kernelbench.worker.jobs import Timing
 
@@ -109,7 +109,8 @@ def _flat(line: ComparisonLine) -> Row:
 class NotTimed(EnvironmentProblem):
     """Two steps cannot be timed against each other here; ``partial`` says what was checked.
 
-    It leaves with the code of a wrong step if one of them is wrong.
+    It leaves with the code of a wrong step if one of them is wrong, and with that of what is at
+    fault where they could not be judged.
     """
 
     partial: Comparison
@@ -120,5 +121,8 @@ class NotTimed(EnvironmentProblem):
             f"{comparison.not_timed}"
         )
         self.partial = comparison
+        for row in comparison.checks:
+            if row.status in UNJUDGED:
+                self.exit_code = error_of(row.status, row.reason).exit_code
         if any(row.status in FAILED for row in comparison.checks):
             self.exit_code = ExitCode.INCORRECT

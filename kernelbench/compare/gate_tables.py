@@ -36,16 +36,24 @@ from kernelbench.compare.gate_report import (
 )
 from kernelbench.executors.targets import never_timed
 from kernelbench.records.calibration_record import SessionSpread
-from kernelbench.records.run_record import FAILED, Result, RunRecord, TimeStats
+from kernelbench.records.run_record import (
+    FAILED,
+    UNJUDGED,
+    UNKNOWN,
+    Metric,
+    Result,
+    RunRecord,
+    TimeStats,
+)
 from kernelbench.stats.inference import MARGIN, TICK_US
 
 __all__ = [
     "Best", "GateReport", "GateRow", "LiveRow", "best_ever", "compare_tables", "from_live",
 ]  # fmt: skip
 
-Metric = Literal["device", "call", "both"]
+GateMetric = Metric | Literal["both"]
 #: Step, shape, input class, metric.
-Key = tuple[str, str, str, str]
+BestKey = tuple[str, str, str, str]
 RowKey = tuple[str, str, str]
 
 #: Chance that an unchanged table fails: 1 %, so that 20 unchanged tables in a row mostly pass.
@@ -65,13 +73,13 @@ def expected_maximum(count: int) -> float:
     return float(special.ndtri((count - 0.375) / (count + 0.25)))
 
 
-def best_ever(runs: Iterable[RunRecord], like: RunRecord) -> dict[Key, Best]:
+def best_ever(runs: Iterable[RunRecord], like: RunRecord) -> dict[BestKey, Best]:
     """The best median of every row among the runs comparable with ``like``.
 
     Runs of another device, protocol or software are passed over, as are incorrect rows, rows of
     another executor or timing method, and ``like`` itself.
     """
-    best: dict[Key, Best] = {}
+    best: dict[BestKey, Best] = {}
     wanted = {_row_key(row): row for row in like.results}
     for run in runs:
         if run.id == like.id or _differences(run, like):
@@ -94,10 +102,10 @@ def compare_tables(
     baseline: RunRecord,
     current: RunRecord,
     *,
-    best: Mapping[Key, Best] | None = None,
+    best: Mapping[BestKey, Best] | None = None,
     spreads: Mapping[tuple[str, str], SessionSpread] | None = None,
     margin: float = MARGIN,
-    metric: Metric = "device",
+    metric: GateMetric = "device",
     alpha: float = GATE_ALPHA,
     tick_us: float = TICK_US,
     fail_on: tuple[RowStatus, ...] = (),
@@ -249,8 +257,8 @@ def _judge(
         return row("incorrect", f"{now.status}: {now.reason}")
     if now is None:
         return row("missing", "in the baseline, not in the current table", f"run {key[0]} again")
-    if now.status == "skipped":
-        return row("missing", f"skipped: {now.reason}")
+    if now.status in UNKNOWN:
+        return row("missing", f"{now.status}: {now.reason}")
     if base_stats is None:
         return row("ok", "correct; not timed in the baseline")
     if now_stats is None:
@@ -290,6 +298,8 @@ def _unpaired(key: RowKey, row: Result, base: Result | None) -> GateRow:
     """A current row that the baseline has no figure for."""
     if row.status in FAILED:
         return bare_row(*key, "", "incorrect", f"{row.status}: {row.reason}")
+    if row.status in UNJUDGED:
+        return bare_row(*key, "", "missing", f"{row.status}: {row.reason}")
     if row.status == "skipped":
         return bare_row(*key, "", "skipped", row.reason)
     timed = [name for name in ("device", "call") if _time(row, name) is not None]
@@ -327,7 +337,7 @@ def _time(row: Result | None, metric: str) -> TimeStats | None:
     return {"device": row.device_us, "call": row.call_us}.get(metric)
 
 
-def _metrics(base: Result, metric: Metric) -> list[str]:
+def _metrics(base: Result, metric: GateMetric) -> list[str]:
     """Metrics to compare of a baseline row; none if it was not correct."""
     if base.status != "pass":
         return []

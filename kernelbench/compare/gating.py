@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import EnvironmentProblem, RecordError
 from kernelbench.compare import gate_tables
 from kernelbench.compare.best_ever import keep_best, kept_best
@@ -16,15 +17,15 @@ from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Lineages
 from kernelbench.project.revision import lineages_at
 from kernelbench.records import calibration_record, run_record, store
-from kernelbench.runs.api import OnWarning, warn_in_python
+from kernelbench.records.run_record import Metric
+from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.defaults import comparable, lineages_with
 from kernelbench.runs.plan import plan
-from kernelbench.runs.runner import OnProgress, StepRun
+from kernelbench.runs.runner import StepRun
 from kernelbench.runs.settings import (
     SESSIONS,
     Measuring,
     MeasuringOptions,
-    Metric,
     Names,
     names_of,
     require_results,

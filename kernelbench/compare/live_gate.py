@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.seeds import derive
-from kernelbench.compare import comparer as compare
-from kernelbench.compare.comparer import ArmFailure, Collected, Comparer
+from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, estimate, identical
 from kernelbench.compare.gate_report import (
     GateReport,
     GateRow,
@@ -116,11 +115,9 @@ class LiveGate:
             extra.append(self._row(plan.step.name, "", "new", "not in the baseline"))
             return []
         pairs = []
-        same = compare.identical(old, plan.step)
+        same = identical(old, plan.step)
         former = _same_step(plan.step, best) if best is not None else None
-        if former is not None and (
-            compare.identical(former, plan.step) or compare.identical(former, old)
-        ):
+        if former is not None and (identical(former, plan.step) or identical(former, old)):
             former = None
         for shape in plan.shapes:
             if shape.name in plan.skip:
@@ -189,7 +186,7 @@ class LiveGate:
 
     def _estimate(self, collected: Collected) -> Estimate:
         settings = self.settings
-        return compare.estimate(
+        return estimate(
             collected,
             settings.metric,
             results=settings.results,

@@ -53,7 +53,7 @@ def judge(
     lines = []
     for (collected, m), verdict in zip(pairs, family(estimates), strict=True):
         sol = None
-        if ceilings is not None and collected.work is not None:
+        if ceilings is not None and collected.work is not None and collected.work.bytes_total:
             sol = speed_of_light.speed_of_light(collected.work, ceilings, timing.l2).us
         lines.append(ComparisonLine(collected, m, verdict, sol))
     return lines

@@ -24,7 +24,8 @@ def load(step: str | Path) -> Callable[[Any], Any]:
     Returns:
         The step's ``custom_kernel``; what a problem's ``make_inputs`` returns has fitting ``data``,
         see ``kernelbench.problems``. A compiled step is built for the best executor of this
-        machine: it takes CUDA tensors on a GPU, CPU tensors on the emulator.
+        machine: it takes CUDA tensors on a GPU, CPU tensors on the emulator. A CUDA step takes
+        CUDA tensors.
 
     Raises:
         UsageError: If there is no such step, it is planned, or its Python file cannot be loaded.
@@ -37,7 +38,7 @@ def load(step: str | Path) -> Callable[[Any], Any]:
     chosen = as_runnable(found[0], context.lineages, "auto", 0)
     entry = require_runnable(chosen)
     try:
-        if not chosen.compiled:
+        if not chosen.built:
             # It runs wherever the tensors are that it is called with.
             return load_callable(entry)
         problem = load_problem(context.lineage_for(chosen))

@@ -7,7 +7,6 @@ are on the path while the file is loaded.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -32,6 +31,8 @@ def load_callable(path: Path) -> Callable[[Any], Any]:
     """
     if not path.is_file():
         raise LoadError(f"no such file: {path}")
+    import hashlib
+
     name = "kernelbench_step_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -63,6 +64,29 @@ def notes_of(kernel: Callable[[Any], Any]) -> tuple[str, ...]:
     """What a step's callable says of how it ran its last call: lines in its ``notes``, if any."""
     notes = getattr(kernel, "notes", ())
     return tuple(map(str, notes)) if isinstance(notes, list | tuple) else ()
+
+
+def beforehand_of(kernel: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+    """What a peer's callable wants done with the data before it is timed: its ``beforehand``.
+
+    For peers that take operands in another format than the problem's. ``kernel(data)`` may then
+    rely on the last ``beforehand(data)`` for these values.
+    """
+    found = getattr(kernel, "beforehand", None)
+    return cast("Callable[[Any], Any]", found) if callable(found) else None
+
+
+def with_beforehand(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The callable with what it wants done beforehand in front of each call."""
+    beforehand = beforehand_of(kernel)
+    if beforehand is None:
+        return kernel
+
+    def whole(data: Any) -> Any:
+        beforehand(data)
+        return kernel(data)
+
+    return whole
 
 
 def _search_first(folder: str) -> None:

@@ -104,6 +104,16 @@ class LibraryExecutor:
         return notes_of(kernel)
 
 
+def no_backend(step: Step) -> str:
+    """Why a compiled step's arch has no backend, in one line; empty if it has one."""
+    if step.arch in ARCH_CAPABILITY:
+        return ""
+    return (
+        f"{step.in_words} for {step.arch}, but the ptx layer has backends for "
+        f"{', '.join(ARCH_CAPABILITY)} only; kind 'cuda' takes every arch that nvcc knows"
+    )
+
+
 def common_folder(step: Step) -> Path:
     """The building blocks that a step is made of, with the backends.
 
@@ -149,6 +159,8 @@ def gpu_recipe(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str =
     """
     from kernelbench.build import compiler
 
+    if problem := no_backend(step):
+        raise EnvironmentProblem(problem)
     entry = overlay.entry_of(step)
     common = common_folder(step)
     backend = common / "backend" / ("soft" if soft else native_backend(step))
@@ -227,12 +239,12 @@ def symbols_of(step: Step) -> Symbols:
 
 def symbol_folders(step: Step) -> dict[str, Path]:
     """What debug information calls a step's folders, and where they are."""
-    from kernelbench.emulator import runtime as emulator
+    from kernelbench.emulator.runtime import COMMON_NAME, LINEAGE_NAME, STEP_NAME
 
     folders = {
-        emulator.STEP_NAME: overlay.entry_of(step).parent,
-        emulator.COMMON_NAME: common_folder(step),
+        STEP_NAME: overlay.entry_of(step).parent,
+        COMMON_NAME: common_folder(step),
     }
     for folder in lineage_blocks(step):
-        folders[emulator.LINEAGE_NAME] = folder
+        folders[LINEAGE_NAME] = folder
     return folders

@@ -40,12 +40,8 @@ class EmulatorExecutor(LibraryExecutor):
     device_timed: bool = False
 
     def refusal(self, step: Step) -> str:
-        """Python steps have nothing to emulate."""
-        return (
-            ""
-            if step.compiled
-            else f"{step.name} is a Python step; this executor runs compiled steps"
-        )
+        """It emulates the ptx layer, in which only compiled steps are written."""
+        return "" if step.compiled else f"{step.in_words}; this executor runs compiled steps"
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
         """It takes the backend's sources and a host compiler."""
@@ -63,9 +59,9 @@ class EmulatorExecutor(LibraryExecutor):
 
     def library(self, step: Step, *, check: bool = False) -> Path:
         """The step built for the emulator, from the cache or built now."""
-        from kernelbench.emulator import runtime as emulator
+        from kernelbench.emulator.runtime import step_library
 
-        return emulator.step_library(
+        return step_library(
             step.name,
             overlay.entry_of(step),
             common_folder(step),
@@ -76,9 +72,9 @@ class EmulatorExecutor(LibraryExecutor):
 
     def runtime(self, step: Step) -> Runtime:
         """The emulator of the step's building blocks, loaded once per process."""
-        from kernelbench.emulator import runtime as emulator
+        from kernelbench.emulator.runtime import runtime
 
-        return emulator.runtime(common_folder(step))
+        return runtime(common_folder(step))
 
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
         """Build the emulator and the step; the hash is the step's."""
@@ -87,9 +83,9 @@ class EmulatorExecutor(LibraryExecutor):
 
     def prepare_runtime(self, step: Step) -> None:
         """Build the emulator itself, so that workers find it in the cache."""
-        from kernelbench.emulator import runtime as emulator
+        from kernelbench.emulator.runtime import runtime_library
 
-        emulator.runtime_library(common_folder(step))
+        runtime_library(common_folder(step))
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """A callable whose faults are what the emulator found; it ends a launch at the limit."""

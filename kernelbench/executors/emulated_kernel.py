@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.emulator import findings
-from kernelbench.emulator import runtime as emulator
+from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.settings import Emulation
 from kernelbench.emulator.symbols import Symbols
 from kernelbench.executors.fault import KernelFault
@@ -20,7 +20,7 @@ class EmulatedKernel:
     def __init__(
         self,
         kernel: Kernel,
-        runtime: emulator.Runtime,
+        runtime: Runtime,
         symbols: Symbols,
         emulation: Emulation,
         limit_s: float,

@@ -1,6 +1,7 @@
 """The executor ``gpu``: a step natively on a GPU.
 
-A compiled step runs on a GPU of its own arch, a Python step (arch ``any``) on CUDA tensors.
+A compiled step runs on a GPU of its own arch, a CUDA step on one that its arch's code runs on, a
+Python or Triton step on CUDA tensors.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import python_step
+from kernelbench.executors import cuda_step, python_step
 from kernelbench.executors.compiled import (
     ARCH_CAPABILITY,
     ARCH_GPUS,
@@ -18,6 +19,7 @@ from kernelbench.executors.compiled import (
     bind_problem,
     buildable,
     gpu_artefact,
+    no_backend,
 )
 from kernelbench.executors.executor import Target
 from kernelbench.machine import devices
@@ -49,12 +51,14 @@ class GpuExecutor(LibraryExecutor):
     device_timed: bool = True
 
     def refusal(self, step: Step) -> str:
-        """It runs every kind of step."""
-        return ""
+        """It runs every kind of step, compiled ones for archs that the ptx layer has."""
+        return no_backend(step) if step.compiled else ""
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
         """It takes a GPU that the step's code or the installed torch is made for."""
         gpu, problem = find_gpu(device)
+        if step.kind == "cuda":
+            return cuda_step.cuda_step_runs_on(step, gpu, problem)
         if not step.compiled:
             return python_step.runs_on_gpu(step, gpu, problem)
         if gpu is None:
@@ -73,13 +77,17 @@ class GpuExecutor(LibraryExecutor):
         return gpu_artefact(step, soft=False)
 
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
-        """Build a compiled step; a Python step is its file."""
+        """Build a compiled or CUDA step; any other is its file."""
+        if step.kind == "cuda":
+            return cuda_step.prepare_cuda_step(step, target)
         return self.prepare_library(step, problem, target) if step.compiled else None
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The step's callable on CUDA tensors; the watchdog keeps the limit."""
+        if step.kind == "cuda":
+            return cuda_step.load_cuda_step(step, target)
         if not step.compiled:
-            return python_step.load_python_step(step)
+            return python_step.load_python_step(step, problem, target.device)
         return bind_problem(problem, self.open(step, timed=True), step, target.device)
 
 

@@ -45,7 +45,7 @@ class SoftGpuExecutor(LibraryExecutor):
     def refusal(self, step: Step) -> str:
         """It runs compiled steps of one arch."""
         if not step.compiled:
-            return f"{step.name} is a Python step; this executor runs compiled steps"
+            return f"{step.in_words}; this executor runs compiled steps"
         if step.arch != _ARCH:
             return f"gpu-soft runs {_ARCH} steps; {step.name} is written for {step.arch}"
         return ""

@@ -25,9 +25,9 @@ class TorchExecutor:
     device_timed: bool = False
 
     def refusal(self, step: Step) -> str:
-        """Compiled steps have no torch in them."""
-        if step.compiled:
-            return f"{step.name} is a compiled step; this executor runs Python steps"
+        """Only Python steps can do without a GPU or its emulator."""
+        if step.kind != "python":
+            return f"{step.in_words}; this executor runs Python steps"
         return ""
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
@@ -44,7 +44,7 @@ class TorchExecutor:
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The callable of the step's file; the watchdog keeps the limit."""
-        return python_step.load_python_step(step)
+        return python_step.load_python_step(step, problem, target.device)
 
     def watchdog_limit(self, call_limit_s: float) -> float:
         """The limit itself."""

@@ -19,12 +19,13 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelbench.base import schema
+from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.console import Status
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, RecordError, UsageError
 from kernelbench.base.files import write_text
@@ -49,7 +50,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, order=True)
-class Key:
+class LockKey:
     """What an entry of the lock is about; ``nvcc`` is the compiler's version."""
 
     step: str
@@ -87,9 +88,7 @@ class LockedStep:
     keys: dict[str, str] = field(default_factory=dict)
 
 
-Lock = Mapping[Key, LockedStep]
-#: Told what is going on, in one line.
-OnProgress = Callable[[str], None]
+Lock = Mapping[LockKey, LockedStep]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Move:
         what: What is different, in one line.
     """
 
-    key: Key
+    key: LockKey
     own: bool
     what: str
 
@@ -122,7 +121,7 @@ def build_entries(
     steps: Sequence[Step],
     recorded: Lock | None = None,
     on_progress: OnProgress = _untold,
-) -> tuple[dict[Key, LockedStep], list[Move]]:
+) -> tuple[dict[LockKey, LockedStep], list[Move]]:
     """The entries of steps as they are now, and what is wrong with their builds.
 
     Args:
@@ -135,10 +134,10 @@ def build_entries(
     nvcc = _nvcc()
     known = recorded or {}
     keys = {step.name: _build_keys(step) for step in steps}
-    entries: dict[Key, LockedStep] = {}
+    entries: dict[LockKey, LockedStep] = {}
     changed: list[Step] = []
     for step in steps:
-        old = known.get(key := Key(step.name, step.arch, nvcc))
+        old = known.get(key := LockKey(step.name, step.arch, nvcc))
         if old is None or old.keys != keys[step.name]:
             changed.append(step)
         else:
@@ -149,7 +148,7 @@ def build_entries(
     with ThreadPoolExecutor(cpu_count()) as pool:
         built = pool.map(lambda step: _build(step, keys[step.name]), changed)
         for done, (step, (entry, found)) in enumerate(zip(changed, built, strict=True), 1):
-            key = Key(step.name, step.arch, nvcc)
+            key = LockKey(step.name, step.arch, nvcc)
             entries[key] = entry
             complaints += [Move(key, True, complaint) for complaint in found]
             on_progress(f"built {done} of {len(changed)} steps")
@@ -264,7 +263,7 @@ def _difference(symbol: str, old: LockedStep, new: LockedStep) -> str:
     return f"{name} ({before} → {after})"
 
 
-def read_lock(path: Path) -> dict[Key, LockedStep]:
+def read_lock(path: Path) -> dict[LockKey, LockedStep]:
     """The lock in a file; empty if there is none.
 
     Raises:
@@ -281,7 +280,7 @@ def read_lock(path: Path) -> dict[Key, LockedStep]:
             "restore it, or remove it and `make lock`",
         ) from error
     return {
-        Key(step, arch, nvcc): entry
+        LockKey(step, arch, nvcc): entry
         for step, arches in steps.items()
         for arch, versions in arches.items()
         for nvcc, entry in versions.items()

@@ -9,13 +9,14 @@ import ctypes
 import functools
 import hashlib
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler
-from kernelbench.executors import compiled
+from kernelbench.executors import compiled, cuda_build
 from kernelbench.project.model import Allowance, Step
 
 #: What ptxas is asked for; it changes no code.
@@ -38,6 +39,9 @@ _SPILL_WARNING = re.compile(
     r"(?:spilled to local memory in|Local memory used for) function '(.+?)'"
 )
 _TEXT = ".text."
+_INFO = ".nv.info."
+# Of a kernel's attributes: the format with a length, and the numbers of MAX_THREADS and REQNTID.
+_SIZED, _THREAD_BOUNDS = 4, (0x05, 0x10)
 # Bank 0 has a launch's parameters; banks from 2 on hold literals that the code reads.
 _LITERALS = re.compile(r"\.nv\.constant[2-9]\d*(?:\.(?P<of>.+))?|\.nv\.global\.init")
 #: The name under which a cubin's data that belongs to no single kernel is hashed.
@@ -82,12 +86,14 @@ class Cubin:
         functions: Kernels first.
         warnings: What nvcc and ptxas warned of, a line each.
         hashes: SHA-256 of each kernel's code with the literals that it reads, by symbol.
+        bounds: The most threads that a kernel may be launched with, by symbol, where it says so.
     """
 
     path: Path
     functions: tuple[Function, ...]
     warnings: tuple[str, ...]
     hashes: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def kernels(self) -> tuple[Function, ...]:
@@ -95,26 +101,39 @@ class Cubin:
         return tuple(function for function in self.functions if function.kernel)
 
 
-def compile_cubin(step: Step, *, soft: bool = False) -> Cubin:
+def compile_cubin(step: Step, *, soft: bool = False, arch: str = "") -> Cubin:
     """The step's device code, from the cache or built now, with the flags of every build.
 
     Args:
         soft: For gpu-soft; else for the step's own arch.
+        arch: For a CUDA step, what to build for.
 
     Raises:
         CompileFailure: If the step does not compile.
         EnvironmentProblem: If there is no nvcc.
     """
-    path = compiler.build(cubin_recipe(step, soft=soft))
-    functions, warnings = read_ptxas_log(compiler.build_log(path))
-    sizes, hashes = _read_sections(path)
+    path = compiler.build(cubin_recipe(step, soft=soft, arch=arch))
+    return read_cubin(path, compiler.build_log(path))
+
+
+def read_cubin(path: Path, log: str) -> Cubin:
+    """A cubin, with what ``ptxas -v`` said when it made it.
+
+    Raises:
+        EnvironmentProblem: If the file is none, or there is nothing to read it with.
+    """
+    functions, warnings = read_ptxas_log(log)
+    sizes, hashes, bounds = _read_sections(path)
     sized = tuple(replace(f, code_bytes=sizes.get(f.symbol, 0)) for f in functions)
-    return Cubin(path, sized, warnings, hashes)
+    return Cubin(path, sized, warnings, hashes, bounds)
 
 
-def cubin_recipe(step: Step, *, soft: bool = False) -> compiler.Recipe:
+def cubin_recipe(step: Step, *, soft: bool = False, arch: str = "") -> compiler.Recipe:
     """How nvcc makes what :func:`compile_cubin` returns."""
-    return compiled.gpu_recipe(step, soft=soft, flags=("-cubin", *_PTXAS), what="cubin")
+    flags = ("-cubin", *_PTXAS)
+    if step.kind == "cuda":
+        return cuda_build.cuda_recipe(step, arch, flags=flags, what="cubin")
+    return compiled.gpu_recipe(step, soft=soft, flags=flags, what="cubin")
 
 
 def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:
@@ -137,8 +156,12 @@ def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:
     return found
 
 
-def compile_ptx(step: Step, *, soft: bool = False) -> str:
-    """The step's PTX."""
+def compile_ptx(step: Step, *, soft: bool = False, arch: str = "") -> str:
+    """The step's PTX; arguments as for :func:`compile_cubin`."""
+    if step.kind == "cuda":
+        return compiler.build(
+            cuda_build.cuda_recipe(step, arch, flags=("-ptx",), what="PTX")
+        ).read_text()
     return compiled.gpu_artefact(step, soft=soft, flags=("-ptx",), what="PTX").read_text()
 
 
@@ -198,8 +221,8 @@ def launch_bounds(ptx: str) -> dict[str, int]:
     return bounds
 
 
-def _read_sections(path: Path) -> tuple[dict[str, int], dict[str, str]]:
-    """Size and hash of each function's code.
+def _read_sections(path: Path) -> tuple[dict[str, int], dict[str, str], dict[str, int]]:
+    """Size and hash of each function's code, and the most threads that a kernel allows.
 
     Line tables, names of files and the like are in sections of their own, so neither a comment nor
     a line that moves changes anything here.
@@ -214,11 +237,15 @@ def _read_sections(path: Path) -> tuple[dict[str, int], dict[str, str]]:
 
     code: dict[str, bytes] = {}
     literals: dict[str, list[tuple[str, bytes]]] = {}
+    bounds: dict[str, int] = {}
     try:
         with path.open("rb") as stream:
             for section in ELFFile(stream).iter_sections():
                 if section.name.startswith(_TEXT):
                     code[section.name.removeprefix(_TEXT)] = section.data()
+                elif section.name.startswith(_INFO):
+                    if threads := _most_threads(section.data()):
+                        bounds[section.name.removeprefix(_INFO)] = threads
                 elif match := _LITERALS.fullmatch(section.name):
                     owner = match["of"] or SHARED_DATA
                     literals.setdefault(owner, []).append((section.name, section.data()))
@@ -234,7 +261,25 @@ def _read_sections(path: Path) -> tuple[dict[str, int], dict[str, str]]:
             digest.update(b"%s %d\n" % (label.encode(), len(content)))
             digest.update(content)
         hashes[name] = digest.hexdigest()
-    return {name: len(content) for name, content in code.items()}, hashes
+    return {name: len(content) for name, content in code.items()}, hashes, bounds
+
+
+def _most_threads(info: bytes) -> int:
+    """Of ``__launch_bounds__`` or a required CTA, from a kernel's attributes; 0 if it has none.
+
+    An attribute is a format byte, its number and two bytes: a value, or the length of what follows.
+    """
+    at = 0
+    while at + 4 <= len(info):
+        form, number, length = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form != _SIZED:
+            continue
+        if number in _THREAD_BOUNDS and length == 12:
+            x, y, z = struct.unpack_from("<III", info, at)
+            return int(x * y * z)
+        at += length
+    return 0
 
 
 @functools.cache

@@ -18,8 +18,7 @@ from typing import Literal
 
 from kernelbench.base import files
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
-from kernelbench.build import cache_listing
-from kernelbench.build import compiler as build
+from kernelbench.build import cache_listing, compiler
 from kernelbench.emulator import branches
 from kernelbench.executors import targets
 from kernelbench.executors.executor import Executor
@@ -147,18 +146,17 @@ def clocks_row(index: int, reading: clocks.ClockReading) -> DoctorRow:
 
 
 def _compiler_rows() -> Iterator[DoctorRow]:
-    nvcc = build.nvcc()
+    nvcc = compiler.nvcc()
     if nvcc is not None:
         yield DoctorRow("nvcc", "ok", f"{nvcc.version}, {home_relative(nvcc.path)}")
     else:
         action = "install the CUDA toolkit, or set CUDA_HOME; Python steps need none"
         yield DoctorRow("nvcc", "missing", "not on PATH, in CUDA_HOME or from PyPI", action)
-    found = {compiler.kind: compiler for compiler in reversed(build.host_compilers())}
+    found = {each.kind: each for each in reversed(compiler.host_compilers())}
     for kind in ("g++", "clang++"):
         if kind in found:
-            compiler = found[kind]
-            detail = f"{compiler.version}, {home_relative(compiler.path)}"
-            if builds_emulator(compiler):
+            detail = f"{found[kind].version}, {home_relative(found[kind].path)}"
+            if builds_emulator(found[kind]):
                 yield DoctorRow(kind, "ok", detail)
             else:
                 yield DoctorRow(
@@ -311,8 +309,8 @@ def _project() -> tuple[Project | None, tuple[Step, ...], list[DoctorRow]]:
 
 
 def _cache_row() -> DoctorRow:
-    folder = build.cache_dir()
-    row = folder_row("cache", folder, f"point {build.CACHE_VARIABLE} at another folder")
+    folder = compiler.cache_dir()
+    row = folder_row("cache", folder, f"point {compiler.CACHE_VARIABLE} at another folder")
     entries = cache_listing.cache_entries()
     size = sum(entry.bytes for entry in entries) / 1e6
     return replace(row, detail=f"{row.detail}; {len(entries)} artefact(s), {size:.1f} MB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -170,11 +171,33 @@ def log_folder(command: str, run: StepRun) -> Path:
         EnvironmentProblem: If the cache folder cannot be written.
     """
     root = cache_dir()
-    names = (re.sub(r"[^\w.=,-]+", "_", name) for name in (run.step.name, run.shapes[0].name))
-    folder = root.joinpath(command, *names)
+    # Steps of several projects may have one name.
+    project = hashlib.sha256(str(run.step.path).encode()).hexdigest()[:8]
+    names = (f"{run.step.name}-{project}", run.shapes[0].name)
+    folder = root.joinpath(command, *(re.sub(r"[^\w.=,-]+", "_", name) for name in names))
     with writing(root):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@contextlib.contextmanager
+def own_log(path: Path) -> Iterator[Path]:
+    """An empty file for a tool to write in place of ``path``, which it becomes at the end.
+
+    Another process may have the same step under the same tool: what is read is this one's.
+
+    Raises:
+        EnvironmentProblem: If the cache folder cannot be written.
+    """
+    root = cache_dir()
+    with writing(root):
+        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        os.close(descriptor)
+    try:
+        yield Path(name)
+    finally:
+        with writing(root):
+            Path(name).replace(path)
 
 
 def plain_kernel_name(function: str) -> str:
@@ -215,7 +238,7 @@ def run_child(
             str(outcome_file),
         ]
         with (folder / "output").open("w+b") as output:
-            code, timed_out = _run(
+            code, timed_out = run_limited(
                 [*prefix, *child], output.fileno(), limit_s, os.environ | dict(environment or {})
             )
             output.seek(0)
@@ -226,9 +249,20 @@ def run_child(
         return ChildEnd(code, outcome, text, timed_out)
 
 
-def _run(
+def run_limited(
     command: Sequence[str], output: int, limit_s: float, environment: Mapping[str, str]
 ) -> tuple[int, bool]:
+    """Run a command until it ends or its time is up, with none of its processes left.
+
+    Args:
+        output: Descriptor of the file that gets what it prints.
+
+    Returns:
+        Its exit code, and whether it was killed.
+
+    Raises:
+        EnvironmentProblem: If it cannot be started.
+    """
     try:
         process = subprocess.Popen(
             command,

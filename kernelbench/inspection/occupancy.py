@@ -25,7 +25,7 @@ class SmLimits:
     Attributes:
         shared_reserved: Shared memory that the system takes of every CTA.
         tmem_columns: 0 where there is no tensor memory.
-        barriers: Named barriers, of all resident CTAs together.
+        barriers: Named barriers, of all resident CTAs together; 0 where they are no limit.
     """
 
     registers: int
@@ -39,7 +39,15 @@ class SmLimits:
 
 _HOPPER = SmLimits(65536, 2048, 32, 228 << 10, 1 << 10, 0, 64)
 _BLACKWELL = SmLimits(65536, 2048, 32, 228 << 10, 1 << 10, 512, 64)
-SM_LIMITS = {"sm_90a": _HOPPER, "sm_100a": _BLACKWELL}
+_AMPERE = SmLimits(65536, 2048, 32, 164 << 10, 1 << 10, 0, 0)
+_AMPERE_86 = SmLimits(65536, 1536, 16, 100 << 10, 1 << 10, 0, 0)
+_ADA = SmLimits(65536, 1536, 24, 100 << 10, 1 << 10, 0, 0)
+_BLACKWELL_120 = SmLimits(65536, 1536, 24, 100 << 10, 1 << 10, 0, 24)
+SM_LIMITS = {
+    "sm_80": _AMPERE, "sm_86": _AMPERE_86, "sm_89": _ADA,
+    "sm_90": _HOPPER, "sm_90a": _HOPPER, "sm_100": _BLACKWELL, "sm_100a": _BLACKWELL,
+    "sm_120": _BLACKWELL_120, "sm_120a": _BLACKWELL_120,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def occupancy(needs: CtaNeeds, sm: SmLimits) -> Occupancy:
         "shared memory": _by_shared_memory(needs, sm),
         "CTAs": sm.ctas,
     }
-    if needs.barriers:
+    if needs.barriers and sm.barriers:
         fits["barriers"] = sm.barriers // needs.barriers
     if needs.tmem_columns and sm.tmem_columns:
         fits["tensor memory"] = sm.tmem_columns // needs.tmem_columns

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError, UsageError
-from kernelbench.inspection import gpu_tool, resources
+from kernelbench.executors import cuda_build
+from kernelbench.inspection import by_kind, gpu_tool, resources
 from kernelbench.inspection.gpu_tool import ChildEnd
 from kernelbench.inspection.nsight_counters import (
     SECTIONS,
@@ -201,12 +201,10 @@ def _with_counters(request: ProfileRequest) -> _Found:
         tool = gpu_tool.require("ncu", "Nsight Compute (part of the CUDA toolkit)")
     except EnvironmentProblem as error:
         raise _NoCounters(str(error)) from error
-    root = cache_dir()
-    log = gpu_tool.log_folder("profile", request.run) / "ncu.csv"
-    with writing(root):
-        log.write_text("")
-    end = gpu_tool.run_child(_command(tool.path, log, request), _job(request), request.limit_s)
-    text = log.read_text(encoding="utf-8", errors="replace")
+    kept = gpu_tool.log_folder("profile", request.run) / "ncu.csv"
+    with gpu_tool.own_log(kept) as log:
+        end = gpu_tool.run_child(_command(tool.path, log, request), _job(request), request.limit_s)
+        text = log.read_text(encoding="utf-8", errors="replace")
     try:
         launches = read_raw_page(text)
     except CountersError as error:
@@ -214,7 +212,7 @@ def _with_counters(request: ProfileRequest) -> _Found:
     if not launches or end.timed_out:
         raise _NoCounters(_why(text, end, request.limit_s, "ncu profiled no kernel"))
     _require_done(request, end)
-    return _Found(launches, str(tool), True, log=str(log))
+    return _Found(launches, str(tool), True, log=str(kept))
 
 
 def _command(ncu: Path, log: Path, request: ProfileRequest) -> list[str]:
@@ -293,9 +291,12 @@ def _require_done(request: ProfileRequest, end: ChildEnd) -> Outcome:
 
 def _static_facts(run: StepRun) -> dict[str, Launch]:
     """What the compilers know of a compiled step's kernels, by name."""
-    if not run.step.compiled:
+    if not run.step.built:
         return {}
-    found = resources.inspect(run.step, run.step.arch)
+    if run.step.kind == "cuda":
+        found = by_kind.inspect_cuda(run.step, cuda_build.arch_for(run.step, run.target.gpu))
+    else:
+        found = resources.inspect(run.step, run.step.arch)
     return {
         gpu_tool.plain_kernel_name(code.kernel): Launch(
             "",

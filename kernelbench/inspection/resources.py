@@ -2,6 +2,7 @@
 
 Device code and its resources come from nvcc and ptxas, the step's constants from its own
 ``kb_describe``, which any C++20 compiler can build. What cannot be had here is said in ``missing``.
+Steps of other kinds: ``by_kind.py``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -26,12 +27,14 @@ from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.inspection import cubin
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, Occupancy, occupancy
-from kernelbench.machine.toolchain import cpu_count, emulator_compiler
+from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project import overlay
-from kernelbench.project.model import Allowance, Step
+from kernelbench.project.model import Allowance, Kind, Step
+from kernelbench.project.source_files import sources_of
 
 SCHEMA: Literal["kernelbench.inspect/1"] = "kernelbench.inspect/1"
 
+_IMPORTS_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
 _MAP = Path(__file__).parent / "describe.map"
 _DESCRIBE_FLAGS = (
     "-x", "c++", "-std=c++20", "-O0", "-pthread", "-ffunction-sections", "-fdata-sections",
@@ -49,6 +52,7 @@ class Code:
         dynamic_shared_bytes: What the step asks for at the launch.
         ctas_per_sm: How many CTAs fit on an SM; limited_by: what keeps one more from it.
         code_bytes: Size of the machine code.
+        stages: Of Triton's software pipeline.
     """
 
     kernel: str
@@ -64,6 +68,7 @@ class Code:
     ctas_per_sm: int | None
     limited_by: tuple[str, ...]
     code_bytes: int
+    stages: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,11 @@ class Inspection:
     """A step's constants and builds.
 
     Attributes:
-        constants: ``kb::Description``; None if it could not be had. 0 is "there is no such thing".
+        constants: ``kb::Description``; None if it could not be had, and for other kinds than
+            ``step``. 0 is "there is no such thing".
         allowances: What the compilers may say of it, and why.
         missing: What could not be had and why, a line for each reason.
+        compiled_by: What has compiled it, if not nvcc, and for what.
     """
 
     step: str
@@ -108,6 +115,8 @@ class Inspection:
     builds: tuple[Build, ...]
     allowances: tuple[Allowance, ...]
     missing: tuple[str, ...]
+    kind: Kind = "step"
+    compiled_by: str = ""
 
     @property
     def empty(self) -> bool:
@@ -118,8 +127,10 @@ class Inspection:
     def undescribed(self) -> str:
         """Why it is not known what some kernels are launched with; empty if it is.
 
-        Where there are no constants at all, ``missing`` says why.
+        Where a compiled step has no constants at all, ``missing`` says why.
         """
+        if self.kind == "cuda":
+            return "the host code has it; `kernelbench profile` shows launches"
         codes = [code for made in self.builds for code in made.code]
         described = [code.kernel for code in codes if code.dynamic_shared_bytes is not None]
         if self.constants is None or len(described) == len(codes):
@@ -146,11 +157,11 @@ def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
         PlannedStepError: If none has, because they are planned.
         UsageError: If none has.
     """
-    chosen = [step for step in steps if step.compiled and step.status != "planned"]
+    chosen = [step for step in steps if _has_kernels(step) and step.status != "planned"]
     left_out = [
         f"{step.name} is planned: no kernel yet"
         if step.status == "planned"
-        else f"{step.name} is a Python step: there is no code of its own to inspect"
+        else f"{step.in_words}: there is no code of its own to inspect"
         for step in steps
         if step not in chosen
     ]
@@ -160,18 +171,18 @@ def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
     return chosen, left_out
 
 
+def _has_kernels(step: Step) -> bool:
+    """Whether there is device code of its own; a Python step has some if it imports Triton."""
+    if step.kind != "python":
+        return True
+    texts = (file.read_text(errors="replace") for file in sources_of(step).values())
+    return any(_IMPORTS_TRITON.search(text) for text in texts)
+
+
 def flavours(step: Step, arch: str) -> list[bool]:
     """The builds that an arch (or ``all``) means for a step, as their ``soft``."""
     every = {False: step.arch} | ({True: SOFT_ARCH} if step.arch == "sm_100a" else {})
     return [soft for soft, built_for in every.items() if arch in ("all", built_for)]
-
-
-def inspect_all(
-    steps: Sequence[Step], arch: str = "all", *, sass: bool = False, ptx: bool = False
-) -> Iterator[Inspection]:
-    """:func:`inspect` for each step, in order; they are built on all cores."""
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        yield from pool.map(lambda step: inspect(step, arch, sass=sass, ptx=ptx), steps)
 
 
 def inspect(step: Step, arch: str = "all", *, sass: bool = False, ptx: bool = False) -> Inspection:
@@ -251,15 +262,29 @@ def _code(
     arch: str,
     soft: bool,
 ) -> Code:
-    threads = constants["threads"] if constants else bounds.get(kernel.symbol)
+    if constants is None:
+        return code_of(kernel, arch, bounds.get(kernel.symbol), None)
+    # gpu-soft has tensor memory in global memory, as much as there are CTAs.
+    columns = 0 if soft else constants["tmem_columns"]
+    return code_of(kernel, arch, constants["threads"], constants["shared_bytes"], columns)
+
+
+def code_of(
+    kernel: Function,
+    arch: str,
+    threads: int | None,
+    dynamic_shared_bytes: int | None,
+    tmem_columns: int = 0,
+    stages: int | None = None,
+) -> Code:
+    """A kernel as it is launched, as far as that is known."""
     fits: Occupancy | None = None
-    if constants is not None and threads and arch in SM_LIMITS:
+    if dynamic_shared_bytes is not None and threads and arch in SM_LIMITS:
         needs = CtaNeeds(
             registers=kernel.registers,
             threads=threads,
-            shared_bytes=kernel.shared_bytes + constants["shared_bytes"],
-            # gpu-soft has tensor memory in global memory, as much as there are CTAs.
-            tmem_columns=0 if soft else constants["tmem_columns"],
+            shared_bytes=kernel.shared_bytes + dynamic_shared_bytes,
+            tmem_columns=tmem_columns,
             barriers=kernel.barriers,
         )
         fits = occupancy(needs, SM_LIMITS[arch])
@@ -272,11 +297,12 @@ def _code(
         spill_store_bytes=kernel.spill_store_bytes,
         spill_load_bytes=kernel.spill_load_bytes,
         static_shared_bytes=kernel.shared_bytes,
-        dynamic_shared_bytes=constants["shared_bytes"] if constants else None,
+        dynamic_shared_bytes=dynamic_shared_bytes,
         threads=threads,
         ctas_per_sm=fits.ctas if fits else None,
         limited_by=fits.limits if fits else (),
         code_bytes=kernel.code_bytes,
+        stages=stages,
     )
 
 

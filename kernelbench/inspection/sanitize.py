@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import ExitCode
+from kernelbench.executors import cuda_build
 from kernelbench.executors.compiled import LibraryExecutor
 from kernelbench.executors.gpu_soft import SoftGpuExecutor
 from kernelbench.inspection import cubin, gpu_tool
@@ -20,7 +21,7 @@ from kernelbench.inspection.sanitizer_log import (
     read_sanitizer_log,
 )
 from kernelbench.inspection.tool_child import ToolJob
-from kernelbench.project.model import Step
+from kernelbench.project.model import KIND_WORDS, Step
 from kernelbench.project.registry import source_sha
 from kernelbench.runs.runner import StepRun
 
@@ -31,7 +32,7 @@ CHECKS: tuple[Check, ...] = get_args(Check)
 #: initcheck is left out: what it takes for initialized depends much on its release.
 DEFAULT_CHECKS: tuple[Check, ...] = ("memcheck", "racecheck", "synccheck")
 
-Status = Literal["clean", "explained", "findings", "fault", "failed"]
+ToolStatus = Literal["clean", "explained", "findings", "fault", "failed"]
 
 _BROUGHT_BY = "the CUDA toolkit, or `pip install nvidia-cuda-sanitizer-api`"
 _OPTIONS = (
@@ -67,7 +68,7 @@ class ToolResult:
     """
 
     tool: Check
-    status: Status
+    status: ToolStatus
     count: int
     findings: tuple[SanitizerFinding, ...]
     elsewhere: int
@@ -146,11 +147,12 @@ def prepare_session(run: StepRun, *, seed: int, calls: int, limit_s: float) -> S
     tool = gpu_tool.require("compute-sanitizer", _BROUGHT_BY)
     symbols: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    if run.step.compiled:
+    if run.step.built:
         run.target.executor.prepare(run.step, run.problem, run.target)
         symbols, notes = _symbols(run)
     else:
-        notes = ("a Python step's kernels cannot be told from others: all of its process count",)
+        words = KIND_WORDS[run.step.kind]
+        notes = (f"{words}'s kernels cannot be told from others: all of its process count",)
     return Session(run, tool, seed, calls, limit_s, symbols, _own_files(run.step), notes)
 
 
@@ -164,12 +166,18 @@ def _own_files(step: Step) -> frozenset[str]:
 def _symbols(run: StepRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The step's kernels, if its library has them under these names, else none and a note."""
     executor = run.target.executor
-    if not isinstance(executor, LibraryExecutor):
+    if run.step.kind == "cuda":
+        arch = cuda_build.arch_for(run.step, run.target.gpu)
+        code = cubin.compile_cubin(run.step, arch=arch)
+        file = cuda_build.cuda_library(run.step, arch)
+    elif isinstance(executor, LibraryExecutor):
+        code = cubin.compile_cubin(run.step, soft=isinstance(executor, SoftGpuExecutor))
+        file = executor.library(run.step)
+    else:
         return (), ("the step has no library of its own: all of its process count",)
-    code = cubin.compile_cubin(run.step, soft=isinstance(executor, SoftGpuExecutor))
     symbols = tuple(kernel.symbol for kernel in code.kernels)
     # Host code registers kernels by name: a filter with a name that is not there checks nothing.
-    library = executor.library(run.step).read_bytes()
+    library = file.read_bytes()
     unknown = [symbol for symbol in symbols if symbol.encode() + b"\0" not in library]
     if symbols and not unknown:
         return symbols, ()
@@ -184,17 +192,16 @@ def run_checks(
     folder = gpu_tool.log_folder("sanitize", session.run)
     for check in checks:
         on_progress(f"{session.run.step.name} {session.shape.name}: {check}")
-        log = folder / f"{check}.log"
-        with writing(root):
-            log.write_text("")
-        end = gpu_tool.run_child(
-            _command(session, check, log), _job(session), session.limit_s, _ENVIRONMENT
-        )
-        text = log.read_text(encoding="utf-8", errors="replace")
-        with writing(root):
+        kept = folder / f"{check}.log"
+        with gpu_tool.own_log(kept) as log:
+            end = gpu_tool.run_child(
+                _command(session, check, log), _job(session), session.limit_s, _ENVIRONMENT
+            )
+            text = log.read_text(encoding="utf-8", errors="replace")
             if end.output.strip():
-                log.write_text(f"{text}\n--- printed by the process ---\n{end.output}")
-        yield judge_log(session, check, read_sanitizer_log(text), end, log)
+                with writing(root):
+                    log.write_text(f"{text}\n--- printed by the process ---\n{end.output}")
+        yield judge_log(session, check, read_sanitizer_log(text), end, kept)
 
 
 def _command(session: Session, check: Check, log: Path) -> list[str]:
@@ -253,7 +260,7 @@ def _foreign(session: Session, finding: SanitizerFinding) -> bool:
 
 def _verdict(
     session: Session, log: Log, end: ChildEnd, found: Sequence[SanitizerFinding], count: int
-) -> tuple[Status, str]:
+) -> tuple[ToolStatus, str]:
     outcome = end.outcome
     if outcome is not None and outcome.status == "limit":
         return "failed", f"the step does not take the call: {outcome.reason}"

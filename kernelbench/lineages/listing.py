@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import runnable
-from kernelbench.project.registry import Lineages, Reported, Status, Step
+from kernelbench.project.registry import Kind, Lineages, Reported, Step, StepStatus
 from kernelbench.project.reported_figures import caption, figures, shapes_of
 
 SCHEMA = "kernelbench.list/1"
@@ -20,8 +20,9 @@ class ListedStep:
     name: str
     lineage: str
     parent: str | None
+    kind: Kind
     arch: str
-    status: Status
+    status: StepStatus
     reported: Reported | None
 
 
@@ -43,6 +44,7 @@ class LineageView:
         captions: What the figures are, where they come from.
         rows: Per step: the step, whether and where it runs here, its figures.
         notes: Step name and what must be known of its figures.
+        on_gpu_only: What holds for steps that nothing emulates, in one line; empty without one.
         blocked: Whether a written step cannot run here.
     """
 
@@ -52,6 +54,7 @@ class LineageView:
     captions: list[str]
     rows: list[tuple[Step, str, list[str]]]
     notes: list[tuple[str, str]]
+    on_gpu_only: str
     blocked: bool
 
 
@@ -85,7 +88,8 @@ def list_record(steps: Sequence[Step]) -> ListRecord:
     return ListRecord(
         schema=SCHEMA,
         steps=tuple(
-            ListedStep(s.name, s.lineage, s.parent, s.arch, s.status, s.reported) for s in steps
+            ListedStep(s.name, s.lineage, s.parent, s.kind, s.arch, s.status, s.reported)
+            for s in steps
         ),
     )
 
@@ -106,11 +110,22 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
                 shapes=shapes,
                 captions=list(dict.fromkeys(caption(s.reported) for s in own if s.reported)),
                 rows=[(step, here[step.name], figures(step, shapes)) for step in own],
+                on_gpu_only=_on_gpu_only(own),
                 notes=[(s.name, s.reported.note) for s in own if s.reported and s.reported.note],
                 blocked=any(here[s.name] == "no" for s in own if s.status != "planned"),
             )
         )
     return shown
+
+
+def _on_gpu_only(steps: Sequence[Step]) -> str:
+    kinds = sorted({step.kind for step in steps} - {"step", "python"})
+    if not kinds:
+        return ""
+    return (
+        f"kind {' and '.join(kinds)}: run, sanitized and profiled on a GPU only; "
+        "`kernelbench check` and the emulator take kind step"
+    )
 
 
 def _here(step: Step) -> str:

@@ -16,8 +16,8 @@ from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageE
 from kernelbench.project.registry import (
     Lineage,
     Lineages,
-    Status,
     Step,
+    StepStatus,
     building_blocks,
     require_runnable,
 )
@@ -45,7 +45,7 @@ Nothing measured yet.
 
 
 @dataclass(frozen=True)
-class Words:
+class StepWords:
     """What a step says of itself; empty where it is still to be written. Line breaks go."""
 
     title: str = ""
@@ -53,10 +53,10 @@ class Words:
     hypothesis: str = ""
 
 
-_NONE = Words()
+_NONE = StepWords()
 
 
-def new_step(lineages: Lineages, name: str, source: Step, words: Words = _NONE) -> Step:
+def new_step(lineages: Lineages, name: str, source: Step, words: StepWords = _NONE) -> Step:
     """A step of the source's lineage with a copy of all its code, the source being its parent.
 
     It joins the main line; what is made from a failed experiment stays beside that.
@@ -79,7 +79,7 @@ def new_variant(
     name: str,
     source: Step,
     files: Sequence[str] = (),
-    words: Words = _NONE,
+    words: StepWords = _NONE,
 ) -> Step:
     """A variant of a step: only what differs from it is in the new folder.
 
@@ -130,6 +130,8 @@ def _fields_of(step: Step) -> dict[str, Any]:
         "arch": step.arch,
         "kind": "" if step.compiled else step.kind,
         "entry": "" if entry == usual else entry,
+        "function": step.function,
+        "arguments": None if step.arguments is None else list(step.arguments),
         "needs": list(step.needs),
         "gpu_flags": list(step.gpu_flags),
     }
@@ -219,7 +221,7 @@ def _stem(name: str) -> str:
     return match["stem"] if match else ""
 
 
-def _status(source: Step) -> Status:
+def _status(source: Step) -> StepStatus:
     """The code is the source's, and so far it works, or fails, as that does."""
     return "failed" if source.status == "failed" else "works"
 
@@ -227,7 +229,7 @@ def _status(source: Step) -> Status:
 def _toml(
     name: str,
     source: Step,
-    words: Words,
+    words: StepWords,
     head: Mapping[str, Any],
     tables: Iterable[tuple[str, Mapping[str, Any]]],
 ) -> str:
@@ -243,9 +245,9 @@ def _toml(
     return "\n".join(lines) + "\n"
 
 
-def _filled(words: Words, source: Step) -> Words:
+def _filled(words: StepWords, source: Step) -> StepWords:
     title, technique, hypothesis = (" ".join(each.split()) for each in astuple(words))
-    return Words(
+    return StepWords(
         title or f"A copy of {source.name}",
         technique or f"{_UNCHANGED} {source.name}",
         hypothesis or "To be written: what should get faster, and why.",
@@ -266,7 +268,7 @@ def _write(
     toml: str,
     files: Mapping[str, Path],
     source: Step,
-    words: Words,
+    words: StepWords,
 ) -> Step:
     """Make the folder, whole or not at all."""
     if folder.exists():

@@ -15,7 +15,7 @@ from kernelbench.project.context import Context
 from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Lineage, Step, load_problem
 from kernelbench.records.outcomes import RunOutcome
-from kernelbench.records.run_record import FAILED
+from kernelbench.records.run_record import FAILED, UNKNOWN
 
 SHAPES_MARKERS = ("<!-- shapes:begin -->", "<!-- shapes:end -->")
 
@@ -82,7 +82,7 @@ def _cell(
     for executor in executors():
         letter = executor.letter
         found = rows.get((step.name, name, executor.name), ())
-        ran = [row for row in found if row.status != "skipped"]
+        ran = [row for row in found if row.status not in UNKNOWN]
         if found and not ran:
             skipped = found[0].reason
         elif any(row.status in FAILED for row in ran):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernelbench.inspection import resources
+from kernelbench.inspection import by_kind, resources
 from kernelbench.inspection.resources import Code, Inspection
 from kernelbench.lineages import scaffold
 from kernelbench.lineages.source_diff import SourceDiff, source_diff
@@ -185,15 +185,24 @@ def _contradictions(step: Step, found: Inspection | None) -> Iterator[str]:
 def _inspected(
     base: Step, cand: Step
 ) -> tuple[tuple[Inspection | None, Inspection | None], list[str]]:
-    """Both steps as the compilers see them; None for one without compiled code."""
+    """Both steps as the compilers see them; None for one that they do not see."""
     found: list[Inspection | None] = []
     missing: list[str] = []
     for step in (base, cand):
-        if not step.compiled:
-            found.append(None)
-            missing.append(f"{step.name} is a Python step")
+        if step.kind == "triton":
+            # It has kernels, which only a call of it shows.
+            found.append(Inspection(step.name, step.title, None, (), (), (), step.kind))
+            shown = f"`kernelbench inspect {step.name}` shows what is compiled"
+            missing.append(f"{step.in_words}: {shown}")
             continue
-        inspected = resources.inspect(step, step.arch)
+        if not step.built:
+            found.append(None)
+            missing.append(step.in_words)
+            continue
+        if step.kind == "cuda":
+            inspected = by_kind.inspect_cuda(step, by_kind.inspected_arch(step))
+        else:
+            inspected = resources.inspect(step, step.arch)
         found.append(inspected)
         missing += inspected.missing
         if not (inspected.builds or inspected.missing):

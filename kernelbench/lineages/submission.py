@@ -75,9 +75,14 @@ def export(
     Raises:
         PlannedStepError: If the step is planned.
         UsageError: If the file is unreadable, or if it breaks a rule; if a compiled step cannot be
-            written as one file.
+            written as one file; if it is a CUDA step.
     """
     entry = require_runnable(step)
+    if step.kind == "cuda":
+        raise UsageError(
+            f"{step.in_words}, which cannot be exported",
+            "a Python file that builds it (torch's load_inline) can",
+        )
     if step.compiled:
         text, leaderboard, gpus = _compiled(step, problem, leaderboard, gpus)
     else:

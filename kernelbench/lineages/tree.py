@@ -13,14 +13,13 @@ from typing import Literal
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import device_timed
 from kernelbench.lineages.shape_table import outcome_rows
-from kernelbench.project.registry import Lineage, Lineages, Reported, Status, Step
+from kernelbench.project.registry import Lineage, Lineages, Reported, Step, StepStatus
 from kernelbench.project.reported_figures import caption, shapes_of
 from kernelbench.records import ledger
 from kernelbench.records.outcomes import RunOutcome, Setting, with_runs
-from kernelbench.records.run_record import FAILED, RunRecord, TimeStats
+from kernelbench.records.run_record import FAILED, UNKNOWN, Metric, RunRecord, TimeStats
 
 SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"
-Metric = Literal["device", "call"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Node:
     parent: str | None
     prefix: str
     title: str
-    status: Status
+    status: StepStatus
     arch: str
     experiment: bool
     base: str | None
@@ -285,7 +284,7 @@ def times_of(runs: Iterable[RunRecord]) -> dict[str, list[Measured]]:
 def _checked(outcomes: Iterable[RunOutcome]) -> dict[str, list[Checked]]:
     verdicts: dict[tuple[str, str], dict[str, bool]] = {}
     for (step, shape, executor), rows in outcome_rows(outcomes).items():
-        ran = [row for row in rows if row.status != "skipped"]
+        ran = [row for row in rows if row.status not in UNKNOWN]
         if ran:
             right = all(row.status not in FAILED for row in ran)
             verdicts.setdefault((step, executor), {})[shape] = right

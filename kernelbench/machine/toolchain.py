@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
 import re
 import shutil
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,8 @@ def cuda_tools(name: str) -> Iterator[Path]:
         if os.environ.get(variable):
             yield Path(os.environ[variable]) / "bin" / name
     yield Path("/usr/local/cuda/bin") / name
+    import sysconfig
+
     for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         # PyPI's packages install below nvidia/cu13, their CUDA 12 forerunners by name.
         yield from sorted(Path(folder).glob(f"nvidia/*/bin/{name}"), reverse=True)
@@ -115,8 +117,57 @@ def _version(path: Path, pattern: str) -> str | None:
 
 def cuda_arch_flags(capability: tuple[int, int]) -> list[str]:
     """nvcc flags for exactly one GPU: arch-specific code ("a") from compute capability 9.0 on."""
-    number = f"{capability[0]}{capability[1]}" + ("a" if capability[0] >= 9 else "")
-    return ["-gencode", f"arch=compute_{number},code=sm_{number}"]
+    return gencode(own_arch(capability))
+
+
+def own_arch(capability: tuple[int, int]) -> str:
+    """The arch with all that a GPU of a compute capability can do: ``sm_89``, ``sm_90a``."""
+    return f"sm_{capability[0]}{capability[1]}" + ("a" if capability[0] >= 9 else "")
+
+
+def gencode(arch: str) -> list[str]:
+    """nvcc flags for machine code of one arch, and nothing else."""
+    return ["-gencode", f"arch={arch.replace('sm_', 'compute_')},code={arch}"]
+
+
+def runs_on(arch: str, capability: tuple[int, int]) -> bool:
+    """Whether machine code of an arch runs on a GPU of a compute capability.
+
+    Plain code runs on the same major version with the same minor one or a later, that of a family
+    ("f") likewise, arch-specific code ("a") on no other (CUDA programming guide, "binary
+    compatibility" and "family-specific features").
+    """
+    number = int(re.sub(r"\D", "", arch))
+    major, minor = divmod(number, 10)
+    if arch.endswith("a"):
+        return capability == (major, minor)
+    return capability[0] == major and capability[1] >= minor
+
+
+@functools.cache
+def nvcc_archs() -> tuple[str, ...]:
+    """The archs that nvcc makes machine code for, in order; none without nvcc."""
+    compiler = nvcc()
+    if compiler is None:
+        return ()
+    found: set[str] = set()
+    # The list has no arch-specific ones (sm_90a), which only the help names.
+    for option in ("--list-gpu-code", "--help"):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            run = subprocess.run(
+                [str(compiler.path), option],
+                capture_output=True, text=True, timeout=30, check=False,
+            )  # fmt: skip
+            found.update(re.findall(r"\bsm_\d+[af]?\b", run.stdout))
+    return tuple(sorted(found, key=lambda arch: (int(re.sub(r"\D", "", arch)), arch)))
+
+
+def unknown_arch(arch: str) -> str:
+    """Why nvcc cannot build for an arch, in one line; empty if it can, or is not there."""
+    compiler, known = nvcc(), nvcc_archs()
+    if compiler is None or not known or arch in known:
+        return ""
+    return f"nvcc {compiler.version} does not build for {arch}, but for {', '.join(known)}"
 
 
 def cpu_count() -> int:

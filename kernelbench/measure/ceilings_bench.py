@@ -17,9 +17,9 @@ import torch
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.machine import clocks
 from kernelbench.measure import probes
-from kernelbench.measure.speed_of_light import MIB, Ceilings, L2Mode, Reading
+from kernelbench.measure.speed_of_light import MIB, Ceilings, Reading
 from kernelbench.records import run_record
-from kernelbench.records.run_record import ReadFloor
+from kernelbench.records.run_record import L2Mode, ReadFloor
 
 _READ_BYTES = (256 * MIB, 1024 * MIB, 4096 * MIB)
 _READ_REPS = 15

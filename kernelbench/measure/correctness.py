@@ -18,26 +18,44 @@ The reference is computed after the call, from regenerated inputs, so a step can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
+from kernelbench.base.errors import KernelbenchError, MachineFault
 from kernelbench.base.seeds import derive
 from kernelbench.executors.callables import describe_exception
 from kernelbench.executors.fault import KernelFault
-from kernelbench.measure.outcomes import CheckResult
-from kernelbench.measure.references import reference as shared_reference
+from kernelbench.measure import references
+from kernelbench.measure.outcomes import CheckResult, Whose, status_of
+from kernelbench.measure.returned_memory import ReturnedMemory, poison_free_memory
 from kernelbench.measure.stream_trial import StreamTrial
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Kernel, OutputVerdict, Problem, refill
-from kernelbench.records.run_record import Status
+from kernelbench.project.guarded import is_lost_device
+from kernelbench.project.problem import (
+    Inputs,
+    Kernel,
+    OutputVerdict,
+    Problem,
+    copied,
+    interchangeable,
+    refill,
+)
+from kernelbench.records.run_record import ResultStatus
 
-#: Announces the phase that begins and how long it may take (seconds); see ``worker/launcher.py``.
-Announce = Callable[[str, float], None]
+#: Seconds for what a problem computes, if it does not say itself.
+_HOOK_LIMIT_S = 600.0
+
+
+class Announce(Protocol):
+    """Announces the phase that begins; see ``worker/launcher.py``."""
+
+    def __call__(self, name: str, limit_s: float, whose: Whose = "step", /) -> None:
+        """A phase that may take so many seconds, of whose code the blame is if it does not end."""
 
 
 class _Failed(Exception):
@@ -76,24 +94,30 @@ class Checker:
     own_stream: bool = True
     references: str = ""
     _notes: list[str] = field(default_factory=list)
+    _returned: ReturnedMemory = field(default_factory=ReturnedMemory)
+    _like: list[torch.Tensor] = field(default_factory=list)
 
     def check(self, input_class: str) -> CheckResult:
-        """Run the check for one class of inputs; never raises for a fault of the step."""
+        """Run the check for one class of inputs; never raises, whoever is at fault."""
         self._notes = []
+        self._returned, self._like = ReturnedMemory(), []
         try:
             return self._check(input_class)
         except _Failed as failed:
             return failed.result
+        except KernelbenchError as error:
+            return CheckResult(status_of(error), reason=str(error))
 
     def _check(self, input_class: str) -> CheckResult:
         # An even and an odd seed: some classes draw two kinds of operands by the seed's parity.
         seed_a = derive(self.seed, "inputs", input_class, "a") & ~1
         seed_b = derive(self.seed, "inputs", input_class, "b") | 1
-        self.announce(f"{input_class}: inputs", 600)
+        limit_s = getattr(self.problem, "hook_limit_s", _HOOK_LIMIT_S)
+        self.announce(f"{input_class}: inputs", limit_s, "problem")
         first = self._draw(input_class, seed_a)
         out_first, poison_first = self._call(first, input_class, "first call", 1)
 
-        self.announce(f"{input_class}: reference", 600)
+        self.announce(f"{input_class}: reference", limit_s, "reference")
         second = self._draw(input_class, seed_a)
         self._require_unchanged(first, second, "first call")
         reference = self._reference(second, input_class, seed_a)
@@ -101,16 +125,21 @@ class Checker:
         out_second, _ = self._call(second, input_class, "second call", 2)
         self._require_repeatable(out_first, out_second, reference, input_class)
 
-        self.announce(f"{input_class}: second inputs", 600)
+        self.announce(f"{input_class}: second inputs", limit_s, "reference")
         fresh = self._draw(input_class, seed_b)
-        refill(first, fresh)
+        same_form = interchangeable(first, fresh)
+        if same_form or not getattr(self.problem, "forms_vary", False):
+            refill(first, fresh)
+        else:
+            self._notes.append("seeds give data of different forms: a cache by address not tried")
+            first, fresh = fresh, self._draw(input_class, seed_b)
         out_third, poison_third = self._call(first, input_class, "call on new values", 3)
         self._require_unchanged(first, fresh, "call on new values")
         reference = self._reference(fresh, input_class, seed_b)
         verdict = self._merge(
             verdict, self._compare(out_third, reference, input_class, first, poison_third)
         )
-        if self.device.startswith("cuda"):
+        if self.device.startswith("cuda") and same_form:
             self._check_ordering(input_class, first, second, reference)
         return _judged("pass", verdict, "", tuple(self._notes))
 
@@ -118,7 +147,7 @@ class Checker:
         return self.problem.make_inputs(self.shape, input_class, seed, self.device)
 
     def _reference(self, inputs: Inputs, input_class: str, seed: int) -> Any:
-        return shared_reference(
+        return references.reference(
             self.references,
             self.problem,
             self.shape,
@@ -131,13 +160,20 @@ class Checker:
         self, inputs: Inputs, input_class: str, what: str, number: int
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Poison the outputs, call the step, and copy its outputs."""
-        poison = inputs.arena.draw_poison(derive(self.seed, "poison", input_class, number))
+        seed = derive(self.seed, "poison", input_class, number)
+        poison = inputs.arena.draw_poison(seed)
         inputs.arena.fill(poison)
+        poison_free_memory(self._like, seed)
         _synchronize(self.device)
         with self._guarded(input_class, what):
             result = self.kernel(inputs.data)
             _synchronize(self.device)
         outputs = self._outputs(result, inputs, what)
+        if not inputs.outputs:
+            self._like = outputs
+            fault = self._returned.fault(self._tensors(result, inputs, what), what)
+            if fault and not getattr(self.problem, "may_reuse_memory", False):
+                raise _wrong(f"{what}: {fault}")
         if not inputs.arena.guards_intact(poison):
             raise _wrong(f"{what}: wrote outside its outputs (guard band changed)")
         return outputs, poison
@@ -148,26 +184,32 @@ class Checker:
         self.announce(f"{input_class}: {what}", self.call_limit_s)
         try:
             yield
+        except _Failed:
+            raise
         except NotImplementedError as error:
             text = " ".join(str(error).split()) or "NotImplementedError"
             raise _Failed(CheckResult("skipped", reason=text)) from error
         except KernelFault as fault:
-            status: Status = "hang" if fault.hang else "fault"
+            status: ResultStatus = "hang" if fault.hang else "fault"
             failed = CheckResult(status, reason=f"{what}: {fault}", report=fault.report)
             raise _Failed(failed) from fault
         except torch.OutOfMemoryError as error:
             reason = f"{what}: out of memory ({' '.join(str(error).split())[:160]})"
             raise _Failed(CheckResult("fault", reason=reason)) from error
         except Exception as error:
+            if is_lost_device(error):
+                raise MachineFault(f"{what}: {describe_exception(error, self.source)}") from error
             reason = f"{what}: raised {describe_exception(error, self.source)}"
             raise _Failed(CheckResult("fault", reason=reason)) from error
 
-    def _outputs(self, result: Any, inputs: Inputs, what: str) -> list[torch.Tensor]:
+    def _tensors(self, result: Any, inputs: Inputs, what: str) -> list[torch.Tensor]:
         try:
-            outputs = self.problem.outputs_of(result, inputs)
+            return self.problem.outputs_of(result, inputs)
         except ValueError as error:
             raise _wrong(f"{what}: {error}") from error
-        return [output.clone() for output in outputs]
+
+    def _outputs(self, result: Any, inputs: Inputs, what: str) -> list[torch.Tensor]:
+        return copied(self._tensors(result, inputs, what))
 
     def _require_unchanged(self, used: Inputs, pristine: Inputs, what: str) -> None:
         for index, (operand, original) in enumerate(
@@ -199,10 +241,7 @@ class Checker:
         reference: Any,
         input_class: str,
     ) -> None:
-        differing = sum(
-            int((bits(a.contiguous()) != bits(b.contiguous())).sum())
-            for a, b in zip(first, second, strict=True)
-        )
+        differing = _differing_elements(first, second)
         if differing == 0:
             return
         again = self.problem.compare(second, reference, self.shape, input_class)
@@ -216,10 +255,11 @@ class Checker:
 
     @staticmethod
     def _merge(a: OutputVerdict, b: OutputVerdict) -> OutputVerdict:
-        worst = max(a.max_abs_err or 0.0, b.max_abs_err or 0.0)
+        worst = [c.max_abs_err for c in (a, b) if c.max_abs_err is not None]
         relative = [c.rel_rms_err for c in (a, b) if c.rel_rms_err is not None]
+        exact = None if None in (a.exact, b.exact) else bool(a.exact and b.exact)
         return OutputVerdict(
-            True, a.exact and b.exact, worst, rel_rms_err=max(relative, default=None)
+            True, exact, max(worst, default=None), rel_rms_err=max(relative, default=None)
         )
 
     def _check_ordering(
@@ -259,14 +299,35 @@ class Checker:
         if not verdict.ok:
             return f"it read its inputs before they were written ({verdict.reason})"
         with self._guarded(input_class, "call on a busy device"):
-            result, snapshot = trial.on_busy_device(stream)
-        in_place = all(
+            like = [] if current.outputs else outputs
+            result, snapshot, copies = trial.on_busy_device(
+                stream, like, lambda found: self._tensors(found, current, what)
+            )
+        late = "its outputs were still being written after work queued behind the call had run"
+        if any(
+            not torch.equal(bits(copy), bits(output.cpu()))
+            for copy, output in zip(copies, self._tensors(result, current, what), strict=False)
+        ):
+            return late
+        in_place = bool(current.outputs) and all(
             any(output.data_ptr() == view.data_ptr() for view in current.outputs)
             for output in self.problem.outputs_of(result, current)
         )
         if in_place and not torch.equal(bits(snapshot), bits(current.arena.flat.cpu())):
-            return "its outputs were still being written after work queued behind the call had run"
+            return late
         return ""
+
+
+def _differing_elements(first: list[torch.Tensor], second: list[torch.Tensor]) -> int:
+    """Elements that differ in their bits; all of a tensor that has another shape or type."""
+    if len(first) != len(second):
+        return sum(output.numel() for output in (*first, *second))
+    return sum(
+        int((bits(a.contiguous()) != bits(b.contiguous())).sum())
+        if a.shape == b.shape and a.dtype == b.dtype
+        else max(1, a.numel(), b.numel())
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def why_wrong(verdict: OutputVerdict, inputs: Inputs, poison: torch.Tensor) -> str:
@@ -286,7 +347,7 @@ def why_wrong(verdict: OutputVerdict, inputs: Inputs, poison: torch.Tensor) -> s
 
 
 def _judged(
-    status: Status, verdict: OutputVerdict, reason: str, notes: tuple[str, ...] = ()
+    status: ResultStatus, verdict: OutputVerdict, reason: str, notes: tuple[str, ...] = ()
 ) -> CheckResult:
     return CheckResult(
         status,

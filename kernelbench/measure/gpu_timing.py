@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 
 from kernelbench.base.seeds import derive
+from kernelbench.executors.callables import beforehand_of, with_beforehand
 from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.kernel_activity import activity_sums
@@ -25,17 +26,15 @@ from kernelbench.measure.timing import (
     EVENT,
     SYNCHRONIZE,
     InputSet,
-    L2Mode,
     Measurement,
-    Metric,
     OnBlock,
     SampledOutputs,
     TimingFault,
     ValueExchange,
     require_untouched_timers,
 )
-from kernelbench.project.arena import bits
 from kernelbench.project.problem import Kernel, Problem
+from kernelbench.records.run_record import L2Mode, Metric
 
 CALLS_PER_COMPETITION_REP = 15
 #: Per input set: the graph of one call, and the outputs that it writes.
@@ -103,7 +102,7 @@ class GpuTimer:
         return graphs
 
     def _fill(self, chosen: InputSet, poison: torch.Tensor) -> None:
-        bits(chosen.inputs.arena.flat).copy_(bits(poison), non_blocking=True)
+        chosen.inputs.arena.fill(poison)
         if self.flush_bytes:
             self._write.fill_(1)
             torch.sum(self._read, dim=0, out=self._sum)
@@ -113,7 +112,7 @@ class GpuTimer:
         return self.l2 == "cold" and (probes.persisting_l2_limit() or 0) > 0
 
     def capture(self, kernel: Kernel) -> Replays:
-        """One graph per input set.
+        """One graph per input set, without what a peer wants done beforehand.
 
         Raises:
             _CaptureError: If the call cannot be captured, with the reason.
@@ -121,6 +120,7 @@ class GpuTimer:
         graphs = []
         for chosen in self.sets:
             self.announce("graph capture", self.call_limit_s)
+            self._do_beforehand(kernel, chosen)
             try:
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
@@ -130,6 +130,14 @@ class GpuTimer:
                 raise _CaptureError(" ".join(str(error).split()).split(". ")[0][:120]) from error
             graphs.append((graph, self.problem.outputs_of(result, chosen.inputs)))
         return graphs
+
+    def _do_beforehand(self, kernel: Kernel, chosen: InputSet) -> None:
+        """What a peer wants done before its call, of which no part is timed."""
+        if (beforehand := beforehand_of(kernel)) is not None:
+            torch.cuda.synchronize(self.device)
+            with torch.cuda.stream(self.stream):
+                beforehand(chosen.inputs.data)
+            torch.cuda.synchronize(self.device)
 
     # -- device time --------------------------------------------------------------------------
 
@@ -296,6 +304,10 @@ class GpuTimer:
                 for r, arm in enumerate(arms_of_block):
                     which = rng.randrange(len(self.sets))
                     start, end = EVENT(enable_timing=True), EVENT(enable_timing=True)
+                    for call in range(calls):
+                        self._do_beforehand(
+                            kernels[arm], self.sets[(which + call) % len(self.sets)]
+                        )
                     if self.l2 == "cold":
                         self._prepare[which][r % 2].replay()
                     SYNCHRONIZE(self.device)
@@ -386,6 +398,7 @@ class GpuTimer:
         for r, arm in enumerate(block.arm):
             which = rng.randrange(len(self.sets))
             chosen = self.sets[which]
+            self._do_beforehand(kernels[arm], chosen)
             if self.l2 == "cold":
                 self._prepare[which][r % 2].replay()
             torch.cuda._sleep(1)
@@ -398,5 +411,6 @@ class GpuTimer:
         """``warmups`` plain calls of each arm, in turn."""
         for index in range(warmups * len(kernels)):
             self.announce("warm-up", self.call_limit_s)
-            kernels[index % len(kernels)](self.sets[index % len(self.sets)].inputs.data)
+            kernel = with_beforehand(kernels[index % len(kernels)])
+            kernel(self.sets[index % len(self.sets)].inputs.data)
         torch.cuda.synchronize(self.device)

@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from kernelbench.base.errors import (
+    EnvironmentProblem,
+    FaultyReferenceError,
+    HarnessDefect,
+    KernelbenchError,
+    MachineFault,
+    ProblemError,
+)
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.records.run_record import Status
+from kernelbench.records.run_record import ResultStatus
+
+#: Whose code runs in a phase of a worker: a step's, or what an unjudged row's status names.
+Whose = Literal["step", "problem", "reference", "machine", "harness"]
+
+
+def status_of(error: KernelbenchError) -> ResultStatus:
+    """Who is at fault for an error that ended what a worker did, as the status of a row."""
+    match error:
+        case FaultyReferenceError():
+            return "reference"
+        case HarnessDefect():
+            return "harness"
+        case EnvironmentProblem():
+            return "machine"
+        case _:
+            return "problem"
+
+
+def error_of(status: ResultStatus, reason: str) -> KernelbenchError:
+    """The error that an unjudged row's status and reason stand for; see :func:`status_of`."""
+    kinds: dict[ResultStatus, type[KernelbenchError]] = {
+        "reference": FaultyReferenceError, "harness": HarnessDefect, "machine": MachineFault,
+    }  # fmt: skip
+    return kinds.get(status, ProblemError)(reason)
 
 
 @dataclass(frozen=True)
 class CheckResult:
     """Outcome of the check of one step on one shape and class of inputs."""
 
-    status: Status
+    status: ResultStatus
     exact: bool | None = None
     max_abs_err: float | None = None
     reason: str = ""

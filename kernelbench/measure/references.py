@@ -4,6 +4,8 @@ The float64 product of a large shape takes as long as many calls of a step, and 
 judges all of its steps on the same inputs. So the first to need a reference leaves it in a folder
 of the run, and the others map it. Inputs are drawn anew for every step all the same.
 
+A problem with ``shares_references = False`` has its references computed for every step.
+
 For steps of a lineage on a CPU only: a submission must find no result that it has not computed, and
 a GPU computes a reference in no time.
 """
@@ -15,6 +17,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kernelbench.project.guarded import GuardedProblem
 
 if TYPE_CHECKING:
     from kernelbench.project.problem import Problem
@@ -36,11 +40,12 @@ def reference(
         problem: As the step is judged by it.
         compute: Gives the reference. A folder that cannot hold it costs time and nothing else.
     """
-    if not folder:
+    if not folder or not getattr(problem, "shares_references", True):
         return compute()
     import torch
 
-    what = repr((problem.name, vars(problem), shape, input_class, seed))
+    settings = problem.settings() if isinstance(problem, GuardedProblem) else vars(problem)
+    what = repr((problem.name, settings, shape, input_class, seed))
     path = Path(folder) / f"{hashlib.sha256(what.encode()).hexdigest()}.pt"
     if path.exists():
         # Our own file in a folder that only we can write; its classes are the problem's.

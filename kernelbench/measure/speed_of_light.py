@@ -23,9 +23,9 @@ from kernelbench.base import json_file, schema
 from kernelbench.base.errors import RecordError, UnknownNameError
 from kernelbench.project.problem import Work
 from kernelbench.records import run_record
+from kernelbench.records.run_record import L2Mode
 
 CEILINGS_SCHEMA = "kernelbench.ceilings/1"
-L2Mode = Literal["cold", "warm"]
 MIB = 1 << 20
 
 #: Formats by width. Where a GPU lacks one, its problems run at best at the rate of a wider one.

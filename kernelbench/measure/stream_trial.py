@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -55,14 +56,28 @@ class StreamTrial:
         torch.cuda.synchronize(self._device)
         return result
 
-    def on_busy_device(self, stream: torch.cuda.Stream) -> tuple[Any, torch.Tensor]:
+    def on_busy_device(
+        self,
+        stream: torch.cuda.Stream,
+        like: Sequence[torch.Tensor],
+        outputs_of: Callable[[Any], list[torch.Tensor]],
+    ) -> tuple[Any, torch.Tensor, list[torch.Tensor]]:
         """Call while every SM is taken for milliseconds, and queue a copy of the outputs behind it.
 
         The copy engine needs no SM, so the copy overtakes work that the current stream does not
-        wait for. Returns the result and the copy of the arena, in host memory.
+        wait for. Returns the result, the copy of the arena, and copies of the outputs that the step
+        allocated itself, in host memory.
+
+        Args:
+            like: Outputs of an earlier call, where the step allocates them itself; else empty.
+            outputs_of: The outputs in a result.
         """
         flat = self._current.arena.flat
         snapshot = torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True)
+        if like:
+            # Memory that the step gets may hold the last call's outputs: these are of other values.
+            refill(self._current, self._stale)
+        copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True) for one in like]
         load = torch.randn(_BUSY_SIZE, _BUSY_SIZE, device=self._device, dtype=torch.float16)
         product = torch.empty_like(load)
         self._current.arena.fill(self._poison)
@@ -73,5 +88,8 @@ class StreamTrial:
         with torch.cuda.stream(stream):
             result = self._kernel(self._current.data)
             snapshot.copy_(flat, non_blocking=True)
+            if copies:
+                for copy, output in zip(copies, outputs_of(result), strict=True):
+                    copy.copy_(output, non_blocking=True)
         torch.cuda.synchronize(self._device)
-        return result, snapshot
+        return result, snapshot, copies

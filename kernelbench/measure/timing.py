@@ -21,7 +21,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -29,7 +29,8 @@ from kernelbench.base.seeds import derive
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Kernel, Problem
+from kernelbench.project.problem import Inputs, Kernel, Problem, copied, interchangeable
+from kernelbench.records.run_record import Metric
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
 EVENT = torch.cuda.Event
@@ -41,9 +42,6 @@ _ELAPSED = torch.cuda.Event.elapsed_time
 CHECKED_REPS = 3
 _MAX_INPUT_BYTES = 6 * 2**30
 _MAX_INPUT_SETS = 4
-
-L2Mode = Literal["cold", "warm"]
-Metric = Literal["call", "device"]
 
 
 class TimingFault(Exception):
@@ -155,6 +153,8 @@ class ValueExchange:
         if not due or len(self._sets) < 2:
             return
         one, other = self._rng.sample(list(self._sets), 2)
+        if not interchangeable(one.inputs, other.inputs):
+            return
         for a, b in zip(one.inputs.operands, other.inputs.operands, strict=True):
             kept = bits(a).clone()
             bits(a).copy_(bits(b))
@@ -180,11 +180,11 @@ class SampledOutputs:
     def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
         """Queue a copy of the outputs if this repetition was chosen."""
         if position in self._chosen:
-            self._kept.append((arm, chosen.reference, [tensor.clone() for tensor in result]))
+            self._kept.append((arm, chosen.reference, copied(result)))
 
     def keep_last(self, arm: int, chosen: InputSet, result: Any) -> None:
         """Keep the arm's newest outputs, for a series that may end anywhere."""
-        self._last[arm] = (arm, chosen.reference, [tensor.clone() for tensor in result])
+        self._last[arm] = (arm, chosen.reference, copied(result))
 
     def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
         """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""

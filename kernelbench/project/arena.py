@@ -15,7 +15,13 @@ import torch
 GUARD_BYTES = 4096
 _ALIGN_BYTES = 1024
 
-_BITS: dict[int, torch.dtype] = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_BITS: dict[int, torch.dtype] = {
+    1: torch.uint8,
+    2: torch.int16,
+    4: torch.int32,
+    8: torch.int64,
+    16: torch.int64,
+}
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -82,6 +88,44 @@ class OutputArena:
         """Per output, a mask of the elements that still hold their poison bits."""
         same = bits(self.flat) == bits(poison)
         return [same[start : start + count] for start, count in self.spans]
+
+
+class MixedArena(OutputArena):
+    """An arena of bytes, whose outputs each have a dtype of their own.
+
+    Args:
+        outputs: Shape and dtype of each output; none where a step returns tensors of its own.
+        device: ``cpu`` or ``cuda:N``.
+    """
+
+    def __init__(self, outputs: Sequence[tuple[Sequence[int], torch.dtype]], device: str) -> None:
+        like = [torch.empty(tuple(shape), dtype=dtype, device="meta") for shape, dtype in outputs]
+        sizes = [tensor.numel() * tensor.element_size() for tensor in like]
+        super().__init__([(size,) for size in sizes], torch.uint8, device)
+        self._widths = [tensor.element_size() for tensor in like]
+        self.views = [
+            view.view(tensor.dtype).view(tensor.shape)
+            for view, tensor in zip(self.views, like, strict=True)
+        ]
+
+    def unwritten(self, poison: torch.Tensor) -> list[torch.Tensor]:
+        """Per output, a mask of the elements whose bytes are all still poison."""
+        return [
+            same.view(-1, width).all(1)
+            for same, width in zip(super().unwritten(poison), self._widths, strict=True)
+        ]
+
+
+def shares_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors lie in the same storage, or in storages that overlap."""
+    if one.device != other.device:
+        return False
+    spans = []
+    for tensor in (one, other):
+        storage = tensor.untyped_storage()
+        spans.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+    (start, end), (first, last) = spans
+    return start < last and first < end
 
 
 def describe_tensor(value: Any) -> str:

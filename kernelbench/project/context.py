@@ -1,4 +1,7 @@
-"""What every command starts from: project, lineages, problems, shapes; loaded when asked for."""
+"""What every command starts from: project, lineages, problems, shapes; loaded when asked for.
+
+The shapes' parser is, too: ``list`` needs none.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.project.problem import Problem
 from kernelbench.project.project_file import Project, find_project, shipped_project
 from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages, load_problem
-from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
+
+if TYPE_CHECKING:
+    from kernelbench.project.shapes import ShapeTable
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Context:
 
         A project that has only problems that ship needs no shapes file.
         """
+        from kernelbench.project.shapes import ShapeTable, load_shapes
+
         table = ShapeTable()
         for name, shapes in self._own_shapes.by_problem.items():
             for shape in shapes.values():
@@ -76,6 +83,8 @@ class Context:
 
     @functools.cached_property
     def _own_shapes(self) -> ShapeTable:
+        from kernelbench.project.shapes import ShapeTable, load_shapes
+
         needed = self._own_problems.keys() - self._shipped_problems.keys()
         if self.project.shapes_file.is_file() or needed or not self.lineages.with_shipped:
             return load_shapes(self.project.shapes_file, self.problems)
@@ -109,6 +118,8 @@ class Context:
         Raises:
             UsageError: For an unknown name, a malformed ad-hoc shape, or no shape at all.
         """
+        from kernelbench.project.shapes import resolve_shape
+
         chosen: list[Any] = []
         named = self.shapes_here(problem)
         for spec in specs or ("all",):

@@ -6,13 +6,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Status = Literal["planned", "works", "failed", "fixed"]
-#: ``step``: compiled, in the ptx layer. ``python``: a file that defines ``custom_kernel``.
-Kind = Literal["step", "python"]
+StepStatus = Literal["planned", "works", "failed", "fixed"]
+#: ``step``: device code in the ptx layer, for every executor. ``cuda``: ordinary CUDA C++, built by
+#: nvcc. ``triton``: a Python file with ``custom_kernel`` whose kernels are compiled where it runs
+#: (Triton, CuTe DSL). ``python``: any other file with ``custom_kernel``.
+Kind = Literal["step", "python", "triton", "cuda"]
+
+#: What messages call a step of a kind.
+KIND_WORDS: dict[Kind, str] = {
+    "step": "a compiled step",
+    "python": "a Python step",
+    "triton": "a Triton step",
+    "cuda": "a CUDA step",
+}
 
 #: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
 #: kept as it failed, for what it teaches. ``fixed``: such an experiment with its fault repaired.
-STATUSES: tuple[Status, ...] = ("planned", "works", "failed", "fixed")
+STATUSES: tuple[StepStatus, ...] = ("planned", "works", "failed", "fixed")
 METRICS = ("call", "device", "end-to-end")
 UNITS = ("us", "TFLOPS")
 ALLOWED = ("spill", "warning")
@@ -69,8 +79,7 @@ class Step:
         parent: The step that this one changes; None for a root.
         technique: What changes, in one line.
         hypothesis: What should get faster (or not) because of it, and why.
-        arch: ``any`` (torch), ``sm_100a``, ``sm_90a``, ...
-        kind: ``torch`` (a ``submission.py`` with ``custom_kernel``) or ``cuda`` (a ``launch.cu``).
+        arch: The GPU that its code is for: ``sm_100a``, ``sm_89``, ...; ``any``: the one at hand.
         path: The step's folder; for a submission, the folder of its file.
         entry: The file that is built or imported; None while planned.
         subfolder: The folder between the lineage's and the step's (``variants``); empty for most.
@@ -81,6 +90,9 @@ class Step:
         config: Tile, stages, warps, grid and the like, for people and tables.
         limits: What inputs the step takes, e.g. ``nk = "fixed"``: one N and K for all groups.
         submission: Whether it is a single file from outside any lineage.
+        function: Of a CUDA step, the C++ function that a call calls.
+        arguments: What that is called with, as Python expressions of ``data``; None for the tensors
+            and numbers of ``data``, in order.
     """
 
     name: str
@@ -91,7 +103,7 @@ class Step:
     technique: str
     hypothesis: str
     arch: str
-    status: Status
+    status: StepStatus
     kind: Kind
     path: Path
     entry: Path | None
@@ -105,6 +117,8 @@ class Step:
     base: Path | None = None
     gpu_flags: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    function: str = ""
+    arguments: tuple[str, ...] | None = None
 
     @property
     def lineage_path(self) -> Path:
@@ -118,8 +132,23 @@ class Step:
 
     @property
     def compiled(self) -> bool:
-        """Whether it is device code of ours that a compiler makes a library of."""
+        """Whether it is device code in the ptx layer, which every executor has a compiler for."""
         return self.kind == "step"
+
+    @property
+    def built(self) -> bool:
+        """Whether a compiler makes a library of it before it runs."""
+        return self.kind in ("step", "cuda")
+
+    @property
+    def in_cute_dsl(self) -> bool:
+        """Whether a Triton step's kernels are written in the CuTe DSL, and not in Triton."""
+        return "cutlass" in self.needs
+
+    @property
+    def in_words(self) -> str:
+        """``v00 is a Python step``, for messages."""
+        return f"{self.name} is {KIND_WORDS[self.kind]}"
 
 
 @dataclass(frozen=True)
@@ -128,12 +157,14 @@ class Lineage:
 
     Attributes:
         problem: Where its :class:`~kernelbench.project.problem.Problem` is:
-            ``package.module:NAME``, or ``path/to/file.py:NAME`` relative to ``path``.
+            ``package.module:NAME``, ``path/to/file.py:NAME`` relative to ``path``, or the name of
+            one that another package brings.
         source: The publication that reported figures come from; may be empty.
         reference: Name of the step that is listed first whatever its name; may be empty.
         path: The lineage's folder.
         peers_of: Name of the lineage whose competitors these steps are; empty for a chain.
         building_blocks: A shipped lineage whose ``common`` its steps use, if it has none itself.
+        best: Name of the step that ``NAME-best`` stands for; may be empty.
     """
 
     name: str
@@ -144,3 +175,4 @@ class Lineage:
     path: Path
     peers_of: str = ""
     building_blocks: str = ""
+    best: str = ""

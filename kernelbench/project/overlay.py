@@ -8,10 +8,8 @@ What compilers and debug information say of a link is turned back into the file 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
 from kernelbench.base.cache_folder import cache_dir, writing
@@ -51,6 +49,9 @@ def entry_of(step: Step) -> Path:
 
 def _composed(sources: dict[str, Path]) -> Path:
     """A folder of links to files, by name; the same one for the same links."""
+    import hashlib
+    import tempfile
+
     digest = hashlib.sha256()
     for name, file in sources.items():
         for part in (name.encode(), str(file).encode()):

@@ -10,9 +10,11 @@ and comparing tables must not pay for the import.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from kernelbench.base.errors import ProblemError
 
 if TYPE_CHECKING:
     import torch
@@ -44,22 +46,74 @@ class Inputs:
         data: What the step's callable receives, in the layout of the problem's public interface.
         operands: Every tensor inside ``data`` that the step may read. A step must not change them.
         outputs: Every tensor inside ``data`` that the step must write, in the order in which the
-            callable returns them. They are views into ``arena``.
-        arena: The storage of the outputs, with guard bands, that the checker poisons.
+            callable returns them. They are views into ``arena``. None if a step of this problem
+            returns tensors of its own.
+        arena: The storage of the outputs, with guard bands, that the checker poisons; without
+            outputs an empty one.
+        plain: What else in ``data`` a step computes from: numbers, flags. It belongs to the shape
+            and the input class; a seed draws tensors only, but where a problem has
+            ``forms_vary = True``.
     """
 
     data: Any
     operands: list[torch.Tensor]
     outputs: list[torch.Tensor]
     arena: OutputArena
+    plain: tuple[Any, ...] = ()
+
+
+def interchangeable(one: Inputs, other: Inputs) -> bool:
+    """Whether the operands of two sets can take each other's values."""
+    return (
+        repr(one.plain) == repr(other.plain)
+        and len(one.operands) == len(other.operands)
+        and all(
+            a.shape == b.shape and a.dtype == b.dtype
+            for a, b in zip(one.operands, other.operands, strict=True)
+        )
+    )
 
 
 def refill(target: Inputs, source: Inputs) -> None:
-    """Overwrite the operands of ``target`` in place with the values of ``source``."""
-    from kernelbench.project.arena import bits
+    """Overwrite the operands of ``target`` in place with the values of ``source``.
 
-    for operand, value in zip(target.operands, source.operands, strict=True):
+    Raises:
+        ProblemError: If one seed's data differ from the other's in more than values of tensors.
+    """
+    from kernelbench.project.arena import bits, describe_tensor
+
+    said = "make_inputs gives data for one seed that cannot take another's values"
+    if repr(target.plain) != repr(source.plain):
+        raise ProblemError(
+            f"{said}: plain values {source.plain!r} for {target.plain!r}",
+            "take them from the shape and the input class, and only tensors from the seed",
+        )
+    if len(target.operands) != len(source.operands):
+        raise ProblemError(f"{said}: {len(source.operands)} for {len(target.operands)} tensors")
+    for index, (operand, value) in enumerate(zip(target.operands, source.operands, strict=True)):
+        if operand.shape != value.shape or operand.dtype != value.dtype:
+            raise ProblemError(
+                f"{said}: tensor {index} is {describe_tensor(value)} for {describe_tensor(operand)}"
+            )
         bits(operand).copy_(bits(value))
+
+
+class OutputTensors(list["torch.Tensor"]):
+    """Outputs of a problem whose steps return them inside something else.
+
+    Attributes:
+        form: What the problem needs to put them back where they were.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor], form: Any) -> None:
+        super().__init__(tensors)
+        self.form = form
+
+
+def copied(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Copies of what :meth:`Problem.outputs_of` gave, for :meth:`Problem.compare` to judge."""
+    copies = [output.clone() for output in outputs]
+    return OutputTensors(copies, outputs.form) if isinstance(outputs, OutputTensors) else copies
 
 
 @dataclass(frozen=True)
@@ -68,15 +122,17 @@ class OutputVerdict:
 
     Attributes:
         ok: Whether every element is within the tolerance of its input class.
-        exact: Whether every element equals the reference rounded once to the output dtype.
-        max_abs_err: Largest absolute error against the reference; None if any value is not finite.
+        exact: Whether every element equals the reference rounded once to the output dtype; None
+            where the problem does not say.
+        max_abs_err: Largest absolute error against the reference; None if any value is not finite,
+            and where the problem does not say.
         reason: Empty when ``ok``; else one line that locates the worst element.
         rel_rms_err: Root mean square error over the root mean square of the reference; None where
             ``max_abs_err`` is, and where the problem does not say.
     """
 
     ok: bool
-    exact: bool
+    exact: bool | None
     max_abs_err: float | None
     reason: str = ""
     rel_rms_err: float | None = None

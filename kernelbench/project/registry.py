@@ -8,20 +8,26 @@ line may be one level further down (``variants``, ``failed``). A *step* is a fol
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
-import json
 import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
-from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Status, Step
+from kernelbench.base.errors import (
+    KernelbenchError,
+    PlannedStepError,
+    UnknownNameError,
+    UsageError,
+)
+from kernelbench.project.guarded import guarded, line_in, shown_path
+from kernelbench.project.installed import installed_peers, installed_problem
+from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Step, StepStatus
 from kernelbench.project.project_file import Project, shipped_project
 from kernelbench.project.shipped import shipped_blocks, shipped_root
 from kernelbench.project.source_files import code_in, sources_of
@@ -44,8 +50,8 @@ __all__ = [
     "Lineages",
     "Repair",
     "Reported",
-    "Status",
     "Step",
+    "StepStatus",
     "load_lineages",
     "load_problem",
     "require_runnable",
@@ -166,8 +172,8 @@ class Lineages:
         """The steps that a command line means, in its order, each once.
 
         A specification is a step's name, a range ``v01..v07`` along one lineage's main line, a
-        lineage's name (its main line), a step's folder, a folder of steps (``moe/variants``), or a
-        ``.py`` file with ``custom_kernel``.
+        lineage's name (its main line) or that and ``-best``, a step's folder, a folder of steps
+        (``moe/variants``), or a ``.py`` file with ``custom_kernel``.
 
         Raises:
             UsageError: For an unknown name (with the nearest one), a range over two lineages or
@@ -191,9 +197,11 @@ class Lineages:
         if any(lineage.name == spec for lineage in self.all_lineages):
             steps = self.steps_of(spec)
             return [step for step in steps if not step.experiment] or steps
-        if all(step.name != spec for step in self.all_steps):
-            raise self._unknown(spec, *(lineage.name for lineage in self.all_lineages))
-        return [self.get(spec)]
+        best = {f"{each.name}-best": each.best for each in self.all_lineages if each.best}
+        name = best.get(spec, spec)
+        if all(step.name != name for step in self.all_steps):
+            raise self._unknown(spec, *(lineage.name for lineage in self.all_lineages), *best)
+        return [self.get(name)]
 
     def _range(self, spec: str, first: Step, last: Step) -> Sequence[Step]:
         if first.lineage != last.lineage:
@@ -236,11 +244,14 @@ class Lineages:
         return [read_submission(path)]
 
 
-def load_lineages(project: Project, *, with_shipped: bool = False) -> Lineages:
+def load_lineages(
+    project: Project, *, with_shipped: bool = False, former: bool = False
+) -> Lineages:
     """Read every lineage of a project.
 
     Args:
         with_shipped: Whether names are also looked up among what ships.
+        former: Whether its files may be from when kinds of steps had other names.
 
     Raises:
         UsageError: For a missing or malformed file, with file and field; for a name that two steps
@@ -248,17 +259,22 @@ def load_lineages(project: Project, *, with_shipped: bool = False) -> Lineages:
     """
     lineages: list[Lineage] = []
     steps: list[Step] = []
-    for folder in project.lineages:
+    brought = [folder for folder in installed_peers() if folder not in project.lineages]
+    own = {read_lineage(folder).name for folder in project.lineages} if brought else set()
+    for folder in (*project.lineages, *brought):
         lineage = read_lineage(folder)
+        if folder in brought and lineage.peers_of not in own:
+            continue
         if any(lineage.name == other.name for other in lineages):
             raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
         lineages.append(lineage)
         bases: dict[str, Step] = {}
-        found = [read_step(each, lineage, bases) for each in step_folders(folder)]
+        found = [read_step(each, lineage, bases, former=former) for each in step_folders(folder)]
         _check_parents(lineage, found)
         steps += sorted(found, key=lambda step: _order(step, lineage))
     seen: dict[str, Step] = {}
     names = {lineage.name for lineage in lineages}
+    aliases = {f"{lineage.name}-best" for lineage in lineages if lineage.best}
     for lineage in lineages:
         if lineage.peers_of and lineage.peers_of not in names:
             where = f" (field 'peers_of') in {lineage.path / 'lineage.toml'}"
@@ -268,6 +284,10 @@ def load_lineages(project: Project, *, with_shipped: bool = False) -> Lineages:
             raise UsageError(f"{step.path} and {seen[step.name].path}: two steps named {step.name}")
         if step.name in names:
             raise UsageError(f"{step.path}: a lineage is named {step.name} too", "rename the step")
+        if step.name in aliases:
+            raise UsageError(
+                f"{step.path}: {step.name} stands for a lineage's best step", "rename the step"
+            )
         seen[step.name] = step
     beyond = with_shipped and project.root != shipped_root()
     return Lineages(tuple(lineages), tuple(steps), beyond)
@@ -292,33 +312,66 @@ def require_runnable(step: Step) -> Path:
 
 @functools.cache
 def load_problem(lineage: Lineage) -> Problem:
-    """Import the problem of a lineage, once per process.
+    """Import the problem of a lineage, once per process; its hooks' mistakes are its own.
+
+    See :mod:`kernelbench.project.guarded`.
 
     Raises:
-        UsageError: If the entry point cannot be imported or names nothing.
+        UsageError: If it cannot be imported, names nothing, or lacks a part of the interface.
     """
     file = lineage.path / "lineage.toml"
-    where, _, name = lineage.problem.rpartition(":")
+    said = f"{file}: " if file.is_file() else ""
     try:
-        if where.endswith(".py"):
-            path = lineage.path / where
-            # By path: two revisions of a lineage share its name. In sys.modules, because
-            # dataclasses and pickle look a class's module up there.
-            digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-            spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
-            if spec is None or spec.loader is None:
-                raise ImportError(f"{path} cannot be imported")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(where)
-        return cast("Problem", getattr(module, name))
-    except Exception as error:
-        text = " ".join(str(error).split())
+        found = _import_problem(lineage.problem, lineage.path, said)
+        # One that is a folder's, not a module's, asks whose.
+        for_lineage = getattr(found, "for_lineage", None)
+        found = for_lineage(lineage) if for_lineage else found
+    except KernelbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        line = line_in(error, lineage.path.resolve())
+        text = " ".join(str(error).split()) + (f" ({line})" if line else "")
         raise UsageError(
-            f"{file}: problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
+            f"{said}problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
         ) from error
+    return guarded(found, lineage.problem)
+
+
+def _import_problem(problem: str, folder: Path, said: str) -> Any:
+    """What ``module:NAME``, ``file.py:NAME`` (relative to ``folder``) or an installed one means."""
+    import hashlib
+
+    where, _, name = problem.rpartition(":")
+    if not where:
+        return installed_problem(name, said)
+    if not where.endswith(".py"):
+        return getattr(importlib.import_module(where), name)
+    path = folder / where
+    if not path.is_file():
+        raise UsageError(f"{said}problem {problem!r}: no such file: {path}")
+    # By path: two revisions of a lineage share its name. In sys.modules, because
+    # dataclasses and pickle look a class's module up there.
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise UnknownNameError("problem", name, _defined_in(module), f" in {shown_path(path)}")
+    return getattr(module, name)
+
+
+def _defined_in(module: ModuleType) -> list[str]:
+    """The names of a module that are its own, and no function's."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and module.__name__ in (getattr(value, "__module__", ""), type(value).__module__)
+        and not isinstance(value, FunctionType)
+    ]
 
 
 def source_sha(step: Step) -> str:
@@ -328,6 +381,9 @@ def source_sha(step: Step) -> str:
     building blocks that its lineage and all lineages share (``common/``): a change there can change
     any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
     """
+    import hashlib
+    import json
+
     digest = hashlib.sha256()
     files = sources_of(step)
     if step.compiled:
@@ -347,6 +403,8 @@ def source_sha(step: Step) -> str:
     digest.update(json.dumps(step.config, sort_keys=True).encode())
     if step.gpu_flags:
         digest.update(json.dumps(step.gpu_flags).encode())
+    if step.function:
+        digest.update(json.dumps([step.function, step.arguments, step.arch]).encode())
     return digest.hexdigest()
 
 
@@ -407,9 +465,10 @@ def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
             if parent in seen:
                 raise UsageError(f"{file}: parents form a cycle: {' -> '.join([*seen, parent])}")
             seen.append(parent)
-    if lineage.reference and lineage.reference not in parents:
-        where = f" (field 'reference') in {lineage.path / 'lineage.toml'}"
-        raise UnknownNameError("step", lineage.reference, parents, where)
+    for field, name in (("reference", lineage.reference), ("best", lineage.best)):
+        if name and name not in parents:
+            where = f" (field {field!r}) in {lineage.path / 'lineage.toml'}"
+            raise UnknownNameError("step", name, parents, where)
 
 
 def _ships(name: str) -> bool:

@@ -29,11 +29,11 @@ def lineages_at(where: str, project: Project) -> Iterator[Lineages]:
     """
     folder = Path(where).expanduser()
     if folder.is_dir():
-        yield load_lineages(project_at(folder))
+        yield load_lineages(project_at(folder), former=True)
         return
     with tempfile.TemporaryDirectory(prefix="kernelbench-") as temporary:
         root = _unpack(where, project.root, Path(temporary))
-        yield load_lineages(project_at(root))
+        yield load_lineages(project_at(root), former=True)
 
 
 def commit_of(where: str, project: Project) -> str | None:

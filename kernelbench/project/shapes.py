@@ -94,10 +94,26 @@ def positive_ints(field: str, value: Any) -> tuple[int, ...]:
     Raises:
         ShapeFieldError: If it is anything else, or an empty list.
     """
+    return tuple(positive_int(field, item) for item in _listed(field, value))
+
+
+def whole_numbers(field: str, value: Any) -> tuple[int, ...]:
+    """``value``, one integer or a list of them, as a tuple of integers of at least 0.
+
+    Raises:
+        ShapeFieldError: If it is anything else, or an empty list.
+    """
+    for item in (values := _listed(field, value)):
+        if type(item) is not int or item < 0:
+            raise ShapeFieldError(field, f"{field} must be an integer, 0 or more, found {item!r}")
+    return tuple(values)
+
+
+def _listed(field: str, value: Any) -> list[Any]:
     values = value if isinstance(value, list) else [value]
     if not values:
         raise ShapeFieldError(field, f"{field} must not be an empty list")
-    return tuple(positive_int(field, item) for item in values)
+    return values
 
 
 def load_shapes(path: Path, problems: Mapping[str, Problem]) -> ShapeTable:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from pathlib import Path
 
 #: Below the package, where a wheel has the tree of the checkout.
@@ -42,4 +41,6 @@ def user_results() -> Path:
     try:
         return Path.home() / ".local" / "share" / "kernelbench" / "results"
     except RuntimeError:
+        import tempfile
+
         return Path(tempfile.gettempdir()) / "kernelbench" / "results"

@@ -11,6 +11,7 @@ from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.base.toml_file import TomlTable
 from kernelbench.project.model import (
     ALLOWED,
+    KIND_WORDS,
     METRICS,
     STATUSES,
     UNITS,
@@ -19,12 +20,17 @@ from kernelbench.project.model import (
     Lineage,
     Repair,
     Reported,
-    Status,
     Step,
+    StepStatus,
 )
 
 #: The entry file of each kind of step, if ``entry`` names no other.
-ENTRY_FILES: dict[Kind, str] = {"step": "launch.cu", "python": "submission.py"}
+ENTRY_FILES: dict[Kind, str] = {
+    "step": "launch.cu",
+    "python": "submission.py",
+    "triton": "submission.py",
+    "cuda": "kernel.cu",
+}
 #: What kinds were called before, for files from then.
 _FORMER_KINDS: dict[str, Kind] = {"cuda": "step", "torch": "python"}
 _ARCH = re.compile(r"any|sm_\d+[af]?")
@@ -36,6 +42,12 @@ _BOOL = "true|false"
 _GPU_FLAG = re.compile(
     rf"--use_fast_math|--fmad=({_BOOL})|--ftz=({_BOOL})|--maxrregcount=[1-9]\d*|-Xptxas[ =]\S+"
 )
+#: What a CUDA step may ask it for, too.
+_CUDA_FLAG = re.compile(
+    rf"{_GPU_FLAG.pattern}|-std=c\+\+(17|20)|-D[A-Za-z_]\w*(=\S+)?|-I ?\S+|-l\w+"
+    r"|--extended-lambda|--expt-(extended-lambda|relaxed-constexpr)"
+)
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*")
 
 
 def read_lineage(folder: Path) -> Lineage:
@@ -49,9 +61,11 @@ def read_lineage(folder: Path) -> Lineage:
     if not _LINEAGE_NAME.fullmatch(name):
         raise table.fail("name", f"expected letters, digits, '_', '-' and '.', found {name!r}")
     problem = table.string("problem")
-    if not re.fullmatch(r"[^:]+:[A-Za-z_]\w*", problem):
+    if not re.fullmatch(r"([^:]+:)?[A-Za-z_][\w.-]*", problem) or problem.endswith(".py"):
         raise table.fail(
-            "problem", f"expected 'package.module:NAME' or 'file.py:NAME', found {problem!r}"
+            "problem",
+            "expected 'package.module:NAME', 'file.py:NAME' or the name of an installed problem, "
+            f"found {problem!r}",
         )
     lineage = Lineage(
         name=name,
@@ -62,6 +76,7 @@ def read_lineage(folder: Path) -> Lineage:
         path=folder.resolve(),
         peers_of=table.string("peers_of", default=""),
         building_blocks=table.string("building_blocks", default=""),
+        best=table.string("best", default=""),
     )
     table.done()
     return lineage
@@ -94,14 +109,22 @@ def folder_without_step(lineage: Path, name: str) -> Path | None:
     return None if any([*folder.glob("step.toml"), *folder.glob("*/step.toml")]) else folder
 
 
-def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | None = None) -> Step:
+def read_step(
+    folder: Path,
+    lineage: Lineage | None,
+    bases: dict[str, Step] | None = None,
+    *,
+    former: bool = False,
+) -> Step:
     """The step in a folder, from its ``step.toml``; its parent's existence is not checked here.
 
     A step with a ``base`` takes from it what it does not say itself: kind, entry, arch, GPU flags,
-    and each setting and limit.
+    function, arguments, and each setting and limit.
 
     Args:
-        bases: Bases that were read before, by name; this call adds its own.
+        bases: Steps of the lineage with all of their code that were read before, by name; this call
+            adds its own and, if it is one, the step.
+        former: Whether the file may be from when kinds had other names (``torch``, ``cuda``).
 
     Raises:
         UsageError: If the file is missing or malformed, with file and field; if its base is no step
@@ -114,17 +137,19 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         raise table.fail("name", f"expected the folder's name {folder.name!r}, found {name!r}")
     if not NAME.fullmatch(name):
         raise table.fail("name", f"expected letters, digits, '_' and '-', found {name!r}")
-    status = cast(Status, table.string("status", choices=STATUSES))
-    base = _read_base(table, lineage, {} if bases is None else bases)
+    status = cast(StepStatus, table.string("status", choices=STATUSES))
+    bases = {} if bases is None else bases
+    base = _read_base(table, lineage, bases, former)
     if base and base.status == "planned" and status != "planned":
         raise table.fail("base", f"{base.name} is planned: it has no code yet")
-    kind = _read_kind(table, base)
+    kind = _read_kind(table, base, former)
     if base and kind != base.kind:
         raise table.fail("kind", f"expected {base.kind!r}, that of the base, found {kind!r}")
-    arch = table.string("arch", base.arch if base else None)
+    arch = table.string("arch", base.arch if base else None if kind == "step" else "any")
     if not _ARCH.fullmatch(arch) or (arch == "any" and kind == "step"):
         raise table.fail(
-            "arch", f"expected 'sm_100a', 'sm_90a', ... or, for Python, 'any', found {arch!r}"
+            "arch",
+            f"expected 'sm_100a', 'sm_90a', ... or, but for kind 'step', 'any', found {arch!r}",
         )
     entry = table.string("entry", default="")
     entry_file = folder / (entry or ENTRY_FILES[kind])
@@ -132,8 +157,9 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         entry_file = base.path / entry if entry else base.entry
     gpu_flags = _read_gpu_flags(table, kind)
     needs = table.strings("needs")
-    if needs and kind != "python":
-        raise table.fail("needs", "a compiled step's arch says what it needs")
+    if needs and kind not in ("python", "triton"):
+        raise table.fail("needs", f"{KIND_WORDS[kind]}'s arch says what it needs")
+    function, arguments = _read_function(table, kind, base)
     step = Step(
         name=name,
         lineage=lineage.name if lineage else "",
@@ -151,6 +177,8 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         base=base.path if base else None,
         gpu_flags=base.gpu_flags if base and gpu_flags is None else gpu_flags or (),
         needs=needs or (base.needs if base else ()),
+        function=function,
+        arguments=arguments,
         config=(base.config if base else {}) | table.settings("config"),
         limits=(base.limits if base else {}) | table.settings("limits"),
         repaired=tuple(_read_repair(item) for item in table.tables("repaired")),
@@ -158,21 +186,58 @@ def read_step(folder: Path, lineage: Lineage | None, bases: dict[str, Step] | No
         reported=_read_reported(table.table("reported"), lineage.source if lineage else ""),
     )
     table.done()
+    if base is None:
+        bases[name] = step
     return step
 
 
-def _read_kind(table: TomlTable, base: Step | None) -> Kind:
+def _read_kind(table: TomlTable, base: Step | None, former: bool) -> Kind:
+    # Of the two kinds that were called "cuda", only that of now names a function.
+    called_so_now = "function" in table or (base is not None and base.kind == "cuda")
     found = table.string("kind", base.kind if base else "step")
-    if found in _FORMER_KINDS:
+    if former and found in _FORMER_KINDS and not called_so_now:
+        return _FORMER_KINDS[found]
+    if found in _FORMER_KINDS and found not in ENTRY_FILES:
         raise table.fail("kind", f"{found!r} is called {_FORMER_KINDS[found]!r} now")
     if found not in ENTRY_FILES:
         raise table.fail(
             "kind", f"expected one of {', '.join(map(repr, ENTRY_FILES))}, found {found!r}"
         )
-    return "python" if found == "python" else "step"
+    return found
 
 
-def _read_base(table: TomlTable, lineage: Lineage | None, known: dict[str, Step]) -> Step | None:
+def _read_function(
+    table: TomlTable, kind: Kind, base: Step | None
+) -> tuple[str, tuple[str, ...] | None]:
+    """What a CUDA step calls, and with what; nothing for other kinds."""
+    if kind != "cuda":
+        for name in ("function", "arguments"):
+            if name in table:
+                raise table.fail(name, f"is for kind 'cuda'; this is {KIND_WORDS[kind]}")
+        return "", None
+    function = table.string("function", base.function if base else "")
+    if not _FUNCTION.fullmatch(function):
+        found = f"found {function!r}" if function else "missing"
+        raise table.fail(
+            "function",
+            f"{found}, expected the C++ function to call; a step of the building blocks, with a "
+            "launch.cu, has kind 'step'",
+        )
+    if "arguments" not in table:
+        table.strings("arguments")
+        return function, base.arguments if base else None
+    arguments = table.strings("arguments")
+    for text in arguments:
+        try:
+            ast.parse(text, mode="eval")
+        except SyntaxError as error:
+            raise table.fail("arguments", f"not a Python expression: {text!r}") from error
+    return function, arguments
+
+
+def _read_base(
+    table: TomlTable, lineage: Lineage | None, known: dict[str, Step], former: bool
+) -> Step | None:
     name = table.string("base", default="")
     if not name or name in known:
         return known.get(name)
@@ -181,8 +246,7 @@ def _read_base(table: TomlTable, lineage: Lineage | None, known: dict[str, Step]
         raise UnknownNameError("step", name, folders, f" (field 'base') in {table.file}")
     if "base" in TomlTable.read(folders[name] / "step.toml"):
         raise table.fail("base", f"{name} has a base itself, expected a step with all of its code")
-    known[name] = read_step(folders[name], lineage)
-    return known[name]
+    return read_step(folders[name], lineage, known, former=former)
 
 
 def _read_gpu_flags(table: TomlTable, kind: Kind) -> tuple[str, ...] | None:
@@ -191,14 +255,15 @@ def _read_gpu_flags(table: TomlTable, kind: Kind) -> tuple[str, ...] | None:
         table.strings("gpu_flags")
         return None
     flags = tuple(" ".join(flag.split()) for flag in table.strings("gpu_flags"))
-    if kind != "step":
-        raise table.fail("gpu_flags", "a Python step is not built by nvcc")
+    if kind not in ("step", "cuda"):
+        raise table.fail("gpu_flags", f"{KIND_WORDS[kind]} is not built by nvcc")
     for flag in flags:
-        if not _GPU_FLAG.fullmatch(flag):
+        if not (_CUDA_FLAG if kind == "cuda" else _GPU_FLAG).fullmatch(flag):
+            more = ", -std=, -D, -I, -l, --extended-lambda, --expt-…" if kind == "cuda" else ""
             raise table.fail(
                 "gpu_flags",
-                "expected --use_fast_math, --fmad=true|false, --ftz=true|false, --maxrregcount=N "
-                f"or '-Xptxas OPTION', found {flag!r}",
+                "expected --use_fast_math, --fmad=true|false, --ftz=true|false, --maxrregcount=N"
+                f"{more} or '-Xptxas OPTION', found {flag!r}",
             )
     return flags
 

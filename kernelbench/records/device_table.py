@@ -15,7 +15,14 @@ from pathlib import Path
 
 from kernelbench.base.errors import RecordError
 from kernelbench.records.rows import natural
-from kernelbench.records.run_record import FAILED, Result, RunRecord, Status, TimeStats
+from kernelbench.records.run_record import (
+    FAILED,
+    UNKNOWN,
+    Result,
+    ResultStatus,
+    RunRecord,
+    TimeStats,
+)
 
 #: A reason is told in full by its record; the table has room for its beginning.
 _REASON_LENGTH = 120
@@ -51,7 +58,7 @@ class TableRow:
     shape: str
     executor: str
     l2: str
-    status: Status
+    status: ResultStatus
     exact: bool | None
     classes: int
     max_abs_err: float | None
@@ -85,7 +92,7 @@ def table_rows(run: RunRecord) -> list[TableRow]:
     """The rows of one run. What was skipped has none: nothing is known of it."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in run.results:
-        if result.status != "skipped":
+        if result.status not in UNKNOWN:
             groups.setdefault((result.step, result.shape), []).append(result)
     return [_row(run, results) for results in groups.values()]
 

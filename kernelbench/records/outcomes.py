@@ -19,7 +19,7 @@ from kernelbench.base import json_file, schema
 from kernelbench.base.errors import RecordError
 from kernelbench.base.files import write_text
 from kernelbench.records.rows import natural
-from kernelbench.records.run_record import RunRecord, Status
+from kernelbench.records.run_record import UNJUDGED, ResultStatus, RunRecord
 
 OUTCOMES_SCHEMA: Literal["kernelbench.outcomes/1"] = "kernelbench.outcomes/1"
 
@@ -38,7 +38,7 @@ class RunOutcome:
     executor: str
     inputs: str
     emulation: Mapping[str, Any] | None
-    status: Status
+    status: ResultStatus
     reason: str
     device: str
     run: str
@@ -60,7 +60,7 @@ class OutcomeBlock:
     device: str
     executor: str
     emulation: dict[str, Any] | None
-    status: Status
+    status: ResultStatus
     reason: str
     inputs: tuple[str, ...]
     steps: tuple[str, ...]
@@ -126,6 +126,8 @@ def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) ->
     found = dict(known)
     for run in runs:
         for row in run.results:
+            if row.status in UNJUDGED:
+                continue
             emulation = run.extra.get("emulation") if row.executor == EMULATING else None
             outcome = RunOutcome(
                 step=row.step,

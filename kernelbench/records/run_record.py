@@ -22,11 +22,24 @@ from kernelbench.base.json_file import read_json, row_lines, write_gzip
 from kernelbench.base.row_table import Row, RowTable
 from kernelbench.records.run_upgrades import upgraded
 
-RUN_SCHEMA: Literal["kernelbench.run/2"] = "kernelbench.run/2"
+RUN_SCHEMA: Literal["kernelbench.run/3"] = "kernelbench.run/3"
 
-Status = Literal["pass", "wrong", "hang", "fault", "skipped"]
+ResultStatus = Literal[
+    "pass", "wrong", "hang", "fault", "skipped", "problem", "reference", "machine", "harness"
+]
+#: Device time is the GPU's, call time the caller's.
+Metric = Literal["device", "call"]
+#: What the L2 cache holds when something is timed: none of its data, or what the last time left.
+L2Mode = Literal["cold", "warm"]
+#: A call by itself, or 15 in one event pair.
+CallForm = Literal["single", "competition"]
 #: Statuses that mean the step is not right.
-FAILED: tuple[Status, ...] = ("wrong", "hang", "fault")
+FAILED: tuple[ResultStatus, ...] = ("wrong", "hang", "fault")
+#: Statuses that mean the step was not judged: what is at fault is the problem's own code, its
+#: reference, the machine, or kernelbench.
+UNJUDGED: tuple[ResultStatus, ...] = ("problem", "reference", "machine", "harness")
+#: Statuses of rows from which nothing is known of the step.
+UNKNOWN: tuple[ResultStatus, ...] = ("skipped", *UNJUDGED)
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,7 @@ class Result:
     dims: str
     inputs: str
     executor: str
-    status: Status
+    status: ResultStatus
     exact: bool | None
     max_abs_err: float | None
     call_us: TimeStats | None
@@ -135,7 +148,7 @@ class Protocol:
     reps: int
     warmups: int
     l2: Literal["cold", "warm", "none"]
-    call: Literal["single", "competition"]
+    call: CallForm
     flush_bytes: int
     time_budget_s: float | None = None
 
@@ -144,7 +157,7 @@ class Protocol:
 class RunRecord(RowTable):
     """Everything that one ``kernelbench run`` found."""
 
-    schema: Literal["kernelbench.run/2"]
+    schema: Literal["kernelbench.run/3"]
     id: str
     created: str
     command: str
@@ -165,6 +178,11 @@ class RunRecord(RowTable):
     def skipped(self) -> tuple[Result, ...]:
         """The rows that did not run."""
         return tuple(row for row in self.results if row.status == "skipped")
+
+    @property
+    def unjudged(self) -> tuple[Result, ...]:
+        """The rows that say nothing of their step, because something else is at fault."""
+        return tuple(row for row in self.results if row.status in UNJUDGED)
 
     def rows(self) -> list[Row]:
         """One row per step, shape and input class; times are medians in microseconds."""

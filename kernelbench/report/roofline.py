@@ -11,12 +11,12 @@ from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageE
 from kernelbench.executors.targets import device_timed
 from kernelbench.machine import devices
 from kernelbench.measure import speed_of_light
-from kernelbench.measure.speed_of_light import Ceilings, Floor, L2Mode
+from kernelbench.measure.speed_of_light import Ceilings, Floor
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.problem import Problem, Work
 from kernelbench.project.registry import Lineage, Step, load_problem
 from kernelbench.records import store
-from kernelbench.records.run_record import RunRecord, device_slug
+from kernelbench.records.run_record import L2Mode, RunRecord, device_slug
 from kernelbench.runs.ceilings import measure_ceilings
 from kernelbench.runs.settings import require_results
 

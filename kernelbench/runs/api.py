@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from kernelbench.base import schema
+from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, ended_early
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.machine.environment import read_environment
-from kernelbench.project.context import Context, parse_results
+from kernelbench.problems.gpumode import TaskContext
+from kernelbench.project.context import parse_results
 from kernelbench.records import run_record, store
-from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord
+from kernelbench.records.run_record import CallForm, Environment, Protocol, Result, RunRecord
 from kernelbench.runs.plan import plan
-from kernelbench.runs.runner import OnProgress, Runner, StepRun, warnings_of
+from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
-    CallForm,
     Measuring,
     MeasuringOptions,
     Names,
@@ -30,10 +31,9 @@ from kernelbench.runs.settings import (
     step_names,
 )
 from kernelbench.runs.shared_references import shared_folder
+from kernelbench.runs.working_in import working_in
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
-
-OnWarning = Callable[[str], None]
 
 
 def warn_in_python(text: str) -> None:
@@ -63,6 +63,7 @@ def run(
     call: CallForm = "single",
     timed: bool = True,
     peers: bool = False,
+    task: str | Path | None = None,
     emulation: Emulation = DEFAULT_EMULATION,
     save: bool = False,
     results: str | Path | None = None,
@@ -77,7 +78,8 @@ def run(
 ) -> RunRecord:
     """Check steps for correctness, then time them, in the project of the current folder.
 
-    Whether a row is right is in its status: look at :attr:`RunRecord.failures`.
+    Whether a row is right is in its status: look at :attr:`RunRecord.failures`,
+    and at :attr:`RunRecord.unjudged` for rows that say nothing of their step.
 
     Args:
         steps: A step's name, a range (``v01..v07``), a lineage's name, a step's folder or a Python
@@ -88,6 +90,8 @@ def run(
         call: Call time of single calls, or of 15 in one event pair.
         timed: Whether to time what is right; only what stands for a device is timed.
         peers: Also run the lineage's peers.
+        task: Folder of a GPU MODE task in place of the project's problems; its tests are then
+            checked and its benchmarks timed if ``shapes`` is None.
         emulation: What is emulated, where the emulator runs a step.
         save: Whether to keep record and raw samples in ``results`` (the project's, if None).
         command: What the record says made it; the Python call if None.
@@ -104,20 +108,20 @@ def run(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the record up to there, which
             is saved, too.
     """
-    settings = Measuring.of(measuring)
     one_of("call", call, ("single", "competition"))
     steps, shapes = step_names(steps), names_of(shapes)
-    context = Context.find()
+    context, settings = working_in(task, measuring)
+    if isinstance(context, TaskContext) and not shapes:
+        shapes = ("tests", "all")
     folder = parse_results(results, context.project)
     if save:
         require_results(folder, "choose another with --results, or give --no-save")
     plans = plan(
         context, steps, shapes, executor, names_of(inputs), settings.device,
-        warn=on_warning, emulation=emulation, peers=peers,
+        warn=on_warning, emulation=emulation, peers=peers, skip_missing=executor == "auto",
     )  # fmt: skip
+    timed = timed and any(step_plan.target.timed for step_plan in plans)
     timing = settings.timing("call", "device", call=call) if timed else None
-    if not any(step_plan.target.timed for step_plan in plans):
-        timing = None
     planned = RunPlan(tuple(plans), settings, timing)
     if on_plan is not None:
         on_plan(planned)
@@ -125,13 +129,13 @@ def run(
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
     for warning in warnings_of(record.environment):
         on_warning(warning)
+    for found_defect in measured.runner.defects:
+        on_warning(str(found_defect))
     if on_report is not None:
         for found in measured.runner.reports:
             on_report(*found)
     if save:
-        path = _save(folder, record, measured)
-        if on_saved is not None:
-            on_saved(path)
+        _save(folder, record, measured, on_saved)
     if measured.failure is not None:
         raise ended_early(measured.failure, record)
     return record
@@ -188,7 +192,10 @@ def _record(command: str, planned: RunPlan, measured: _Measured) -> RunRecord:
         protocol=_protocol(planned, environment),
         results=tuple(measured.rows),
         complete=measured.failure is None,
-        extra=_emulated(planned.steps),
+        extra={
+            "kinds": {step_plan.step.name: step_plan.step.kind for step_plan in planned.steps},
+            **_emulated(planned.steps),
+        },
     )
 
 
@@ -215,8 +222,15 @@ def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
     return {}
 
 
-def _save(folder: Path, record: RunRecord, measured: _Measured) -> Path:
+def _save(
+    folder: Path,
+    record: RunRecord,
+    measured: _Measured,
+    on_saved: Callable[[Path], None] | None,
+) -> None:
     try:
-        return store.save_run(folder, record, measured.runner.samples)
+        path = store.save_run(folder, record, measured.runner.samples)
     except (KernelbenchError, KeyboardInterrupt) as error:
         raise ended_early(error, record) from error
+    if on_saved is not None:
+        on_saved(path)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.machine import devices
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.speed_of_light import Ceilings
-from kernelbench.runs.runner import OnProgress
 from kernelbench.worker.jobs import CeilingsJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import CeilingsMeasured

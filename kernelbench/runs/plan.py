@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kernelbench.base.errors import PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
-from kernelbench.executors import targets as target
+from kernelbench.executors import targets
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.exported import as_runnable
 from kernelbench.executors.targets import Target
@@ -30,11 +30,13 @@ def plan(
     warn: Callable[[str], None],
     emulation: Emulation = DEFAULT_EMULATION,
     peers: bool = False,
+    skip_missing: bool = False,
 ) -> list[StepRun]:
     """What to run: steps with their problems, shapes, classes and targets.
 
     A planned step named alone is an error; in a range or lineage it is left out and ``warn`` told.
-    With ``peers`` those of the steps' lineages run too. A peer that cannot run here is skipped.
+    With ``peers`` those of the steps' lineages run too. A peer that cannot run here is skipped, and
+    with ``skip_missing`` so is a step among others that can.
 
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot run here.
@@ -47,7 +49,7 @@ def plan(
     ]
     if peers:
         chosen += _peers_of(context, chosen)
-    runnable = [_with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
+    runnable = [with_problem(context, s, shapes) for s in chosen if s.status != "planned"]
     planned = [step for step in chosen if step.status == "planned"]
     if planned and not runnable:
         names = ", ".join(step.name for step in planned)
@@ -63,20 +65,16 @@ def plan(
             f"steps of different problems ({', '.join(sorted(problems))}) share no shapes",
             "name the steps of one problem, or drop --shape and --inputs",
         )
-    missing = {
-        step.name: reason
-        for step in runnable
-        if context.lineage_for(step).peers_of and (reason := _unavailable(step, executor, device))
-    }
-    targets = {
-        step.name: target.resolve(step, executor, device, emulation)
+    missing = _missing(context, runnable, executor, device, skip_missing)
+    places = {
+        step.name: targets.resolve(step, executor, device, emulation)
         for step in runnable
         if step.name not in missing
     }
     # A row needs some target, even if its step does not run.
-    any_target = next(iter(targets.values()), Target(TORCH, "cpu", None))
+    any_target = next(iter(places.values()), Target(TORCH, "cpu", None))
     plans = [
-        _plan_step(context, step, shapes, inputs, targets.get(step.name, any_target))
+        _plan_step(context, step, shapes, inputs, places.get(step.name, any_target))
         for step in runnable
     ]
     return [
@@ -97,9 +95,22 @@ def _peers_of(context: Context, steps: Sequence[Step]) -> list[Step]:
     return found
 
 
+def _missing(
+    context: Context, steps: Sequence[Step], executor: str, device: int, any_step: bool
+) -> dict[str, str]:
+    """Why steps cannot run here, by name: of peers; with ``any_step`` among others that can."""
+    found = {
+        step.name: reason for step in steps if (reason := _unavailable(step, executor, device))
+    }
+    if any_step and len(found) < len(steps):
+        return found
+    peers = [step.name for step in steps if context.lineage_for(step).peers_of]
+    return {name: reason for name, reason in found.items() if name in peers}
+
+
 def _unavailable(step: Step, executor: str, device: int) -> str:
-    """Why a peer cannot run here as asked; empty if it can."""
-    verdicts = target.executors_for(step, device)
+    """Why a step cannot run here as asked; empty if it can."""
+    verdicts = targets.executors_for(step, device)
     meant = [verdict for verdict in verdicts if executor in ("auto", verdict[0])]
     if not meant or any(works for _, works, _ in meant):
         return ""
@@ -118,7 +129,7 @@ def plan_check(
     """What ``kernelbench check`` runs: compiled steps on the emulator.
 
     Small shapes of the problem's choice if none is named, its first input class if none is.
-    Planned and Python steps of a range or lineage are left out and ``warn`` told.
+    Planned steps and those of other kinds, of a range or lineage, are left out and ``warn`` told.
 
     Raises:
         KernelbenchError: For whatever in the request does not exist or cannot be checked.
@@ -133,25 +144,27 @@ def plan_check(
             f"{', '.join(step.name for step in chosen)}: no kernel yet",
             "`kernelbench list` shows the steps that run",
         )
+    others = [step for step in chosen if step not in written]
     if not written:
+        python = all(step.kind == "python" for step in others)
         raise UsageError(
-            f"{', '.join(step.name for step in chosen)}: Python, which the emulator does not run",
-            "`kernelbench run` checks the results of Python steps",
+            f"{'; '.join(step.in_words for step in others)}: check emulates compiled steps only",
+            f"`kernelbench run` {'' if python else '(on a GPU) '}checks the results of any step",
         )
-    left_out = [step.name for step in chosen if step not in written]
-    if left_out:
-        warn("planned or Python, left out: " + ", ".join(left_out))
+    if others:
+        words = [f"{s.name} is planned" if s.status == "planned" else s.in_words for s in others]
+        warn("left out: " + ", ".join(words))
     found = []
     for step in written:
         problem = load_problem(context.lineage_for(step))
-        where = target.resolve(step, EMULATOR.name, 0, emulation)
+        where = targets.resolve(step, EMULATOR.name, 0, emulation)
         wanted = shapes or context.check_shapes(problem) or ["all"]
         classes = inputs or problem.input_classes[:1]
         found.append(_plan_step(context, step, wanted, classes, where))
     return found
 
 
-def _with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
+def with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
     """A submission names no problem: the shapes asked for do; failing that, the first lineage."""
     if not step.submission or step.problem:
         return step

@@ -7,11 +7,13 @@ it was at: the reason goes into that row and a fresh worker takes the remaining 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.callbacks import OnProgress
+from kernelbench.base.defects import defect
+from kernelbench.base.errors import EnvironmentProblem, HarnessDefect
 from kernelbench.base.interrupts import held_back
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.emulator.findings import EmulatorReport
@@ -24,7 +26,7 @@ from kernelbench.records.run_record import (
     Environment,
     ReadFloor,
     Result,
-    Status,
+    ResultStatus,
     TimeStats,
     summarize,
 )
@@ -35,6 +37,7 @@ from kernelbench.worker.messages import (
     ClassChecked,
     EnvironmentRead,
     FloorRead,
+    JobFailed,
     Message,
     MetricMeasured,
     PhaseBegins,
@@ -42,8 +45,6 @@ from kernelbench.worker.messages import (
     TimingFailed,
     WorkCounted,
 )
-
-OnProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class StepRun:
 class Failure:
     """What ended a shape before all of it was done."""
 
-    status: Status
+    status: ResultStatus
     reason: str
 
 
@@ -94,6 +95,7 @@ class Runner:
         environment: The machine, as the first worker found it; None before.
         samples: Raw samples, one entry per step, shape and metric.
         reports: What the emulator found: step, shape, input class, report.
+        defects: What went wrong in kernelbench itself.
     """
 
     def __init__(
@@ -115,6 +117,8 @@ class Runner:
         self.environment: Environment | None = None
         self.samples: list[dict[str, Any]] = []
         self.reports: list[tuple[str, str, str, EmulatorReport]] = []
+        self.defects: list[HarnessDefect] = []
+        self._failed: JobFailed | None = None
         self._binary_sha: str | None = None
 
     def run(self, run: StepRun) -> Iterator[Result]:
@@ -154,15 +158,27 @@ class Runner:
                     yield from self._finish(run, current, rows, interrupted)
                 raise
             ending = self._launcher.ending
-            if ending is None or ending.kind == "done":
+            failed, self._failed = self._failed, None
+            if failed is None and (ending is None or ending.kind == "done"):
                 if current is not None:
                     yield from self._finish(run, current, rows)
                 left = left[done:]
                 if current is None:
                     return
                 continue
-            failure = Failure("hang" if ending.kind == "hang" else "fault", ending.reason)
-            if self.environment is None and ending.phase in ("start", "environment"):
+            if failed is not None:
+                failure = Failure(failed.status, failed.reason)
+                if failed.traceback:
+                    self.defects.append(defect(failed.reason, failed.traceback))
+            else:
+                assert ending is not None
+                failure = Failure(ending.status, ending.reason)
+            if (
+                failed is None
+                and self.environment is None
+                and ending is not None
+                and ending.phase in ("start", "environment")
+            ):
                 raise EnvironmentProblem(
                     f"the worker failed before it reached the step: {ending.reason}",
                     "see `kernelbench doctor`",
@@ -210,6 +226,8 @@ class Runner:
                 self._report_blocks(run, shape, rows, message.metric)
             case MetricMeasured():
                 rows.measured[message.metric] = message
+            case JobFailed():
+                self._failed = message
             case TimingFailed():
                 rows.fault = Failure(message.status, message.reason)
 
@@ -356,7 +374,7 @@ class Runner:
 
     def _against_floor(self, row: Result, work: Work | None) -> Result:
         """Add the speed of light; a time below the datasheet's floor fails the row."""
-        if work is None or self.environment is None or self._timing is None:
+        if work is None or not work.bytes_total or self.environment is None or self._timing is None:
             return row
         ceilings = speed_of_light.datasheet(self.environment.device)
         if ceilings is None:

@@ -6,18 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, TypedDict, get_args
 
 from kernelbench.base.errors import UsageError
 from kernelbench.base.seeds import new_seed
 from kernelbench.machine.devices import gpus
 from kernelbench.machine.environment import cpu_name
-from kernelbench.measure.speed_of_light import L2Mode
 from kernelbench.records.results_folder import require_writable_results
+from kernelbench.records.run_record import CallForm, L2Mode, Metric
 from kernelbench.worker.jobs import Timing
 
-Metric = Literal["device", "call"]
-CallForm = Literal["single", "competition"]
 #: One name, file or folder, or several.
 Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from kernelbench.stats.blocks import Floats
 
 #: Random sign patterns: enough for the smallest corrected alpha of a family of some 200.
 FLIPS = 20_000

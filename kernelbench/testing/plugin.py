@@ -61,9 +61,8 @@ class KernelTests:
         A shape that is beyond a step's limits is left out, but not every one of them.
         """
         record = self.run(steps, shapes, timed=False, **options)
-        _require(
-            [f"{r.step} {r.shape} {r.inputs}: {r.status}: {r.reason}" for r in record.failures]
-        )
+        bad = (*record.failures, *record.unjudged)
+        _require([f"{r.step} {r.shape} {r.inputs}: {r.status}: {r.reason}" for r in bad])
         if len(record.skipped) == len(record.results):
             _require([f"{r.step} {r.shape}: skipped: {r.reason}" for r in record.skipped])
         return record

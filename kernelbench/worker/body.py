@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
+from kernelbench.base.defects import describe_defect
+from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, ProblemError
 from kernelbench.base.seeds import derive
-from kernelbench.executors.callables import LoadError, describe_exception
+from kernelbench.build.compiler import CompileFailure
+from kernelbench.executors.callables import (
+    LoadError,
+    beforehand_of,
+    describe_exception,
+    with_beforehand,
+)
 from kernelbench.executors.compiled import BUILD_LIMIT_S
 from kernelbench.executors.executor import Target
 from kernelbench.machine.clocks import ClockSampler
@@ -24,7 +32,7 @@ from kernelbench.measure import ceilings_bench
 from kernelbench.measure.correctness import Checker
 from kernelbench.measure.gpu_timing import GpuTimer
 from kernelbench.measure.kernel_activity import ProfilerError
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.outcomes import CheckResult, TimedBlock, status_of
 from kernelbench.measure.planted import SpinPlanter
 from kernelbench.measure.timing import (
     InputSet,
@@ -36,9 +44,10 @@ from kernelbench.measure.timing import (
     single_arm,
     time_on_cpu,
 )
+from kernelbench.project.guarded import is_machine_fault
 from kernelbench.project.problem import Kernel, Problem, Work, judging
 from kernelbench.project.registry import load_problem
-from kernelbench.records.run_record import Status
+from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker import schedules
 from kernelbench.worker.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
 from kernelbench.worker.messages import (
@@ -51,6 +60,7 @@ from kernelbench.worker.messages import (
     DelayPlanted,
     EnvironmentRead,
     FloorRead,
+    JobFailed,
     MetricMeasured,
     ShapeBegins,
     TimingFailed,
@@ -58,12 +68,34 @@ from kernelbench.worker.messages import (
 )
 from kernelbench.worker.reporter import Reporter
 
+_ON_HOST = "its data are in host memory, which a GPU's timer does not see; --executor torch does"
+
+
+def attempt(work: Callable[[], None], report: Reporter) -> None:
+    """Do the work of a worker, and report what ends it that no step is to blame for.
+
+    Raises:
+        RuntimeError: A CUDA error that a step may have left behind: its worker is lost.
+    """
+    try:
+        work()
+    except KernelbenchError as error:
+        report(JobFailed(status_of(error), str(error)))
+    except Exception as error:
+        if is_machine_fault(error):
+            reason = describe_exception(error)
+            report(JobFailed("machine", reason))
+        elif isinstance(error, RuntimeError) and "CUDA error" in str(error):
+            raise
+        else:
+            report(JobFailed("harness", describe_defect(error), traceback.format_exc()))
+
 
 def execute_job(job: Job, report: Reporter) -> None:
     """Carry out one job."""
     torch.set_grad_enabled(False)
     if isinstance(job, CeilingsJob):
-        report.phase("ceilings", 600)
+        report.phase("ceilings", 600, "machine")
         report(CeilingsMeasured(ceilings_bench.measure(job.device_index)))
         return
     if isinstance(job, CheckJob):
@@ -71,7 +103,7 @@ def execute_job(job: Job, report: Reporter) -> None:
         torch.set_num_threads(max(1, job.os_threads))
         schedules.run_schedules(job, report)
         return
-    report.phase("environment", 120)
+    report.phase("environment", 120, "machine")
     if job.target.gpu is not None:
         torch.cuda.set_device(job.target.device)
     environment = read_environment(job.target.device, job.target.gpu)
@@ -87,10 +119,9 @@ def _run(job: RunJob, report: Reporter) -> None:
     kernel = _load(job, job.arm, problem, report)
     for shape in job.shapes:
         report(ShapeBegins(shape.name))
-        if isinstance(kernel, str):
+        if isinstance(kernel, CheckResult):
             for input_class in job.classes:
-                result = CheckResult("fault", reason=kernel)
-                report(ClassChecked(shape.name, input_class, result))
+                report(ClassChecked(shape.name, input_class, kernel))
             continue
         right = True
         for input_class in job.classes:
@@ -102,8 +133,15 @@ def _run(job: RunJob, report: Reporter) -> None:
             report(ClassChecked(shape.name, input_class, result))
             right = right and result.status == "pass"
             _release(job.target)
-        if right and job.timing is not None:
-            series = _series(job, job.timing, problem, shape, job.classes[0], report)
+        if right and job.timing is not None and getattr(shape, "timed", True):
+            try:
+                series = _series(job, job.timing, problem, shape, job.classes[0], report)
+            except KernelbenchError as error:
+                report(TimingFailed(shape.name, status_of(error), str(error)))
+                continue
+            if series.on_host:
+                report(FloorRead(shape.name, None, f"not timed: {_ON_HOST}"))
+                continue
             # On a CPU each repetition is a block: reps may take seconds, and Ctrl-C keeps blocks.
             per_block = 20 if job.target.gpu is not None else 1
             if series.measure([kernel], single_arm(job.timing.reps, per_block)):
@@ -115,9 +153,9 @@ def _run(job: RunJob, report: Reporter) -> None:
 
 def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: Reporter) -> None:
     """Read the bytes that the step must read, right after it and under its protocol."""
-    if job.target.gpu is None:
+    if job.target.gpu is None or not work.bytes_read:
         return
-    report.phase("read floor", 120)
+    report.phase("read floor", 120, "machine")
     try:
         floor = ceilings_bench.read_floor(job.target.gpu.index, int(work.bytes_read), timing.l2)
     except (EnvironmentProblem, torch.OutOfMemoryError) as error:
@@ -127,16 +165,33 @@ def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: 
         report(FloorRead(shape.name, floor, ""))
 
 
-def _load(job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter) -> Kernel | str:
+def _load(
+    job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter
+) -> Kernel | CheckResult:
     """The arm's callable, or why there is none."""
     try:
-        if arm.step.compiled:
+        if arm.step.built:
             report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
         else:
             report.phase("load", job.call_limit_s)
-        return job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
-    except (LoadError, KernelbenchError) as error:
-        return str(error)
+        kernel = job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
+    except LoadError as error:
+        return CheckResult("fault", reason=str(error))
+    except KernelbenchError as error:
+        return CheckResult(_status_of_load(error), reason=str(error))
+    if beforehand_of(kernel) is not None and (arm.step.submission or not job.lineage.peers_of):
+        reason = "has work done beforehand, which is not timed: only peers may"
+        return CheckResult("fault", reason=reason)
+    return kernel
+
+
+def _status_of_load(error: KernelbenchError) -> ResultStatus:
+    """What does not compile, or a ``step.toml`` that asks for what is not there, is the step's."""
+    if isinstance(error, CompileFailure) or not isinstance(
+        error, ProblemError | EnvironmentProblem
+    ):
+        return "fault"
+    return status_of(error)
 
 
 def _checker(
@@ -148,7 +203,7 @@ def _checker(
     report: Reporter,
 ) -> Checker:
     return Checker(
-        kernel,
+        with_beforehand(kernel),
         problem,
         shape,
         job.target.device,
@@ -202,12 +257,19 @@ class _Series:
     work: Work
     report: Reporter
 
+    @property
+    def on_host(self) -> bool:
+        """Whether a GPU is to be timed on data that it never sees: a graph of it would be empty."""
+        inputs = self.sets[0].inputs
+        tensors = [*inputs.operands, *inputs.outputs]
+        return self.job.target.gpu is not None and not any(t.is_cuda for t in tensors)
+
     def call_once(self, kernels: Sequence[Kernel]) -> bool:
         """Call each kernel once, in this order: its code is loaded now. False after a fault."""
         for kernel in kernels:
             self.report.phase("first call", self.job.call_limit_s)
             try:
-                kernel(self.sets[0].inputs.data)
+                with_beforehand(kernel)(self.sets[0].inputs.data)
                 if self.job.target.gpu is not None:
                     torch.cuda.synchronize()
             except Exception as error:
@@ -215,7 +277,7 @@ class _Series:
                 return False
         return True
 
-    def _fault(self, status: Status, reason: str) -> None:
+    def _fault(self, status: ResultStatus, reason: str) -> None:
         self.report(TimingFailed(self.shape.name, status, reason))
 
     def measure(
@@ -236,6 +298,9 @@ class _Series:
             except (TimingFault, ProfilerError) as error:
                 self._fault("wrong" if isinstance(error, TimingFault) else "fault", str(error))
                 return False
+            except KernelbenchError as error:
+                self._fault(status_of(error), str(error))
+                return False
             except Exception as error:
                 reason = f"while timed: raised {describe_exception(error, entry)}"
                 self._fault("fault", reason)
@@ -254,7 +319,7 @@ class _Series:
         job, timing = self.job, self.timing
         if job.target.gpu is None:
             return time_on_cpu(
-                kernels,
+                [with_beforehand(kernel) for kernel in kernels],
                 order,
                 self.sets,
                 self.problem,
@@ -301,7 +366,7 @@ def _series(
     report: Reporter,
 ) -> _Series:
     """Draw the input sets and report the work of one call."""
-    report.phase("timed inputs", 600)
+    report.phase("timed inputs", 600, "reference")
     sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
     work = problem.work(shape, sets[0].inputs)
     report(WorkCounted(shape.name, work))
@@ -318,8 +383,8 @@ def _compare(job: CompareJob, report: Reporter) -> None:
     loaded: dict[int, Kernel] = {}
     for index, name, arm in order:
         kernel = _load(job, arm, problem, report)
-        if isinstance(kernel, str):
-            report(ArmFailed(name, "fault", kernel))
+        if isinstance(kernel, CheckResult):
+            report(ArmFailed(name, kernel.status, kernel.reason))
             return
         if job.check:
             judged = judging(problem, arm.step)
@@ -336,12 +401,15 @@ def _compare(job: CompareJob, report: Reporter) -> None:
     _release(job.target)
     both = judging(problem, job.base.step, job.cand.step)
     series = _series(job, job.timing, both, job.shape, job.classes[0], report)
+    if series.on_host:
+        report(TimingFailed(job.shape.name, "skipped", _ON_HOST))
+        return
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
     planter = None
     if job.base.plant_us is not None:
-        report.phase("calibrating the planted delay", 60)
+        report.phase("calibrating the planted delay", 60, "machine")
         planter = SpinPlanter(torch.device(job.target.device))
     for index, plant_us in enumerate(rounds):
         arms = kernels

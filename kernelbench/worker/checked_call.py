@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernelbench.base.errors import MachineFault, ProblemError
 from kernelbench.base.seeds import derive
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
@@ -103,6 +104,8 @@ class CheckedStep:
         try:
             result = self._kernel(inputs.data)
             return self.problem.outputs_of(result, inputs), ""
+        except (ProblemError, MachineFault):
+            raise
         except KernelFault as fault:
             return [], str(fault)
         except NotImplementedError as error:

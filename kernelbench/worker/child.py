@@ -17,7 +17,7 @@ import sys
 from kernelbench.project.registry import load_problem
 
 # Imports torch, once for all workers; no CUDA context may exist before the fork.
-from kernelbench.worker.body import execute_job
+from kernelbench.worker.body import attempt, execute_job
 from kernelbench.worker.messages import JobDone
 from kernelbench.worker.reporter import to_pipe
 
@@ -36,13 +36,17 @@ def _work(messages: int, log: int, job_file: int) -> None:
     _die_with_parent()
     os.dup2(log, 1)
     os.dup2(log, 2)
-    with os.fdopen(job_file, "rb") as stream:
-        lineage = pickle.load(stream)
-        if lineage is not None:
-            load_problem(lineage)
-        job = pickle.load(stream)
     report = to_pipe(messages)
-    execute_job(job, report)
+
+    def work() -> None:
+        with os.fdopen(job_file, "rb") as stream:
+            lineage = pickle.load(stream)
+            if lineage is not None:
+                load_problem(lineage)
+            job = pickle.load(stream)
+        execute_job(job, report)
+
+    attempt(work, report)
     report(JobDone())
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from kernelbench.executors.targets import Target
 from kernelbench.project.model import Lineage, Step
+from kernelbench.records.run_record import CallForm, L2Mode, Metric
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Timing:
 
     reps: int
     warmups: int
-    l2: Literal["cold", "warm"]
-    call: Literal["single", "competition"]
-    metrics: tuple[Literal["call", "device"], ...]
+    l2: L2Mode
+    call: CallForm
+    metrics: tuple[Metric, ...]
     budget_s: float
     batch: int = 1
 

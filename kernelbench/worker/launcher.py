@@ -31,11 +31,15 @@ from types import TracebackType
 from typing import IO, Any
 
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.measure.outcomes import Whose
+from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker.messages import JobDone, Message, PhaseBegins, decode_message
 
 _START_LIMIT_S = 180.0
 _REAP_LIMIT_S = 60.0
 _LOG_TAIL = 4000
+#: Phases in which a step's file is imported, and none of its kernels is called.
+_LOADING = ("load", "build and load")
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ class Ending:
         phase: The phase that it was in.
         reason: Empty for ``done``; else one line.
         log: The end of what the worker and its step printed.
+        status: What the ending is for a row: ``hang`` or ``fault`` of the step; the problem's, its
+            reference's or the machine's, if theirs was the phase and no step's code is to blame.
     """
 
     kind: str
     phase: str
     reason: str
     log: str
+    status: ResultStatus = "fault"
 
 
 class Launcher:
@@ -164,6 +171,8 @@ class Launcher:
         self, control: socket.socket, read_end: int, pid: int, log: IO[bytes]
     ) -> Iterator[Message]:
         phase, limit, began = "start", _START_LIMIT_S, time.monotonic()
+        whose: Whose = "machine"
+        stepped = False
         buffer = b""
         finished = False
         reaped = False
@@ -176,7 +185,8 @@ class Launcher:
                     self._reap(control)
                     reaped = True
                     reason = f"no answer within {limit:g} s in phase '{phase}'"
-                    self.ending = Ending("hang", phase, reason, _tail(log))
+                    status: ResultStatus = "hang" if whose == "step" else whose
+                    self.ending = Ending("hang", phase, reason, _tail(log), status)
                     return
                 chunk = os.read(read_end, 1 << 16)
                 if not chunk:
@@ -186,7 +196,8 @@ class Launcher:
                 for line in lines:
                     message = decode_message(line)
                     if isinstance(message, PhaseBegins):
-                        phase, limit = message.name, message.limit_s
+                        phase, limit, whose = message.name, message.limit_s, message.whose
+                        stepped = stepped or (whose == "step" and phase not in _LOADING)
                         began = time.monotonic()
                     elif isinstance(message, JobDone):
                         finished = True
@@ -204,7 +215,10 @@ class Launcher:
                 self.ending = Ending("done", phase, "", _tail(log))
             else:
                 text = _tail(log)
-                self.ending = Ending("died", phase, _describe_death(code, phase, text), text)
+                reason = _describe_death(code, phase, text)
+                # Once a step's code has run, others' code may trip over what it has broken.
+                of = "fault" if stepped or whose == "step" else whose
+                self.ending = Ending("died", phase, reason, text, of)
         finally:
             if not reaped:
                 _kill(pid)

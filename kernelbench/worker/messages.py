@@ -12,10 +12,10 @@ from typing import Literal, get_args
 
 from kernelbench.base import schema
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.outcomes import CheckResult, TimedBlock, Whose
 from kernelbench.measure.speed_of_light import Ceilings
 from kernelbench.project.problem import Work
-from kernelbench.records.run_record import Environment, ReadFloor, Status
+from kernelbench.records.run_record import Environment, ReadFloor, ResultStatus
 
 ArmName = Literal["base", "cand"]
 
@@ -26,6 +26,20 @@ class PhaseBegins:
 
     name: str
     limit_s: float
+    whose: Whose = "step"
+
+
+@dataclass(frozen=True)
+class JobFailed:
+    """Something other than a step ended the job: ``status`` says what.
+
+    Attributes:
+        reason: One line. traceback: Of a defect in kernelbench; else empty.
+    """
+
+    status: ResultStatus
+    reason: str
+    traceback: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ class ArmFailed:
     """An arm of a comparison cannot be loaded, or is not right; the job ends."""
 
     arm: ArmName
-    status: Status
+    status: ResultStatus
     reason: str
 
 
@@ -108,7 +122,7 @@ class TimingFailed:
     """A timed output was wrong, or the step raised while it was timed; the shape ends."""
 
     shape: str
-    status: Status
+    status: ResultStatus
     reason: str
 
 
@@ -168,6 +182,7 @@ class JobDone:
 
 Message = (
     PhaseBegins
+    | JobFailed
     | EnvironmentRead
     | ShapeBegins
     | ClassChecked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from kernelbench.measure.outcomes import Whose
 from kernelbench.worker.messages import Message, PhaseBegins, encode_message
 
 
@@ -21,9 +22,9 @@ class Reporter:
     def __call__(self, message: Message) -> None:
         self._send(message)
 
-    def phase(self, name: str, limit_s: float) -> None:
-        """Announce what begins now and how long it may take."""
-        self._send(PhaseBegins(name, limit_s))
+    def phase(self, name: str, limit_s: float, whose: Whose = "step") -> None:
+        """Announce what begins now, how long it may take, and whose code it runs."""
+        self._send(PhaseBegins(name, limit_s, whose))
 
 
 def to_pipe(descriptor: int) -> Reporter:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from kernelbench.base.errors import KernelbenchError
+from kernelbench.base.errors import KernelbenchError, MachineFault, ProblemError
 from kernelbench.base.seeds import derive
 from kernelbench.emulator import branches
 from kernelbench.executors import compiled
@@ -39,6 +39,8 @@ def run_schedules(job: CheckJob, report: Reporter) -> None:
     try:
         entry = EMULATOR.open(job.step, check=True)
         kernel = compiled.bind_problem(problem, entry, job.step, job.target.device)
+    except (ProblemError, MachineFault):
+        raise
     except KernelbenchError as error:
         report(StepNotLoaded(str(error)))
         return
@@ -104,7 +106,7 @@ class _Case:
 
     def _begin(self) -> None:
         job, shape = self._job, self._shape
-        self._report.phase(f"{self._class}: inputs and reference", 600)
+        self._report.phase(f"{self._class}: inputs and reference", 600, "reference")
         seed = derive(job.seed, "inputs", shape.name, self._class)
         self._inputs = self._draw(seed)
         # From a copy: the kernel has not seen it.

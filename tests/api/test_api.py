@@ -199,6 +199,16 @@ class TestAb:
         assert wrong.value.exit_code == ExitCode.INCORRECT
         assert files_of(project) == before
 
+    def test_each_shape_is_told_when_it_is_measured(self, project: Path) -> None:
+        told: list[tuple[str, float]] = []
+        comparison = kernelbench.ab(
+            "s00", "s01", ["u0", TINY], metric="call", sessions=1, inputs="gpu-mode", reps=20,
+            budget_s=5,
+            on_row=lambda row: told.append((row.shape.name, row.median_us("call", "cand"))),
+        )  # fmt: skip
+        assert [shape for shape, _ in told] == ["u0", TINY]
+        assert [us for _, us in told] == [row["cand_us"] for row in comparison.rows()]
+
     def test_a_wrong_arm(self, project: Path) -> None:
         with pytest.raises(kernelbench.ArmFailure, match="s02 on shape u0 is wrong") as failed:
             kernelbench.ab("s00", "s02", "u0", metric="call", sessions=1, **QUICK)

@@ -120,6 +120,16 @@ def test_commands_are_short() -> None:
                 assert length <= MAX_LINES, f"{file.name}: {length} lines"
 
 
+@pytest.mark.parametrize("name", ["ab", "check", "load", "run"])
+def test_the_library_functions_are_short(name: str) -> None:
+    """Beside the signature and what it means, which are long."""
+    function = getattr(kernelbench, name)
+    (node,) = ast.parse(inspect.getsource(function)).body
+    assert isinstance(node, ast.FunctionDef)
+    length = (node.end_lineno or 0) - node.body[1].lineno + 1
+    assert length <= MAX_LINES / 2, f"{name}: {length} lines"
+
+
 def test_commands_do_not_measure() -> None:
     """They parse, call one function and print: no launcher, no runner, no plan."""
     below = ("kernelbench.worker", "kernelbench.runs.plan", "kernelbench.runs.runner")

@@ -248,7 +248,7 @@ def test_sass(
     [
         (["v00"], "v00 is a Python step: there is no code of its own to inspect"),
         (["v99"], "unknown step 'v99'"),
-        (["v00", "--arch", "sm_80"], "Invalid value for '--arch'"),
+        (["v00", "--arch", "sm80"], "Invalid value for '--arch'"),
     ],
 )
 def test_usage(

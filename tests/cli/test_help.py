@@ -51,6 +51,7 @@ def test_the_exit_codes_are_the_documented_ones() -> None:
         "INCORRECT": 3,
         "AMBIGUOUS": 4,
         "ENVIRONMENT": 5,
+        "DEFECT": 6,
     }
 
 

@@ -34,7 +34,7 @@ def run_json(submissions: Path) -> Any:
 
 
 def test_run(run_json: Any) -> None:
-    assert run_json["schema"] == "kernelbench.run/2"
+    assert run_json["schema"] == "kernelbench.run/3"
     assert isinstance(run_json["device"], str)
     assert [row["step"] for row in run_json["results"]] == ["v00", "raises", "one_nan", "not_here"]
     for row in run_json["results"]:
@@ -64,7 +64,7 @@ def test_list(in_checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["list", "--json", "-"]) == 0
     value = read_document(capsys.readouterr().out)
     assert {"schema", "steps"} == set(value)
-    wanted = {"name", "lineage", "parent", "arch", "status", "reported"}
+    wanted = {"name", "lineage", "parent", "kind", "arch", "status", "reported"}
     assert all(wanted == set(step) for step in value["steps"])
     lineages: dict[str, list[str]] = {}
     for step in value["steps"]:
@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[Callable[[Any], str], str]] = {
     ),
     "schema version": (
         edited(lambda v: v.update(schema="kernelbench.run/0")),
-        "schema 'kernelbench.run/0', expected 'kernelbench.run/2'",
+        "schema 'kernelbench.run/0', expected 'kernelbench.run/3'",
     ),
     "no schema": (edited(lambda v: v.pop("schema")), "no schema field"),
     "truncated": (lambda v: json.dumps(v)[:300], "is not valid JSON"),

@@ -223,7 +223,8 @@ def test_static_facts_fit_the_names_of_the_timeline(monkeypatch: pytest.MonkeyPa
     found = Inspection("x", "x", None, (Build("sm_90a", False, (code,), (), ()),), (), ())
     monkeypatch.setattr(profile.resources, "inspect", lambda step, arch: found)
 
-    run = SimpleNamespace(step=SimpleNamespace(compiled=True, arch="sm_90a"))
+    step = SimpleNamespace(built=True, kind="step", arch="sm_90a")
+    run = SimpleNamespace(step=step)
     facts = profile._static_facts(run)  # type: ignore[arg-type]
     known = facts[gpu_tool.plain_kernel_name("void kb::step::gemm<3>(int)")]
     assert (known.registers, known.shared_bytes) == (168, 1016)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, processes_with
@@ -164,6 +165,28 @@ def test_a_tool_that_does_not_end(
     assert run(arguments) == ExitCode.ENVIRONMENT
     assert summaries(capsys.readouterr().out)["synccheck"].startswith("failed: no end within 1 s")
     assert processes_with(mark) == []
+
+
+def test_two_at_once_read_their_own_logs(
+    sanitizer: FakeTool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has the same step under the same tool, and ends first."""
+    arguments = ["sanitize", "w0", "--tool", "memcheck"]
+    alone = gpu_tool.run_child
+
+    def beside_another(*child: Any) -> gpu_tool.ChildEnd:
+        end = alone(*child)
+        monkeypatch.setattr(gpu_tool, "run_child", alone)
+        sanitizer.says(WRITES)
+        assert run(arguments) == ExitCode.INCORRECT
+        capsys.readouterr()
+        return end
+
+    monkeypatch.setattr(gpu_tool, "run_child", beside_another)
+    assert run(arguments) == ExitCode.PASS
+    (log,) = re.findall(r"log: (.+)", capsys.readouterr().out)
+    assert Path(log).read_text() == CLEAN
+    assert [path.name for path in Path(log).parent.iterdir()] == ["memcheck.log"]
 
 
 def test_the_child_itself_says_what_it_could_not_do(project: Path) -> None:

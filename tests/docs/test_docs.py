@@ -17,6 +17,7 @@ from conftest import ROOT, environment_of, launch
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
 from kernelbench.emulator.findings import ASSUMPTIONS, CLASSES
+from kernelbench.lineages.project_templates import files_of
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.records import ledger, run_record
 
@@ -200,6 +201,14 @@ def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
     outcome = launch("run", "s1", "--check-only", "--no-save", "--json", "-", root=tmp_path)
     assert outcome.code == 3
     assert {row["status"] for row in json.loads(outcome.out)["results"]} == {"wrong"}
+
+
+def test_the_class_of_the_page_is_the_templates() -> None:
+    """What `kernelbench init` writes, whose README's commands tests run."""
+    (shown,) = re.findall(
+        r"^```python\n(\"\"\"y = x.*?)^```", (DOCS / "own-problem.md").read_text(), re.M | re.DOTALL
+    )
+    assert shown == files_of("rmsnorm")[Path("kernels/problem.py")].read_text()
 
 
 def test_the_python_of_a_day_runs() -> None:

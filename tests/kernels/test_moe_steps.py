@@ -3,6 +3,7 @@ their device code neither spills nor warns is in ``tests/lineage/test_code_lock.
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Callable
@@ -19,11 +20,14 @@ from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
 from kernelbench.inspection import code_lock
 from kernelbench.inspection.cubin import SHARED_DATA
+from kernelbench.problems.fused_moe import abi
 from kernelbench.problems.fused_moe.problem import PROBLEM
 from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
+from kernelbench.project import overlay
 from kernelbench.project.problem import Inputs
 from kernelbench.project.project_file import find_project
 from kernelbench.project.registry import Lineages, load_lineages
+from kernelbench.project.source_files import sources_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MOE = ROOT / "moe"
@@ -40,15 +44,23 @@ KERNELS = {
     },
     "m07": {"route_quantize", "gemm"},
     **{step: {"fused"} for step in ("m08", "m09", "m10")},
+    **{step: {"fused", "sorted"} for step in ("m11", "m12")},
 }
-# A kernel whose parts are in files of their own, and its variants by the tokens of an item.
-PARTS = {step: {"layout", "route", "items", "load", "multiply"} for step in ("m08", "m09", "m10")}
-INSTANCES = dict.fromkeys(PARTS, 3)
+# Kernels whose parts are in files of their own, by the kernel; and how many there are, with their
+# variants by the tokens of an item.
+FUSED_PARTS = {"layout", "route", "items", "load", "multiply"}
+SORTED_PARTS = {f"sorted_{part}" for part in ("layout", "items", "load", "multiply")}
+PARTS = {
+    **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS),
+    **dict.fromkeys(("m11", "m12"), FUSED_PARTS | SORTED_PARTS),
+}
+INSTANCES = {"m08": 3, "m09": 3, "m10": 3, "m11": 3, "m12": 4}
 
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 every_step = pytest.mark.parametrize("step", STEPS)
 
 Kernel = Callable[[MoeData], torch.Tensor]
+MAKE_CALL = abi.make_call
 
 
 def emulated_on(step: str) -> Target:
@@ -81,8 +93,8 @@ def test_the_first_steps_are_written() -> None:
 
 @needs_compiler
 @every_step
-def test_the_host_compiler_has_no_warning(step: str) -> None:
-    assert host_warnings(MOE / step / "launch.cu", MOE / "common") == ""
+def test_the_host_compiler_has_no_warning(lineages: Lineages, step: str) -> None:
+    assert host_warnings(overlay.entry_of(lineages.get(step)), MOE / "common") == ""
 
 
 @every_step
@@ -91,12 +103,12 @@ def test_its_device_code_is_its_kernels(lineages: Lineages, step: str) -> None:
     lock = code_lock.read_lock(ROOT / "results" / code_lock.NAME)
     entries = [entry for key, entry in lock.items() if key.step == step]
     assert {len(entry.kernels.keys() - {SHARED_DATA}) for entry in entries} == {
-        INSTANCES.get(step, 1) * len(KERNELS[step])
+        INSTANCES.get(step, len(KERNELS[step]))
     }
 
 
 @every_step
-def test_one_file_for_each_kernel(step: str) -> None:
+def test_one_file_for_each_kernel(lineages: Lineages, step: str) -> None:
     launch = (MOE / step / "launch.cu").read_text()
     shared = {file.stem: file.read_text() for file in (MOE / "common").glob("*.cuh")}
     files = {
@@ -104,12 +116,14 @@ def test_one_file_for_each_kernel(step: str) -> None:
         for name, text in shared.items()
         if f'#include "{name}.cuh"' in launch and "KB_GLOBAL" in text
     }
-    files |= {file.stem: file.read_text() for file in (MOE / step).glob("*.cuh")}
+    sources = sources_of(lineages.get(step)).values()
+    files |= {file.stem: file.read_text() for file in sources if file.suffix == ".cuh"}
     parts = PARTS.get(step, set())
     assert set(files) == KERNELS[step] | parts
     for name, text in files.items():
         assert text.count("KB_GLOBAL") == (name not in parts), name
-        assert f"namespace kb::step{'' if name in parts else f'::{name}'} {{" in text
+        inner = "::sorted" if name in SORTED_PARTS else "" if name in parts else f"::{name}"
+        assert f"namespace kb::step{inner} {{" in text
     for name in KERNELS[step]:
         assert f'#include "{name}.cuh"' in launch
         assert len(re.findall(rf"rt::launch\(\s*{name}::", launch)) == 1, name
@@ -160,6 +174,7 @@ def expect_right(kernel: Kernel, inputs: Inputs, shape: MoeShape, input_class: s
         MoeShape("not normalized, capped", 19, 256, 256, 33, 3, renormalize=False, softcap=2.5),
         MoeShape("three tiles of an expert", 130, 128, 256, 9, 2, routing="one"),
         MoeShape("a full tile of an expert", 64, 128, 128, 3, 1, routing="one"),
+        MoeShape("two items of an expert", 150, 384, 640, 3, 2),
         MoeShape("most experts", 7, 128, 128, 512, 8, softcap=30.0),
         MoeShape("wide", 3, 1152, 128, 2, 2),
         MoeShape("long", 3, 128, 4352, 2, 2),
@@ -183,6 +198,24 @@ def test_calls_of_different_shapes_follow_each_other(
         shape = MoeShape("x", m, n, 256, e, 2)
         inputs = PROBLEM.make_inputs(shape, "structured", m, "cpu")
         expect_right(kernels(step), inputs, shape, "structured")
+
+
+@needs_compiler
+@every_step
+def test_calls_on_two_streams_take_turns(
+    kernels: Callable[[str], Kernel], step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emulator runs each call at once; what a step keeps for a stream is the stream's."""
+    kernel = kernels(step)
+    shapes = (MoeShape("many", 60, 128, 256, 3, 2), MoeShape("few", 5, 256, 128, 12, 2))
+    operands = [PROBLEM.make_inputs(shape, "structured", 4, "cpu") for shape in shapes]
+    for turn in range(8):
+        stream = 16 * (1 + turn // 2 % 2)
+        on_stream = functools.partial(MAKE_CALL, stream=stream)
+        monkeypatch.setattr(
+            abi, "make_call", lambda data, device, _, call=on_stream: call(data, device)
+        )
+        expect_right(kernel, operands[turn % 2], shapes[turn % 2], "structured")
 
 
 @needs_compiler

@@ -16,7 +16,7 @@ from kernelbench.base import console
 from kernelbench.base.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.build import compiler
 from kernelbench.inspection import code_lock, cubin, resources
-from kernelbench.inspection.code_lock import Key, LockedKernel, LockedStep, Move
+from kernelbench.inspection.code_lock import LockedKernel, LockedStep, LockKey, Move
 from kernelbench.project.model import Step
 from kernelbench.project.project_file import Project, project_at
 from kernelbench.project.registry import load_lineages
@@ -323,9 +323,9 @@ class TestFile:
     def test_it_is_read_as_written_and_sorted(self, tmp_path: Path) -> None:
         kernels = {"b<1>": LockedKernel("0" * 64, 40, 1280), "a": LockedKernel("f" * 64, 0, 0)}
         lock = {
-            Key("v02", "sm_100a", "13.0.88"): LockedStep("2" * 64, {}),
-            Key("v01", "sm_90a", "13.0.88"): LockedStep("1" * 64, kernels),
-            Key("v01", "sm_90a", "12.9.86"): LockedStep("3" * 64, kernels),
+            LockKey("v02", "sm_100a", "13.0.88"): LockedStep("2" * 64, {}),
+            LockKey("v01", "sm_90a", "13.0.88"): LockedStep("1" * 64, kernels),
+            LockKey("v01", "sm_90a", "12.9.86"): LockedStep("3" * 64, kernels),
         }
         path = tmp_path / self.LOCK_PATH
         path.write_text(code_lock.text_of(lock))

@@ -26,6 +26,16 @@ arch = "any"
 kind = "python"
 status = "works"
 """
+PROBLEM = """
+class Problem:
+    name = "the problem"
+    input_classes = ("normal",)
+    benchmark_shapes = ()
+    parse_shape = make_inputs = outputs_of = reference = compare = broken_limit = work = print
+
+
+PROBLEM = Problem()
+"""
 LINEAGE = 'name = "{name}"\ntitle = "t"\nproblem = "problem.py:PROBLEM"\n'
 
 
@@ -44,7 +54,7 @@ def root(tmp_path: Path) -> Path:
     own = tmp_path / "own"
     own.mkdir()
     (own / "lineage.toml").write_text(LINEAGE.format(name="own"))
-    (own / "problem.py").write_text("PROBLEM = 'the problem'\n")
+    (own / "problem.py").write_text(PROBLEM)
     add_step(own / "s1")
     add_step(own / "s10", "s2")
     add_step(own / "s2", "s1")
@@ -77,6 +87,24 @@ def test_the_reference_comes_first(root: Path) -> None:
     with (root / "own" / "lineage.toml").open("a") as file:
         file.write('reference = "s3"\n')
     assert names(load(root), "own") == ["s3", "s1", "s2", "s10"]
+
+
+def test_a_lineage_may_say_which_step_is_its_best(root: Path) -> None:
+    with pytest.raises(UsageError, match="unknown step 'own-best'"):
+        names(load(root), "own-best")
+    with (root / "own" / "lineage.toml").open("a") as file:
+        file.write('best = "s3"\n')
+    assert names(load(root), "own-best", "s1") == ["s3", "s1"]
+    add_step(root / "own" / "own-best", "s2")
+    with pytest.raises(UsageError, match="own-best stands for a lineage's best step"):
+        load(root)
+
+
+def test_the_best_step_exists(root: Path) -> None:
+    with (root / "own" / "lineage.toml").open("a") as file:
+        file.write('best = "s4"\n')
+    with pytest.raises(UsageError, match=r"unknown step 's4' \(field 'best'\)"):
+        load(root)
 
 
 def test_select_takes_names_ranges_and_lineages_each_step_once(root: Path) -> None:
@@ -187,6 +215,54 @@ def test_a_malformed_step_is_refused_with_its_field(
     assert "\n" not in str(caught.value)
 
 
+CUDA = 'kind = "cuda"\nfunction = "mine::f"\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('kind = "cpp"', "field 'kind': expected one of 'step', 'python', 'triton', 'cuda'"),
+        ('kind = "torch"', "field 'kind': 'torch' is called 'python' now"),
+        (
+            'kind = "cuda"',
+            "field 'function': missing, expected the C++ function to call; a step of",
+        ),
+        ('kind = "cuda"\nfunction = "f(x)"', "field 'function': found 'f(x)', expected"),
+        (CUDA + 'arguments = ["data[0"]', "field 'arguments': not a Python expression: 'data[0'"),
+        (CUDA + 'needs = ["gpu"]', "field 'needs': a CUDA step's arch says what it needs"),
+        (CUDA + 'gpu_flags = ["-G"]', "--maxrregcount=N, -std=, -D, -I, -l, --extended-lambda"),
+        (CUDA + 'arch = "sm_9x"', "field 'arch': expected 'sm_100a', 'sm_90a', ... or, but for"),
+        (
+            'kind = "triton"\nfunction = "f"',
+            "'function': is for kind 'cuda'; this is a Triton step",
+        ),
+        ('kind = "triton"\ngpu_flags = ["--ftz=true"]', "a Triton step is not built by nvcc"),
+    ],
+)
+def test_a_field_that_does_not_go_with_the_kind(root: Path, lines: str, message: str) -> None:
+    file = root / "own" / "s3" / "step.toml"
+    file.write_text(file.read_text().replace('arch = "any"\nkind = "python"', lines))
+    with pytest.raises(UsageError) as caught:
+        load(root)
+    assert message in str(caught.value)
+
+
+def test_a_cuda_step(root: Path) -> None:
+    file = root / "own" / "s3" / "step.toml"
+    flags = 'gpu_flags = ["-I ../include", "-DN=4", "-lcublas", "-std=c++17"]\n'
+    text = file.read_text().replace('arch = "any"\nkind = "python"\n', CUDA + flags)
+    file.write_text(text)
+    step = load(root).get("s3")
+    assert (step.kind, step.arch, step.function, step.arguments) == ("cuda", "any", "mine::f", None)
+    assert (step.built, step.compiled) == (True, False)
+    assert step.entry == step.path / "kernel.cu"
+    (step.path / "kernel.cu").write_text("// code\n")
+    before = source_sha(step)
+    file.write_text(text + 'arguments = ["data"]\n')
+    assert load(root).get("s3").arguments == ("data",)
+    assert source_sha(load(root).get("s3")) != before
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -265,13 +341,13 @@ def test_a_step_without_its_file_cannot_run(root: Path) -> None:
 
 
 def test_load_problem_reads_a_file_beside_the_lineage(root: Path) -> None:
-    assert load_problem(load(root).lineage("own")) == "the problem"
+    assert load_problem(load(root).lineage("own")).name == "the problem"
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("OTHER = 1\n", "AttributeError"),
+        ("OTHER = 1\n", "unknown problem 'PROBLEM' in "),
         ("raise RuntimeError('two\\nlines')\n", "RuntimeError: two lines"),
         ("def (:\n", "SyntaxError"),
     ],

@@ -134,6 +134,21 @@ class TestEnvironment:
         assert (project / ".venv" / "bin" / "python").exists()
 
 
+def test_tools_of_the_calling_environment_are_installed_again(
+    bootstrap: Any, tmp_path: Path
+) -> None:
+    """What is shared has no program in the environment's own folder, where ``make`` looks."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    every = tools["optional-dependencies"]["dev"]
+    assert bootstrap.tools_elsewhere(tmp_path) == every
+    for tool in every:
+        name, version = tool.split("==")
+        if name != "ruff":
+            folder = f"{name.replace('-', '_')}-{version}.dist-info"
+            (bootstrap.site_packages(tmp_path) / folder).mkdir(parents=True)
+    assert [tool.split("==")[0] for tool in bootstrap.tools_elsewhere(tmp_path)] == ["ruff"]
+
+
 def test_a_python_without_ensurepip_is_told_what_to_install(
     bootstrap: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,7 +211,7 @@ def test_nothing_comes_out_that_the_comment_does_not_say(entries, arch):
         ("sm100a", "tcgen05_ld_32x32b", 8),
         ("sm100a", "tcgen05_ld_16x64b", 8),
         ("sm100a", "tcgen05_ld_16x256b", 6),
-        ("sm90a", "wgmma_mma_async_f32_e4m3_e4m3", 12),
+        ("sm90a", "wgmma_mma_async_f32_e4m3_e4m3", 64),
         ("sm90a", "wgmma_mma_async_f32_f16_f16", 64),
     ],
 )

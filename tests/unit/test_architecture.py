@@ -12,24 +12,55 @@ from conftest import ROOT
 from kernelbench.executors.targets import executors
 
 PACKAGE = ROOT / "kernelbench"
+TEMPLATES = PACKAGE / "lineages" / "templates"
 #: What every command module of the command line has, and every module that is run with ``-m``.
 _ROLES = {"command", "main", "View"}
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
-    """Every module of the package with its syntax tree."""
+    """Every module of the package with its syntax tree; templates are files of others' projects."""
     for path in sorted(PACKAGE.rglob("*.py")):
+        if TEMPLATES in path.parents:
+            continue
         yield path.relative_to(PACKAGE), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def public_names(tree: ast.Module) -> Iterator[str]:
+    """Classes, functions and type aliases that a module defines."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            # Constants are in capitals, and a schema or limit of each module's own.
+            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            names = [name for name in names if name[0].isupper() and not name.isupper()]
+        else:
+            continue
+        yield from (name for name in names if name[0] != "_")
 
 
 def test_a_public_name_means_one_thing() -> None:
     where = defaultdict(list)
     for path, tree in modules():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_":
-                where[node.name].append(str(path))
+        for name in public_names(tree):
+            where[name].append(str(path))
     twice = {name: found for name, found in where.items() if len(found) > 1 and name not in _ROLES}
     assert not twice
+    assert {"Metric", "L2Mode", "OnProgress"} <= where.keys(), "aliases are looked at"
+
+
+def test_a_module_goes_by_its_own_name() -> None:
+    """Who reads ``targets.resolve`` finds it in ``targets``; numpy is np everywhere."""
+    found = []
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None)
+                for alias in node.names:
+                    whole = alias.name if module is None else f"{module}.{alias.name}"
+                    if alias.asname and whole.startswith("kernelbench."):
+                        found.append(f"{path}:{node.lineno} {whole} as {alias.asname}")
+    assert not found
 
 
 def test_packages_say_what_they_are_for() -> None:

@@ -79,10 +79,32 @@ def test_the_table(bench: ModuleType, against: str | None) -> None:
         row = {name: row[name] for name in ("name", "seconds", "samples")}
     record = bench.document([], 20, None) | {"figures": [row, {"name": "bad", "failed": "no"}]}
     record |= {"against": "0" * 40 if against else None}
-    text = bench.markdown(json.loads(json.dumps(record)))
+    text = bench.markdown([json.loads(json.dumps(record))])
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1
     assert ("| 1.4" in text) == bool(against)
+
+
+def test_figures_of_other_calls_stay(bench: ModuleType, tmp_path: Path) -> None:
+    """In a file as the tool writes it, and in one as it was at first."""
+
+    def record(command: str, *names: str) -> dict:
+        rows = [{"name": name, "seconds": 1.0, "samples": [1.0]} for name in names]
+        return bench.document([], 1, None) | {"command": command, "figures": rows}
+
+    first = record("first", "list", "show")
+    file = tmp_path / "bench.json"
+    assert bench.merged(file, first) == [first]
+    for text in ({"schema": bench.SCHEMA, "measured": [first]},
+                 {"schema": "kernelbench.bench/1", **first}):  # fmt: skip
+        file.write_text(json.dumps(text))
+        second = record("second", "show", "run")
+        measured = bench.merged(file, second)
+        found = [(each["command"], [row["name"] for row in each["figures"]]) for each in measured]
+        assert found == [("second", ["show", "run"]), ("first", ["list"])]
+        assert bench.markdown(measured).count("medians of 1:") == 2
+        file.write_text(json.dumps({"schema": bench.SCHEMA, "measured": measured}))
+        assert bench.merged(file, record("third", "list", "show", "run"))[1:] == []
 
 
 @pytest.mark.skipif(host_compiler() is None, reason="no C++ compiler")

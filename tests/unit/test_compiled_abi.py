@@ -72,7 +72,8 @@ def inputs() -> Inputs:
 
 def step(marshal: str | None = None) -> Any:
     found = read_submission(ROOT / "kernels" / "v00" / "submission.py")
-    return replace(found, config={"marshal": marshal} if marshal else {})
+    config = {"marshal": marshal} if marshal else {}
+    return replace(found, config=config, limits={"max_groups": 8})
 
 
 def told(inputs: Inputs) -> list[int]:
@@ -87,7 +88,7 @@ def expected(inputs: Inputs) -> list[int]:
     return values
 
 
-@pytest.mark.parametrize("marshal", [None, "direct", "tensors", "tuples"])
+@pytest.mark.parametrize("marshal", [None, "direct", "tensors", "tuples", "items"])
 def test_the_c_side_receives_the_call(
     entry: LoadedStep, inputs: Inputs, marshal: str | None
 ) -> None:
@@ -100,17 +101,40 @@ def test_the_c_side_receives_the_call(
 @pytest.mark.skipif(
     not (Path(sysconfig.get_path("include")) / "Python.h").is_file(), reason="no Python.h"
 )
+@pytest.mark.parametrize("marshal", tuples.MARSHALS)
 def test_tuples_go_through_the_extension_where_calls_are_timed(
-    entry: LoadedStep, inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+    entry: LoadedStep, inputs: Inputs, monkeypatch: pytest.MonkeyPatch, marshal: str
 ) -> None:
     monkeypatch.setattr(abi, "_direct", None)
-    kernel = abi.bind_group_gemm(replace(entry, timed=True), step("tuples"), "cpu")
+    kernel = abi.bind_group_gemm(replace(entry, timed=True), step(marshal), "cpu")
     result = kernel(inputs.data)
     assert told(inputs) == expected(inputs)
     assert [c.data_ptr() for c in result] == [c.data_ptr() for c in inputs.outputs]
     inputs.outputs[0].view(-1).view(torch.int64)[0] = 1
     with pytest.raises(NotImplementedError, match="takes no such call"):
         kernel(inputs.data)
+
+
+@pytest.mark.skipif(
+    not (Path(sysconfig.get_path("include")) / "Python.h").is_file(), reason="no Python.h"
+)
+def test_the_extension_refuses_what_is_no_call(inputs: Inputs) -> None:
+    extension = tuples.load_tuples()
+    abc, _, blocked, sizes = inputs.data
+    key = extension.key_of(abc, blocked, sizes)
+    assert key == extension.key_of(tuple(abc), blocked, [list(size) for size in sizes])
+    assert key != extension.key_of(abc[::-1], blocked, sizes)
+    assert key != extension.key_of(abc, blocked, [(1, *size[1:]) for size in sizes])
+    for wrong, error in (
+        ((abc, blocked[:1], sizes), ValueError),
+        ((abc, [pair[:1] for pair in blocked], sizes), ValueError),
+        ((abc[0][0], blocked, sizes), TypeError),
+        (([(1, 2, 3)] * 2, blocked, sizes), AttributeError),
+        ((abc, blocked, [("m", 8, 64, 1)] * 2), TypeError),
+        ((abc * 40, blocked * 40, sizes * 40), ValueError),
+    ):
+        with pytest.raises(error):
+            extension.call_items(0, *wrong, 0)
 
 
 def test_statuses(entry: LoadedStep, inputs: Inputs) -> None:
@@ -194,8 +218,8 @@ def test_too_many_groups_are_a_limit(entry: LoadedStep) -> None:
 
 
 def test_the_limits_here_are_those_of_the_header() -> None:
-    text = (COMMON / "group_gemm.cuh").read_text()
-    assert f"kMaxGroups = {abi.MAX_GROUPS};" in text
+    text = (ROOT / "hopper" / "common" / "check_groups.cuh").read_text()
+    assert f"kMostGroups = {abi.MAX_GROUPS};" in text
     assert ctypes.sizeof(abi.GroupGemmCall) == 80
 
 

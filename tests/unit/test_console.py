@@ -19,6 +19,7 @@ table = console.make_table([("what", "left"), ("how many", "right")])
 table.add_row("x" * 150, "1")
 table.add_row(console.escape("[bold]brackets[/]"), console.styled("SLOWER"))
 console.out.print(table)
+console.out.print("group :x: of three")
 console.warn("[red]beware[/red] of " + "long " * 60 + "lines")
 with console.Status(interval_s=0.0) as status:
     status("working on [x]")
@@ -38,6 +39,7 @@ def test_a_pipe_gets_whole_lines_without_codes() -> None:
     out, err = shown()
     assert "x" * 150 in out
     assert "[bold]brackets[/]" in out
+    assert "group :x: of three" in out
     assert "SLOWER" in out
     assert "\x1b" not in out + err
     warning, progress = err.splitlines()

@@ -34,7 +34,7 @@ from kernelbench.project.problem import Kernel, Work
 from kernelbench.project.project_file import project_at
 from kernelbench.project.step_files import read_submission
 from kernelbench.records import run_record
-from kernelbench.records.run_record import Status
+from kernelbench.records.run_record import ResultStatus
 from kernelbench.runs.runner import Runner, StepRun
 from kernelbench.stats.blocks import BlockSamples
 from kernelbench.worker.body import execute_job
@@ -289,7 +289,7 @@ def shape(name: str) -> Message:
     return ShapeBegins(name)
 
 
-def checked(name: str, status: Status = "pass", inputs: str = "gpu-mode") -> Message:
+def checked(name: str, status: ResultStatus = "pass", inputs: str = "gpu-mode") -> Message:
     reason = "" if status == "pass" else "the check's own reason"
     return ClassChecked(name, inputs, CheckResult(status, True, 0.0, reason, rel_rms_err=0.0))
 

@@ -462,14 +462,55 @@ def test_v00_blocked_scales_follow_the_layout() -> None:
     assert int((flat != 0).sum()) == int((codes != 0).sum())
 
 
-def test_reference_refuses_what_float16_cannot_hold() -> None:
+def test_reference_of_what_float16_cannot_hold() -> None:
     shape = GroupGemmShape("big", (1,), (8,), (64,))
     inputs = PROBLEM.make_inputs(shape, "gpu-mode", 0, "cpu")
     abc, plain, _, _ = inputs.data
     for tensor in (*abc[0][:2], *plain[0]):
         tensor.view(torch.uint8).fill_(0x77 if tensor.dtype == torch.float4_e2m1fn_x2 else 0x7E)
-    with pytest.raises(ValueError, match="group 0: the exact result leaves float16's range"):
-        tolerance.multiply(inputs.data, with_sigma=False)
+    (found,) = tolerance.multiply(inputs.data, with_sigma=False)
+    assert (found.exact == 64 * 36 * 448.0**2).all()
+    assert (found.rounded == math.inf).all()
+
+
+@pytest.mark.parametrize("bound", [None, 0.01], ids=["exact", "bounded"])
+@pytest.mark.parametrize(
+    ("value", "output", "ok"),
+    [
+        (65519.9, 65504.0, True),
+        (65520.0, math.inf, True),
+        (-65520.0, -math.inf, True),
+        (-1e9, -math.inf, True),
+        (65520.0, -math.inf, False),
+        (65519.0, math.inf, False),
+        (1e9, 65504.0, False),
+        (1e9, math.nan, False),
+        (1.0, math.inf, False),
+    ],
+)
+def test_infinities_are_where_the_sum_leaves_float16(
+    bound: float | None, value: float, output: float, ok: bool
+) -> None:
+    """The bound is far below the distance of 65519 from the least value that is infinite."""
+    exact = torch.tensor([[value, 1.0]], dtype=torch.float64)
+    sigma = None if bound is None else torch.full_like(exact, bound * 2**20)
+    reference = tolerance.GroupReference(exact, nvfp4.round_to_half(exact), sigma, 1)
+    got = torch.tensor([[output, 1.0]], dtype=torch.float16)
+    found = tolerance.judge_group_gemm([got], [reference])
+    assert found.ok == ok, found.reason
+
+
+@pytest.mark.parametrize("input_class", CLASSES)
+@pytest.mark.parametrize("m", [(0, 5, 0), (0,)])
+def test_groups_without_rows(input_class: str, m: tuple[int, ...]) -> None:
+    shape = GroupGemmShape("empty", m, (24,) * len(m), (64,) * len(m))
+    inputs = PROBLEM.make_inputs(shape, input_class, 1, "cpu")
+    outputs = rounded(inputs, shape, input_class)
+    assert [tuple(output.shape) for output in outputs] == [(rows, 24, 1) for rows in m]
+    assert judge(inputs, shape, input_class, outputs).ok
+    for output in outputs:
+        output += 1
+    assert judge(inputs, shape, input_class, outputs).ok == (not any(m))
 
 
 @pytest.mark.parametrize(
@@ -480,6 +521,8 @@ def test_reference_refuses_what_float16_cannot_hold() -> None:
         ({"nk": "fixed"}, {"m": [8, 9], "n": 128, "k": 256}, ""),
         ({"nk": "var"}, {"m": 8, "n": [128, 256], "k": 256}, ""),
         ({"max_groups": 1}, {"m": [8, 9], "n": 128, "k": 256}, "at most 1 groups"),
+        ({"least_m": 1}, {"m": [8, 0], "n": 128, "k": 256}, "M of at least 1 in each group"),
+        ({"least_m": 1}, {"m": [8, 1], "n": 128, "k": 256}, ""),
         ({"k_multiple": 256}, {"m": 8, "n": 128, "k": 320}, "multiple of 256"),
     ],
 )

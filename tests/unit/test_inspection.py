@@ -154,9 +154,10 @@ class TestOccupancy:
         assert occupancy(CtaNeeds(32, 32, 0, 512), SM_LIMITS["sm_90a"]).ctas == 32
 
     def test_the_most_shared_memory_of_a_cta(self) -> None:
-        for arch in SM_LIMITS:
-            assert occupancy(CtaNeeds(32, 128, 232448), SM_LIMITS[arch]).ctas == 1
-            too_much = occupancy(CtaNeeds(32, 128, 232449), SM_LIMITS[arch])
+        for sm in SM_LIMITS.values():
+            most = sm.shared_bytes - sm.shared_reserved
+            assert occupancy(CtaNeeds(32, 128, most), sm).ctas == 1
+            too_much = occupancy(CtaNeeds(32, 128, most + 1), sm)
             assert (too_much.ctas, too_much.limits) == (0, ("shared memory",))
 
     def test_it_is_what_the_toolkit_calculates(self, tmp_path: Path) -> None:
@@ -175,10 +176,12 @@ class TestOccupancy:
             for _ in range(400)
         ]
         cases += [CtaNeeds(r, t, 0) for r, t in itertools.product(range(1, 257, 5), (64, 320))]
-        for major, arch in ((9, "sm_90a"), (10, "sm_100a")):
-            theirs = _by_toolkit(tmp_path, compiler, header, major, cases)
-            ours = [occupancy(case, SM_LIMITS[arch]).ctas for case in cases]
-            wrong = [c for c, a, b in zip(cases, ours, theirs, strict=True) if a != b]
+        for arch in ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"):
+            sm = SM_LIMITS[arch]
+            fitting = [c for c in cases if c.shared_bytes <= sm.shared_bytes - sm.shared_reserved]
+            theirs = _by_toolkit(tmp_path, compiler, header, arch, fitting)
+            ours = [occupancy(case, sm).ctas for case in fitting]
+            wrong = [c for c, a, b in zip(fitting, ours, theirs, strict=True) if a != b]
             assert wrong == []
             assert len(set(ours)) > 10
 
@@ -197,8 +200,9 @@ def _occupancy_header() -> Path | None:
 
 
 def _by_toolkit(
-    folder: Path, compiler: build.Compiler, header: Path, major: int, cases: Sequence[CtaNeeds]
+    folder: Path, compiler: build.Compiler, header: Path, arch: str, cases: Sequence[CtaNeeds]
 ) -> list[int]:
+    sm, (major, minor) = SM_LIMITS[arch], divmod(int(arch.strip("sm_a")), 10)
     source = folder / "occupancy.cpp"
     source.write_text(f"""
 #include <cstring>
@@ -207,13 +211,14 @@ def _by_toolkit(
 int main() {{
   cudaOccDeviceProp device;
   device.computeMajor = {major};
+  device.computeMinor = {minor};
   device.maxThreadsPerBlock = 1024;
-  device.maxThreadsPerMultiprocessor = 2048;
+  device.maxThreadsPerMultiprocessor = {sm.threads};
   device.regsPerBlock = device.regsPerMultiprocessor = 65536;
   device.warpSize = 32;
   device.sharedMemPerBlock = 48 << 10;
-  device.sharedMemPerMultiprocessor = 228 << 10;
-  device.sharedMemPerBlockOptin = 227 << 10;
+  device.sharedMemPerMultiprocessor = {sm.shared_bytes};
+  device.sharedMemPerBlockOptin = {sm.shared_bytes - 1024};
   device.reservedSharedMemPerBlock = 1 << 10;
   device.numSms = 132;
   int registers, threads, shared, barriers;
@@ -222,7 +227,7 @@ int main() {{
     kernel.maxThreadsPerBlock = 1024;
     kernel.numRegs = registers;
     kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
-    kernel.maxDynamicSharedSizeBytes = 227 << 10;
+    kernel.maxDynamicSharedSizeBytes = {sm.shared_bytes - 1024};
     kernel.numBlockBarriers = barriers;
     cudaOccDeviceState state;
     state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;

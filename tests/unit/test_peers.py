@@ -318,6 +318,49 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     assert (row.floor, row.notes) == (None, ("tile 16", "no read floor: because"))
 
 
+# -- what peers do beforehand
+
+BEFOREHAND = """
+def _beforehand(data):
+    {what}
+
+_right = custom_kernel
+_seen = []
+
+def _ids(data):
+    return [id(tensor) for group in data[0] for tensor in group]
+
+def custom_kernel(data):
+    if _ids(data) != _seen:
+        raise RuntimeError("not these tensors")
+    return _right(data)
+
+custom_kernel.beforehand = _beforehand
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "lineage", "wanted"),
+    [
+        ("_seen[:] = _ids(data)", "peers/tiny", "pass"),
+        ("pass", "peers/tiny", "raised RuntimeError: not these tensors"),
+        ("_seen[:] = _ids(data)", "tiny", "only peers may"),
+    ],
+)
+def test_only_peers_work_beforehand(
+    bench: Callable[..., Any],
+    project: Path,
+    right_source: str,
+    what: str,
+    lineage: str,
+    wanted: str,
+) -> None:
+    root = project / lineage
+    write_step(root, "z", right_source + BEFOREHAND.format(what=what))
+    outcome = bench("run", "z", "--no-save", "--reps", "4", "--budget", "1", root=project)
+    assert wanted in outcome.out.replace("PASS", "pass"), outcome.out
+
+
 def measured_floor() -> list[Message]:
     messages: list[Message] = []
     job: Any = SimpleNamespace(target=SimpleNamespace(gpu=SimpleNamespace(index=3)))

@@ -57,6 +57,23 @@ def test_a_folder_is_taken_as_it_is(project: Project, tmp_path: Path) -> None:
     assert copy.exists()
 
 
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ('kind = "torch"', "python"),
+        ('arch = "sm_90a"\nkind = "cuda"', "step"),
+        ('arch = "any"\nkind = "cuda"\nfunction = "f"', "cuda"),
+    ],
+)
+def test_kinds_by_their_former_names(tmp_path: Path, lines: str, kind: str) -> None:
+    copy = write_project(tmp_path / "copy", {"s7": OLD})
+    file = copy / "tiny" / "s7" / "step.toml"
+    arch = "" if "arch" in lines else 'arch = "any"\n'
+    file.write_text(file.read_text().replace('arch = "any"\nkind = "python"', arch + lines))
+    with lineages_at(str(copy), project_at(copy)) as lineages:
+        assert lineages.get("s7").kind == kind
+
+
 def test_commits(project: Project) -> None:
     head = git(project.root, "rev-parse", "HEAD")
     assert commit_of("v1", project) == head

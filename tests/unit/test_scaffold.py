@@ -12,7 +12,7 @@ from kernelbench.compare import comparer
 from kernelbench.executors.callables import load_callable
 from kernelbench.lineages import scaffold
 from kernelbench.lineages.line_counts import source_delta
-from kernelbench.lineages.scaffold import Words
+from kernelbench.lineages.scaffold import StepWords
 from kernelbench.project import overlay
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import Lineages, load_lineages
@@ -117,7 +117,7 @@ class TestNewStep:
         assert load_callable(overlay.entry_of(made))(1) == 2
 
     def test_what_it_says_of_itself(self, root: Path) -> None:
-        words = Words('A "title"', "One line.", "Because \\ so")
+        words = StepWords('A "title"', "One line.", "Because \\ so")
         made = scaffold.new_step(load(root), "s2", load(root).get("s1"), words)
         assert (made.title, made.technique, made.hypothesis) == (
             words.title, words.technique, words.hypothesis,
@@ -131,7 +131,7 @@ class TestNewStep:
         assert not scaffold.still_a_copy(made)
 
     def test_words_are_one_line_each(self, root: Path) -> None:
-        words = Words(" two\nlines ", "\t", "a\r\nb")
+        words = StepWords(" two\nlines ", "\t", "a\r\nb")
         made = scaffold.new_step(load(root), "s2", load(root).get("s1"), words)
         assert (made.title, made.hypothesis) == ("two lines", "a b")
         assert scaffold.still_a_copy(made)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
-from kernelbench.problems.fused_moe.situations import situations
+from kernelbench.problems.fused_moe.situations import moe_situations
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_int
 
@@ -152,6 +152,11 @@ class FusedMoe:
 
         return judge_moe(outputs[0], reference, self.intermediate)
 
+    def right_outputs(self, reference: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The reference's values for the first selection of every token, rounded once."""
+        (output,) = inputs.outputs
+        return [reference.values[: len(output)].to(output.dtype).view(output.shape)]
+
     def broken_limit(self, shape: MoeShape, limits: Mapping[str, Any]) -> str:
         """``max_tokens``: the largest M that a step takes.
 
@@ -194,7 +199,7 @@ class FusedMoe:
 
     def situations(self, shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
         """See :mod:`kernelbench.problems.fused_moe.situations`."""
-        return situations(shape, step, sms)
+        return moe_situations(shape, step, sms)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.fused_moe.abi`."""

@@ -11,7 +11,7 @@ from kernelbench.project.model import Step
 _CROWD = 64
 
 
-def situations(shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
+def moe_situations(shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
     """Whether each situation is reached, by the shape's sizes and the kind of its routing."""
     from kernelbench.problems.fused_moe.fp8 import BLOCK  # imports torch
 

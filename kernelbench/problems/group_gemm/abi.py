@@ -7,6 +7,9 @@ How a step's call is put together is part of the lineage's story, ``[config] mar
 ``tuples``
     The tensors themselves go to a shared extension as tuples, which takes them apart in C++
     (where calls are timed; elsewhere like ``direct``, which needs no headers of Python).
+``items``
+    Like ``tuples``, through Python's own interface instead of pybind11's containers, which take
+    longer than the rest of a short call.
 ``direct`` (the default)
     Python takes the pointers, writes them and the sizes into C arrays, and calls the step through
     ctypes: no tensor reaches C++.
@@ -17,15 +20,15 @@ from __future__ import annotations
 import ctypes
 import weakref
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kernelbench.base.errors import UsageError
-from kernelbench.problems.group_gemm import tuples as group_gemm_tuples
 from kernelbench.problems.group_gemm.nvfp4 import ATOM_ROWS, ceil_div
+from kernelbench.problems.group_gemm.tuples import EXTENDED, load_tuples
 from kernelbench.project.arena import describe_tensor
 from kernelbench.project.model import Step
 
@@ -33,9 +36,9 @@ if TYPE_CHECKING:
     from kernelbench.executors.loaded_step import Buffer, LoadedStep
     from kernelbench.project.problem import Kernel
 
-MARSHALS = ("direct", "tensors", "tuples")
-#: ``kb::kMaxGroups``.
-MAX_GROUPS = 8
+MARSHALS = ("direct", "tensors", "tuples", "items")
+#: ``kb::kMostGroups`` of hopper/common: of a call. What a step takes is in its ``[limits]``.
+MAX_GROUPS = 64
 _POINTERS = ("a", "b", "c", "sfa", "sfb")
 
 _Data = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
@@ -73,21 +76,29 @@ def bind_group_gemm(entry: LoadedStep, step: Step, device: str) -> Kernel:
     Raises:
         UsageError: If the step's ``marshal`` is unknown.
     """
-    marshal = marshal_of(step)
-    if marshal == "tuples" and entry.timed:
-        return bind_marshal(entry, device, marshal, group_gemm_tuples.load_tuples())
-    return bind_marshal(entry, device, marshal)
+    marshal, groups = marshal_of(step), str(most_groups(step))
+    if marshal in EXTENDED and entry.timed:
+        return bind_marshal(entry, device, marshal, groups, load_tuples())
+    return bind_marshal(entry, device, marshal, groups)
 
 
-def bind_marshal(entry: LoadedStep, device: str, marshal: str, extension: Any = None) -> Kernel:
+def most_groups(step: Step) -> int:
+    """How many groups a step takes, by its ``[limits]``."""
+    return int(step.limits.get("max_groups", MAX_GROUPS))
+
+
+def bind_marshal(
+    entry: LoadedStep, device: str, marshal: str, groups: str, extension: Any = None
+) -> Kernel:
     """``custom_kernel`` of a compiled step; an exported step's, too.
 
     Args:
-        extension: What takes tuples apart; without, ``tuples`` is like ``direct``.
+        groups: See :func:`most_groups`.
+        extension: What takes tuples apart; without, ``tuples`` and ``items`` are like ``direct``.
     """
     where = torch.device(device)
     stream = entry.stream_on(where)
-    tensors_fit = _Known(where)
+    tensors_fit = _Known(where, int(groups))
     make = _tensors if marshal == "tensors" else _direct
 
     def kernel(data: _Data) -> list[torch.Tensor]:
@@ -101,14 +112,20 @@ def bind_marshal(entry: LoadedStep, device: str, marshal: str, extension: Any = 
     if extension is None:
         return kernel
     run = entry.address_of("kb_run")
+    call = extension.call
+    if marshal == "items":
+        call = extension.call_items
+        tensors_fit.key_of = extension.key_of
 
-    def tuples(data: _Data) -> list[torch.Tensor]:
+    def through_extension(data: _Data) -> list[torch.Tensor]:
         tensors_fit.require(data)
         abc, _, blocked, sizes = data
-        entry.check(*extension.call(run, abc, blocked, sizes, stream()))
+        status, message = call(run, abc, blocked, sizes, stream())
+        if status:
+            entry.check(status, message)
         return [c for _, _, c in abc]
 
-    return tuples
+    return through_extension
 
 
 def _direct(data: _Data, stream: int) -> tuple[GroupGemmCall, Any]:
@@ -152,17 +169,19 @@ class _Known:
     first of its tensors, so that another one's identity is never taken for it.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, max_groups: int = MAX_GROUPS) -> None:
         self._device = device
-        self._known: dict[tuple[Any, ...], list[weakref.ref[torch.Tensor]]] = {}
+        self._max_groups = max_groups
+        self._known: dict[Any, list[weakref.ref[torch.Tensor]]] = {}
+        self.key_of: Callable[..., Any] = _key_of
 
     def require(self, data: _Data) -> None:
         """See :func:`_require`."""
         abc, _, blocked, sizes = data
-        key = (*map(id, chain(*abc, *blocked)), len(abc), *chain(*sizes))
+        key = self.key_of(abc, blocked, sizes)
         if key in self._known:
             return
-        _require(data, self._device)
+        _require(data, self._device, self._max_groups)
 
         def forget(_: object, known: Any = self._known, key: Any = key) -> None:
             known.pop(key, None)
@@ -170,7 +189,11 @@ class _Known:
         self._known[key] = [weakref.ref(tensor, forget) for tensor in chain(*abc, *blocked)]
 
 
-def _require(data: _Data, device: torch.device) -> None:
+def _key_of(abc: Sequence[Any], blocked: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    return (*map(id, chain(*abc, *blocked)), len(abc), *chain(*sizes))
+
+
+def _require(data: _Data, device: torch.device, max_groups: int) -> None:
     """Refuse tensors that a kernel would read or write out of bounds.
 
     Raises:
@@ -181,8 +204,8 @@ def _require(data: _Data, device: torch.device) -> None:
         raise ValueError(
             f"{len(abc)} groups of tensors, {len(blocked)} of scales and {len(sizes)} of sizes"
         )
-    if not 0 < len(abc) <= MAX_GROUPS:
-        raise NotImplementedError(f"takes 1 to {MAX_GROUPS} groups, not {len(abc)}")
+    if not 0 < len(abc) <= max_groups:
+        raise NotImplementedError(f"takes 1 to {max_groups} groups, not {len(abc)}")
     for index, ((a, b, c), (sfa, sfb), (m, n, k, _)) in enumerate(
         zip(abc, blocked, sizes, strict=True)
     ):
@@ -208,6 +231,8 @@ def _require(data: _Data, device: torch.device) -> None:
 
 def _in_order(tensor: torch.Tensor) -> bool:
     """Whether it lies in memory as the kernels read it."""
+    if not tensor.numel():
+        return True
     if tensor.dim() == 3:
         return tensor.stride()[:2] == (tensor.shape[1], 1)
     # [32, 4, rows, 4, k, 1] over memory of [rows, k, 32, 4, 4].

@@ -97,9 +97,10 @@ def block_scales(scales: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
     padded = padding.clone()
     padded[:rows] = scales
     # [row atoms, 4 row quarters, 32 rows, K atoms] of four scales each, which stay together
-    fours = padded.view(torch.int32).view(-1, 4, ATOM_ROWS // 4, blocks // ATOM_SCALES)
-    memory = fours.permute(0, 3, 2, 1).contiguous().view(torch.uint8)
-    fields = memory.view(1, *memory.shape[:3], 4, ATOM_SCALES)
+    row_atoms, k_atoms = padded.shape[0] // ATOM_ROWS, blocks // ATOM_SCALES
+    fours = padded.view(torch.int32).view(row_atoms, 4, ATOM_ROWS // 4, k_atoms)
+    memory = fours.permute(0, 3, 2, 1).flatten().view(torch.uint8)
+    fields = memory.view(1, row_atoms, k_atoms, ATOM_ROWS // 4, 4, ATOM_SCALES)
     return fields.permute(3, 4, 1, 5, 2, 0)
 
 
@@ -109,7 +110,7 @@ def round_to_half(values: torch.Tensor) -> torch.Tensor:
     torch converts float64 to float16 by way of float32, which rounds twice.
 
     Args:
-        values: float64, any shape, finite, magnitudes at most 65504.
+        values: float64, any shape, finite. What rounds to 65536 or more becomes infinite.
     """
     _, exponent = torch.frexp(values)
     # frexp's mantissa lies in [0.5, 1); -13 is the exponent of the smallest normal float16.

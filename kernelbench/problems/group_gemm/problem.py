@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
-from kernelbench.problems.group_gemm.situations import situations
+from kernelbench.problems.group_gemm.situations import gemm_situations
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
-from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints
+from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints, whole_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +45,7 @@ class GroupGemm:
       permuted view of the blocked layout
       (:func:`kernelbench.problems.group_gemm.nvfp4.block_scales`). Rows past m or n hold random
       valid codes: a step must not take them for zero.
-    * ``(m, n, k, 1)``.
+    * ``(m, n, k, 1)``. A group may have no rows of A: m = 0, and nothing is written for it.
     """
 
     name = "group_gemm"
@@ -62,10 +62,11 @@ class GroupGemm:
 
         Raises:
             ShapeFieldError: If lengths differ, there are more than 64 groups, k is no multiple of
-                64, n is no multiple of 8, or a value is not a positive integer.
+                64, n is no multiple of 8, or a value is not a positive integer (m may be 0).
         """
         check_fields(fields, required=("m", "n", "k"), optional=())
-        values = {field: positive_ints(field, fields[field]) for field in ("m", "n", "k")}
+        values = {"m": whole_numbers("m", fields["m"])}
+        values |= {field: positive_ints(field, fields[field]) for field in ("n", "k")}
         groups = max(len(value) for value in values.values())
         if groups > _MAX_GROUPS:
             raise ShapeFieldError("m", f"{groups} groups: expected at most {_MAX_GROUPS}")
@@ -131,8 +132,13 @@ class GroupGemm:
 
         return judge_group_gemm(outputs, reference)
 
+    def right_outputs(self, reference: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The reference of each group, rounded once to float16."""
+        pairs = zip(reference, inputs.outputs, strict=True)
+        return [group.rounded.view(output.shape) for group, output in pairs]
+
     def broken_limit(self, shape: GroupGemmShape, limits: Mapping[str, Any]) -> str:
-        """``nk = "fixed"``: one N and K for all groups; ``max_groups``; ``k_multiple``.
+        """``nk = "fixed"`` (one N and K for all), ``max_groups``, ``least_m``, ``k_multiple``.
 
         Raises:
             UsageError: For a limit that this problem does not know, so that none is passed over.
@@ -145,13 +151,16 @@ class GroupGemm:
             elif limit == "max_groups":
                 if len(shape.m) > value:
                     broken = broken or f"takes at most {value} groups (limits.max_groups)"
+            elif limit == "least_m":
+                if any(m < value for m in shape.m):
+                    broken = broken or f"needs M of at least {value} in each group (limits.least_m)"
             elif limit == "k_multiple":
                 if any(k % value for k in shape.k):
                     broken = broken or f"needs K to be a multiple of {value} (limits.k_multiple)"
             else:
                 raise UsageError(
                     f"unknown limit {limit!r} in a step of group_gemm",
-                    "known: nk, max_groups, k_multiple",
+                    "known: nk, max_groups, least_m, k_multiple",
                 )
         return broken
 
@@ -166,15 +175,15 @@ class GroupGemm:
         return Work(float(flops), float(read), float(written), "fp4")
 
     def prepare(self, step: Step) -> None:
-        """The extension for steps that pass tuples of tensors."""
-        if step.config.get("marshal") == "tuples":
-            from kernelbench.problems.group_gemm import tuples
+        """The extension that takes tensors apart in C++, for steps that want it."""
+        from kernelbench.problems.group_gemm import tuples
 
+        if step.config.get("marshal") in tuples.EXTENDED:
             tuples.tuples_library()
 
     def situations(self, shape: GroupGemmShape, step: Step, sms: int) -> dict[str, bool]:
         """See :mod:`kernelbench.problems.group_gemm.situations`."""
-        return situations(shape, step, sms)
+        return gemm_situations(shape, step, sms)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.group_gemm.abi`."""
@@ -188,8 +197,9 @@ class GroupGemm:
         from kernelbench.problems.group_gemm import abi, tuples
 
         marshal = abi.marshal_of(step)
-        extension = tuples.SOURCE if marshal == "tuples" else None
-        return HostPath(Path(abi.__file__), "bind_marshal", (marshal,), extension=extension)
+        extension = tuples.SOURCE if marshal in tuples.EXTENDED else None
+        arguments = (marshal, str(abi.most_groups(step)))
+        return HostPath(Path(abi.__file__), "bind_marshal", arguments, extension=extension)
 
     def _known(self, input_class: str) -> None:
         if input_class not in self.input_classes:

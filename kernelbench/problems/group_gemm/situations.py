@@ -11,7 +11,7 @@ from kernelbench.problems.group_gemm.shape import GroupGemmShape
 from kernelbench.project.model import Step
 
 
-def situations(shape: GroupGemmShape, step: Step, sms: int) -> dict[str, bool]:
+def gemm_situations(shape: GroupGemmShape, step: Step, sms: int) -> dict[str, bool]:
     """Whether each situation is reached; without those that no shape can bring about for the step.
 
     Tiles, stages and cluster are those of the step's ``[config]``; a step without them has none.

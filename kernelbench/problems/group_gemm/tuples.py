@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build import compiler as build
+from kernelbench.build.compiler import compile_shared, host_compiler
 
+#: What ``[config] marshal`` says where calls that are timed go through the extension.
+EXTENDED = ("tuples", "items")
 #: The module's name and source.
 SOURCE = ("kernelbench_group_gemm_tuples", Path(__file__).parent / "tuples.cpp")
 _FLAGS = ("-std=c++17", "-O2", "-fvisibility=hidden")
@@ -28,7 +30,7 @@ def tuples_library() -> Path:
     Raises:
         EnvironmentProblem: If the compiler or a header is missing.
     """
-    compiler = build.host_compiler()
+    compiler = host_compiler()
     if compiler is None:
         raise EnvironmentProblem(
             "steps that pass tuples need a C++ compiler, and there is no g++ or clang++",
@@ -46,7 +48,7 @@ def tuples_library() -> Path:
             raise EnvironmentProblem(f"steps that pass tuples need {header}, not found here", hint)
     # As system folders: their headers are not read for the key, their versions are part of it.
     folders = [part for folder in includes for part in ("-isystem", str(folder))]
-    return build.compile_shared(
+    return compile_shared(
         "extension for tuples of tensors",
         [SOURCE[1]],
         [*_FLAGS, *folders],

@@ -38,15 +38,24 @@ KB_DEVICE void wgmma_wait_group();
 template <int kPending, int kCount, typename T = Target>
 KB_DEVICE void wgmma_wait_group(float (&d)[kCount]);
 
-// PTX: wgmma.mma_async.sync.aligned.<m64n8k32|m64n16k32|m64n32k32|m64n64k32|m64n128k32|m64n256k32>
+// PTX: wgmma.mma_async.sync.aligned
+//      .m64n<8|16|24|32|40|48|56|64|72|80|88|96|104|112|120|128>k32
 //      .f32.e4m3.e4m3 {d, …}, a, b, accumulate, 1, 1;
-// sm_90a · the warpgroup. D = A B, plus D if `accumulate`; a, b: descriptors of K-major tiles. The
-// accumulator keeps about 14 bits: add to other registers after 128 of K at the latest.
+//      wgmma.mma_async.sync.aligned
+//      .m64n<136|144|152|160|168|176|184|192|200|208|216|224|232|240|248|256>k32
+//      .f32.e4m3.e4m3 {d, …}, a, b, accumulate, 1, 1;
+// sm_90a · the warpgroup. D = A B, plus D if `accumulate`; a, b: descriptors of K-major tiles. Any
+// N that is a multiple of 8, up to 256. The accumulator keeps about 14 bits: add to other registers
+// after 128 of K at the latest.
 template <int kCount, typename T = Target>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], uint64_t a, uint64_t b,
                                              bool accumulate);
 
-// PTX: wgmma.mma_async.sync.aligned.<m64n8k32|m64n16k32|m64n32k32|m64n64k32|m64n128k32|m64n256k32>
+// PTX: wgmma.mma_async.sync.aligned
+//      .m64n<8|16|24|32|40|48|56|64|72|80|88|96|104|112|120|128>k32
+//      .f32.e4m3.e4m3 {d, …}, {a, a, a, a}, b, accumulate, 1, 1;
+//      wgmma.mma_async.sync.aligned
+//      .m64n<136|144|152|160|168|176|184|192|200|208|216|224|232|240|248|256>k32
 //      .f32.e4m3.e4m3 {d, …}, {a, a, a, a}, b, accumulate, 1, 1;
 // sm_90a · as above, A from registers. Element i of 16 (register i / 4, low byte first): row
 // 16 w + t / 4 + 8 (i / 4 % 2), k = 4 (t % 4) + i % 4 + 16 (i / 8).

@@ -34,38 +34,35 @@ KB_DEVICE void wgmma_wait_group(float (&)[kCount]) {
 namespace detail {
 
 template <int kCount>
-inline constexpr bool kE4m3Accumulators =
-    kCount == 4 || kCount == 8 || kCount == 16 || kCount == 32 || kCount == 64 || kCount == 128;
-template <int kCount>
-inline constexpr bool kF16Accumulators = kCount >= 4 && kCount <= 128 && kCount % 4 == 0;
+inline constexpr bool kAccumulators = kCount >= 4 && kCount <= 128 && kCount % 4 == 0;
 
 }  // namespace detail
 
 template <int kCount, typename T>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], uint64_t a, uint64_t b,
                                              bool accumulate) {
-  static_assert(detail::kE4m3Accumulators<kCount>, "4, 8, 16, 32, 64 or 128 accumulators");
+  static_assert(detail::kAccumulators<kCount>, "4, 8, 12, … 128 accumulators");
   emu::wgmma_mma_async(emu::WgmmaKind::kE4m3, d, kCount, nullptr, a, b, accumulate);
 }
 
 template <int kCount, typename T>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b,
                                              bool accumulate) {
-  static_assert(detail::kE4m3Accumulators<kCount>, "4, 8, 16, 32, 64 or 128 accumulators");
+  static_assert(detail::kAccumulators<kCount>, "4, 8, 12, … 128 accumulators");
   emu::wgmma_mma_async(emu::WgmmaKind::kE4m3, d, kCount, a, 0, b, accumulate);
 }
 
 template <int kCount, typename T>
 KB_DEVICE void wgmma_mma_async_f32_f16_f16(float (&d)[kCount], uint64_t a, uint64_t b,
                                            bool accumulate) {
-  static_assert(detail::kF16Accumulators<kCount>, "4, 8, 12, … 128 accumulators");
+  static_assert(detail::kAccumulators<kCount>, "4, 8, 12, … 128 accumulators");
   emu::wgmma_mma_async(emu::WgmmaKind::kF16, d, kCount, nullptr, a, b, accumulate);
 }
 
 template <int kCount, typename T>
 KB_DEVICE void wgmma_mma_async_f32_f16_f16(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b,
                                            bool accumulate) {
-  static_assert(detail::kF16Accumulators<kCount>, "4, 8, 12, … 128 accumulators");
+  static_assert(detail::kAccumulators<kCount>, "4, 8, 12, … 128 accumulators");
   emu::wgmma_mma_async(emu::WgmmaKind::kF16, d, kCount, a, 0, b, accumulate);
 }
 

@@ -142,28 +142,76 @@ KB_DEVICE void wgmma_wait_group(float (&d)[kCount]) {
 template <int kCount, typename T>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], uint64_t a, uint64_t b,
                                              bool accumulate) {
-  static_assert(
-      kCount == 4 || kCount == 8 || kCount == 16 || kCount == 32 || kCount == 64 || kCount == 128,
-      "N / 2 accumulators for N = 8, 16, 32, 64, 128 or 256");
+  static_assert(detail::is_accumulator_count(kCount), "N / 2 accumulators for N = 8, 16, … 256");
   KB_WGMMA_SS("m64n8k32.f32.e4m3.e4m3", 4, 4, 5, 6, "1, 1")
   KB_WGMMA_SS("m64n16k32.f32.e4m3.e4m3", 8, 8, 9, 10, "1, 1")
+  KB_WGMMA_SS("m64n24k32.f32.e4m3.e4m3", 12, 12, 13, 14, "1, 1")
   KB_WGMMA_SS("m64n32k32.f32.e4m3.e4m3", 16, 16, 17, 18, "1, 1")
+  KB_WGMMA_SS("m64n40k32.f32.e4m3.e4m3", 20, 20, 21, 22, "1, 1")
+  KB_WGMMA_SS("m64n48k32.f32.e4m3.e4m3", 24, 24, 25, 26, "1, 1")
+  KB_WGMMA_SS("m64n56k32.f32.e4m3.e4m3", 28, 28, 29, 30, "1, 1")
   KB_WGMMA_SS("m64n64k32.f32.e4m3.e4m3", 32, 32, 33, 34, "1, 1")
+  KB_WGMMA_SS("m64n72k32.f32.e4m3.e4m3", 36, 36, 37, 38, "1, 1")
+  KB_WGMMA_SS("m64n80k32.f32.e4m3.e4m3", 40, 40, 41, 42, "1, 1")
+  KB_WGMMA_SS("m64n88k32.f32.e4m3.e4m3", 44, 44, 45, 46, "1, 1")
+  KB_WGMMA_SS("m64n96k32.f32.e4m3.e4m3", 48, 48, 49, 50, "1, 1")
+  KB_WGMMA_SS("m64n104k32.f32.e4m3.e4m3", 52, 52, 53, 54, "1, 1")
+  KB_WGMMA_SS("m64n112k32.f32.e4m3.e4m3", 56, 56, 57, 58, "1, 1")
+  KB_WGMMA_SS("m64n120k32.f32.e4m3.e4m3", 60, 60, 61, 62, "1, 1")
   KB_WGMMA_SS("m64n128k32.f32.e4m3.e4m3", 64, 64, 65, 66, "1, 1")
+  KB_WGMMA_SS("m64n136k32.f32.e4m3.e4m3", 68, 68, 69, 70, "1, 1")
+  KB_WGMMA_SS("m64n144k32.f32.e4m3.e4m3", 72, 72, 73, 74, "1, 1")
+  KB_WGMMA_SS("m64n152k32.f32.e4m3.e4m3", 76, 76, 77, 78, "1, 1")
+  KB_WGMMA_SS("m64n160k32.f32.e4m3.e4m3", 80, 80, 81, 82, "1, 1")
+  KB_WGMMA_SS("m64n168k32.f32.e4m3.e4m3", 84, 84, 85, 86, "1, 1")
+  KB_WGMMA_SS("m64n176k32.f32.e4m3.e4m3", 88, 88, 89, 90, "1, 1")
+  KB_WGMMA_SS("m64n184k32.f32.e4m3.e4m3", 92, 92, 93, 94, "1, 1")
+  KB_WGMMA_SS("m64n192k32.f32.e4m3.e4m3", 96, 96, 97, 98, "1, 1")
+  KB_WGMMA_SS("m64n200k32.f32.e4m3.e4m3", 100, 100, 101, 102, "1, 1")
+  KB_WGMMA_SS("m64n208k32.f32.e4m3.e4m3", 104, 104, 105, 106, "1, 1")
+  KB_WGMMA_SS("m64n216k32.f32.e4m3.e4m3", 108, 108, 109, 110, "1, 1")
+  KB_WGMMA_SS("m64n224k32.f32.e4m3.e4m3", 112, 112, 113, 114, "1, 1")
+  KB_WGMMA_SS("m64n232k32.f32.e4m3.e4m3", 116, 116, 117, 118, "1, 1")
+  KB_WGMMA_SS("m64n240k32.f32.e4m3.e4m3", 120, 120, 121, 122, "1, 1")
+  KB_WGMMA_SS("m64n248k32.f32.e4m3.e4m3", 124, 124, 125, 126, "1, 1")
   KB_WGMMA_SS("m64n256k32.f32.e4m3.e4m3", 128, 128, 129, 130, "1, 1")
 }
 
 template <int kCount, typename T>
 KB_DEVICE void wgmma_mma_async_f32_e4m3_e4m3(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b,
                                              bool accumulate) {
-  static_assert(
-      kCount == 4 || kCount == 8 || kCount == 16 || kCount == 32 || kCount == 64 || kCount == 128,
-      "N / 2 accumulators for N = 8, 16, 32, 64, 128 or 256");
+  static_assert(detail::is_accumulator_count(kCount), "N / 2 accumulators for N = 8, 16, … 256");
   KB_WGMMA_RS("m64n8k32.f32.e4m3.e4m3", 4, 4, 5, 6, 7, 8, 9, "1, 1")
   KB_WGMMA_RS("m64n16k32.f32.e4m3.e4m3", 8, 8, 9, 10, 11, 12, 13, "1, 1")
+  KB_WGMMA_RS("m64n24k32.f32.e4m3.e4m3", 12, 12, 13, 14, 15, 16, 17, "1, 1")
   KB_WGMMA_RS("m64n32k32.f32.e4m3.e4m3", 16, 16, 17, 18, 19, 20, 21, "1, 1")
+  KB_WGMMA_RS("m64n40k32.f32.e4m3.e4m3", 20, 20, 21, 22, 23, 24, 25, "1, 1")
+  KB_WGMMA_RS("m64n48k32.f32.e4m3.e4m3", 24, 24, 25, 26, 27, 28, 29, "1, 1")
+  KB_WGMMA_RS("m64n56k32.f32.e4m3.e4m3", 28, 28, 29, 30, 31, 32, 33, "1, 1")
   KB_WGMMA_RS("m64n64k32.f32.e4m3.e4m3", 32, 32, 33, 34, 35, 36, 37, "1, 1")
+  KB_WGMMA_RS("m64n72k32.f32.e4m3.e4m3", 36, 36, 37, 38, 39, 40, 41, "1, 1")
+  KB_WGMMA_RS("m64n80k32.f32.e4m3.e4m3", 40, 40, 41, 42, 43, 44, 45, "1, 1")
+  KB_WGMMA_RS("m64n88k32.f32.e4m3.e4m3", 44, 44, 45, 46, 47, 48, 49, "1, 1")
+  KB_WGMMA_RS("m64n96k32.f32.e4m3.e4m3", 48, 48, 49, 50, 51, 52, 53, "1, 1")
+  KB_WGMMA_RS("m64n104k32.f32.e4m3.e4m3", 52, 52, 53, 54, 55, 56, 57, "1, 1")
+  KB_WGMMA_RS("m64n112k32.f32.e4m3.e4m3", 56, 56, 57, 58, 59, 60, 61, "1, 1")
+  KB_WGMMA_RS("m64n120k32.f32.e4m3.e4m3", 60, 60, 61, 62, 63, 64, 65, "1, 1")
   KB_WGMMA_RS("m64n128k32.f32.e4m3.e4m3", 64, 64, 65, 66, 67, 68, 69, "1, 1")
+  KB_WGMMA_RS("m64n136k32.f32.e4m3.e4m3", 68, 68, 69, 70, 71, 72, 73, "1, 1")
+  KB_WGMMA_RS("m64n144k32.f32.e4m3.e4m3", 72, 72, 73, 74, 75, 76, 77, "1, 1")
+  KB_WGMMA_RS("m64n152k32.f32.e4m3.e4m3", 76, 76, 77, 78, 79, 80, 81, "1, 1")
+  KB_WGMMA_RS("m64n160k32.f32.e4m3.e4m3", 80, 80, 81, 82, 83, 84, 85, "1, 1")
+  KB_WGMMA_RS("m64n168k32.f32.e4m3.e4m3", 84, 84, 85, 86, 87, 88, 89, "1, 1")
+  KB_WGMMA_RS("m64n176k32.f32.e4m3.e4m3", 88, 88, 89, 90, 91, 92, 93, "1, 1")
+  KB_WGMMA_RS("m64n184k32.f32.e4m3.e4m3", 92, 92, 93, 94, 95, 96, 97, "1, 1")
+  KB_WGMMA_RS("m64n192k32.f32.e4m3.e4m3", 96, 96, 97, 98, 99, 100, 101, "1, 1")
+  KB_WGMMA_RS("m64n200k32.f32.e4m3.e4m3", 100, 100, 101, 102, 103, 104, 105, "1, 1")
+  KB_WGMMA_RS("m64n208k32.f32.e4m3.e4m3", 104, 104, 105, 106, 107, 108, 109, "1, 1")
+  KB_WGMMA_RS("m64n216k32.f32.e4m3.e4m3", 108, 108, 109, 110, 111, 112, 113, "1, 1")
+  KB_WGMMA_RS("m64n224k32.f32.e4m3.e4m3", 112, 112, 113, 114, 115, 116, 117, "1, 1")
+  KB_WGMMA_RS("m64n232k32.f32.e4m3.e4m3", 116, 116, 117, 118, 119, 120, 121, "1, 1")
+  KB_WGMMA_RS("m64n240k32.f32.e4m3.e4m3", 120, 120, 121, 122, 123, 124, 125, "1, 1")
+  KB_WGMMA_RS("m64n248k32.f32.e4m3.e4m3", 124, 124, 125, 126, 127, 128, 129, "1, 1")
   KB_WGMMA_RS("m64n256k32.f32.e4m3.e4m3", 128, 128, 129, 130, 131, 132, 133, "1, 1")
 }
 

@@ -13,10 +13,13 @@ namespace kb::emu {
 
 // An mbarrier. The 8 bytes in shared memory hold nothing; this is the state.
 struct Barrier {
+  // From the start of the CTA's shared memory: what a finding names by the field of SharedStorage.
   uint32_t offset = 0;
+  // Between mbarrier.init and mbarrier.inval.
   bool live = false;
   uint32_t expected = 0;
   uint32_t pending = 0;
+  // Bytes expected minus bytes completed in this phase; negative while completions run ahead.
   int64_t tx = 0;
   uint64_t phase = 0;            // phases completed since its initialization
   uint64_t bytes_in_flight = 0;  // of copies issued towards it and not completed
@@ -33,11 +36,14 @@ struct Barrier {
   // What threads and commits of other CTAs have released: for who acquires at cluster scope.
   Knowledge arriving_afar;
   Knowledge completed_afar;
-  bool copies_afar = false;       // of another CTA, completed here
-  Clock completed_before;         // of all phases but the last completed one
+  bool copies_afar = false;  // of another CTA, completed here
+  Clock completed_before;    // of all phases but the last completed one
+  // Checked only: for laps.
   std::vector<int64_t> observed;  // per thread of the CTA: phases that its waits saw, -1 none
 };
 
+// PTX: 9.7.13, barrier.cta: a number 0 … 15, no object in memory. Expected threads are those of the
+// first to arrive in each generation.
 struct NamedBarrier {
   uint32_t expected = 0;
   uint32_t arrived = 0;
@@ -47,6 +53,7 @@ struct NamedBarrier {
   Knowledge completed;
 };
 
+// PTX: 9.7.13, barrier.cluster: one for each cluster, used in turn by arrive and wait.
 // One side of barrier.cluster.
 struct ClusterBarrier {
   uint32_t arrived = 0;
@@ -55,6 +62,7 @@ struct ClusterBarrier {
   Knowledge completed;
 };
 
+// Operations on the object, as the instructions and the hardware's own units make them.
 // Arrives on a barrier; `from` is what the arrival releases (null: relaxed). `afar`: it comes from
 // another CTA than the barrier's.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,

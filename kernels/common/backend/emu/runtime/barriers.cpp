@@ -9,6 +9,7 @@ namespace kb::emu {
 
 namespace {
 
+// PTX's ranges: arrivals of a phase 1 … 2^20 - 1, its pending bytes -(2^20 - 1) … 2^20 - 1.
 constexpr uint32_t kMaxCount = (1u << 20) - 1;
 
 // A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
@@ -20,16 +21,21 @@ std::string count_of(uint64_t number, const char* noun) {
 }
 
 // Whether a thread knows of an event; without the checker nobody has to.
+// An event is an epoch of one component (knowledge.hpp): covered by the thread's clock, it happened
+// before now.
 bool observed(const Thread& thread, const Event& event) {
   return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
 }
 
 // The barrier of an operation, by pointer in the CTA's own memory or by shared::cluster address.
+// PTX lets generic addresses fall into .shared::cta for most forms, .shared::cluster for arrive and
+// expect_tx; the place says whose memory it is.
 Barrier& barrier_at(const void* bar, Pc pc, const char* what) {
   const SharedPlace at = shared_place(bar, pc, what);
   return at.cta->barrier(at.offset, pc);
 }
 
+// Of another CTA: the initialization has to have been fenced towards the cluster.
 Barrier& barrier_at(uint32_t address, Pc pc, const char* what) {
   const SharedPlace at = shared_place(address, pc, what);
   return at.cta->barrier(at.offset, pc, at.cta != self().cta);
@@ -41,15 +47,22 @@ bool afar(uint32_t address) {
 }
 
 // An arrival of the running thread.
+// PTX: .release makes the thread's accesses so far visible to who acquires the completed phase,
+// .relaxed orders nothing.
 void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc, bool afar = false) {
   Thread& thread = self();
   barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc, afar);
   if (release && checking()) ++thread.knows.seen.at[thread.component];
 }
 
+// PTX: 9.7.13.15, phase completion. Both counts have to be zero; the reload is part of the
+// completion, so no thread ever sees the barrier between two phases.
 // A phase completes when no arrival and no bytes are pending; the next begins at once, with the
 // count that it was initialized with. What its arrivals released is from now on what a wait
 // acquires.
+// Stricter: PTX counts what expect_tx announced and nothing else, so a phase may complete with a
+// copy still on its way. No kernel means that: it is reported, and the phase completes all the
+// same.
 void complete_if_due(Barrier& barrier, Pc pc) {
   if (barrier.pending != 0 || barrier.tx != 0) return;
   if (barrier.bytes_in_flight != 0) {
@@ -73,6 +86,9 @@ void complete_if_due(Barrier& barrier, Pc pc) {
   }
 }
 
+// PTX: 9.7.13.15, test_wait and try_wait .parity: the phase named is the current one (incomplete:
+// false) or the one immediately before (complete: true). An older phase cannot be asked for: its
+// parity is that of the current one or of the one before.
 // Whether `parity` has completed, as the hardware would say.
 bool completed(const Barrier& barrier, uint32_t parity) {
   return (barrier.phase & 1) != (parity & 1);
@@ -80,8 +96,14 @@ bool completed(const Barrier& barrier, uint32_t parity) {
 
 }  // namespace
 
+// PTX: 9.7.13.15: every operation but init needs an object that mbarrier.init has made and
+// mbarrier.inval has not ended; 8 bytes, aligned to 8.
 // PTX leaves operations on memory without an initialized mbarrier undefined. A thread has to know
 // of the initialization; another CTA needs fence.mbarrier_init besides.
+// Stricter: visibility of the initialization is asked of every operation; on hardware a race that
+// went well would go unnoticed.
+// Stricter: other CTAs need fence.mbarrier_init by the initializing thread; barrier.cluster with
+// release and acquire alone would order the initialization in PTX's text, too.
 Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   const char* problem = nullptr;
   Barrier* found = nullptr;
@@ -113,7 +135,11 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   return *found;
 }
 
+// PTX: the arrive-on operation with a count: pending arrivals minus count, then the phase completes
+// if both counts are zero.
 // More arrivals than expected are undefined in PTX: the pending count would wrap.
+// `from` of an asynchronous operation is what that operation has done: who acquires the phase knows
+// of it.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc, bool afar) {
   if (count > barrier.pending) {
     fail({.kind = Class::kArrivalCount,
@@ -131,7 +157,12 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
   complete_if_due(barrier, pc);
 }
 
+// PTX: the expect-tx operation: adds to the bytes pending of the current phase. Never completes a
+// phase.
 // The count is signed: bytes may complete before they are expected.
+// Assumption: bytes completed before they are expected leave a negative count for the moment, as
+// long as an arrival is pending. PTX gives the range that allows it, and no order between a copy
+// and the expect_tx of another thread.
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
   barrier.tx += bytes;
   if (barrier.tx > int64_t{kMaxCount}) {
@@ -143,7 +174,10 @@ void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
   }
 }
 
+// PTX: the complete-tx operation, by a copy or by mbarrier.complete_tx.
 // complete_tx: what a copy does for its bytes when it has written them.
+// The copies' form has the release semantics of the copy at scope .cluster: its writes are visible
+// to who acquires the phase; the instruction itself orders nothing (`from` is null).
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,
                          bool afar) {
   barrier.copies_afar |= afar;
@@ -159,8 +193,11 @@ void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from
   complete_if_due(barrier, pc);
 }
 
+// PTX: mbarrier.init.shared::cta.b64 (9.7.13.15).
 // A live mbarrier has to be invalidated first. It begins in phase 0, with the phase before it
 // complete: hence a first wait for parity 1 returns at once.
+// Stricter: PTX says that initializing a valid object again is undefined; kernels that reuse memory
+// without inval are reported and go on with a fresh barrier.
 void mbarrier_init(void* bar, uint32_t count) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -198,6 +235,7 @@ void mbarrier_init(void* bar, uint32_t count) {
   barrier = std::move(fresh);
 }
 
+// PTX: mbarrier.inval.shared::cta.b64 (9.7.13.15). The bytes may be used for anything afterwards.
 // Nothing may be on its way to it: neither bytes nor the arrival of a commit, which only who has
 // waited for it knows to have come.
 void mbarrier_inval(void* bar) {
@@ -221,8 +259,12 @@ void mbarrier_inval(void* bar) {
   barrier.live = false;
 }
 
+// PTX: 9.7.16, tcgen05.commit: the arrival is an asynchronous write to shared memory; nothing keeps
+// a CTA's memory alive for it.
 // A commit's arrival writes to the barrier. If no thread of the cluster knows of it, it may come
 // when the CTA's memory is another's.
+// Stricter: that somebody of the cluster knows of the arrival is enough, but nobody at all is a
+// finding even if the memory is never used again.
 void check_barriers_at_exit(Cta& cta) {
   if (!checking()) return;
   for (const Barrier& barrier : cta.barriers) {
@@ -241,6 +283,7 @@ void check_barriers_at_exit(Cta& cta) {
   }
 }
 
+// PTX: mbarrier.arrive.{release,relaxed}.{cta,cluster}.shared::cta.b64 (9.7.13.15).
 // mbarrier.arrive; `release` is its .release, else .relaxed.
 void mbarrier_arrive(void* bar, uint32_t count, bool release) {
   const Pc pc = KB_EMU_PC;
@@ -248,13 +291,19 @@ void mbarrier_arrive(void* bar, uint32_t count, bool release) {
   arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc);
 }
 
+// PTX: the same on .shared::cluster, which returns no state. The address names a CTA of the cluster
+// that still runs.
 void mbarrier_arrive_remote(uint32_t bar, uint32_t count, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
   arrive(barrier_at(bar, pc, "mbarrier.arrive"), count, release, pc, afar(bar));
 }
 
+// PTX: mbarrier.arrive_drop (9.7.13.15): decrements the expected count of all later phases, then
+// arrives.
 // An arrival for this phase, and one fewer to expect from the next on.
+// Stricter: dropping the last arrival leaves an object whose phases complete by bytes alone; PTX's
+// range for the count begins at 1.
 void mbarrier_arrive_drop(void* bar, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -270,6 +319,8 @@ void mbarrier_arrive_drop(void* bar, bool release) {
   arrive(barrier, 1, release, pc);
 }
 
+// PTX: mbarrier.arrive.expect_tx (9.7.13.15): an expect-tx operation, then an arrive-on with count
+// 1, as one instruction.
 // expect_tx comes first, so that the arrival cannot complete the phase without the bytes.
 void mbarrier_arrive_expect_tx(void* bar, uint32_t bytes, bool release) {
   const Pc pc = KB_EMU_PC;
@@ -279,6 +330,7 @@ void mbarrier_arrive_expect_tx(void* bar, uint32_t bytes, bool release) {
   arrive(barrier, 1, release, pc);
 }
 
+// PTX: the same on .shared::cluster: a leader arms the barrier of another CTA.
 void mbarrier_arrive_expect_tx_remote(uint32_t bar, uint32_t bytes, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -287,32 +339,44 @@ void mbarrier_arrive_expect_tx_remote(uint32_t bar, uint32_t bytes, bool release
   arrive(barrier, 1, release, pc, afar(bar));
 }
 
+// PTX: mbarrier.expect_tx.relaxed (9.7.13.15). Orders nothing.
+// Assumption: an arrival of the phase is still pending, else the bytes would count for the next
+// one; the phase in which it comes is the one it finds.
 void mbarrier_expect_tx(void* bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
   barrier_expect_tx(barrier_at(bar, pc, "mbarrier.expect_tx"), bytes, pc);
 }
 
+// PTX: the same on .shared::cluster.
 void mbarrier_expect_tx_remote(uint32_t bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
   barrier_expect_tx(barrier_at(bar, pc, "mbarrier.expect_tx"), bytes, pc);
 }
 
+// PTX: mbarrier.complete_tx.relaxed (9.7.13.15): simulates a copy's completion without a copy.
+// Orders nothing, so nothing is released with it.
 void mbarrier_complete_tx(void* bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
   barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
 }
 
+// PTX: the same on .shared::cluster.
 void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
   barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
 }
 
+// PTX: mbarrier.test_wait.parity and one mbarrier.try_wait.parity (9.7.13.15): non-blocking here.
+// try_wait may suspend for a time that nobody promises and may return false early, so both look the
+// same to a kernel.
 // A poll. One that fails gives way, since the kernel's own loop would never end otherwise; very
 // many in a row are a hang.
+// Assumption: a failed poll of a loop lets every other thread run some time. PTX promises no
+// forward progress between divergent lanes that hold each other up.
 bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
   const Pc pc = KB_EMU_PC;
   Thread& thread = self();
@@ -336,7 +400,10 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, S
   return true;
 }
 
+// PTX: mbarrier.try_wait.parity.{acquire,relaxed} in a loop until it is true (9.7.13.15).
 // try_wait in a loop, as wait.cuh has it: the thread sleeps until the phase is complete.
+// Acquire: what the phase's arrivals and copies released is known from here on. Relaxed: the phase
+// is known to be over, and nothing else.
 void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -348,6 +415,8 @@ void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope 
   if (acquire) acquire_phase(barrier, scope, pc);
 }
 
+// PTX: fence.mbarrier_init.release.cluster (9.7.13): restricted to mbarrier.init of the executing
+// thread; takes effect for who synchronizes through barrier.cluster afterwards.
 // Makes the thread's own initializations visible to the cluster.
 void fence_mbarrier_init() {
   const Thread& thread = self();
@@ -356,6 +425,10 @@ void fence_mbarrier_init() {
   }
 }
 
+// PTX: red.release.gpu.global.add.u32 (9.7.13): what publishes a CTA's results to those that wait
+// for a counter.
+// Not modelled: what is published. Vector clocks are a cluster's own; the host's own release order
+// makes the bytes visible to other OS threads.
 void red_add_u32(uint32_t* dst, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -365,8 +438,11 @@ void red_add_u32(uint32_t* dst, uint32_t value) {
   __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
 }
 
+// PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop.
 // ld.acquire.gpu in a loop. Whoever waits for a counter meets other CTAs: they may write what it
 // reads.
+// Assumption: CTAs that such a wait makes meet may write each other's bytes without being a race:
+// `meets` turns that check off for the launch.
 void global_wait_at_least(const uint32_t* word, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -376,6 +452,8 @@ void global_wait_at_least(const uint32_t* word, uint32_t value) {
              [word, value] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value; });
 }
 
+// PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop, until a bit of the mask differs: the arrival
+// word of a grid barrier.
 void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
   const Pc pc = KB_EMU_PC;
   interleave();

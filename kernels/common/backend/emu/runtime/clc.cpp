@@ -8,6 +8,7 @@ namespace kb::emu {
 
 namespace {
 
+// PTX: a 16-byte opaque response (9.7.13); query_cancel is the only way to read it.
 constexpr uint32_t kAnswerBytes = 16;
 constexpr uint32_t kMagic = 0x43414e43;
 
@@ -21,6 +22,8 @@ struct Answer {
 static_assert(sizeof(Answer) == kAnswerBytes);
 
 // Index of a cluster's first CTA; clusters extend along x.
+// PTX: get_first_ctaid gives the index of the canceled cluster's first CTA; the others follow from
+// %cluster_ctaid.
 Answer answer_of(const Launch& launch, int64_t cluster) {
   if (cluster < 0) return {};
   const auto linear = static_cast<uint64_t>(cluster) * launch.cluster;
@@ -32,6 +35,8 @@ Answer answer_of(const Launch& launch, int64_t cluster) {
 }
 
 // The answer, which the running thread reads as ordinary shared memory.
+// PTX: query_cancel takes the response in a register, loaded by an ordinary load through the
+// generic proxy: it has to be ordered behind the barrier that the answer completes on.
 Answer read_answer(const ClcResponse* response, Pc pc, const char* what) {
   const SharedPlace place = shared_place(response, pc, what);
   shared_read(*place.cta, place.offset, kAnswerBytes, generic_actor(pc, what));
@@ -48,8 +53,16 @@ Answer read_answer(const ClcResponse* response, Pc pc, const char* what) {
 
 }  // namespace
 
+// PTX: clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes, with or
+// without .multicast::cluster::all (9.7.13): one thread, an asynchronous write of 16 bytes and
+// complete-tx of 16 on the barrier, in each CTA that it goes to.
 // The request is answered at once; the answer's bytes arrive like a copy's, in the CTA or in all of
 // the cluster.
+// Assumption: requests are granted in ascending order of cluster ids, and one in sixteen is
+// declined at random while clusters are left: PTX promises neither.
+// Assumption: the answer comes through the async proxy, so a response that ordinary stores wrote
+// needs fence.proxy.async before it is reused.
+// Stricter: asking again after a declined answer was read is undefined in PTX and reported at once.
 void try_cancel(ClcResponse* response, void* bar, bool multicast) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "clusterlaunchcontrol.try_cancel";
@@ -76,6 +89,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
     Cta* cta;
     Barrier* barrier;
   };
+  // The copy's actor is one for all destinations: their barriers release the same knowledge.
   std::vector<Target> targets;
   AsyncActor actor;
   actor.actor.pc = pc;
@@ -97,6 +111,8 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
     targets.push_back({&cta, &barrier});
   }
   Launch& launch = *thread.cta->cluster->launch;
+  // Decided at the issue: in which order requests of different clusters are served is anybody's
+  // guess, and the answer's arrival is what can be early or late.
   const Answer answer = answer_of(launch, launch.cancel_next_cluster());
   submit(
       [answer, offset = place.offset, targets = std::move(targets), actor = std::move(actor), pc] {
@@ -109,6 +125,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
       });
 }
 
+// PTX: clusterlaunchcontrol.query_cancel.is_canceled (9.7.13).
 // An answer that grants nothing ends the asking: another request is undefined.
 bool query_is_canceled(const ClcResponse* response) {
   const Pc pc = KB_EMU_PC;
@@ -118,6 +135,8 @@ bool query_is_canceled(const ClcResponse* response) {
   return answer.canceled != 0;
 }
 
+// PTX: clusterlaunchcontrol.query_cancel.get_first_ctaid (9.7.13), undefined unless is_canceled is
+// true.
 // Defined for an answer that grants a cluster only.
 CtaIndex query_first_ctaid(const ClcResponse* response) {
   const Pc pc = KB_EMU_PC;

@@ -14,6 +14,8 @@ const char* const kWhat = "cp.async";
 
 // Copies that complete together as far as anyone can observe: one actor, which knows at each copy
 // what its thread knew then.
+// PTX: 9.7.9, cp.async: no order between two copies of a thread, whatever their groups; completion
+// is known through a wait or an arrival only.
 struct Part {
   AsyncActor actor;
   uint32_t pending = 0;
@@ -22,6 +24,7 @@ struct Part {
 };
 
 // The copies between two commits.
+// PTX: cp.async.commit_group: per thread; groups complete in the order of their commits.
 struct CopyGroup {
   std::vector<std::shared_ptr<Part>> parts;
   Knowledge finished;  // of the parts dropped
@@ -57,6 +60,8 @@ ThreadCopies& own_copies() {
 
 // The part that the next copy belongs to. cp.async writes through the generic proxy, hence not
 // `async`; `tensor` because nobody may read before a wait.
+// Copies of one part share an actor, and with it an epoch: cheaper than one each, and nobody can
+// tell.
 std::shared_ptr<Part> open_part(Pc pc) {
   CopyGroup& group = own_copies().open;
   if (!group.parts.empty() && !group.parts.back()->sealed) {
@@ -75,7 +80,11 @@ std::shared_ptr<Part> open_part(Pc pc) {
 
 }  // namespace
 
+// PTX: cp.async.{ca,cg}.shared.global [dst], [src], cp-size, src-size (9.7.9): 4, 8 or 16 bytes,
+// both addresses aligned to the size, the rest filled with zeros.
 // Bytes beyond `source_bytes` become zero. An early reader finds neither the old nor the new bytes.
+// Not modelled: caching in L1 (.ca, .cg), L2 prefetch sizes and cache policies.
+// Assumption: source bytes beyond `source_bytes` are not read, and need not be in any buffer.
 void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -113,6 +122,8 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
     return;
   }
   const std::shared_ptr<Part> part = open_part(pc);
+  // Checked as a write at the issue: who uses the bytes before a wait races with it, whenever it
+  // lands.
   shared_write(*to.cta, to.offset, bytes, part->actor.get());
   std::memset(to.cta->shared + to.offset, 0xff, bytes);
   ++part->pending;
@@ -125,6 +136,8 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
   });
 }
 
+// PTX: cp.async.commit_group (9.7.9). With no copy since the last one it makes an empty group,
+// which counts for wait_group.
 void async_copy_commit_group() {
   interleave();
   if (!checking()) return;
@@ -133,7 +146,10 @@ void async_copy_commit_group() {
   copies.open = {};
 }
 
+// PTX: cp.async.wait_group N, and cp.async.wait_all with N = 0 after a commit (9.7.9).
 // Groups complete in order; all but the newest `pending` have to be.
+// The waiting thread alone sees the bytes afterwards: others need a barrier between, as after an
+// ordinary store.
 void async_copy_wait_group(uint32_t pending) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -150,11 +166,15 @@ void async_copy_wait_group(uint32_t pending) {
     copies.waited.join(group->finished);
   }
   copies.groups.erase(first, end);
+  // All groups so far, not only the last: they complete in order.
   acquire_from(copies.waited);
 }
 
+// PTX: cp.async.mbarrier.arrive.noinc (9.7.13.15). Without .noinc the pending count would grow by
+// one first, so that the arrival would be none that init counted; that form is not here.
 // Arrives when all of the thread's copies so far are complete; .noinc: the arrival is among those
 // that the barrier expects.
+// Assumption: the arrival releases what the copies wrote, to who acquires the phase.
 void async_copy_arrive_noinc(void* bar) {
   const Pc pc = KB_EMU_PC;
   interleave();

@@ -35,6 +35,7 @@ constexpr uint16_t bf16_bits(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// PTX: cvt.rn.satfinite.e4m3x2.f32 (9.7.9), one element; NaN becomes 0x7f.
 // cvt.rn.satfinite: to nearest even; what exceeds 448, infinity included, becomes 448.
 constexpr uint8_t e4m3_bits_satfinite(float value) {
   const uint32_t bits = bits_of(value);
@@ -52,6 +53,7 @@ constexpr uint8_t e4m3_bits_satfinite(float value) {
   return static_cast<uint8_t>(sign | result);
 }
 
+// PTX: cvt.rn.f16x2.e4m3x2 (9.7.9), one element.
 // Exact: every e4m3 is an f16.
 constexpr uint16_t f16_bits_of_e4m3(uint8_t code) {
   const uint32_t magnitude = code & 0x7f;
@@ -64,7 +66,9 @@ constexpr uint16_t f16_bits_of_e4m3(uint8_t code) {
   return static_cast<uint16_t>(sign | (6 + top) << 10 | (magnitude << (10 - top) & 0x3ff));
 }
 
+// PTX: cvt.f32.f16 (9.7.9).
 // Exact.
+// Assumption: a NaN becomes the canonical one.
 constexpr float f32_of_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits} << 16 & 0x80000000u;
   const uint32_t magnitude = bits & 0x7fff;

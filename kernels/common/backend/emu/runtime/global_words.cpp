@@ -177,6 +177,7 @@ void grid_access(const void* pointer, size_t bytes, bool writing, Pc pc, const c
   if (!writing && (!alone || cta.triggered)) note_read(words, first, end);
 }
 
+// PTX: 8: two writes of different CTAs to one location without order are a data race.
 // Two CTAs of one launch that write the same bytes race, unless they meet.
 void global_written(const void* pointer, size_t bytes, Pc pc, const char* what) {
   if (!checking()) return;

@@ -30,6 +30,8 @@ Actor generic_actor(Pc pc, const char* what) {
 
 namespace {
 
+// PTX: 8.9 and 9.7.9: an asynchronous operation is as if performed by another thread that is
+// ordered behind its issue, and before nothing until its completion mechanism says so.
 // The operation knows what its issuer knew, and itself; the issuer does not know that it has
 // happened.
 AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tensor, Pc pc,
@@ -55,6 +57,7 @@ AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tens
 
 }  // namespace
 
+// PTX: 9.7.9: there is no order between asynchronous copies, of one thread or of several.
 // Each copy is a component of its own, as long as there are slots.
 AsyncActor copy_actor(Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
@@ -63,8 +66,12 @@ AsyncActor copy_actor(Pc pc, const char* what) {
   return async_actor(component, number / kCopySlots + 1, true, false, pc, what);
 }
 
+// PTX: 9.7.16.6, pipelined instructions: tcgen05.mma, cp and commit of one thread in order among
+// themselves; wgmma.mma_async of one warpgroup (9.7.15).
 // Operations of one warp in one pipe are epochs of one component: in order. tcgen05.ld and st touch
 // no shared memory.
+// Assumption: the order is kept per warp, not per thread: kernels elect one thread of a warp, and
+// which one is nobody's promise.
 AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
   Thread& thread = self();
   Warp& warp = *thread.warp;
@@ -79,6 +86,8 @@ AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
                      pc, what);
 }
 
+// PTX: 8.8, release pattern: what happened before it in the releasing thread, and what that thread
+// has observed (cumulativity).
 // The thread's next epoch begins: what it does from now on is not released.
 void release_to(Knowledge& object) {
   if (!checking()) return;
@@ -87,6 +96,7 @@ void release_to(Knowledge& object) {
   ++thread.knows.seen.at[thread.component];
 }
 
+// PTX: 8.8, acquire pattern.
 // From now on the thread knows what the object does.
 void acquire_from(const Knowledge& object) {
   if (checking()) self().knows.join(object);

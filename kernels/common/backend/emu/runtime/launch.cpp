@@ -65,8 +65,11 @@ void give_back(std::unique_ptr<Resources> resources) {
   if (spare.size() < 8) spare.push_back(std::move(resources));
 }
 
+// PTX: 2.2: CTAs start in any order, and as many at a time as fit.
 // The id of the next cluster to start, or -1. The first ones, as many as SMs hold, in the order
 // that was drawn; the rest ascend and may be cancelled.
+// Assumption: a CTA on each SM. Several on one SM, which kernels with little shared memory get, are
+// run as if on SMs of their own.
 int64_t next_cluster() {
   if (progress.started.load() < progress.slots) {
     const uint32_t number = progress.started.fetch_add(1);
@@ -134,6 +137,7 @@ bool others_run() {
 }
 
 // clusterlaunchcontrol.try_cancel: a cluster that has not started is taken over, or nothing.
+// Assumption: see try_cancel in clc.cpp.
 int64_t Launch::cancel_next_cluster() {
   const uint32_t rest = progress.clusters - std::min(progress.clusters, progress.slots);
   // Running clusters take about equal shares, as they would on hardware; what is declined starts
@@ -148,8 +152,11 @@ int64_t Launch::cancel_next_cluster() {
   return id < progress.clusters ? int64_t{id} : -1;
 }
 
+// Runtime: cudaLaunchKernelEx with the attributes cluster dimension and cooperative.
 // Refuses what the driver would refuse, runs the grid to its end, and throws what a finding that
 // ended it says.
+// Not modelled: streams and programmatic dependent launch: a launch runs to its end before the next
+// begins, and griddepcontrol does nothing.
 void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   if (config.threads == 0 || config.threads > 1024 || config.grid.x == 0 || config.grid.y == 0 ||
       config.grid.z == 0 || config.cluster == 0 || config.grid.x % config.cluster != 0) {
@@ -178,6 +185,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   current.body = std::move(body);
   order_grid(current, config.dependent, config.stream);
   progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
+  // As many clusters as SMs hold start at once; Cluster Launch Control hands out the others.
   progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
   progress.started = 0;
   progress.order.clear();
@@ -199,6 +207,8 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   const auto began = std::chrono::steady_clock::now();
   uint32_t workers = current_options.os_threads;
   if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
+  // Threads of a cooperative grid wait for each other: one OS thread interleaves them all, so that
+  // a schedule is a schedule of the whole grid.
   workers = config.cooperative ? 1 : std::min(workers, progress.clusters);
   const Watchdog watchdog(current);
   std::vector<std::thread> others;
@@ -215,6 +225,7 @@ int sm_count() {
   return static_cast<int>(current_options.sms);
 }
 
+// Runtime: cudaOccupancyMaxActiveBlocksPerMultiprocessor.
 // By threads and shared memory, as sm_90 and sm_100 have them; registers are not modelled.
 int ctas_per_sm(uint32_t threads, uint32_t shared_bytes) {
   const uint32_t by_threads = 2048 / std::max(threads, 1u);
@@ -222,6 +233,7 @@ int ctas_per_sm(uint32_t threads, uint32_t shared_bytes) {
   return static_cast<int>(std::min({by_threads, by_shared, 32u}));
 }
 
+// Runtime: cudaMalloc.
 void* device_malloc(size_t bytes) {
   void* pointer = allocate_device(bytes);
   if (pointer == nullptr) throw rt::Error("device_malloc: out of memory");
@@ -236,6 +248,7 @@ void device_free(void* pointer) {
   free_device(pointer);
 }
 
+// Runtime: cudaHostAlloc.
 void* pinned_malloc(size_t bytes) {
   void* pointer = std::aligned_alloc(256, (std::max<size_t>(bytes, 1) + 255) / 256 * 256);
   if (pointer == nullptr) throw rt::Error("pinned_malloc: out of memory");

@@ -21,6 +21,7 @@ namespace kb::emu {
 
 struct Fiber;
 
+// PTX: 2.1: %tid, %laneid; .local memory and registers are the fiber's stack.
 struct Thread {
   Cta* cta = nullptr;
   uint32_t index = 0;  // in the CTA
@@ -40,6 +41,8 @@ struct Thread {
   ThreadTma tma;                  // of tma.cpp
 };
 
+// PTX: 2.1: 32 threads with consecutive %tid. They run in lock-step nowhere but in .sync
+// instructions.
 struct Warp {
   Cta* cta = nullptr;
   uint32_t index = 0;
@@ -50,6 +53,7 @@ struct Warp {
   WarpTensor tensor;            // of tcgen05.cpp and wgmma.cpp
 };
 
+// PTX: 2.2.1: threads that share .shared memory and barriers, on one SM.
 struct Cta {
   Cluster* cluster = nullptr;
   uint32_t rank = 0;  // in the cluster
@@ -81,6 +85,7 @@ struct Cta {
   Barrier& barrier(uint32_t offset, Pc pc, bool remote = false);
 };
 
+// PTX: 2.2.2: CTAs that are resident together and reach each other's shared memory.
 struct Cluster {
   Launch* launch = nullptr;
   uint32_t id = 0;  // in the grid of clusters
@@ -97,6 +102,8 @@ struct Cluster {
   Cta& cta(uint32_t rank) { return ctas[rank]; }
 };
 
+// PTX: 2.2.3: a grid: clusters that start in any order and do not wait for each other, unless it is
+// cooperative.
 // One kernel launch; shared by OS threads.
 struct Launch {
   CtaIndex grid = {};

@@ -94,6 +94,7 @@ void unregister_foreign_regions() {
   __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
 }
 
+// Runtime: cudaMalloc, aligned to 256 bytes.
 // The block ends at the end of a page, so that what lies behind it faults.
 void* allocate_device(size_t bytes) {
   constexpr size_t kAlignment = 256;
@@ -147,6 +148,7 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   fail({.kind = Class::kOutOfBounds, .pc = pc, .text = std::move(text)});
 }
 
+// PTX: 5.1: the .shared window of a CTA, and generic addresses that fall into it.
 // A generic address of shared memory: which CTA of the cluster, and where.
 SharedPlace shared_place(const void* pointer, Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
@@ -163,6 +165,8 @@ SharedPlace shared_place(const void* pointer, Pc pc, const char* what) {
           static_cast<uint32_t>(distance % kSharedStride)};
 }
 
+// PTX: 5.1: the .shared::cluster window, as mapa and cvta give it: rank << 24 | offset is the
+// emulator's own numbering, as on an H200.
 // A CTA that has exited has no shared memory any more.
 SharedPlace shared_place(uint32_t address, Pc pc, const char* what) {
   Cluster& cluster = *self().cta->cluster;
@@ -187,11 +191,13 @@ uint32_t shared_address(const SharedPlace& place) {
   return place.cta->rank << 24 | (kSharedBase + place.offset);
 }
 
+// PTX: cvta.to.shared (9.7.9): the address as descriptors and barriers take it.
 uint32_t smem_address(const void* pointer) {
   const Pc pc = KB_EMU_PC;
   return shared_address(shared_place(pointer, pc, "cvta.to.shared"));
 }
 
+// PTX: .extern .shared (5.1): dynamic shared memory, aligned to 1024.
 // The one SharedStorage of a kernel; its type names objects in findings.
 void* shared_storage(size_t bytes, const char* pretty_function) {
   const Pc pc = KB_EMU_PC;
@@ -210,7 +216,10 @@ void* shared_storage(size_t bytes, const char* pretty_function) {
 
 namespace {
 
+// PTX: ld and st, weak (8): no order but what synchronization gives.
 // An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
+// Assumption: the compiler's loads and stores are the kernel's: what it keeps in registers, joins
+// or drops is not seen. That is as on a GPU, with another compiler.
 void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
   Thread* thread = current_thread;
   if (thread == nullptr || !checking()) return;

@@ -14,6 +14,8 @@ inline constexpr uint32_t kMmaMaxColumns = 256;
 inline constexpr uint32_t kTmemColumns = 512;
 inline constexpr uint32_t kTmemLanes = 128;
 
+// PTX: 9.7.16.10: .kind::mxf4nvf4: E2M1 elements; scales UE4M3, or UE8M0; K = 64, four blocks of
+// 16.
 // What one CTA multiplies. Rows of 64 e2m1 codes, low nibble first; four scale bytes a row.
 struct MmaTile {
   uint32_t columns;  // N; rows are always 128
@@ -27,11 +29,14 @@ struct MmaTile {
   uint8_t scales_b[kMmaMaxColumns][kMmaBlocks];
 };
 
+// Assumption: the default model. It agrees with hardware where no sum is rounded, as with the input
+// class gpu-mode.
 // d[m * kTmemColumns + n], fp32 bits, (+)= the tile's product, every product exact and added in
 // fp32 in order of k. Exact where the sums are. Not for ue8m0, whose scaled values leave the range
 // of fp32.
 void mma_fp32(const MmaTile& tile, uint32_t* d);
 
+// Assumption: `--mma-rounding hardware`. Never compared with a GPU that has the instruction.
 // The same with the hardware's rounding: the four blocks and the old value are aligned to the
 // largest exponent with 35 fractional bits, added, and truncated to fp32. Bits of D that the model
 // does not define: an infinite old value stays, an overflow becomes infinity.

@@ -30,6 +30,7 @@ using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 using Bytes = uint8_t __attribute__((vector_size(kLanes)));
 
+// PTX: 5.2, E2M1: sign, two exponent bits, one of mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6.
 // The value of e2m1 codes: with the exponent's two bits nonzero it is a float whose exponent and
 // first mantissa bit are the code's; 0 and 1 are 0 and 0.5.
 template <bool kSevenIsFive>
@@ -49,6 +50,7 @@ Words load_codes(const uint8_t* bytes) {
   return __builtin_convertvector(loaded, Words);
 }
 
+// PTX: 5.2, UE4M3: E4M3 without a sign; 0x7f is NaN. The top bit is ignored.
 struct ScaleTable {
   float value[256];
   explicit constexpr ScaleTable() : value() {
@@ -63,6 +65,7 @@ struct ScaleTable {
 };
 constexpr ScaleTable kScales;
 
+// The instruction descriptor's negation of A or B is put into the scale: a sign more.
 float scale_value(uint8_t byte, bool negate, bool doubled) {
   const float scale = kScales.value[byte] * (doubled ? 2 : 1);
   return negate ? -scale : scale;
@@ -179,6 +182,7 @@ void run(const MmaTile& tile, uint32_t* d) {
   const bool doubled = broken(Fact::kScaleBias);
   decode_a<kSevenIsFive>(tile, doubled, decoded);
   // Products of zeros need no arithmetic, unless a scale is NaN.
+  // Tiles that a tensor copy has filled with zeros are common: the last of a group's rows.
   const bool sparse =
       all_finite(tile.scales_a, kTmemLanes) && all_finite(tile.scales_b, tile.columns);
   bool zero_rows[kTmemLanes / kRows];

@@ -10,6 +10,7 @@ namespace kb::emu {
 
 namespace {
 
+// A term keeps all of its eight fractional bits down to 2^-27 of the largest one.
 constexpr int kFraction = 35;  // fractional bits that the aligned terms keep
 
 // An e2m1 code in halves.
@@ -22,6 +23,7 @@ struct Scale {
   bool nan;
 };
 
+// PTX: 5.2: UE4M3 as above, UE8M0: a power of two 2^(byte - 127), 0xff NaN.
 Scale scale_of(uint8_t byte, bool ue8m0, bool doubled) {
   Scale scale{8, byte - 127, byte == 0xff};
   if (!ue8m0) {
@@ -41,6 +43,8 @@ Scale scale_of(uint8_t byte, bool ue8m0, bool doubled) {
 }
 
 // One element: the old bits of D, the blocks' sums in quarters and their scales.
+// The terms: each block's sum of products, exact as an integer of quarters, times its two scales;
+// and the old value.
 uint32_t element(uint32_t old, const int32_t (&quarters)[kMmaBlocks],
                  const Scale (&scales_a)[kMmaBlocks], const Scale (&scales_b)[kMmaBlocks]) {
   const uint32_t old_exponent = old >> 23 & 255;
@@ -62,7 +66,9 @@ uint32_t element(uint32_t old, const int32_t (&quarters)[kMmaBlocks],
     term_exponent[block] = a.exponent + b.exponent;
     largest = std::max(largest, term_exponent[block]);
   }
+  // After the scales: a NaN among them wins over an infinite old value.
   if (old_exponent == 255) return (old & 0x7fffff) != 0 ? kCanonicalNan : old;
+  // All five terms in units of 2^(largest - 35); what is below that is cut before it is added.
   int64_t sum = shifted(significand, kFraction - 23 - (largest - exponent));
   for (uint32_t block = 0; block < kMmaBlocks; ++block) {
     sum += shifted(term[block], kFraction - 8 - (largest - term_exponent[block]));
@@ -106,10 +112,13 @@ void decode(const MmaTile& tile, Decoded& out) {
 }  // namespace
 
 // Each element alone: the hardware's model adds a row's four blocks and the old value at once.
+// Assumption: a NaN scale makes the element NaN whatever the codes; an infinite old value stays
+// unless something is NaN.
 void mma_modelled(const MmaTile& tile, uint32_t* d) {
   thread_local Decoded decoded;
   decode(tile, decoded);
   for (uint32_t m = 0; m < kTmemLanes; ++m) {
+    // Codes in halves: a product is a number of quarters, 16 of them at most 16 · 12 · 12.
     int16_t sums[kMmaBlocks][kMmaMaxColumns] = {};  // at most 2304 in magnitude
     for (uint32_t k = 0; k < kMmaK; ++k) {
       const int16_t a = decoded.a[m][k];

@@ -11,13 +11,20 @@ namespace {
 
 constexpr uint32_t kChunk = 16;
 
+// PTX: addresses and offsets of a descriptor are given in units of 16 bytes, 14 bits each.
 uint32_t bits(uint64_t descriptor, uint32_t low, uint32_t count) {
   return static_cast<uint32_t>(descriptor >> low & ((uint64_t{1} << count) - 1));
 }
 
 }  // namespace
 
+// PTX: shared memory descriptor: 9.7.15 for wgmma (base offset in 51:49, swizzle in 63:62),
+// 9.7.16.4.1 for tcgen05 (constant 0b001 in 48:46, swizzle in 63:61).
 // Takes a descriptor apart and refuses what the hardware does not define.
+// Not modelled: base offsets other than zero, MN-major tiles, the 128-byte swizzle with 32-byte
+// atoms, absolute leading offsets.
+// Assumption: a start inside a swizzled row addresses a later part of K, as all kernels step
+// through a row; the pattern stays where the tile's own alignment puts it.
 OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* operand)
     : start_(bits(descriptor, 0, 14) * kChunk),
       leading_(bits(descriptor, 16, 14) * kChunk),
@@ -29,6 +36,7 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
   if (swizzle == 2) width_ = 128;
   if (swizzle == 4) width_ = 64;
   if (swizzle == 6) width_ = 32;
+  // The swizzle repeats every eight rows: starts and strides are multiples of that.
   const uint32_t pattern = 8 * width_;
   if (bits(descriptor, 14, 2) != 0 || bits(descriptor, 30, 2) != 0 ||
       bits(descriptor, 53, 8) != 0) {
@@ -60,6 +68,7 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
   if (broken(Fact::kOffsetsExchanged)) std::swap(stride_, leading_);
 }
 
+// PTX: tcgen05.cp.32x128b: rows of 128 bits, eight to a core matrix.
 // Rows of 16 bytes, without swizzle, for tcgen05.cp.
 OperandTile OperandTile::scales(uint64_t descriptor, Pc pc, const char* operand) {
   OperandTile tile(descriptor, User::kTcgen05, pc, operand);
@@ -72,18 +81,27 @@ OperandTile OperandTile::scales(uint64_t descriptor, Pc pc, const char* operand)
   return tile;
 }
 
+// PTX: canonical K-major layouts (9.7.15, 9.7.16): core matrices of 8 rows of 16 bytes; without
+// swizzle the leading offset steps along K, the stride offset along M or N; with one the leading
+// offset is not used.
 // Offset of 16 bytes of a row: core matrices of eight rows, `stride` apart; within, the swizzle
 // exchanges 16-byte units by address bits.
 uint32_t OperandTile::chunk(uint32_t row, uint32_t index) const {
   const uint32_t group = start_ + row / 8 * stride_ - kSharedBase;
+  // A core matrix is 128 contiguous bytes; the second 16 bytes of a row are in the next one along
+  // K.
   if (width_ == 0) return group + row % 8 * kChunk + index * leading_;
   // The pattern counts from absolute addresses; kSharedBase is a multiple of it.
   const uint32_t origin = broken(Fact::kSwizzleRelative) ? start_ - kSharedBase : 0;
   const uint32_t linear = group + row % 8 * width_ + index * kChunk - origin;
+  // Address bits 7 … 9 onto bits 4 … 6, as many as the width has pieces: what Box::swizzle did when
+  // it wrote them.
   return origin + (linear ^ ((linear >> 7 & (width_ / 16 - 1)) << 4));
 }
 
 // All of what the operation will read, at its issue.
+// What one instruction reads is all of the operand's rows and 32 bytes of K of each, whatever the
+// values.
 void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& actor,
                         StaleCells& stale) const {
   const uint32_t row_bytes = width_ == 0 ? kChunk : width_;

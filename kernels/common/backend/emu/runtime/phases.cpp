@@ -37,6 +37,7 @@ int64_t count_seen(const Thread& thread, const Barrier& barrier) {
 
 }  // namespace
 
+// Not modelled: remote waits, which PTX does not have either.
 // A parity tells two phases apart only. A wait that returns for a later phase than the one that it
 // means is found: the hardware would go on. Which one that is follows from what the thread knows to
 // have happened before.

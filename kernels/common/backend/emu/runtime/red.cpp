@@ -11,10 +11,12 @@ namespace {
 
 // As the L2's adders do it (an H200 says so): subnormal operands and sums become zeros of their
 // sign, NaN the canonical one.
+// Assumption: all f32 additions to global memory flush, whatever the compiler's flags say.
 float flushed(float value) {
   return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
 }
 
+// Assumption: a NaN result is the canonical 0x7fffffff. PTX leaves payloads open.
 float sum(float left, float right) {
   const float exact = flushed(left) + flushed(right);
   return std::isnan(exact) ? __builtin_bit_cast(float, 0x7fffffffu) : flushed(exact);
@@ -22,7 +24,10 @@ float sum(float left, float right) {
 
 }  // namespace
 
+// PTX: red.global.add.f32 and its .v2 and .v4 forms (9.7.13): each element atomic by itself.
 // red.relaxed.gpu.add: each float by itself, in no order with those of other threads.
+// Sums of several CTAs depend on the order in which they come: results are compared within a bound,
+// or with addends whose sums are exact.
 void red_add_f32(float* dst, const float* value, uint32_t count) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "red.add";
@@ -44,6 +49,8 @@ void red_add_f32(float* dst, const float* value, uint32_t count) {
   }
 }
 
+// PTX: atom.relaxed.gpu.global.add.u32 (9.7.13): the old value, of which each thread gets another.
+// Which thread gets which is what the schedule makes it; kernels must not depend on it.
 uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -53,7 +60,9 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
 }
 
+// PTX: red.shared::cta.add.u32 (9.7.13).
 // Atomics on one word need no order between them.
+// Relaxed: a plain read of the word still needs a barrier behind the additions.
 void red_shared_add_u32(uint32_t* dst, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "red.add";

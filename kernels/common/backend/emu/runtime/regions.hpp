@@ -22,6 +22,8 @@ struct Words {
   std::atomic<uint64_t> read_in = 0;
 };
 
+// PTX: 5.1, state space .global: memory that the host allocated. PTX knows no buffers; bounds are
+// the emulator's own.
 struct Region {
   const std::byte* begin;
   const std::byte* end;

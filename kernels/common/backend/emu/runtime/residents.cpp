@@ -79,6 +79,7 @@ void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
   live_ += threads;
 }
 
+// PTX: 5.1: shared memory is not initialized, and keeps nothing from an earlier CTA.
 // Fresh shared memory, barriers and, when checking, shadows. Memory of a CTA that has gone may be
 // used again: it holds a pattern that is NaN in every float format.
 void Runner::start_memory(Cta& cta) {

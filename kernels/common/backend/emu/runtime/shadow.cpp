@@ -64,6 +64,7 @@ uint32_t record_of(Accesses& log, const Actor& actor) {
   return count;
 }
 
+// PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
 // The later actor knows of the earlier access.
 bool ordered(const Record& earlier, const Actor& later) {
   return later.knows->seen.covers(earlier.component, earlier.epoch);
@@ -74,7 +75,10 @@ bool overlap(const Record& earlier, const Actor& later) {
   return (earlier.bytes & later.bytes) != 0;
 }
 
+// PTX: 8.7: two overlapping operations conflict if one is a write; morally strong ones, as atomics
+// of one scope are, are no race.
 // Whether the two need no order, or have it.
+// Not modelled: scopes. Atomics of too narrow a scope are taken for strong.
 bool compatible(const Record& earlier, const Actor& later) {
   return (earlier.atomic && later.atomic) || !overlap(earlier, later) || ordered(earlier, later);
 }
@@ -125,6 +129,8 @@ void Shadow::reset() {
 }
 
 // One finding for a read, of its first cell that holds nothing.
+// Stricter: PTX gives uninitialized shared memory an undefined value, and a kernel may read it as
+// long as nothing depends on it.
 void Shadow::check_written(uint32_t first, uint32_t count, const Actor& actor) {
   const auto begin = writer_.begin() + first;
   const auto found = std::find(begin, begin + count, 0u);
@@ -144,8 +150,12 @@ void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bo
                 [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
 }
 
+// PTX: 8.6: a generic write and an async access to it need fence.proxy.async between, besides the
+// order.
 // One earlier write: is it ordered before the access, and if the access is of the async proxy, was
 // it published to it?
+// Assumption: an asynchronous write over a generic one needs that fence, too: without it the older
+// store may land last.
 bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& actor, bool reading) {
   const Record& earlier = accesses(cta_).records[index];
   if (compatible(earlier, actor)) {
@@ -185,7 +195,10 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
   return false;
 }
 
+// PTX: 8.7: a write conflicts with every read that is in no order with it.
 // A write against all reads since the last write.
+// Assumption: a generic write after an async read needs order only, no proxy fence: the read is
+// over when its completion was observed.
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
   Accesses& log = accesses(cta_);
   const auto check = [&](uint32_t index) {
@@ -254,6 +267,8 @@ uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
 }
 
 // Cells are checked in runs that have the same last writers and readers.
+// Assumption: rows of an operand that no result depends on may be unwritten; values alone show
+// whether that was right.
 void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
   // An asynchronous operation may read rows of a tile that no result depends on.
   if (!actor.async || space_ == Space::kTmem) check_written(first, count, actor);
@@ -298,6 +313,8 @@ void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
   }
 }
 
+// PTX: 8.6, fence.proxy.async: publishes what happened before it in the fencing thread; the fence
+// itself must happen before the async access.
 // Whether the async proxy sees the last write: by itself if it made it, else after a fence.
 bool Shadow::published(uint32_t cell, const Actor& actor) const {
   const uint32_t writer = writer_[cell];

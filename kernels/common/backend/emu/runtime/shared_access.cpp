@@ -10,6 +10,8 @@ namespace kb::emu {
 namespace {
 
 // Shared memory ends where the launch says, not where the hardware would fault.
+// PTX: 5.1: an access beyond the CTA's window is undefined; hardware faults at its own granularity,
+// beyond the launch's size.
 void check_bounds(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor, bool writing) {
   if (offset + uint64_t{bytes} <= cta.shared_bytes) return;
   fail({.kind = Class::kOutOfBounds,
@@ -50,6 +52,8 @@ Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
 
 // Checks the read and, for the async proxy, finds the cells whose last generic write was not
 // published.
+// PTX: 8.6: what the async proxy reads without a fence is the old value or the new one; here always
+// the old one, so that a result is wrong whenever the fence is missing.
 StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
   check_bounds(cta, offset, bytes, actor, false);
   StaleCells stale;
@@ -71,6 +75,7 @@ StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& a
 }
 
 // Checks the write. A generic one leaves the old bytes in the async view until it is published.
+// PTX: 9.7.13.15: ordinary accesses to an mbarrier object are undefined while it is valid.
 void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor) {
   check_bounds(cta, offset, bytes, actor, true);
   if (bytes == 0) return;

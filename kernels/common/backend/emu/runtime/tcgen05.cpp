@@ -8,6 +8,7 @@
 
 namespace kb::emu {
 
+// PTX: 9.7.16: tensor and shared memory of the peer CTA are used in place; its exit frees both.
 // Work in another CTA of the cluster needs that CTA to exist.
 void check_alive(const Cta& cta, Pc pc, const char* what) {
   if (!cta.exited()) return;
@@ -17,6 +18,9 @@ void check_alive(const Cta& cta, Pc pc, const char* what) {
                 " of the cluster, which has exited"});
 }
 
+// PTX: 9.7.16.6: mma, cp and commit of one thread execute in the order of their issue; towards
+// everything else order comes from a commit's barrier together with
+// tcgen05.fence::after_thread_sync.
 // In the warp's tensor pipe, ordered by what tcgen05.fence has ordered: barriers alone do not order
 // tcgen05 operations.
 AsyncActor tensor_actor(Pc pc, const char* what) {
@@ -51,6 +55,7 @@ struct ScaleCopy {
 
   void execute() const {
     for (uint32_t i = 0; i < count; ++i) {
+      // Row i goes to lane i of each slab: four 32-bit columns hold its 16 bytes.
       uint8_t rows[kScaleRows][16];
       source.read(*places[i].from, kScaleRows, places[i].stale, rows[0]);
       TmemCells& cells = *places[i].to->tensor.cells;
@@ -67,7 +72,15 @@ struct ScaleCopy {
 
 }  // namespace
 
+// PTX: tcgen05.cp.cta_group::{1,2}.32x128b.warpx4 [taddr], s-desc (9.7.16): one thread; reads
+// shared memory through the async proxy, by a matrix descriptor without swizzle, K-major.
 // 32 rows of 16 bytes to four columns, the same in each of the four slabs of 32 lanes (.warpx4).
+// Not modelled: the other shapes (128x256b, 4x256b, 128x128b, 64x128b) and the unpacking of 4- and
+// 6-bit elements.
+// Assumption: with cta_group::2 each CTA copies from its own shared memory to its own tensor memory
+// at the same addresses; broken facts have the other readings.
+// Stricter: the column is a multiple of four, the lane zero: where else the 16 bytes of a row would
+// land is in no text.
 void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.cp";
@@ -76,6 +89,7 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
   Cta& cta = *thread.cta;
   check_one_lane(mix(tmem, source), pc, kWhat);
   Cta* peer = tensor_group(group, pc, kWhat);
+  // A commit by another lane would track nothing of this.
   thread.warp->tensor.issuers |= 1u << thread.lane;
   const TmemAddress address(tmem);
   if (address.lane != 0 || address.column % kCopyColumns != 0) {
@@ -108,8 +122,17 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
 
 // ---- commit ----------------------------------------------------------------------------------
 
+// PTX: tcgen05.commit.cta_group::{1,2}.mbarrier::arrive::one.shared::cluster.b64 (9.7.16), also
+// with .multicast::cluster: makes the barrier track all prior asynchronous tcgen05 operations of
+// the executing thread: an arrive-on with count 1 and release semantics once they are complete.
+// Implies tcgen05.fence::before_thread_sync.
 // Tracks what the executing thread has issued so far: arrives once on each barrier when all of it
 // is complete.
+// Stricter: with nothing issued the arrival comes at once, which PTX does not exclude; whoever
+// waits for it then knows of no product, so it is reported.
+// Assumption: the tracked operations are those of the warp's pipe, of whichever lane.
+// Assumption: arrivals of one commit on several barriers come in any order, at any time after
+// completion.
 void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.commit";
@@ -154,6 +177,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     }
   };
   Commit commit{.arrivals = {}, .pc = pc};
+  // The barrier may be another CTA's even without a mask: its address is a shared::cluster one.
   if (!multicast) mask = 1u << place.cta->rank;
   if (mask == 0 || mask >> cluster.ctas.size() != 0) {
     fail({.kind = Class::kDescriptor,

@@ -13,6 +13,7 @@ uint32_t field(uint32_t word, uint32_t low, uint32_t count) {
   return word >> low & ((1u << count) - 1);
 }
 
+// PTX: 9.7.16.4.2, instruction descriptor of .kind::mxf4 and .kind::mxf4nvf4.
 // What the instruction descriptor says.
 struct Instruction {
   uint32_t rows;
@@ -22,7 +23,11 @@ struct Instruction {
   bool ue8m0;
 };
 
+// PTX: 9.7.16.4.2; shapes by kind and cta_group: M 128 (and 256 for pairs), N a multiple of 8 (16
+// for pairs) up to 256, K 64.
 // The fields of the instruction descriptor, and which values the kind has.
+// Stricter: M = 128 of cta_group::2 is in PTX; it is refused since its scale layout is not known
+// well enough to be right.
 Instruction take_apart(uint32_t word, uint32_t group, Pc pc) {
   const Instruction instruction{.rows = field(word, 27, 2) * 128,
                                 .columns = field(word, 17, 6) * 8,
@@ -64,6 +69,8 @@ Instruction take_apart(uint32_t word, uint32_t group, Pc pc) {
   return instruction;
 }
 
+// PTX: 9.7.16.10, scale factors in tensor memory, scale_vec::4X: one 32-bit column holds the four
+// scales of a row along K.
 // A scale matrix in tensor memory: row x in column x / 32 of lane x % 32, repeated every 32 lanes.
 struct ScaleColumns {
   uint32_t column;
@@ -71,6 +78,7 @@ struct ScaleColumns {
 };
 
 // One byte for 16 elements of K: four scales of a row in a word.
+// Assumption: lanes 0 … 31 are the ones read; check_replicas makes sure that it does not matter.
 void read_scales(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows,
                  uint8_t (*out)[kMmaBlocks]) {
   const bool exchanged = broken(Fact::kScaleRolesExchanged);
@@ -91,6 +99,8 @@ void read_scales(const TmemCells& cells, const ScaleColumns& scales, uint32_t ro
   }
 }
 
+// Stricter: PTX shows the layout repeated over the four slabs of 32 lanes, and not which slab
+// serves which rows of D.
 // All four copies of each scale have to be equal: which one a part of the hardware reads is not
 // documented.
 void check_replicas(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows, Pc pc) {
@@ -110,6 +120,8 @@ void check_replicas(const TmemCells& cells, const ScaleColumns& scales, uint32_t
   }
 }
 
+// PTX: D = A · B + D, or A · B where enable-input-d is false (9.7.16.10): fp32 accumulation, order
+// and rounding not defined.
 struct Multiply {
   Instruction instruction;
   OperandTile a;
@@ -128,6 +140,8 @@ struct Multiply {
 
   void execute() const {
     thread_local MmaTile tile;
+    // Operands are gathered now, when the product executes: whatever has changed since the issue is
+    // in the result.
     tile.columns = instruction.columns;
     tile.accumulate = accumulate || broken(Fact::kAccumulateIgnored);
     tile.negate_a = instruction.negate_a;
@@ -140,6 +154,7 @@ struct Multiply {
         check_replicas(cells, scales_a, kTmemLanes, pc);
         check_replicas(cells, scales_b, instruction.columns, pc);
       }
+      // A and the scales of A are the CTA's own half of M; B's scales stand in full in both CTAs.
       a.read(*ctas[i], kTmemLanes, stale_a[i], tile.a[0]);
       const bool exchanged = broken(Fact::kScalesExchanged);
       const ScaleColumns of_a{exchanged ? scales_b.column : scales_a.column, false};
@@ -156,6 +171,8 @@ struct Multiply {
   }
 
   // Each CTA of a pair holds half of B's rows, the even one the first half.
+  // Assumption: of a pair the even CTA holds rows 0 … N / 2 - 1 of B, the odd one the rest; each
+  // CTA's D has its own 128 rows of M and all N columns.
   void read_b(MmaTile& tile) const {
     const uint32_t rows = rows_of_b();
     for (uint32_t i = 0; i < count; ++i) b.read(*ctas[i], rows, stale_b[i], tile.b[i * rows]);
@@ -168,7 +185,9 @@ struct Multiply {
   }
 };
 
+// PTX: 9.7.16: taddr of D, scale-A and scale-B lie in allocated columns. Overlap is undefined.
 // Where the operation's columns may be, and that its parts do not overlap.
+// Stricter: D and scales start at lane 0, the only place where 128 lanes fit.
 void check_columns(const Multiply& multiply, Cta& cta, const TmemAddress& d,
                    const TmemAddress& scales_a, const TmemAddress& scales_b) {
   const Pc pc = multiply.pc;
@@ -203,8 +222,15 @@ void check_columns(const Multiply& multiply, Cta& cta, const TmemAddress& d,
 
 }  // namespace
 
+// PTX: tcgen05.mma.cta_group::{1,2}.kind::mxf4nvf4.block_scale.scale_vec::4X [d-tmem], a-desc,
+// b-desc, idesc, [scale-A-tmem], [scale-B-tmem], enable-input-d (9.7.16.10): one thread,
+// asynchronous, A and B through the async proxy.
 // Checks descriptors, columns and all accesses, then starts the product; the accumulator is read
 // only where it is added to.
+// Not modelled: A in tensor memory, .ws, sparsity, collector buffers (a hint: it changes no
+// result), the other kinds.
+// Assumption: operands are read when the product executes, at any time until a commit says that it
+// is done; D is written then, all at once.
 void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
                              uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
                              bool accumulate) {
@@ -231,6 +257,7 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
   if (peer == nullptr) {
     multiply.ctas[multiply.count++] = &cta;
   } else {
+    // By rank, not by who issues: either CTA of a pair may be the one that does.
     multiply.ctas[cta.rank % 2] = &cta;
     multiply.ctas[peer->rank % 2] = peer;
     multiply.count = 2;
@@ -248,6 +275,8 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
       shadow.read(tmem_cell(at_a.column, 0), 4 * kTmemSlabs, actor.get());
       shadow.read(tmem_cell(at_b.column, 0), (columns + 31) / 32 * kTmemSlabs, actor.get());
       const uint32_t sums = columns * kTmemSlabs;
+      // D is written in any case; read it is only with enable-input-d, as tensor memory that nobody
+      // has written is no zero.
       if (accumulate) shadow.check_written(tmem_cell(at_d.column, 0), sums, actor.get());
       shadow.write(tmem_cell(at_d.column, 0), sums, actor.get());
     }

@@ -16,6 +16,7 @@ struct TmemTraffic;
 struct LaneFences;
 struct Warpgroup;
 
+// PTX: 9.7.16, tcgen05.alloc: whole columns, all 128 lanes.
 struct TmemAllocation {
   uint32_t base = 0;
   uint32_t columns = 0;

@@ -9,12 +9,15 @@ namespace kb::emu {
 
 namespace {
 
+// In the order of CUtensorMapDataType and of tensormap.replace's .elemtype (9.7.9).
 constexpr uint32_t kElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2};
 
 bool floating(uint32_t element) {
   return element >= static_cast<uint32_t>(TensorMapElement::kF16);
 }
 
+// PTX: copies take a map in .param, .const or .global (generic addressing); tensormap.replace also
+// one in .shared::cta.
 bool in_shared_memory(const void* pointer) {
   const Cluster& cluster = *self().cta->cluster;
   const auto* byte = static_cast<const std::byte*>(pointer);
@@ -36,6 +39,8 @@ uint32_t element_bytes(const MapImage& map) {
 }
 
 // What cuTensorMapEncodeTiled refuses, and the hardware does not define; empty if nothing.
+// Not modelled: interleaved layouts, im2col maps, the 16-byte packed sub-byte types and the
+// swizzles with an atom of 32 or 64 bytes.
 std::string broken_rule(const MapImage& map) {
   const auto each = [](const char* name, uint32_t dim, uint64_t value, const char* rule) {
     return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +
@@ -80,6 +85,7 @@ std::string broken_rule(const MapImage& map) {
   return {};
 }
 
+// Driver: cuTensorMapEncodeTiled. The order of arguments and their limits are its documentation's.
 // The emulator's own 128 bytes: kernels treat them as opaque.
 TensorMap encode_tensor_map(const rt::TensorMapTile& tile) {
   MapImage image = {};
@@ -101,6 +107,8 @@ TensorMap encode_tensor_map(const rt::TensorMapTile& tile) {
   return map;
 }
 
+// PTX: 9.7.9: [tensorMap] is a 64-byte aligned generic address outside shared memory; its rank is
+// the instruction's .dim.
 // The map that a copy uses, as the tensormap proxy sees it; refuses what the hardware would trap
 // on.
 MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* what) {
@@ -130,6 +138,7 @@ MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* wh
   return image;
 }
 
+// PTX: prefetch.tensormap (9.7.9): a hint, through the tensormap proxy.
 // The proxy may keep the map from now on: a change after it needs release and acquire.
 void prefetch_tensor_map(const TensorMap* map) {
   const Pc pc = KB_EMU_PC;
@@ -144,6 +153,7 @@ void prefetch_tensor_map(const TensorMap* map) {
   if (checking()) proxy_view(map, pc, what);
 }
 
+// PTX: tensormap.replace (9.7.9) and tensormap.cp_fenceproxy (9.7.13): 128 bytes.
 // For tensormap instructions; copies ask for 64 bytes only.
 void check_map_alignment(const void* map, Pc pc, const char* what) {
   if (reinterpret_cast<uintptr_t>(map) % 128 == 0) return;
@@ -154,7 +164,11 @@ void check_map_alignment(const void* map, Pc pc, const char* what) {
 
 namespace {
 
+// PTX: tensormap.replace (9.7.9): .field1 has one value, .field2 is indexed by a dimension, .field3
+// takes an immediate; rank is written as its value minus one.
 // Replaces one field; the rule that the value breaks, or empty.
+// Assumption: global_dim takes 32 bits, global_stride 64, both zero-extended; ranges are the
+// driver's. Combinations that only the whole map can show wrong are found by the copy that uses it.
 std::string replace(MapImage& image, MapField field, uint32_t index, uint64_t value) {
   const auto between = [&](uint64_t low, uint64_t high) {
     return value >= low && value <= high
@@ -200,7 +214,10 @@ std::string replace(MapImage& image, MapField field, uint32_t index, uint64_t va
 
 }  // namespace
 
+// PTX: tensormap.replace.tile.{global,shared::cta}.b1024 (9.7.9): weak writes through the generic
+// proxy, of one field of an initialized map.
 // The map has to be valid before; the value is checked alone, the whole map when it is used.
+// The whole map counts as written: PTX treats the object as one 1024-bit value.
 void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t index,
                        uint64_t value) {
   const Pc pc = KB_EMU_PC;

@@ -17,6 +17,8 @@ namespace kb::emu {
 
 namespace {
 
+// PTX: fence.proxy.tensormap::generic (9.7.13): a unidirectional fence, release on the writer's
+// side, acquire with the map's address on the reader's.
 // The last change of a map in this launch.
 struct Change {
   uint64_t version = 0;
@@ -51,13 +53,17 @@ uint64_t acquired_version(const Thread& thread, const TensorMap* map) {
 }
 
 // A copy has read its map when it is complete, or when its issuer's wait_group.read covers it.
+// Assumption: see bulk_wait_group in tma_store.cpp.
 bool knows_read(const Thread& thread, const MapReader& reader) {
   return knows(thread, reader.copy) ||
          (reader.waited != 0 && knows(thread, {reader.thread, reader.waited}));
 }
 
+// PTX: a write to a map that a copy in flight still reads is a data race between proxies, whatever
+// fences follow.
 // A map that `count` threads change together, while a copy may still read it: what one of them
 // knows is enough.
+// Not modelled: readers in other clusters; their clocks are their own.
 void check_readers(const TensorMap* map, const Thread* changing, uint32_t count, Pc pc,
                    const char* what) {
   const auto known = [&](const MapReader& reader) {
@@ -109,14 +115,22 @@ Change last_change(const TensorMap* map) {
 
 }  // namespace
 
+// PTX: 8.6 and 9.7.13: accesses through different proxies need a proxy fence; for tensor maps that
+// is release by who has changed it, a synchronization, and acquire by the thread that issues the
+// copy.
 // What a copy by the running thread finds: the map as it is if the proxy may see it, else as it
 // was, with a finding.
+// Assumption: a CTA's proxy keeps a map from its first use for the rest of the launch. Hardware
+// evicts; a kernel that relies on that fails some day.
+// Assumption: a map that nobody has changed in this launch needs no fence: the launch itself orders
+// what came before.
 TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
   const TensorMap content = *map;
   Thread& thread = self();
   auto& views = thread.cta->tma.views;
   const auto [view, first_use] = views.try_emplace(map, content);
   const Change change = last_change(map);
+  // Ordinary stores leave no version; the bytes tell.
   const bool stale = std::memcmp(&view->second, &content, sizeof content) != 0;
   if (change.version == 0) {
     if (!stale) return content;
@@ -154,6 +168,8 @@ void map_read_by(const TensorMap* map, Event copy, bool load, Pc pc) {
 }
 
 // wait_group.read covers the tensor map's bytes as well.
+// Assumption: .read of a later group says so of every copy that the thread issued before the
+// commit, loads included.
 void map_reads_waited(uint32_t pending) {
   Thread& thread = self();
   for (auto& [map, readers] : thread.cta->tma.readers) {
@@ -164,6 +180,8 @@ void map_reads_waited(uint32_t pending) {
   }
 }
 
+// Runtime: kernels of one stream run one after another; what an earlier one wrote is visible
+// through every proxy.
 // Changes are kept for one launch: the next sees what is in memory.
 void start_maps(uint64_t launch) {
   if (changes_launch.load(std::memory_order_acquire) == launch) return;
@@ -184,7 +202,12 @@ void map_replaced(const TensorMap* map, Pc pc) {
   }
 }
 
+// PTX: tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned
+// (9.7.13): copies 128 bytes from shared to global memory and is a release fence towards the
+// tensormap proxy, in all threads of the warp.
 // Copies and releases in one: by the whole warp, each lane a share.
+// Assumption: any lane's release is enough for an acquiring thread that is ordered behind that
+// lane.
 void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map) {
   const Pc pc = KB_EMU_PC;
   const char* what = "tensormap.cp_fenceproxy";
@@ -195,6 +218,7 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
   global_access(global_map, sizeof *global_map, true, pc, what);
   Thread& thread = self();
   // Each lane copies its share, so that a lane that has not synchronized with the writer is seen.
+  // 128 bytes by 32 lanes: four each.
   const uint32_t share = sizeof *shared_map / kWarpSize;
   shared_read(*source.cta, source.offset + thread.lane * share, share, generic_actor(pc, what));
   const Warp& warp = *thread.warp;
@@ -219,6 +243,8 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
   });
 }
 
+// PTX: fence.proxy.tensormap::generic.release.{cta,cluster,gpu,sys} (9.7.13).
+// Not modelled: scopes; a release serves the whole GPU.
 // Releases what the thread itself has replaced.
 void fence_proxy_tensormap_release() {
   interleave();
@@ -233,7 +259,11 @@ void fence_proxy_tensormap_release() {
   thread.tma.unreleased.clear();
 }
 
+// PTX: fence.proxy.tensormap::generic.acquire.{cta,cluster,gpu,sys} [addr], 128 (9.7.13): size 128
+// is the only one.
 // Needs to be ordered after a release of the last change; else the thread keeps what it had.
+// Not modelled: scopes. Between clusters the order in which they happened to run stands for a
+// synchronization, so a missing one is not found there.
 void fence_proxy_tensormap_acquire(const TensorMap* map) {
   const Pc pc = KB_EMU_PC;
   interleave();

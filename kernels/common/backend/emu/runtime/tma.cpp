@@ -17,6 +17,8 @@ Actor issuer(Pc pc, const char* what) {
   return actor;
 }
 
+// PTX: 9.7.9: what is not aligned as the instruction asks is undefined; an H200 traps on most of
+// it.
 void check_aligned(uint64_t value, uint32_t alignment, Pc pc, const char* what, const char* which) {
   if (value % alignment == 0) return;
   fail({.kind = Class::kAlignment,
@@ -25,6 +27,7 @@ void check_aligned(uint64_t value, uint32_t alignment, Pc pc, const char* what, 
                 std::to_string(alignment) + " bytes"});
 }
 
+// PTX: cp.async.bulk (9.7.9): both addresses and the size are multiples of 16 bytes.
 void check_bulk(uint32_t shared_offset, const void* global, uint32_t bytes, Pc pc,
                 const char* what) {
   check_aligned(shared_offset, kBulkAlignment, pc, what, "an address in shared memory");
@@ -34,6 +37,7 @@ void check_bulk(uint32_t shared_offset, const void* global, uint32_t bytes, Pc p
 }
 
 // Sources and barriers of these forms lie in the executing CTA's own shared memory.
+// PTX's .shared::cta forms; those with .shared::cluster say so at their functions.
 void check_own(const SharedPlace& place, Pc pc, const char* what) {
   if (place.cta == self().cta) return;
   fail({.kind = Class::kOutOfBounds,
@@ -42,7 +46,12 @@ void check_own(const SharedPlace& place, Pc pc, const char* what) {
         .text = std::string(what) + " takes an address in the executing CTA's shared memory"});
 }
 
+// PTX: cp.async.bulk.tensor, tiled mode (5.5.3, 9.7.9).
 // What the hardware refuses by a trap, and memory that is nobody's.
+// Assumption: the first coordinate's 16-byte multiple and the refusal of negative coordinates of
+// stores are what an H200 does (tests/gpu/test_native_parity.py); PTX's text says neither.
+// Assumption: elements outside the tensor are never accessed, so only the part inside has to be
+// somebody's buffer.
 void check_box(const Box& box, bool writing, Pc pc, const char* what) {
   const int64_t x_bytes = box.at[0] * static_cast<int64_t>(element_bytes(box.map));
   if (x_bytes % kBulkAlignment != 0) {
@@ -73,8 +82,14 @@ struct Landing {
   uint32_t bar_offset;
 };
 
+// PTX: 9.7.9, completion mechanism mbarrier::complete_tx::bytes: the writes are weak, through the
+// async proxy; complete-tx on the barrier has release semantics at scope .cluster, so that who
+// acquires the phase sees them.
 // Starts a copy into shared memory. each_part(each) calls each(offset, bytes) for what it occupies,
 // move() writes the bytes there. Returns the copy's event when checking.
+// Assumption: the bytes of one copy appear all at once, at its completion. On hardware they trickle
+// in, and a reader that comes too early may see any part: the pattern in the meantime stands for
+// all of those.
 template <typename Parts, typename Move>
 Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
                  const Parts& each_part, const Move& move) {
@@ -95,6 +110,7 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
     // Who reads too early finds neither the old nor the new bytes.
     std::memset(to.cta->shared + offset, 0xff, bytes);
   });
+  // Kept until somebody knows that the copy is complete: at the CTA's exit none may be left.
   std::vector<Incoming>& incoming = to.cta->tma.incoming;
   const Clock& seen = self().knows.seen;
   std::erase_if(incoming, [&](const Incoming& old) {
@@ -111,7 +127,10 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
   return event;
 }
 
+// PTX: .multicast::cluster (9.7.9): a 16-bit mask of %cluster_ctarank; destination and barrier lie
+// at the same CTA-relative offsets in each.
 // Calls each(cta) for the CTAs that a load goes to.
+// Assumption: each destination's copy completes by itself, in no order with the others'.
 template <typename Each>
 void each_destination(int32_t mask, Pc pc, const char* what, const Each& each) {
   Cta& own = *self().cta;
@@ -137,8 +156,11 @@ void each_destination(int32_t mask, Pc pc, const char* what, const Each& each) {
   }
 }
 
+// PTX: the barrier counts the bytes of the whole box, those included that lie outside the tensor
+// and are filled.
 // One box, to one CTA or to all of a mask; each destination completes on the barrier at the same
 // offset in its own memory.
+// PTX: the destination is aligned to 128 bytes, whatever the swizzle.
 void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& start, int32_t mask,
               const SharedPlace& bar, Pc pc) {
   const char* what = "TMA load";
@@ -160,6 +182,7 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
 
 }  // namespace
 
+// PTX: cp.async.bulk.shared::{cta,cluster}.global.mbarrier::complete_tx::bytes (9.7.9).
 // cp.async.bulk.shared.global, with or without .multicast.
 void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t mask) {
   const Pc pc = KB_EMU_PC;
@@ -180,7 +203,12 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
   });
 }
 
+// PTX: cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes (9.7.9): the barrier
+// lies in the destination's CTA.
 // cp.async.bulk.shared::cluster.shared::cta: between two CTAs' shared memory.
+// The source is read when the copy executes, through the async proxy: ordinary stores need
+// fence.proxy.async before it, and a store after the issue is an overwrite until the barrier's
+// phase is known to be complete.
 void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   const char* what = "bulk copy between CTAs";
@@ -199,6 +227,8 @@ void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_
           .text = std::string(what) + ": the mbarrier lies in another CTA than the destination"});
   }
   AsyncActor actor = copy_actor(pc, what);
+  // The async proxy's view of the source as of the issue: what was not published then is not seen
+  // later.
   StaleCells stale =
       shared_read(*from.cta, from.offset, bytes, checking() ? actor.get() : issuer(pc, what));
   start_copy({to.cta, bytes, bar_at.cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),
@@ -213,6 +243,9 @@ void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_
              });
 }
 
+// PTX: cp.async.bulk.tensor.{1d …
+// 5d}.shared::{cta,cluster}.global.tile.mbarrier::complete_tx::bytes (9.7.9).
+// Not modelled: im2col, gather4, and what .L2::cache_hint does.
 // cp.async.bulk.tensor.shared.global, with or without .multicast.
 void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask) {
   const Pc pc = KB_EMU_PC;
@@ -222,7 +255,10 @@ void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_
   load_box(shared_place(dst, pc, "TMA load"), map, start, mask, bar_at, pc);
 }
 
+// PTX: the same with .cta_group::2 (sm_100a): the signal may go to the barrier of the CTA whose
+// %cluster_ctarank differs in the last bit.
 // With cta_group::2 the barrier may be in either CTA of the pair.
+// The data stay in the executing CTA: only the signal crosses over.
 void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -236,7 +272,10 @@ void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar
   load_box(shared_place(dst, pc, "TMA load"), map, start, kNoMask, bar_at, pc);
 }
 
+// PTX: cp.async.bulk.prefetch.L2 (9.7.9).
 // To L2: nothing moves, addresses and sizes still count.
+// Stricter: nothing is read, and yet a prefetch beyond a buffer is out of bounds: no kernel means
+// it.
 void bulk_prefetch(const void* src, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   const char* what = "bulk prefetch";
@@ -245,6 +284,8 @@ void bulk_prefetch(const void* src, uint32_t bytes) {
   global_access(src, bytes, false, pc, what);
 }
 
+// PTX: cp.async.bulk.prefetch.tensor (9.7.9). It reads the map through the tensormap proxy, as a
+// copy does.
 void box_prefetch(const TensorMap* map, BoxStart start) {
   const Pc pc = KB_EMU_PC;
   const char* what = "TMA prefetch";
@@ -253,6 +294,8 @@ void box_prefetch(const TensorMap* map, BoxStart start) {
   check_box(box, false, pc, what);
 }
 
+// PTX: createpolicy (9.7.9) and .L2::cache_hint, a performance hint: an operand from anywhere else
+// is undefined.
 // createpolicy makes these values; what the L2 does with them is not modelled.
 void check_policy(uint64_t policy) {
   const Pc pc = KB_EMU_PC;

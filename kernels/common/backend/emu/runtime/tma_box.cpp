@@ -18,7 +18,11 @@ struct Inside {
   int64_t first = 0;
 };
 
+// PTX: 5.5.3 (tiled mode) and elementStrides: along a dimension with traversal stride s every s-th
+// element is moved, ceil(box / s) of them.
 // Of one dimension: skips what lies before the tensor, ends where it ends.
+// Assumption: with a start before the tensor the steps begin at the start, so the first element
+// inside is the first multiple of the stride behind it.
 Inside inside(const Box& box, uint32_t dim) {
   const int64_t step = dim == 0 ? 1 : box.map.element_strides[dim];
   const auto extent = static_cast<int64_t>(box.map.dims[dim]);
@@ -33,6 +37,8 @@ Inside inside(const Box& box, uint32_t dim) {
 }  // namespace
 
 // Resolves a map and a start: what to visit, how many bytes, and which part of global memory.
+// Assumption: the stride of dimension 0 is ignored without interleaving, as the driver's
+// documentation has it.
 Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
   const uint32_t element = element_bytes(map);
   rows = 1;
@@ -43,12 +49,14 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
     count[d] = used ? (map.box[d] + step - 1) / step : 1;
     if (d > 0) rows *= count[d];
   }
+  // A swizzle of 32, 64 or 128 bytes makes rows of that pitch, whatever the box's inner extent.
   row_bytes = count[0] * element;
   pitch = map.swizzle == 0 ? row_bytes : 16u << map.swizzle;
   bytes = rows * row_bytes;
   footprint = rows * pitch;
 
   first = end = 0;
+  // The range of global memory that the part inside spans: for the bounds check, in one go.
   const Inside x = inside(*this, 0);
   inside_first = x.count == 0 ? 0 : static_cast<uint32_t>(x.first - at[0]) * element;
   inside_end = inside_first + static_cast<uint32_t>(x.count) * element;
@@ -69,6 +77,7 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
 
 // Calls row(address, place in the box, whether it is inside) for every row of the contiguous
 // dimension.
+// Order in shared memory: the first dimension runs fastest, as the box's coordinates do (5.5.3).
 template <typename Row>
 void Box::each_row(const Row& row) const {
   uint32_t index[5] = {};
@@ -82,6 +91,7 @@ void Box::each_row(const Row& row) const {
       address += static_cast<uint64_t>(coordinate) * map.strides[d - 1];
     }
     row(address, position, inside);
+    // An odometer over the outer dimensions.
     for (uint32_t d = 1; d < rank && ++index[d] == count[d]; ++d) index[d] = 0;
   }
 }
@@ -97,7 +107,12 @@ void Box::check_grids(bool writing, Pc pc, const char* what) const {
   });
 }
 
+// PTX: 5.5.7: 16-byte pieces within 128 bytes change places by the address bits above: 32B by bit
+// 7, 64B by bits 7 and 8, 128B by bits 7 to 9.
 // The permutation by absolute address, unless a fact is broken.
+// Assumption: the bits are those of the shared memory address, not of the place in the box; tcgen05
+// and wgmma descriptors count the same way. Broken facts show that kernels depend on it
+// (tests/emulator/test_broken_facts.py).
 Swizzle Box::swizzle(uint32_t offset) const {
   Swizzle swizzle;
   if (broken(Fact::kNoSwizzle)) return swizzle;
@@ -107,7 +122,9 @@ Swizzle Box::swizzle(uint32_t offset) const {
   return swizzle;
 }
 
+// PTX: oobFill (5.5, tensor map): zero, or a NaN that is the same for all floating-point types.
 // What lies outside reads as zero, or as a NaN if the map says so.
+// Assumption: the NaN's bytes are 0x7ff7 repeated, as an H200 writes them.
 void Box::fill(std::byte* out, uint32_t size) const {
   if (static_cast<TensorMapFill>(map.fill) == TensorMapFill::kZero) {
     std::memset(out, 0, size);
@@ -118,6 +135,7 @@ void Box::fill(std::byte* out, uint32_t size) const {
   for (uint32_t i = 0; i < size; ++i) out[i] = kNan[i % 2];
 }
 
+// PTX: 9.7.9, cp.async.bulk.tensor into shared memory.
 // Into shared memory, swizzled.
 void Box::load(std::byte* shared, uint32_t offset) const {
   // The window starts at kSharedBase, a multiple of every swizzle's pattern: offsets have the
@@ -144,6 +162,8 @@ void Box::load(std::byte* shared, uint32_t offset) const {
       std::memcpy(shared + to, source, row_bytes);
       return;
     }
+    // The same for the whole row: it lies within one 128-byte line, so the key's bits do not
+    // change.
     const uint32_t key = place.key(to);
     for (uint32_t piece = 0; piece < row_bytes; piece += kPiece) {
       std::memcpy(shared + ((to + piece) ^ key), source + piece, kPiece);
@@ -151,7 +171,11 @@ void Box::load(std::byte* shared, uint32_t offset) const {
   });
 }
 
+// PTX: 9.7.9, cp.async.bulk.tensor to global memory.
 // Out of shared memory, unswizzled; what lies outside is not written.
+// Assumption: a row that the tensor's extent cuts is written up to the next multiple of 16 bytes,
+// with what shared memory holds there: seen on an H200, and reported as a race if another CTA owns
+// those bytes.
 void Box::store(const std::byte* image, uint32_t offset, Pc pc) const {
   const Swizzle place = swizzle(offset);
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));

@@ -11,6 +11,8 @@
 
 namespace kb::emu {
 
+// PTX: 5.5.8: the tensor map is an opaque object of 128 bytes; tensormap.replace and the copies
+// alone read it.
 // What the emulator keeps in the 128 opaque bytes.
 struct MapImage {
   uint64_t magic;

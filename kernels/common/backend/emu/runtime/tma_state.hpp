@@ -21,12 +21,15 @@ struct Event {
 struct BulkStore;     // in flight (tma.cpp)
 struct ThreadCopies;  // a thread's cp.async (cp_async.cpp)
 
+// PTX: 9.7.9, bulk async-group: what one thread has issued between two commits.
 // What one cp.async.bulk.commit_group has gathered.
 struct BulkGroup {
   std::vector<std::shared_ptr<BulkStore>> stores;
   bool waited = false;  // its reads, by the thread
 };
 
+// PTX: 9.7.13, fence.proxy.tensormap::generic.acquire: valid for one address and the content that
+// was released before.
 // The version of a changed map that a thread has acquired.
 struct AcquiredMap {
   const TensorMap* map;
@@ -58,6 +61,8 @@ struct Incoming {
   const void* pc = nullptr;
 };
 
+// The tensormap proxy's view is kept by CTA: what one thread has made it read, another of the CTA
+// may get.
 struct CtaTma {
   std::unordered_map<const TensorMap*, TensorMap> views;  // what the tensormap proxy saw last
   std::unordered_map<const TensorMap*, std::vector<MapReader>> readers;

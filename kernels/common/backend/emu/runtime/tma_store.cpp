@@ -8,6 +8,8 @@
 
 namespace kb::emu {
 
+// PTX: 9.7.9: two moments that a thread can wait for, wait_group.read and wait_group. Between them
+// the source may be reused although the destination is not written.
 // A bulk store in flight: the source is read, then the destination is written.
 struct BulkStore {
   AsyncActor actor;
@@ -18,8 +20,12 @@ struct BulkStore {
 
 namespace {
 
+// PTX: completion mechanism .bulk_group: reads and writes through the async proxy, in no order with
+// the thread's other accesses.
 // Starts a copy out of shared memory. each_part(each) calls each(offset, bytes) for what it reads
 // of the `bytes` from `from` on, write(image) writes what was there.
+// The reading and the writing are two tasks, so that schedules exist in which a source is
+// overwritten between issue and read, or a result is missed between read and write.
 template <typename Parts, typename Write>
 Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* what,
                   const Parts& each_part, const Write& write) {
@@ -35,6 +41,7 @@ Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* wh
     const StaleCells more = shared_read(*from.cta, at, size, store->actor.get());
     stale.insert(stale.end(), more.begin(), more.end());
   });
+  // Once, by whichever of the two tasks comes first.
   const auto read = [from, bytes, store, stale = std::move(stale)] {
     if (store->read) return;
     store->bytes.resize(bytes);
@@ -71,6 +78,8 @@ void drop_finished(std::vector<BulkGroup>& groups) {
 
 }  // namespace
 
+// PTX: cp.async.bulk.global.shared::cta.bulk_group (9.7.9).
+// Not modelled: .cp_mask, and cp.reduce.async.bulk.
 // cp.async.bulk.global.shared.
 void bulk_store(void* dst, const void* src, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
@@ -89,6 +98,7 @@ void bulk_store(void* dst, const void* src, uint32_t bytes) {
               });
 }
 
+// PTX: cp.async.bulk.tensor.{1d … 5d}.global.shared::cta.tile.bulk_group (9.7.9).
 // cp.async.bulk.tensor.global.shared.
 void box_store(const TensorMap* map, BoxStart start, const void* src) {
   const Pc pc = KB_EMU_PC;
@@ -111,6 +121,8 @@ void box_store(const TensorMap* map, BoxStart start, const void* src) {
   if (checking()) map_read_by(map, copy, false, pc);
 }
 
+// PTX: cp.async.bulk.commit_group (9.7.9): per thread. An empty group is complete at once, and
+// counts.
 // Everything that the thread has stored since the last commit is one group.
 void bulk_commit_group() {
   interleave();
@@ -122,13 +134,22 @@ void bulk_commit_group() {
   ++tma.commits;
 }
 
+// PTX: cp.async.bulk.wait_group{.read} N (9.7.9): for the executing thread's own groups only; other
+// threads' stores are theirs to wait for.
 // All but the newest `pending` groups: sources read (.read), or writes made too. Only then does the
 // thread know of them.
+// Assumption: a wait with .read lets the thread know of the stores' reads and writes alike; the
+// shadow keeps no global memory, so nothing follows from the second.
+// Assumption: it also covers the reads of tensor maps by loads that complete on a barrier and were
+// issued before the last commit. PTX speaks of operations that complete through bulk groups: v11,
+// v15, v16, v18 and v20 rest on it.
 void bulk_wait_group(uint32_t pending, bool read) {
   const Pc pc = KB_EMU_PC;
   interleave();
   if (!checking()) return;
   std::vector<BulkGroup>& groups = self().tma.groups;
+  // Groups that a wait has dropped before are complete and known: counting from the newest is
+  // enough.
   const size_t required = groups.size() > pending ? groups.size() - pending : 0;
   const auto stage = read ? &BulkStore::read : &BulkStore::written;
   wait_until(Wait::Kind::kBulkGroup, pc, 0, pending, [&groups, required, stage] {
@@ -150,7 +171,10 @@ void start_tma(Cta& cta) {
   start_maps(cta.cluster->launch->serial);
 }
 
+// PTX: 9.7.9: a CTA's shared memory is its own until it exits; what the async proxy does to it
+// later is undefined.
 // Shared memory may be given up when no copy reads it and none writes it, and somebody knows.
+// Stricter: a store whose group was not waited for may be complete by chance; a kernel has to know.
 void check_tma_at_exit(Cta& cta) {
   if (!checking()) return;
   const auto pc_of = [](const auto& store) { return store->actor.actor.pc; };

@@ -21,6 +21,8 @@ std::string columns_of(uint32_t column, uint32_t count) {
 }
 
 // The lowest free range; ranges start on a multiple of their size.
+// Assumption: lowest address first, aligned to the size. PTX promises an address, no place: kernels
+// that compute with column 0 are wrong elsewhere, and not found here.
 uint64_t free_range(const CtaTensor& tensor, uint32_t columns) {
   for (uint32_t base = 0; base < kTmemColumns; base += columns) {
     const bool taken = std::any_of(
@@ -32,12 +34,16 @@ uint64_t free_range(const CtaTensor& tensor, uint32_t columns) {
   return kNoRoom;
 }
 
+// PTX: with cta_group::2 one warp of each CTA of the pair has to execute it, and it may block until
+// both have.
 // Returns when the other CTA of the pair has entered its operation with the same number.
 void meet_pair(const Cta* peer, uint64_t CtaTensor::* entered, uint64_t number, Pc pc) {
   if (peer == nullptr) return;
   wait_until(Wait::Kind::kTmemAlloc, pc, 0, 0, [=] { return peer->tensor.*entered >= number; });
 }
 
+// Assumption: PTX has the pair's operations use one address for both CTAs; that the allocator
+// returns equal ones is believed, where both allocate in the same order.
 // cta_group::2 uses the same columns in both CTAs, so their allocations have to agree.
 void check_pair_bases(const Cta& cta, const Cta* peer, Pc pc) {
   if (peer == nullptr) return;
@@ -56,6 +62,7 @@ void check_pair_bases(const Cta& cta, const Cta* peer, Pc pc) {
 
 }  // namespace
 
+// PTX: 9.7.16: access to columns that are not allocated is undefined.
 // Columns outside an allocation are nobody's.
 TmemCells& tmem_columns(Cta& cta, uint32_t column, uint32_t count, Pc pc, const char* what) {
   for (const TmemAllocation& each : cta.tensor.allocations) {
@@ -72,6 +79,8 @@ TmemCells& tmem_columns(Cta& cta, uint32_t column, uint32_t count, Pc pc, const 
   fail({.kind = Class::kTmemBounds, .pc = pc, .tmem_column = column, .text = std::move(text)});
 }
 
+// PTX: 9.7.16: all tcgen05 instructions of a kernel have the same .cta_group. A CTA pair are two
+// CTAs whose %cluster_ctarank differ in the last bit.
 // A kernel uses one cta_group throughout. Returns the other CTA of the pair, or null.
 Cta* tensor_group(uint32_t group, Pc pc, const char* what) {
   Cta& cta = *self().cta;
@@ -93,6 +102,8 @@ Cta* tensor_group(uint32_t group, Pc pc, const char* what) {
   return &cta.cluster->cta(cta.rank ^ 1);
 }
 
+// PTX: .sync.aligned: the same instruction with the same operands in all threads of the warp, else
+// undefined.
 // .sync.aligned with operands that all lanes have to agree on.
 uint64_t uniform_collective(const char* what, uint64_t value, Pc pc,
                             const std::function<uint64_t()>& body) {
@@ -108,7 +119,13 @@ uint64_t uniform_collective(const char* what, uint64_t value, Pc pc,
   });
 }
 
+// PTX: tcgen05.alloc.cta_group::{1,2}.sync.aligned.shared::cta.b32 [dst], nCols (9.7.16): blocks
+// until columns are free.
 // Waits until there is room. A pair allocates together, and fresh columns hold a pattern.
+// The address is an ordinary (generic) store: other warps need a barrier before they read it, and
+// an asynchronous reader a proxy fence.
+// Not modelled: other CTAs on the same SM that hold columns; a CTA here has all 512 for itself, so
+// an allocation that would block for ever beside a second CTA does not.
 void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.alloc";
@@ -136,6 +153,7 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
             .other_pc = tensor.relinquished,
             .text = std::string(kWhat) + " " + problem});
     }
+    // PTX: 9.7.16: the size of later allocations of a CTA may only fall.
     tensor.least_columns = columns;
     return ++tensor.allocs;
   });
@@ -158,9 +176,12 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
     wait_until(Wait::Kind::kTmemAlloc, pc, columns, 0,
                [&] { return free_range(tensor, columns) != kNoRoom; });
   }
+  // Columns come with whatever their last user released at its dealloc: reuse is no race.
   if (tensor.freed) acquire_from(*tensor.freed);
 }
 
+// PTX: tcgen05.dealloc.cta_group::{1,2}.sync.aligned.b32 taddr, nCols (9.7.16): address and count
+// of one allocation; required before the CTA exits.
 // Counts as a write of all columns: every use has to be complete and known before.
 void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns) {
   const Pc pc = KB_EMU_PC;
@@ -198,6 +219,7 @@ void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns) {
   });
 }
 
+// PTX: tcgen05.relinquish_alloc_permit.cta_group::{1,2}.sync.aligned (9.7.16).
 // Later allocations of the CTA are wrong; that other CTAs may then allocate is not modelled.
 void tcgen05_relinquish_alloc_permit(uint32_t group) {
   const Pc pc = KB_EMU_PC;
@@ -217,8 +239,12 @@ LaneFences& lane_fences(const Thread& thread) {
   return fences.get()[thread.lane];
 }
 
+// PTX: 9.7.16.6: tcgen05 instructions are ordered with other threads' only by tcgen05.fence around
+// a synchronization, or by what implies it (commit before, wait::ld and wait::st for the own warp).
 // Knows only what was known at the last fence::after_thread_sync, what the warp has waited for, and
 // its own earlier operations: a barrier without the fence orders nothing here.
+// Assumption: a fence orders for the executing lane; the instruction that a warp issues together
+// takes the fences of the lane that runs it.
 void order_by_fences(AsyncActor& actor) {
   if (!checking()) return;
   const Thread& thread = self();
@@ -226,6 +252,8 @@ void order_by_fences(AsyncActor& actor) {
   Clock& seen = actor.knows.seen;
   Clock ordered;
   ordered.at.resize(seen.at.size());
+  // Published generic writes stay as they are: proxies and tcgen05 fences are independent of each
+  // other.
   ordered.join(fences.fenced.seen);
   ordered.join(fences.done.seen);
   // Its own earlier accesses, and the operations before it in its pipe.
@@ -235,16 +263,22 @@ void order_by_fences(AsyncActor& actor) {
   seen = std::move(ordered);
 }
 
+// PTX: tcgen05.fence::before_thread_sync (9.7.16): orders prior asynchronous tcgen05 operations
+// before the thread's later synchronization.
 // What the warp has waited for is released with whatever the thread does next.
+// Assumption: only operations that a wait has completed are meant for other threads; those in
+// flight need their commit.
 void tcgen05_fence_before_thread_sync() {
   if (checking()) acquire_from(lane_fences(self()).done);
 }
 
+// PTX: tcgen05.fence::after_thread_sync (9.7.16).
 // Later tcgen05 operations are ordered after what the thread knows now.
 void tcgen05_fence_after_thread_sync() {
   if (checking()) lane_fences(self()).fenced = self().knows;
 }
 
+// PTX: tensor memory is not initialized at a CTA's start.
 // The cells stay: they are large, and allocating poisons what is used.
 void start_tensor(Cta& cta) {
   std::shared_ptr<TmemCells> cells = std::move(cta.tensor.cells);
@@ -252,6 +286,7 @@ void start_tensor(Cta& cta) {
   cta.tensor.cells = std::move(cells);
 }
 
+// PTX: 9.7.16: all allocations have to be freed before the kernel exits.
 // Tensor memory is not freed by the exit of its CTA.
 void check_tensor_at_exit(Cta& cta) {
   for (const TmemAllocation& each : cta.tensor.allocations) {

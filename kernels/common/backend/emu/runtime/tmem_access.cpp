@@ -20,6 +20,8 @@ constexpr uint32_t kPoison = 0xffffffff;
 
 }  // namespace
 
+// PTX: 9.7.16.8: tcgen05.ld and st are asynchronous; tcgen05.wait::ld and wait::st are their only
+// completion mechanism.
 struct TmemTraffic {
   std::vector<std::shared_ptr<Load>> loads;
   uint32_t stores = 0;  // in flight
@@ -36,7 +38,10 @@ struct Cell {
   uint32_t column;
 };
 
+// PTX: 9.7.16.8, .32x32b, .16x64b, .16x256b: which register of which thread holds which lane and
+// column.
 // The layouts of 32x32b, 16x64b and 16x256b.
+// Not modelled: .16x128b, .16x32bx2, .pack::16b and .red.
 Cell cell_of(TmemShape shape, uint32_t thread, uint32_t reg) {
   switch (shape) {
     case TmemShape::k32x32b:
@@ -47,6 +52,8 @@ Cell cell_of(TmemShape shape, uint32_t thread, uint32_t reg) {
     case TmemShape::k16x256b:
       break;
   }
+  // 16x256b: a quad of threads holds eight columns of a row; registers 0 and 1 are of the first
+  // eight lanes, 2 and 3 of the other eight.
   const bool exchanged = broken(Fact::kLoad16x256Exchanged);
   const uint32_t low = exchanged ? reg / 2 % 2 : reg % 2;
   const uint32_t high = exchanged ? reg % 2 : reg / 2 % 2;
@@ -75,7 +82,11 @@ struct Target {
   uint32_t column;
 };
 
+// PTX: 9.7.16.8: warp w of a warpgroup reaches lanes 32 (w mod 4) … + 31; taddr's lane has to be
+// aligned to that, or to 16 lanes within for the 16-lane shapes.
 // Whether the warp's lanes agree on an address that this warp may access. For the last lane.
+// Assumption: an address of lane 128 and more is that of the odd CTA's own lanes minus 128, as the
+// layouts of pairs count them.
 Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t registers, Pc pc,
                     const char* what) {
   const Thread& thread = self();
@@ -91,6 +102,7 @@ Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t regist
   const auto [lanes, columns] = extent_of(shape, registers);
   // The odd CTA of a pair may count its lanes from 128.
   const uint32_t first = address.lane & (kTmemLanes - 1);
+  // By the warp's index in the CTA: %warpid is taken for that, as kernels do.
   const uint32_t slab = thread.warp->index % 4 * 32;
   const bool whole = first == slab || (lanes == 16 && first == slab + 16);
   if (!whole || address.lane >= 2 * kTmemLanes) {
@@ -122,6 +134,8 @@ void read_cells(TmemShape shape, const Target& target, uint32_t lane, uint32_t c
 }
 
 // Once every lane is inside: checks the load and starts it.
+// Assumption: PTX gives loads of a warp no order with its mma or cp in flight: they are in pipes of
+// their own.
 void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, uint32_t count,
                 Pc pc) {
   const Target target = check_access(traffic, shape, count, pc, "tcgen05.ld");
@@ -145,6 +159,8 @@ void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, ui
   load->values.resize(size_t{count} * kWarpSize);
   for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
     load->out[lane] = out_of(lane);
+    // The registers belong to the load until the wait: reading them gives NaN, and writing them is
+    // undone.
     std::fill_n(load->out[lane], count, kPoison);
   }
   traffic.loads.push_back(load);
@@ -157,7 +173,10 @@ void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, ui
 
 }  // namespace
 
+// PTX: tcgen05.ld.sync.aligned.{32x32b,16x64b,16x256b}.xN.b32 (9.7.16.8).
 // By the warp. Its registers hold a pattern until tcgen05.wait::ld.
+// Register values before the wait are undefined: a NaN pattern shows up in any result that uses
+// them.
 void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -168,6 +187,8 @@ void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem) {
              [&](Collective& all) { start_load(traffic, all, shape, count, pc); });
 }
 
+// PTX: tcgen05.wait::ld.sync.aligned (9.7.16): all prior tcgen05.ld of the executing thread are
+// complete.
 // Waits for the warp's loads and hands out their values.
 void tcgen05_wait_ld() {
   const Pc pc = KB_EMU_PC;
@@ -187,6 +208,8 @@ void tcgen05_wait_ld() {
   lane_fences(self()).done.join(traffic.loaded);
 }
 
+// PTX: tcgen05.st.sync.aligned.32x32b.xN.b32 (9.7.16.8).
+// Not modelled: the other shapes, .unpack::16b.
 // By the warp; complete after tcgen05.wait::st.
 void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
   const Pc pc = KB_EMU_PC;
@@ -223,6 +246,7 @@ void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
   });
 }
 
+// PTX: tcgen05.wait::st.sync.aligned (9.7.16).
 // Waits for the warp's stores.
 void tcgen05_wait_st() {
   const Pc pc = KB_EMU_PC;

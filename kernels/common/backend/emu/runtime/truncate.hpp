@@ -12,6 +12,8 @@ inline constexpr int kLeastExponent = -126;  // of fp32
 inline constexpr uint32_t kCanonicalNan = 0x7fffffff;
 
 // value · 2^shift, truncated toward zero.
+// Assumption: bits below the kept ones are dropped, per term, before the sum: no sticky bit, no
+// rounding. Measured on an H200 for wgmma; for tcgen05 taken from published measurements.
 constexpr int64_t shifted(int64_t value, int shift) {
   if (shift >= 0) return value * (int64_t{1} << shift);
   const uint64_t magnitude = static_cast<uint64_t>(value < 0 ? -value : value);

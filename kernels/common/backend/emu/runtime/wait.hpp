@@ -29,6 +29,8 @@ struct Wait {
   Pc pc = nullptr;
   uint32_t object = 0;
   uint64_t value = 0;  // parity, groups that may be pending, …
+  // Asked by the scheduler as often as it likes: it must change nothing but what the wait itself
+  // completes.
   bool (*ready)(void*) = nullptr;
   void* context = nullptr;
 };
@@ -42,8 +44,12 @@ void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready r
   suspend({kind, pc, object, value, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready});
 }
 // Where the checker may switch to another thread: primitives call it on entry.
+// PTX promises no order between threads that do not synchronize: a schedule may stop a thread
+// between any two instructions, which here is at the entry of every primitive.
 void interleave();
 
+// PTX: one execution of a .sync instruction by the lanes of a member mask; several with disjoint
+// masks may be open in one warp.
 // A collective operation of some lanes of a warp. The last lane to arrive runs `body`.
 struct Collective {
   uint32_t members = 0;
@@ -54,6 +60,8 @@ struct Collective {
   uint64_t value[kWarpSize] = {};
   uint64_t result[kWarpSize] = {};
 };
+// PTX: .sync instructions wait for the threads of a member mask; .aligned ones need all threads of
+// the warp at the same instruction.
 // Every lane of `members` calls it with the same `what`; returns result[lane] after body has run.
 // Lanes that execute something else, or have exited, make it a finding (kDivergence) or a hang.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,

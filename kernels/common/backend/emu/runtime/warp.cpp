@@ -9,8 +9,12 @@
 
 namespace kb::emu {
 
+// PTX: 9.7.13, .sync with a member mask: each thread waits until all non-exited members execute the
+// same instruction with the same mask.
 // Lanes gather by their member mask; the first sets what is executed, the last runs `body` for all.
 // Masks that overlap wait for each other: a hang.
+// Stricter: exited lanes are waited for, which is a hang; PTX excuses them from some of the
+// instructions.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
                     const std::function<void(Collective&)>& body) {
   Thread& thread = self();
@@ -41,6 +45,8 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
           .text = std::string("lanes of one warp execute ") + what + " and " + mine->what +
                   " at the same time"});
   }
+  // The generation, and not `arrived`, is what the others wait for: a lane that is fast may be back
+  // for the next one before a slow lane has looked.
   mine->arrived |= 1u << lane;
   mine->value[lane] = value;
   if (mine->arrived == members) {
@@ -55,6 +61,8 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
   return mine->result[lane];
 }
 
+// PTX: .sync.aligned: all threads of the warp execute the same instruction; in divergent code that
+// is undefined, here a hang or kDivergence.
 void warp_collective(const char* what, Pc pc, const std::function<void()>& body) {
   const Warp& warp = *self().warp;
   const uint32_t members = warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
@@ -88,7 +96,9 @@ uint32_t elected_lane(uint32_t members) {
 
 }  // namespace
 
+// PTX: elect.sync (9.7.13).
 // elect.sync: any one lane of the mask.
+// Assumption: a kernel that works with the lowest lane works with any: other choices are not tried.
 uint32_t elect_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -98,6 +108,7 @@ uint32_t elect_sync(uint32_t members) {
   }));
 }
 
+// PTX: bar.warp.sync membermask (9.7.13).
 // Every member knows afterwards what any knew before: memory ordering among the participating
 // threads.
 void bar_warp_sync(uint32_t members) {
@@ -119,8 +130,11 @@ void bar_warp_sync(uint32_t members) {
   });
 }
 
+// PTX: shfl.sync.{bfly,idx,up}.b32 (9.7.9), with the whole warp as the segment (c = 0x1f or 0).
 // shfl.sync: a source lane outside the segment keeps its own value; one that is no member is
 // undefined.
+// Not modelled: segments narrower than a warp, .down, the predicate result.
+// PTX: a value is exchanged, memory is not ordered.
 uint32_t shfl(Shuffle mode, uint32_t value, uint32_t operand, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -163,23 +177,31 @@ uint32_t reduce(const char* what, uint32_t value, uint32_t members, Pc pc,
 
 }  // namespace
 
+// PTX: vote.sync.ballot.b32 (9.7.13): lanes that are no members have a zero bit.
 // vote.sync.ballot.
 uint32_t vote_ballot(bool predicate, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   const uint32_t mine = predicate ? 1u << self().lane : 0;
   return reduce("vote.sync", mine, members, pc, [](uint32_t a, uint32_t b) { return a | b; });
 }
+
+// PTX: redux.sync.max.u32 (9.7.13).
 uint32_t redux_max(uint32_t value, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   return reduce("redux.sync.max", value, members, pc,
                 [](uint32_t a, uint32_t b) { return a > b ? a : b; });
 }
+
+// PTX: redux.sync.add.u32 (9.7.13); wraps.
 uint32_t redux_add(uint32_t value, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   return reduce("redux.sync.add", value, members, pc, [](uint32_t a, uint32_t b) { return a + b; });
 }
 
+// PTX: setmaxnreg.{inc,dec}.sync.aligned.u32 (9.7.19).
 // Registers are not modelled; that all lanes execute it is.
+// Not modelled: the register file. An .inc that waits for registers that nobody gives back hangs on
+// hardware only.
 void setmaxnreg(uint32_t, bool) {
   const Pc pc = KB_EMU_PC;
   warp_collective("setmaxnreg", pc, [] {});
@@ -189,8 +211,13 @@ void setmaxnreg(uint32_t, bool) {
 
 namespace {
 
+// PTX: barrier.cta / bar (9.7.13): sixteen a CTA; the count is a multiple of the warp size.
 // bar.sync and bar.arrive. The first to come says how many are expected; the generation counts
 // completions, so that a barrier that is used again at once loses nobody.
+// PTX: the .aligned form is for whole warps. Here every thread arrives by itself, so that a
+// bar.sync in divergent code leaves the others waiting.
+// Assumption: release and acquire at scope .cta among all that took part, those that only arrived
+// included as releasers.
 void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
   interleave();
   Thread& thread = self();
@@ -213,6 +240,7 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
                   " disagree: " + std::to_string(threads) + " threads here, " +
                   std::to_string(barrier.expected) + " there"});
   }
+  // An arrival releases, whether it waits or not; whoever waits acquires what all have released.
   release_to(barrier.arriving);
   const uint64_t generation = barrier.generation;
   if (++barrier.arrived == barrier.expected) {
@@ -232,15 +260,20 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
 
 }  // namespace
 
+// PTX: bar.sync 0 (9.7.13), all threads of the CTA.
 // bar.sync 0, all threads of the CTA.
 void bar_sync_all() {
   const Pc pc = KB_EMU_PC;
   named_barrier(0, static_cast<uint32_t>(self().cta->threads.size()), true, pc);
 }
+
+// PTX: bar.sync a, b (9.7.13): arrives and waits.
 void bar_sync(uint32_t barrier, uint32_t threads) {
   const Pc pc = KB_EMU_PC;
   named_barrier(barrier, threads, true, pc);
 }
+
+// PTX: bar.arrive a, b (9.7.13): arrives without waiting; the thread acquires nothing.
 void bar_arrive(uint32_t barrier, uint32_t threads) {
   const Pc pc = KB_EMU_PC;
   named_barrier(barrier, threads, false, pc);
@@ -248,12 +281,20 @@ void bar_arrive(uint32_t barrier, uint32_t threads) {
 
 // ---- fences ----------------------------------------------------------------------------------
 
+// in both directions, for the executing thread.
+
 // What the thread knows of generic writes, its own and others', is from now on published to the
 // async proxy.
+// Assumption: it publishes other threads' writes that the fencing thread has observed, so that one
+// thread can fence for a CTA after a barrier. That is how everybody uses it; PTX's text has it
+// through causality order.
+// Not modelled: .global: copies read global memory as it is.
 void fence_proxy_async(bool shared, bool) {
   interleave();
   if (!checking() || !shared) return;
   Knowledge& knows = self().knows;
+  // Both directions: async writes that a barrier has made known are seen by ordinary loads without
+  // this fence.
   knows.published.join(knows.seen);
   // Its later writes are not published.
   ++knows.seen.at[self().component];
@@ -261,6 +302,7 @@ void fence_proxy_async(bool shared, bool) {
 
 // ---- clusters --------------------------------------------------------------------------------
 
+// PTX: %cluster_ctarank, %cluster_nctarank, %clusterid (10).
 uint32_t cluster_ctarank() {
   return self().cta->rank;
 }
@@ -271,6 +313,7 @@ uint32_t clusterid_x() {
   return self().cta->index.x / cluster_nctarank();
 }
 
+// PTX: barrier.cluster.arrive{.release,.relaxed}.aligned (9.7.13).
 // One generation at a time: a second arrival needs the wait for the first.
 void barrier_cluster_arrive(bool release) {
   const Pc pc = KB_EMU_PC;
@@ -287,6 +330,7 @@ void barrier_cluster_arrive(bool release) {
   ++barrier.arrived;
 }
 
+// PTX: barrier.cluster.wait{.acquire} (9.7.13): all non-exited threads of the cluster.
 // Complete when all threads that still run have arrived.
 void barrier_cluster_wait() {
   const Pc pc = KB_EMU_PC;
@@ -299,6 +343,9 @@ void barrier_cluster_wait() {
           .pc = pc,
           .text = "barrier.cluster.wait without barrier.cluster.arrive"});
   }
+  // Whoever finds it complete begins the next generation.
+  // Not modelled: an arrival of a thread that exits before the others have arrived stays counted,
+  // in place of one that still runs.
   const uint64_t target = thread.cluster_arrivals;
   wait_until(Wait::Kind::kCluster, pc, 0, target, [&cluster, &barrier, target] {
     // Threads that have exited are not waited for.
@@ -313,6 +360,8 @@ void barrier_cluster_wait() {
   acquire_from(barrier.completed);
 }
 
+// PTX: mapa.shared::cluster.u32 (9.7.9). Whether the other CTA still runs is asked when the address
+// is used.
 // The same offset in the shared memory of another rank.
 uint32_t mapa(const void* pointer, uint32_t rank) {
   const Pc pc = KB_EMU_PC;
@@ -327,7 +376,10 @@ uint32_t mapa(const void* pointer, uint32_t rank) {
   return shared_address({&cluster.cta(rank), at.offset});
 }
 
+// PTX: st.shared::cluster.u32 (9.7.9), weak.
 // An ordinary store to another CTA; shared_place refuses one that has exited.
+// A CTA's shared memory exists from its start to its exit; peers have to make sure of both by
+// barrier.cluster.
 void st_shared_cluster(uint32_t address, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -336,6 +388,7 @@ void st_shared_cluster(uint32_t address, uint32_t value) {
   std::memcpy(at.cta->shared + at.offset, &value, 4);
 }
 
+// PTX: ld.shared::cluster.u32 (9.7.9), weak.
 uint32_t ld_shared_cluster(uint32_t address) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -346,7 +399,10 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9).
 // A weak store that completes on an mbarrier beside its destination, by the async mechanism.
+// Assumption: it acts through the async proxy, as other asynchronous copies do; PTX calls it an
+// asynchronous operation and names no proxy.
 void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();

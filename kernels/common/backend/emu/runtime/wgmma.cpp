@@ -18,7 +18,10 @@ constexpr uint32_t kFragments = 4;  // registers of A
 constexpr uint32_t kAllWarps = (1u << kWarps) - 1;
 constexpr uint32_t kWarpRows = kWgmmaRows / kWarps;
 
+// PTX: 9.7.15: registers of D, and of A if it is there, may not be touched between the instruction
+// and the wait_group that covers it.
 // The registers of a warpgroup that the hardware has, as a matrix of 64 rows.
+// While taken they hold a NaN pattern, so that an early read shows in the result.
 struct Accumulators {
   float* registers[kThreads] = {};  // null: not taken, or given back
   uint32_t count = 0;               // per thread
@@ -32,6 +35,9 @@ struct Element {
   uint32_t row;
   uint32_t column;
 };
+
+// PTX: 9.7.15, fragment of D (.f32): rows by warp and lane, columns in pairs, eight columns every
+// four registers.
 constexpr Element element_of(uint32_t thread, uint32_t reg) {
   const uint32_t lane = thread % kWarpSize;
   return {thread / kWarpSize * kWarpRows + lane / 4 + 8 * (reg / 2 % 2),
@@ -53,6 +59,8 @@ struct Operation {
   StaleCells stale_b;
 };
 
+// PTX: wgmma.commit_group: per warpgroup in PTX's words, kept per warp here, as each warp executes
+// it.
 struct Group {
   uint64_t end;     // operations up to its last one
   Knowledge knows;  // after that
@@ -91,6 +99,7 @@ struct Warpgroup {
 
 namespace {
 
+// PTX: 9.7.15, fragment of A in registers: four registers of four 8-bit or two 16-bit elements.
 // A's rows from the threads' registers: of 8 or 16 bits, low ones first.
 void gather_fragments(const Operation& operation, WgmmaTile& tile) {
   const uint32_t bytes = operation.kind == WgmmaKind::kE4m3 ? 1 : 2;
@@ -108,6 +117,7 @@ void gather_fragments(const Operation& operation, WgmmaTile& tile) {
   }
 }
 
+// PTX: 9.7.15: four contiguous warps, the first of which has an index that is a multiple of four.
 Warpgroup& warpgroup_of(const Thread& thread, Pc pc, const char* what) {
   Cta& cta = *thread.cta;
   const uint32_t first = thread.warp->index / kWarps * kWarps;
@@ -125,6 +135,8 @@ Warpgroup& warpgroup_of(const Thread& thread, Pc pc, const char* what) {
   return *group;
 }
 
+// PTX: .sync.aligned over the warpgroup: the same instruction, the same descriptors, else
+// undefined.
 [[noreturn]] void disagree(const Operation& operation, Pc pc) {
   fail({.kind = Class::kDivergence,
         .pc = pc,
@@ -132,8 +144,11 @@ Warpgroup& warpgroup_of(const Thread& thread, Pc pc, const char* what) {
         .text = "warps of one warpgroup execute wgmma.mma_async with different operands"});
 }
 
+// PTX: several wgmma on the same accumulator and shape need no wgmma.fence between.
 // The accumulators that a warp's operation uses: those that an earlier operation of the warpgroup
 // took and no wait has given back, or new ones.
+// Assumption: registers are told apart by where the compiler keeps the array: a kernel's array is
+// its accumulator.
 std::shared_ptr<Accumulators> accumulators_of(Warpgroup& group, uint32_t first, uint32_t count) {
   for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
     if (each->registers[first] == group.d[first]) return each;
@@ -174,7 +189,10 @@ OperandTile tile_b(const Operation& operation) {
   return OperandTile(operation.b_bits, OperandTile::User::kWgmma, operation.pc, "B");
 }
 
+// PTX: A and B in shared memory are read through the async proxy.
 // Each warp reads its rows of A and all of B.
+// Assumption: a warp's rows of A are read on its behalf, B on behalf of all four: so a write by a
+// warp that has not waited is found even if another one has.
 void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc) {
   constexpr const char* kWhat = "wgmma.mma_async";
   AsyncActor actor;
@@ -189,10 +207,15 @@ void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc
   if (checking()) group.warps[warp].knows.join(actor.knows);
 }
 
+// PTX: wgmma.mma_async is asynchronous; its operations become complete in order, with the group
+// that they belong to.
 // One warp has arrived at its next operation.
+// Not modelled: that wgmma.fence is needed again after registers of A or D were written; only the
+// first one of a warp is asked for.
 void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   WarpState& state = group.warps[warp];
   const uint32_t first = warp * kWarpSize;
+  // Warps need not come at the same time: the first makes the operation, the last starts it.
   const uint64_t index = state.issued++ - group.executed;
   if (!state.fenced) {
     state.fenced = true;
@@ -225,6 +248,7 @@ void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   check_operands(group, warp, operation, mine.pc);
   operation.arrived |= 1u << warp;
   d.uses[warp] = state.issued;
+  // PTX: the instruction executes for the warpgroup as a whole.
   if (operation.arrived != kAllWarps) return;
   if (!checking()) {
     group.execute(state.issued);
@@ -259,6 +283,9 @@ void Warpgroup::run(const Operation& operation) const {
   }
 }
 
+// PTX: wgmma.fence.sync.aligned (9.7.15): before the first wgmma.mma_async, and whenever registers
+// of D or A were modified.
+// Orders registers only; writes to shared memory need fence.proxy.async.
 void wgmma_fence() {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.fence";
@@ -266,9 +293,13 @@ void wgmma_fence() {
   const Thread& thread = self();
   Warpgroup& group = warpgroup_of(thread, pc, kWhat);
   warp_collective(kWhat, pc, [] {});
+  // Kept for good: registers that a kernel writes later are not watched.
   group.warps[thread.warp->index % kWarps].fenced = true;
 }
 
+// PTX: wgmma.mma_async.sync.aligned.m64nNk32.f32.e4m3.e4m3 and m64nNk16.f32.f16.f16 (9.7.15).
+// Not modelled: f16 accumulators, bf16, tf32, e5m2, integers, sparsity, transposed operands,
+// negated operands.
 void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
                      uint64_t b_tile, bool accumulate) {
   const Pc pc = KB_EMU_PC;
@@ -299,6 +330,8 @@ void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a
   });
 }
 
+// PTX: wgmma.commit_group.sync.aligned (9.7.15): the operations since the last one; none makes an
+// empty group.
 void wgmma_commit_group() {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.commit_group";
@@ -309,6 +342,10 @@ void wgmma_commit_group() {
   warp_collective(kWhat, pc, [&state] { state.groups.push_back({state.issued, state.knows}); });
 }
 
+// PTX: wgmma.wait_group.sync.aligned N (9.7.15): all groups but the newest N are complete, their
+// registers may be used.
+// Other warpgroups learn of it by a barrier, as after any access: what was read of shared memory
+// may then be overwritten.
 void wgmma_wait_group(uint32_t pending) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.wait_group";
@@ -318,6 +355,7 @@ void wgmma_wait_group(uint32_t pending) {
   const uint32_t warp = thread.warp->index % kWarps;
   std::deque<Group>& groups = group.warps[warp].groups;
   warp_collective(kWhat, pc, [] {});
+  // Nothing to wait for; wait_group with few groups is legal.
   if (groups.size() <= pending) return;
   const size_t newest = groups.size() - 1 - pending;
   const uint64_t end = groups[newest].end;

@@ -60,6 +60,8 @@ bool is_nan(uint8_t code) {
   return (code & 0x7f) == 0x7f;
 }
 
+// Assumption: measured on an H200: 13 fractional bits behind the largest exponent, where f16
+// products keep 25.
 constexpr int kE4m3Fraction = 13;
 
 // One row of D. Everything but the ends is the same for all columns, for the vectorizer.
@@ -69,8 +71,12 @@ struct E4m3Columns {
   bool nan[kWgmmaMaxColumns];
 };
 
+// Assumption: the 32 products of one instruction and the old value are aligned together. PTX says
+// that accumulation of e4m3 may have less than single precision, and not how.
 void e4m3_row(const E4m3Table& table, const E4m3Columns& columns, const uint8_t* a, uint32_t count,
               bool accumulate, float* d) {
+  // First pass: the largest exponent of each column's products. Not normalized: a product of two
+  // subnormals counts with their formats' least exponents.
   int16_t largest[kWgmmaMaxColumns];
   std::fill_n(largest, count, static_cast<int16_t>(2 * kNoExponent));
   bool a_nan = false;
@@ -83,6 +89,8 @@ void e4m3_row(const E4m3Table& table, const E4m3Columns& columns, const uint8_t*
       largest[n] = largest[n] > sum ? largest[n] : sum;
     }
   }
+  // Then the old value, aligned to the larger of both; then the products, cut one by one as they
+  // are converted to integers.
   float scale[kWgmmaMaxColumns];
   int32_t aligned[kWgmmaMaxColumns];
   for (uint32_t n = 0; n < count; ++n) {
@@ -154,8 +162,10 @@ void decode_parts(const uint8_t (*rows)[kWgmmaRowBytes], uint32_t count, Parts (
   }
 }
 
+// Assumption: as e4m3_row, for 16 products.
 float f16_element(const Parts (&a)[kF16K], const Parts (&b)[kF16K], float old_value) {
   const Parts old = fp32_parts(old_value);
+  // f16: as the e4m3 row, one element at a time and in 64 bits.
   int top = old.exponent;
   for (uint32_t k = 0; k < kF16K; ++k) top = std::max(top, a[k].exponent + b[k].exponent);
   int64_t sum = shifted(old.significand, kF16Fraction - 23 - (top - old.exponent));
@@ -168,6 +178,8 @@ float f16_element(const Parts (&a)[kF16K], const Parts (&b)[kF16K], float old_va
 
 }  // namespace
 
+// PTX: 9.7.15: .f32 accumulation of e4m3.
+// Always the hardware's sums: here, unlike f16, exact inputs too are cut.
 void wgmma_e4m3(const WgmmaTile& tile, float* d) {
   static const E4m3Table table;
   thread_local E4m3Columns columns;
@@ -197,6 +209,7 @@ void wgmma_e4m3(const WgmmaTile& tile, float* d) {
   }
 }
 
+// PTX: 9.7.15: .f32 accumulation of f16: at least single precision, order not defined.
 void wgmma_f16(const WgmmaTile& tile, float* d) {
   const F16Operands& operands = decode_f16(tile);
   for (uint32_t m = 0; m < kWgmmaRows; ++m) {
@@ -209,6 +222,7 @@ void wgmma_f16(const WgmmaTile& tile, float* d) {
   }
 }
 
+// Assumption: infinities and NaN follow fp32's rules; nobody has looked at mixtures of both.
 void wgmma_f16_modelled(const WgmmaTile& tile, float* d) {
   const F16Operands& operands = decode_f16(tile);
   thread_local F16Parts decoded;

@@ -1,0 +1,201 @@
+"""CUDA steps (``kind = "cuda"``): how nvcc makes their library and their device code.
+
+What nvcc compiles is a file of two or three lines that includes the step's: after it comes what
+calls the step's function, :file:`cuda_call/kernelbench_call.cuh` or, for a torch extension, a
+module that has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sysconfig
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.files import write_text
+from kernelbench.build import compiler
+from kernelbench.build.includes import reached_files, without_comments
+from kernelbench.machine import devices
+from kernelbench.machine.devices import GpuInfo
+from kernelbench.machine.toolchain import gencode, own_arch, unknown_arch
+from kernelbench.project import overlay
+from kernelbench.project.model import Step
+
+_HERE = Path(__file__).parent / "cuda_call"
+#: The name under which a torch extension is imported; its file tells steps apart.
+EXTENSION = "kernelbench_extension"
+
+_FLAGS = ("-O3", "-lineinfo", "-Xcompiler", "-fvisibility=hidden")
+_STANDARD = "-std=c++20"
+#: What torch's own builder of extensions compiles with: half and bfloat16 have torch's operators.
+_TORCH_FLAGS = (
+    f"-DTORCH_EXTENSION_NAME={EXTENSION}", "-DTORCH_API_INCLUDE_EXTENSION_H",
+    "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+)  # fmt: skip
+_TORCH_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](torch|ATen|c10|pybind11)/", re.M)
+
+
+def arch_for(step: Step, gpu: GpuInfo | None) -> str:
+    """The arch that a step is built for: its own, or that of the GPU at hand.
+
+    Raises:
+        EnvironmentProblem: If it is built for the GPU at hand and there is none.
+    """
+    if step.arch != "any":
+        return step.arch
+    if gpu is None:
+        raise EnvironmentProblem(
+            f"{step.name} is built for the GPU at hand, and there is none",
+            "`arch` in its step.toml, or --arch, names one",
+        )
+    return own_arch(gpu.capability)
+
+
+def cuda_library(step: Step, arch: str) -> Path:
+    """The step's library for an arch, from the cache or built now.
+
+    Raises:
+        CompileFailure: If its function is not there, or it does not compile.
+        EnvironmentProblem: If there is no nvcc, or it does not know the arch.
+    """
+    return compiler.build(cuda_recipe(step, arch))
+
+
+def cuda_recipe(
+    step: Step, arch: str, *, flags: Sequence[str] = (), what: str = ""
+) -> compiler.Recipe:
+    """How nvcc makes a step's library or, with ``-cubin`` or ``-ptx``, its device code.
+
+    Args:
+        flags: Beside those that every build and this step has.
+        what: What it is if not the library, for messages.
+
+    Raises:
+        CompileFailure: If the function is not in the sources.
+        EnvironmentProblem: If there is no nvcc, or it does not know the arch.
+    """
+    name = f"{step.name} ({', '.join(filter(None, (arch, what)))})"
+    nvcc = compiler.needed_nvcc(name)
+    if problem := unknown_arch(arch):
+        raise EnvironmentProblem(f"{step.name}: {problem}", "choose another arch, or update CUDA")
+    entry = overlay.entry_of(step)
+    folders, libraries, own = _own_flags(step)
+    include_dirs = (entry.parent, *folders, _HERE)
+    texts = _texts(entry, folders)
+    _require_function(step, entry, texts)
+    torch_extension = _uses_torch(texts)
+    source = _caller(step, entry, texts, torch_extension)
+    command = [*_FLAGS, *gencode(arch), *own, *flags]
+    if not any(word.startswith("-std=") for word in own):
+        command.insert(0, _STANDARD)
+    link = ["--cudart", "static", *libraries]
+    facts = []
+    if torch_extension:
+        folder, version = _torch()
+        facts.append(f"torch {version}")
+        command += [*_TORCH_FLAGS, *_torch_headers(folder)]
+        link += _torch_libraries(folder)
+    # Libraries come after what needs them; device code alone is not linked.
+    return compiler.Recipe(
+        name, nvcc, [source], command, include_dirs, None if what else link, facts
+    )
+
+
+def is_extension(step: Step) -> bool:
+    """Whether a step is a torch extension: it includes a header of torch."""
+    entry = overlay.entry_of(step)
+    folders, _, _ = _own_flags(step)
+    return _uses_torch(_texts(entry, folders))
+
+
+def _texts(entry: Path, folders: Sequence[Path]) -> list[str]:
+    """The step's file and those that it includes, without comments."""
+    return [without_comments(file.read()) for file in reached_files([entry], folders)]
+
+
+def _uses_torch(texts: Iterable[str]) -> bool:
+    return any(_TORCH_HEADER.search(text) for text in texts)
+
+
+def _own_flags(step: Step) -> tuple[list[Path], list[str], list[str]]:
+    """The step's ``gpu_flags``: folders of headers, libraries, and the others."""
+    folders, libraries, others = [], [], []
+    for flag in step.gpu_flags:
+        if flag.startswith("-I"):
+            folders.append(_folder(step, Path(flag[2:].strip()).expanduser()))
+        elif flag.startswith("-l"):
+            libraries.append(flag)
+        else:
+            others += flag.split()
+    return folders, libraries, others
+
+
+def _folder(step: Step, named: Path) -> Path:
+    """A folder of ``-I``, relative to the step's; of a variant, the flag may be its base's."""
+    places = [place / named for place in (step.path, step.base) if place is not None]
+    return next((place for place in places if place.is_dir()), places[0]).resolve()
+
+
+def _require_function(step: Step, entry: Path, texts: Sequence[str]) -> None:
+    """Say in one line what the compiler would say in several, of names in the caller."""
+    name = step.function.rpartition("::")[2]
+    if any(re.search(rf"\b__global__\b[^;{{}}]*\b{name}\s*\(", text) for text in texts):
+        raise _refused(
+            step, f"{step.function} is a __global__ kernel; name the host function that launches it"
+        )
+    if not any(re.search(rf"\b{name}\b", text) for text in texts):
+        raise _refused(step, f"{entry.name} has no {step.function!r}")
+
+
+def _refused(step: Step, reason: str) -> compiler.CompileFailure:
+    message = f"{step.path / 'step.toml'}: field 'function': {reason}"
+    return compiler.CompileFailure(message, "docs: own-steps, CUDA steps", reason)
+
+
+def _caller(step: Step, entry: Path, texts: Sequence[str], torch_extension: bool) -> Path:
+    """The file that nvcc compiles, in the cache; its folder's name depends on its text only."""
+    lines = [f'#include "{entry.name}"']
+    if not torch_extension:
+        lines += [f"#define KERNELBENCH_FUNCTION {step.function}"]
+        lines += ['#include "kernelbench_call.cuh"']
+    elif not any("PYBIND11_MODULE" in text for text in texts):
+        lines += ["#include <torch/extension.h>"]
+        name = step.function.rpartition("::")[2]
+        lines += [
+            f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{step.function}); }}'
+        ]
+    text = "\n".join(lines) + "\n"
+    root = cache_dir()
+    folder = root / overlay.FOLDER / hashlib.sha256(text.encode()).hexdigest()[:32]
+    file = folder / f"call_{entry.stem}.cu"
+    if not file.is_file():
+        with writing(root):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(file, text)
+    return file
+
+
+def _torch() -> tuple[Path, str]:
+    """The folder of the installed torch, and its version; it is not imported."""
+    spec, info = importlib.util.find_spec("torch"), devices.torch_info()
+    if spec is None or spec.origin is None or info is None:
+        raise EnvironmentProblem("torch is not installed", "`pip install torch`")
+    return Path(spec.origin).parent, info.version
+
+
+def _torch_headers(folder: Path) -> list[str]:
+    headers = folder / "include"
+    found = [headers, headers / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include")]
+    return [word for each in found for word in ("-isystem", str(each))]
+
+
+def _torch_libraries(folder: Path) -> list[str]:
+    names = ["c10", "torch", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda"]
+    there = [name for name in names if (folder / "lib" / f"lib{name}.so").is_file()]
+    return ["-L", str(folder / "lib"), *(f"-l{name}" for name in there)]

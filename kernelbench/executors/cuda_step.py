@@ -1,0 +1,93 @@
+"""CUDA steps on a GPU: what they need of a machine, building and loading them."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build import compiler
+from kernelbench.executors import cuda_build, python_step
+from kernelbench.executors.callables import LoadError
+from kernelbench.machine.devices import GpuInfo
+from kernelbench.machine.toolchain import nvcc, own_arch, runs_on, unknown_arch
+from kernelbench.project.model import Step
+
+if TYPE_CHECKING:
+    from kernelbench.executors.executor import Target
+    from kernelbench.project.problem import Kernel
+
+
+def cuda_step_runs_on(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bool, str]:
+    """Whether a CUDA step can be built here and runs on a GPU, and why (not).
+
+    Args:
+        problem: Why there is no GPU, if there is none.
+    """
+    if gpu is None:
+        return False, problem
+    if nvcc() is None:
+        return False, "no nvcc to build it with; install the CUDA toolkit"
+    arch = cuda_build.arch_for(step, gpu)
+    if unknown := unknown_arch(arch):
+        return False, unknown
+    if not runs_on(arch, gpu.capability):
+        return False, (
+            f"{step.name} is built for {arch}; this is {gpu.name}, {own_arch(gpu.capability)}"
+        )
+    # Its data is torch's.
+    works, why = python_step.torch_runs_on(gpu)
+    return works, f"built for {arch} on {gpu.name}" if works else why
+
+
+def prepare_cuda_step(step: Step, target: Target) -> str:
+    """Build the step's library for a target; returns its hash."""
+    return compiler.artefact_sha(_library(step, target))
+
+
+def load_cuda_step(step: Step, target: Target) -> Kernel:
+    """The step's callable.
+
+    Raises:
+        LoadError: If the library has no such function, or one that cannot be called.
+        KernelbenchError: If it cannot be built.
+    """
+    path = _library(step, target)
+    if cuda_build.is_extension(step):
+        return _extension(step, path)
+    from kernelbench.executors.cuda_function import open_function
+
+    return open_function(step, path, target.device)
+
+
+def _library(step: Step, target: Target) -> Path:
+    return cuda_build.cuda_library(step, cuda_build.arch_for(step, target.gpu))
+
+
+def _extension(step: Step, path: Path) -> Kernel:
+    """A function of a torch extension, called with the data's tensors and numbers."""
+    import torch  # noqa: F401  what the extension is linked with
+
+    from kernelbench.executors.cuda_function import expressions
+
+    loader = importlib.machinery.ExtensionFileLoader(cuda_build.EXTENSION, str(path))
+    spec = importlib.util.spec_from_loader(cuda_build.EXTENSION, loader)
+    assert spec is not None
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except ImportError as error:
+        text = " ".join(str(error).split())
+        raise EnvironmentProblem(f"{step.name}: its extension cannot be loaded: {text}") from error
+    name = step.function.rpartition("::")[2]
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise LoadError(f"the extension defines no {name}, which step.toml names as its function")
+    pick = expressions(step)
+
+    def custom_kernel(data: Any) -> Any:
+        return function(*pick(data))
+
+    return cast("Kernel", custom_kernel)

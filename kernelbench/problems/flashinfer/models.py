@@ -1,0 +1,367 @@
+"""Definition, Workload, Solution and Trace, validated as they are read.
+
+The fields are those of the published schemas (FlashInfer-Trace's and SOL-ExecBench's documentation,
+read in 2026). SOL-ExecBench adds expression axes, custom inputs and a tolerance per workload. What
+the schemas do not know is passed over; what they require and what is used here is checked.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal, cast, get_args
+
+from kernelbench.problems.flashinfer.axes import AxisError, axis_value, names_in
+from kernelbench.problems.flashinfer.json_fields import JsonFields
+
+#: By the schemas' name: torch's name.
+DTYPES = {
+    "float64": "float64", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
+    "float4_e2m1": "float4_e2m1fn_x2", "float4_e2m1fn_x2": "float4_e2m1fn_x2",
+    "int64": "int64", "int32": "int32", "int16": "int16", "int8": "int8", "uint8": "uint8",
+    "bool": "bool",
+}  # fmt: skip
+SourceType = Literal["random", "scalar", "safetensors", "custom"]
+_ENTRY = "run"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor of a definition; ``shape`` is axis names, None for a Python scalar."""
+
+    shape: tuple[str, ...] | None
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension: a value, an expression of others, or neither for one that a workload gives."""
+
+    value: int | None = None
+    expression: str = ""
+
+    @property
+    def variable(self) -> bool:
+        """Whether a workload gives it."""
+        return self.value is None and not self.expression
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a kernel computes.
+
+    Attributes:
+        reference: Python source with a function ``run``.
+        custom_inputs: Name of a function in it that makes the inputs; empty where there is none.
+    """
+
+    name: str
+    op_type: str
+    description: str
+    axes: dict[str, Axis]
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    reference: str
+    constraints: tuple[str, ...]
+    custom_inputs: str
+
+    def resolved(self, given: Mapping[str, int]) -> dict[str, int]:
+        """Every axis by name, with these values for the variable ones.
+
+        Raises:
+            ValueError: If one is missing, unknown or not a whole number, or breaks a constraint.
+        """
+        values = {name: axis.value for name, axis in self.axes.items() if axis.value is not None}
+        for name, value in given.items():
+            if name not in self.axes or not self.axes[name].variable:
+                variable = [name for name, axis in self.axes.items() if axis.variable]
+                raise ValueError(f"{name!r} is no variable axis: expected {', '.join(variable)}")
+            values[name] = value
+        for name, axis in self.axes.items():
+            if axis.variable and name not in values:
+                raise ValueError(f"the variable axis {name!r} has no value")
+        try:
+            for name, axis in self.axes.items():
+                if axis.expression:
+                    values[name] = int(axis_value(axis.expression, values))
+        except AxisError as error:
+            raise ValueError(f"axis {name!r}: {error}") from None
+        return values
+
+
+@dataclass(frozen=True)
+class InputSource:
+    """Where an input's data come from: ``value`` of a scalar; file and key of ``safetensors``."""
+
+    type: SourceType
+    value: float | int | bool | None = None
+    path: str = ""
+    tensor_key: str = ""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``|a - b| <= atol + rtol |b|`` for at least ``matched`` of the elements, none beyond ``cap``.
+
+    The defaults are those of FlashInfer-Bench, for workloads that say nothing.
+    """
+
+    atol: float = 1e-2
+    rtol: float = 1e-2
+    matched: float = 1.0
+    cap: float | None = None
+    negative_infinity: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One set of axes with the sources of its inputs."""
+
+    uuid: str
+    axes: dict[str, int]
+    inputs: dict[str, InputSource]
+    tolerance: Tolerance
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A kernel for a definition.
+
+    Attributes:
+        destinations: Whether it is given its outputs; None where the file does not say.
+        sources: Text by relative path.
+    """
+
+    name: str
+    definition: str
+    author: str
+    description: str
+    language: str
+    hardware: tuple[str, ...]
+    entry_file: str
+    entry_function: str
+    dependencies: tuple[str, ...]
+    destinations: bool | None
+    sources: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TraceFigure:
+    """What a trace reports of a solution that passed; microseconds."""
+
+    definition: str
+    solution: str
+    uuid: str
+    hardware: str
+    us: float
+
+
+def read_definition(fields: JsonFields) -> Definition:
+    """A definition from its JSON.
+
+    Raises:
+        UsageError: With file and pointer of what is missing or wrong.
+    """
+    axes = {name: _axis(each) for name, each in fields.objects("axes")}
+    for name, axis in axes.items():
+        for other in names_in(axis.expression) if axis.expression else ():
+            if other not in axes or axes[other].expression:
+                raise fields.object("axes").fail(name, f"no const or var axis {other!r}")
+    inputs = {name: _tensor(each, axes) for name, each in fields.objects("inputs")}
+    outputs = {name: _tensor(each, axes) for name, each in fields.objects("outputs")}
+    if not outputs:
+        raise fields.fail("outputs", "expected at least one")
+    reference = fields.string("reference")
+    defined = _functions(fields, reference)
+    if _ENTRY not in defined:
+        raise fields.fail("reference", "defines no function 'run'")
+    custom = fields.string("custom_inputs_entrypoint", "")
+    if custom and custom not in defined:
+        raise fields.fail("custom_inputs_entrypoint", f"the reference defines no {custom!r}")
+    return Definition(
+        name=fields.string("name"),
+        op_type=fields.string("op_type", ""),
+        description=fields.string("description", ""),
+        axes=axes,
+        inputs=inputs,
+        outputs=outputs,
+        reference=reference,
+        constraints=fields.strings("constraints"),
+        custom_inputs=custom,
+    )
+
+
+def read_workload(fields: JsonFields, definition: Definition) -> Workload:
+    """A workload of a definition from its JSON, or from that of a trace.
+
+    Raises:
+        UsageError: With file and pointer of what is missing or wrong.
+    """
+    if "workload" in fields.values:
+        fields = fields.object("workload")
+    given = fields.object("axes")
+    axes = {name: given.integer(name) for name in given.values}
+    try:
+        definition.resolved(axes)
+    except ValueError as error:
+        raise fields.fail("axes", str(error)) from None
+    inputs = {name: _source(each) for name, each in fields.objects("inputs")}
+    for name in definition.inputs:
+        if name not in inputs:
+            raise fields.fail("inputs", f"nothing for the input {name!r} of {definition.name}")
+    for name, source in inputs.items():
+        if name not in definition.inputs:
+            raise fields.fail("inputs", f"{definition.name} has no input {name!r}")
+        if source.type == "scalar" and definition.inputs[name].shape is not None:
+            raise fields.object("inputs").fail(name, "a scalar, but the definition has a tensor")
+    custom = [source.type == "custom" for source in inputs.values()]
+    if any(custom) and not (all(custom) and definition.custom_inputs):
+        raise fields.fail(
+            "inputs", "custom inputs: all must be, and custom_inputs_entrypoint must make them"
+        )
+    return Workload(fields.string("uuid"), axes, inputs, _tolerance(fields))
+
+
+def read_solution(fields: JsonFields) -> Solution:
+    """A solution from its JSON.
+
+    Raises:
+        UsageError: With file and pointer of what is missing or wrong.
+    """
+    spec = fields.object("spec")
+    file, separator, function = spec.string("entry_point").partition("::")
+    if not (separator and file and function):
+        raise spec.fail(
+            "entry_point", f"expected FILE::FUNCTION, found {spec.string('entry_point')!r}"
+        )
+    sources: dict[str, str] = {}
+    for each in fields.listed("sources"):
+        path = PurePosixPath(each.string("path"))
+        if path.is_absolute() or ".." in path.parts or str(path) in (".", ""):
+            raise each.fail("path", f"expected a relative path without '..', found {str(path)!r}")
+        if str(path) in sources:
+            raise each.fail("path", f"{str(path)!r} is there twice")
+        sources[str(path)] = each.string("content")
+    file = str(PurePosixPath(file))
+    if file not in sources:
+        raise spec.fail("entry_point", f"no source {file!r}")
+    return Solution(
+        name=fields.string("name"),
+        definition=fields.string("definition"),
+        author=fields.string("author", "unknown"),
+        description=fields.string("description", ""),
+        language=spec.string("language").lower(),
+        hardware=spec.strings("target_hardware"),
+        entry_file=file,
+        entry_function=function,
+        dependencies=spec.strings("dependencies"),
+        destinations=spec.boolean("destination_passing_style"),
+        sources=sources,
+    )
+
+
+def read_figure(fields: JsonFields) -> TraceFigure | None:
+    """The latency that a trace reports; None if it is a workload, or its solution failed."""
+    if not fields.has("evaluation") or not fields.has("solution"):
+        return None
+    evaluation = fields.object("evaluation")
+    if evaluation.string("status") != "PASSED" or not evaluation.has("performance"):
+        return None
+    milliseconds = evaluation.object("performance").number("latency_ms")
+    hardware = evaluation.object("environment").string("hardware")
+    uuid = fields.object("workload").string("uuid")
+    definition, solution = fields.string("definition"), fields.string("solution")
+    if not milliseconds:
+        return None
+    return TraceFigure(definition, solution, uuid, hardware, milliseconds * 1e3)
+
+
+def _axis(fields: JsonFields) -> Axis:
+    kind = fields.string("type")
+    if kind == "const":
+        return Axis(value=fields.integer("value"))
+    if kind == "expr":
+        expression = fields.string("expression")
+        try:
+            names_in(expression)
+        except AxisError as error:
+            raise fields.fail("expression", str(error)) from None
+        return Axis(expression=expression)
+    if kind != "var":
+        raise fields.fail("type", f"expected const, var or expr, found {kind!r}")
+    return Axis()
+
+
+def _tensor(fields: JsonFields, axes: Mapping[str, Axis]) -> TensorSpec:
+    dtype = fields.string("dtype")
+    if dtype not in DTYPES:
+        raise fields.fail("dtype", f"expected one of {', '.join(DTYPES)}, found {dtype!r}")
+    if "shape" not in fields.values:
+        raise fields.fail("shape", "missing: expected a list of axes, or null for a scalar")
+    if fields.values["shape"] is None:
+        return TensorSpec(None, dtype)
+    shape = fields.strings("shape")
+    for name in shape:
+        if name not in axes:
+            raise fields.fail("shape", f"no axis {name!r}: known are {', '.join(axes)}")
+    return TensorSpec(shape, dtype)
+
+
+def _source(fields: JsonFields) -> InputSource:
+    kind = fields.string("type")
+    if kind not in get_args(SourceType):
+        raise fields.fail(
+            "type", f"expected one of {', '.join(get_args(SourceType))}, found {kind!r}"
+        )
+    found = cast(SourceType, kind)
+    if found == "scalar":
+        value = fields.values.get("value")
+        if not isinstance(value, int | float):
+            raise fields.fail("value", f"expected a number or a boolean, found {value!r}")
+        return InputSource(found, value=value)
+    if found == "safetensors":
+        return InputSource(
+            found, path=fields.string("path"), tensor_key=fields.string("tensor_key")
+        )
+    return InputSource(found)
+
+
+def _tolerance(fields: JsonFields) -> Tolerance:
+    if not fields.has("tolerance"):
+        return Tolerance()
+    given, usual = fields.object("tolerance"), Tolerance()
+    matched = given.number("required_matched_ratio", usual.matched)
+    if matched > 1:
+        raise given.fail("required_matched_ratio", f"expected at most 1, found {matched}")
+    return Tolerance(
+        atol=given.number("max_atol", usual.atol),
+        rtol=given.number("max_rtol", usual.rtol),
+        matched=matched,
+        cap=given.number("max_error_cap") if given.has("max_error_cap") else None,
+        negative_infinity=bool(given.boolean("allow_negative_inf")),
+    )
+
+
+def _functions(fields: JsonFields, source: str) -> set[str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        message = getattr(error, "msg", error)
+        raise fields.fail("reference", f"line {line}: not valid Python: {message}") from None
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def parameters_of(source: str, function: str) -> list[str] | None:
+    """The names of a function's positional parameters; None if it cannot be told."""
+    try:
+        body: list[Any] = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return None
+    found = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == function]
+    if not found or found[-1].args.vararg is not None:
+        return None
+    return [arg.arg for arg in (*found[-1].args.posonlyargs, *found[-1].args.args)]

@@ -1,0 +1,277 @@
+"""A GPU MODE task folder as it is on disk: ``task.yml`` and the files that it names.
+
+Nothing of a task runs here, and nothing here imports torch: what can be seen of a task without
+running it is said before a worker starts. The fields are those that the server reads
+(gpu-mode/kernelbot, ``task.py``, read in 2026); what it does not know is noted, not refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import yaml
+
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+
+Ranking = Literal["last", "mean", "geom"]
+
+TASK_FILES = ("task.yml", "task.yaml")
+SUBMISSION = "@SUBMISSION@"
+#: What the server takes for a stage if the task does not say; seconds.
+_TIMEOUT_S = 180.0
+_KNOWN = frozenset(
+    (
+        "files", "lang", "description", "config", "templates", "tests", "benchmarks",
+        "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "gpus", "seed",
+        "multi_gpu", "libraries", "name",
+    )
+)  # fmt: skip
+_OWN_MODULES = ("reference", "task", "utils")
+_STAGES = ("test", "bench")
+
+
+@dataclass(frozen=True)
+class TaskShape:
+    """One test or benchmark of a task; see :class:`kernelbench.project.problem.Shape`.
+
+    Attributes:
+        name: ``test0``, ``bench0``, ... in the order of the file, or an ad-hoc specification.
+        args: The arguments of ``generate_input``, by name; lists as tuples, so that it is a value.
+        timed: Whether a run times it once it is right: a test is only checked, unless asked for.
+    """
+
+    name: str
+    args: tuple[tuple[str, Any], ...]
+    timed: bool = True
+
+    def describe(self) -> str:
+        """The arguments, e.g. ``size=5120 seed=9991``."""
+        return " ".join(f"{key}={_text(value)}" for key, value in self.args)
+
+    def arguments(self) -> dict[str, Any]:
+        """What ``generate_input`` is called with."""
+        return {key: _thawed(value) for key, value in self.args}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task folder.
+
+    Attributes:
+        folder: Absolute.
+        name: The folder's name.
+        modules: Python files by the name that they are imported by (``task``, ``utils``,
+            ``reference``, ...), wherever the folder says that they come from.
+        tests, benchmarks: In the order of the file.
+        test_timeout_s, benchmark_timeout_s: Seconds that the server gives each of the two stages.
+        ranking_by: How the server makes one figure of the benchmarks.
+        gpus: The GPUs that its leaderboard is for; may be empty.
+        notes: What a user should know of how it was read.
+    """
+
+    folder: Path
+    name: str
+    modules: tuple[tuple[str, Path], ...]
+    tests: tuple[TaskShape, ...]
+    benchmarks: tuple[TaskShape, ...]
+    test_timeout_s: float
+    benchmark_timeout_s: float
+    ranking_by: Ranking
+    gpus: tuple[str, ...]
+    description: str
+    notes: tuple[str, ...]
+
+    @property
+    def shapes(self) -> tuple[TaskShape, ...]:
+        """Tests, then benchmarks."""
+        return (*self.tests, *self.benchmarks)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether every test and benchmark gives ``generate_input`` a seed."""
+        return all("seed" in dict(shape.args) for shape in self.shapes)
+
+    def module(self, name: str) -> Path | None:
+        """The file that ``import name`` means in this task; None if it is none of its own."""
+        return dict(self.modules).get(name)
+
+
+def find_task_file(folder: Path) -> Path:
+    """The ``task.yml`` of a task's folder; the file itself if that is what is given.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if folder.is_file():
+        return folder.resolve()
+    for name in TASK_FILES:
+        if (folder / name).is_file():
+            return (folder / name).resolve()
+    what = "has no task.yml" if folder.is_dir() else "no such folder"
+    raise UsageError(f"{folder}: {what}", "--task takes the folder of a GPU MODE task")
+
+
+def read_task(folder: str | Path) -> Task:
+    """Read a task folder; nothing of it is run.
+
+    Raises:
+        UsageError: If a file is missing or malformed, with file, line and field.
+        EnvironmentProblem: If it is a task for several GPUs.
+    """
+    file = find_task_file(Path(folder).expanduser())
+    table = _Table(file)
+    lang = str(table.take("lang", "py")).lower()
+    if lang not in ("py", "python"):
+        raise table.fail("lang", f"is {lang!r}: only Python tasks can be run here")
+    tests = _shapes(table, "tests", "test", timed=False)
+    benchmarks = _shapes(table, "benchmarks", "bench", timed=True)
+    if not tests and not benchmarks:
+        raise table.fail("tests", "neither tests nor benchmarks are given")
+    _refuse_several_gpus(table, (*tests, *benchmarks))
+    ranking = table.take("ranking_by", "last")
+    if ranking not in get_args(Ranking):
+        known = ", ".join(get_args(Ranking))
+        raise table.fail("ranking_by", f"expected one of {known}, found {ranking!r}")
+    gpus = table.take("gpus", []) or []
+    if not isinstance(gpus, list):
+        raise table.fail("gpus", f"expected a list of names, found {gpus!r}")
+    unknown = sorted(set(table.values) - _KNOWN)
+    return Task(
+        folder=file.parent,
+        name=file.parent.name,
+        modules=_modules(table),
+        tests=tests,
+        benchmarks=benchmarks,
+        test_timeout_s=_seconds(table, "test_timeout"),
+        benchmark_timeout_s=_seconds(table, "benchmark_timeout"),
+        ranking_by=cast(Ranking, ranking),
+        gpus=tuple(str(gpu) for gpu in gpus),
+        description=str(table.take("description", "") or "").strip(),
+        notes=(f"task.yml: not used here: {', '.join(unknown)}",) if unknown else (),
+    )
+
+
+def shape_of(name: str, fields: dict[str, Any]) -> TaskShape:
+    """The shape of these arguments; a name that begins with ``test`` makes it one that is checked.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    if not fields:
+        raise ValueError("expected the arguments of generate_input, such as size=128:seed=1")
+    args = tuple((str(key), _frozen(value)) for key, value in fields.items())
+    return TaskShape(name, args, timed=not name.startswith(_STAGES[0]))
+
+
+class _Table:
+    """The top level of a ``task.yml``."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        try:
+            text = file.read_text(encoding="utf-8")
+            node = yaml.compose(text, yaml.SafeLoader)
+            values = yaml.safe_load(text)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{file}: not UTF-8 text (byte {error.start})") from None
+        except OSError as error:
+            raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+            line = mark.line + 1 if mark else 1
+            reason = getattr(error, "problem", None) or " ".join(str(error).split())
+            raise UsageError(f"{file}:{line}: not valid YAML: {reason}") from None
+        if not isinstance(values, dict) or not isinstance(node, yaml.MappingNode):
+            raise UsageError(f"{file}:1: expected the fields of a task (files, tests, ...)")
+        self.values: dict[Any, Any] = values
+        self._lines = {key.value: key.start_mark.line + 1 for key, _ in node.value}
+
+    def fail(self, field: str, reason: str) -> UsageError:
+        """The error for a field, with its line."""
+        return UsageError(f"{self.file}:{self._lines.get(field, 1)}: field {field!r}: {reason}")
+
+    def take(self, field: str, default: Any) -> Any:
+        """A field's value, or the default where it is absent."""
+        return self.values.get(field, default)
+
+
+def _shapes(table: _Table, field: str, stage: str, timed: bool) -> tuple[TaskShape, ...]:
+    entries = table.take(field, []) or []
+    if not isinstance(entries, list):
+        raise table.fail(field, f"expected a list of arguments, found {type(entries).__name__}")
+    found = []
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not all(isinstance(key, str) for key in entry):
+            raise table.fail(field, f"entry {index}: expected arguments by name, found {entry!r}")
+        args = tuple((key, _frozen(value)) for key, value in entry.items())
+        found.append(TaskShape(f"{stage}{index}", args, timed))
+    return tuple(found)
+
+
+def _refuse_several_gpus(table: _Table, shapes: tuple[TaskShape, ...]) -> None:
+    sizes = [dict(shape.args).get("world_size", 1) for shape in shapes]
+    most = max((size for size in sizes if isinstance(size, int)), default=1)
+    if most > 1 or table.take("multi_gpu", False):
+        raise EnvironmentProblem(
+            f"{table.file}: a task for {most if most > 1 else 'several'} GPUs (multi_gpu)",
+            "tasks for one GPU or a CPU can be run",
+        )
+
+
+def _seconds(table: _Table, field: str) -> float:
+    value = table.take(field, _TIMEOUT_S)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise table.fail(field, f"expected a number of seconds, found {value!r}")
+    return float(value)
+
+
+def _modules(table: _Table) -> tuple[tuple[str, Path], ...]:
+    """The Python files by module name: those of ``files``, and the usual ones of the folder."""
+    folder = table.file.parent
+    entries = table.take("files", None)
+    usual = {name: folder / f"{name}.py" for name in _OWN_MODULES}
+    found = {name: file for name, file in usual.items() if file.is_file()}
+    if entries is not None:
+        if not isinstance(entries, list):
+            raise table.fail("files", "expected a list of {name: ..., source: ...}")
+        found |= dict(_listed(table, entries))
+    if "reference" not in found:
+        raise UsageError(
+            f"{folder}: no reference.py", "a task's reference.py defines generate_input and a check"
+        )
+    for name in ("submission", "eval"):
+        found.pop(name, None)
+    return tuple(sorted(found.items()))
+
+
+def _listed(table: _Table, entries: list[Any]) -> list[tuple[str, Path]]:
+    folder = table.file.parent
+    found = []
+    for index, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        source = entry.get("source") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not isinstance(source, str):
+            raise table.fail("files", f"entry {index}: expected name and source, found {entry!r}")
+        if source == SUBMISSION or not name.endswith(".py"):
+            continue
+        path = (folder / source).resolve()
+        if not path.is_file():
+            if Path(name).stem == "eval":  # never run: this program evaluates
+                continue
+            raise table.fail("files", f"entry {index}: {name}: no file {source} from {folder}")
+        found.append((Path(name).stem, path))
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _thawed(value: Any) -> Any:
+    return [_thawed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(_text, value)) if isinstance(value, tuple) else str(value)

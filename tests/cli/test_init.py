@@ -1,0 +1,121 @@
+"""``kernelbench init``: projects that run at once, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT, launch
+
+from kernelbench.base.errors import EnvironmentProblem, ExitCode, UsageError
+from kernelbench.cli.init import command
+from kernelbench.lineages.project_templates import files_of, new_project, template_names
+
+TEMPLATES = template_names()
+#: Commands that have to time a Triton step, which takes a GPU.
+TIMED = ("ab", "gate")
+
+
+def commands_of(readme: str) -> list[list[str]]:
+    """The words of every command of a README."""
+    (block,) = re.findall(r"^```\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    return [line.partition("#")[0].split()[1:] for line in block.splitlines()]
+
+
+def git(root: Path, *arguments: str) -> None:
+    names = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+             "GIT_COMMITTER_EMAIL": "a@b"}  # fmt: skip
+    subprocess.run(["git", *arguments], cwd=root, check=True, env={**os.environ, **names},
+                   capture_output=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_command_of_the_readme(template: str, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    made = launch("init", root, "--problem", template, root=ROOT)
+    assert made.code == 0
+    assert {line.strip() for line in made.out.splitlines() if line.startswith("  /")} == {
+        str(root / path) for path in files_of(template)
+    }
+    readme = (root / "README.md").read_text()
+    # What takes seconds on a CPU stands for the shape that is worth timing.
+    shapes = root / "shapes.yaml"
+    shapes.write_text(re.sub(r"\d{4}", "64", re.sub(r"  small:.*\n", "", shapes.read_text())))
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        git(root, *arguments)
+    found = commands_of(readme)
+    assert {words[0] for words in found} == {"list", "doctor", "run", "ab", "new", "gate"}
+    for words in found:
+        needs_gpu = words[0] in TIMED and template != "blank"
+        done = launch(*words, root=root)
+        assert done.code == (ExitCode.ENVIRONMENT if needs_gpu else 0), (words, done.out, done.err)
+        if words == ["run", template] and template != "blank":
+            assert "s1 large: skipped: not available: " in done.out
+    assert (root / "kernels" / "s2" / "submission.py").is_file()
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_problem_is_short(template: str) -> None:
+    lines = files_of(template)[Path("kernels/problem.py")].read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) <= 25
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_what_a_readme_names_is_there(template: str) -> None:
+    files = files_of(template)
+    named = re.findall(
+        r"`((?:kernels|\.github|shapes)[\w./]*)`", files[Path("README.md")].read_text()
+    )
+    assert len(named) >= 4
+    for name in named:
+        assert any(path == Path(name) or Path(name) in path.parents for path in files), name
+    assert Path(".gitignore") in files
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    with pytest.raises(UsageError, match="kernels exists: nothing is overwritten"):
+        new_project(tmp_path, "blank")
+    assert [path.name for path in tmp_path.iterdir()] == ["kernels"]
+
+
+def test_beside_other_files(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    new_project(tmp_path, "blank")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "notes.txt", "kernels", "shapes.yaml", "README.md", "pyproject.toml", ".github",
+        ".gitignore",
+    }  # fmt: skip
+
+
+def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Path] = []
+    rename = Path.rename
+
+    def stumble(self: Path, target: Path) -> Path:
+        if len(done) == 3:
+            raise OSError(28, "No space left on device")
+        done.append(target)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", stumble)
+    with pytest.raises(EnvironmentProblem, match="cannot be written: No space left"):
+        new_project(tmp_path / "deep" / "project", "gemm")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
+    found = CliRunner().invoke(command, [str(tmp_path), "--problem", "softmax"])
+    assert found.exit_code == ExitCode.USAGE
+    assert "'blank', 'gemm', 'rmsnorm'" in found.output
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file is a file"):
+        new_project(tmp_path / "file", "blank")

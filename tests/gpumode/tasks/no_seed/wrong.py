@@ -1,0 +1,2 @@
+def custom_kernel(data):
+    return {"y": data["x"] * data["scale"]}
