@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Outcome, write_project
 
+from kernelbench.lineages.project_templates import files_of
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
 from kernelbench.project.shipped import shipped_root
@@ -74,6 +75,14 @@ def test_the_wheel_has_what_the_checkout_has(installed: Path) -> None:
         pytest.skip("not a git checkout")
     shipped = installed / "kernelbench" / "_shipped"
     assert [name for name in names if not (shipped / name).is_file()] == []
+
+
+def test_init_writes_all_of_a_template(installed: Path, tmp_path: Path) -> None:
+    """What a wheel could leave out of them: names with dots, and files that are no Python."""
+    assert call(installed, tmp_path, "init", "new", "--problem", "gemm").code == 0
+    found = {file.relative_to(tmp_path / "new") for file in (tmp_path / "new").rglob("*")}
+    assert found >= files_of("gemm").keys()
+    assert Path(".github/workflows/kernels.yml") in found
 
 
 def test_an_empty_folder(installed: Path, tmp_path: Path) -> None:

@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kernelbench.problems.tensor import shape as tensor_shape
-from kernelbench.problems.tensor.shape import TensorShape
+from kernelbench.problems.tensor.shape import (
+    TensorShape,
+    as_dataclass,
+    broken_dims_limit,
+    parse_dims,
+)
 from kernelbench.project.guarded import blame_author, blaming
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 
@@ -60,7 +64,7 @@ class TensorAdapter:
         if author.Shape is None:
             self._blame("Shape", "missing: a class with the fields of a shape, such as 'rows: int'")
         with blaming(author, author.name, "Shape"):
-            self._kind = tensor_shape.as_dataclass(author.Shape)
+            self._kind = as_dataclass(author.Shape)
         for hook in author.lacking():
             self._blame(hook, "missing: a TensorProblem has to have one")
         if author.tolerance is None and author.depth is None:
@@ -74,7 +78,7 @@ class TensorAdapter:
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> TensorShape:
         """From the fields of the author's dataclass."""
-        return TensorShape(name, tensor_shape.parse_dims(self._kind, fields))
+        return TensorShape(name, parse_dims(self._kind, fields))
 
     def make_inputs(self, shape: TensorShape, input_class: str, seed: int, device: str) -> Inputs:
         """The author's data, then the outputs to be written, in an arena."""
@@ -202,7 +206,7 @@ class TensorAdapter:
 
     def broken_limit(self, shape: TensorShape, limits: Mapping[str, Any]) -> str:
         """``max_FIELD``, ``min_FIELD`` and ``FIELD_multiple`` of the shape's fields."""
-        return tensor_shape.broken_dims_limit(self.name, shape.dims, limits)
+        return broken_dims_limit(self.name, shape.dims, limits)
 
     def work(self, shape: TensorShape, inputs: Inputs | None = None) -> Work:
         """Bytes of inputs and outputs, each once, and FLOPs if the author says how many."""
