@@ -15,9 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
-from kernelbench.problems.flashinfer import problem as files
 from kernelbench.problems.flashinfer.dataset import FoundDefinition, Skipped, find_definitions
-from kernelbench.problems.flashinfer.models import Solution, parameters_of
+from kernelbench.problems.flashinfer.models import Solution, python_parameters
+from kernelbench.problems.flashinfer.problem import (
+    DEFINITION_FILE,
+    ORIGIN_FILE,
+    REFERENCE_FILE,
+    WORKLOADS_FILE,
+    origin_text,
+    shape_names,
+)
 
 _LANGUAGES = ("python", "triton")
 _PROBLEM = "kernelbench.problems.flashinfer.problem:DEFINITION"
@@ -130,7 +137,7 @@ def _step(each: FoundDefinition, solution: Solution, names: _Names) -> _Step:
     shapes = dict(
         zip(
             (workload.uuid for workload in each.workloads),
-            files.shape_names(each.definition.name, len(each.workloads)),
+            shape_names(each.definition.name, len(each.workloads)),
             strict=True,
         )
     )
@@ -162,7 +169,7 @@ def _write(
     shapes = []
     for each in found:
         shapes.append(f"{_quoted(each.definition.name)}:")
-        named = files.shape_names(each.definition.name, len(each.workloads))
+        named = shape_names(each.definition.name, len(each.workloads))
         for name, workload in zip(named, each.workloads, strict=True):
             fields = {**workload.axes, "workload": workload.uuid}
             inside = ", ".join(f"{_quoted(k)}: {json.dumps(v)}" for k, v in fields.items())
@@ -183,11 +190,11 @@ def _lineage(root: Path, each: FoundDefinition, steps: list[_Step], names: _Name
         "reference": reference,
     }  # fmt: skip
     _text(folder / "lineage.toml", _table(toml))
-    shutil.copyfile(each.file, folder / files.DEFINITION_FILE)
+    shutil.copyfile(each.file, folder / DEFINITION_FILE)
     lines = "".join(json.dumps(line) + "\n" for line in each.lines)
-    _text(folder / files.WORKLOADS_FILE, lines)
-    _text(folder / files.ORIGIN_FILE, files.origin_text(each.root))
-    _text(folder / files.REFERENCE_FILE, _ended(definition.reference))
+    _text(folder / WORKLOADS_FILE, lines)
+    _text(folder / ORIGIN_FILE, origin_text(each.root))
+    _text(folder / REFERENCE_FILE, _ended(definition.reference))
     _write_step(
         folder / reference,
         {
@@ -195,8 +202,8 @@ def _lineage(root: Path, each: FoundDefinition, steps: list[_Step], names: _Name
             "hypothesis": "none: it is what the others are judged by", "arch": "any",
             "kind": "python", "status": "works", "entry": "adapter.py",
         },
-        {files.REFERENCE_FILE: definition.reference},
-        _adapter(files.REFERENCE_FILE, "run", "*inputs.values()", destinations=False),
+        {REFERENCE_FILE: definition.reference},
+        _adapter(REFERENCE_FILE, "run", "*inputs.values()", destinations=False),
     )  # fmt: skip
     for step in steps:
         solution = step.solution
@@ -238,7 +245,7 @@ def _call(each: FoundDefinition, solution: Solution) -> tuple[str, bool]:
     """
     inputs, outputs = list(each.definition.inputs), list(each.definition.outputs)
     source = solution.sources[solution.entry_file]
-    parameters = parameters_of(source, solution.entry_function)
+    parameters = python_parameters(source, solution.entry_function)
     destinations = solution.destinations
     if destinations is None:
         destinations = parameters is not None and bool(set(outputs) & set(parameters))

@@ -355,7 +355,7 @@ def _functions(fields: JsonFields, source: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def parameters_of(source: str, function: str) -> list[str] | None:
+def python_parameters(source: str, function: str) -> list[str] | None:
     """The names of a function's positional parameters; None if it cannot be told."""
     try:
         body: list[Any] = ast.parse(source).body
