@@ -101,7 +101,7 @@ def test_the_c_side_receives_the_call(
 @pytest.mark.skipif(
     not (Path(sysconfig.get_path("include")) / "Python.h").is_file(), reason="no Python.h"
 )
-@pytest.mark.parametrize("marshal", tuples.MARSHALS)
+@pytest.mark.parametrize("marshal", tuples.EXTENDED)
 def test_tuples_go_through_the_extension_where_calls_are_timed(
     entry: LoadedStep, inputs: Inputs, monkeypatch: pytest.MonkeyPatch, marshal: str
 ) -> None:
