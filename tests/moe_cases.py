@@ -29,6 +29,8 @@ _WORKING = [
 STEPS = [step.name for step in _WORKING]
 #: Those that never wait for the stream: a call of theirs can be part of a graph.
 CAPTURED = [step.name for step in _WORKING if step.config.get("synchronize") == "none"]
+#: Those whose calls on two streams may be in flight together.
+OWN_WORKSPACE = [step.name for step in _WORKING if step.config.get("workspace") == "stream"]
 
 EVERY = slice(None)
 #: operand, columns, value -> whether the token's output is NaN (without, with a softcap).

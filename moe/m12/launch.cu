@@ -66,18 +66,15 @@ struct Workspace {
   DeviceBuffer<SectorScale> scales;           // [m, k / 128]
 };
 
+std::map<void*, Workspace> workspaces;  // by stream
+Workspace* last_used = nullptr;
+
 // The stream's own. Nothing can be allocated while the caller records a stream: it then gets,
 // unless it has one, the workspace of the call before.
 Workspace& workspace_of(rt::Stream stream) {
-  static std::map<void*, Workspace> workspaces;
-  static Workspace* last = nullptr;
-  const auto own = workspaces.find(stream.handle);
-  if (own != workspaces.end()) {
-    last = &own->second;
-  } else if (last == nullptr || !rt::recorded(stream)) {
-    last = &workspaces[stream.handle];
-  }
-  return *last;
+  const bool own = workspaces.contains(stream.handle) || !rt::recorded(stream);
+  if (own || last_used == nullptr) last_used = &workspaces[stream.handle];
+  return *last_used;
 }
 
 // A call, and where what passes between its phases is.

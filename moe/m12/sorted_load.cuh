@@ -60,6 +60,7 @@ template <uint32_t kTokens>
 KB_DEVICE void hand_on(SharedStorage<kTokens>& shared, PipelineState<kQueue>& turn,
                        const Item& item, bool some) {
   mbarrier_wait_parity(&shared.place_empty[turn.stage], turn.phase ^ 1);
+  ptx::bar_warp_sync();  // all lanes have seen the phase
   if (ptx::lane_index() == 0) {
     shared.queue[turn.stage] = item;
     if (!some) shared.queue[turn.stage].k_blocks = 0;
@@ -110,8 +111,8 @@ KB_DEVICE void load_weights(SharedStorage<kTokens>& shared, const Arguments& arg
       }
       if (block == item.k_blocks) break;
       mbarrier_wait_parity(&shared.empty[state.stage], state.phase ^ 1);
+      ptx::bar_warp_sync();  // all lanes have seen the phase
       if (ptx::lane_index() == 0) load_block(shared, args, item, block, state.stage);
-      ptx::bar_warp_sync();
       state.advance();
     }
   }

@@ -14,6 +14,7 @@ import pytest
 import torch
 from moe_cases import (
     CAPTURED,
+    OWN_WORKSPACE,
     ROOT,
     STEPS,
     Kernel,
@@ -165,6 +166,23 @@ def test_a_graph_is_replayed_on_new_values(
     for of_values, drawn in zip(outputs, values, strict=True):
         expect_right(of_values[0], drawn, TWO)
         assert all(torch.equal(bits(output), bits(of_values[0])) for output in of_values)
+
+
+@pytest.mark.parametrize("step", OWN_WORKSPACE)
+def test_calls_on_two_streams_are_in_flight_together(kernels: Get, step: str) -> None:
+    """Small ones, so that both fit the GPU at once, and of either kind: few routes and many."""
+    kernel = kernels(step)
+    for shape in (MoeShape("few", 4, 256, 512, 32, 4), MoeShape("many", 300, 256, 512, 8, 2)):
+        operands = [draw(shape, seed) for seed in (1, 2)]
+        streams = [torch.cuda.Stream(DEVICE) for _ in operands]
+        torch.cuda.synchronize(DEVICE)
+        for _ in range(20):
+            for inputs, where in zip(operands, streams, strict=True):
+                with torch.cuda.stream(where):
+                    kernel(inputs.data)
+        torch.cuda.synchronize(DEVICE)
+        for inputs in operands:
+            expect_right(inputs.data.output, inputs, shape)
 
 
 @pytest.mark.parametrize("step", CAPTURED)
