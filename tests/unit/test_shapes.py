@@ -51,13 +51,17 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
         "u3": ([40, 76, 168, 72, 164], [512] * 5, [768] * 5),
         "u4": ([128, 384], [128] * 2, [2048] * 2),
         "u5": ([333], [1024], [1536]),
+        "u6": ([16, 16, 24, 24, 32, 40, 40, 48], [128] * 8, [256] * 8),
+        "t10": ([72, 300], [128] * 2, [256, 1536]),
     }
     assert [*table.of("group_gemm")] == list(expected)
     for name, (m, n, k) in expected.items():
         assert table[name] == GroupGemmShape(name, tuple(m), tuple(n), tuple(k))
-    tokens = {"qwen35": 128} | {f"qwen35-m{m}": m for m in (1, 16, 32, 64, 256, 512, 1024, 4096)}
+    tokens = {"qwen35": 128} | {
+        f"qwen35-m{m}": m for m in (1, 16, 32, 64, 256, 512, 1024, 2048, 4096, 8192)
+    }
     routed = [f"qwen35-{routing}" for routing in ("one", "skewed")]
-    assert [*table.of("fused_moe")] == [*tokens, *routed, *(f"s{i}" for i in range(7))]
+    assert [*table.of("fused_moe")] == [*tokens, *routed, *(f"s{i}" for i in range(9))]
     for name, m in tokens.items():
         assert table[name] == MoeShape(name, m, 512, 2048, 256, 8)
     for name in routed:
