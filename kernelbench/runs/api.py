@@ -127,10 +127,8 @@ def run(
         on_plan(planned)
     measured = _measure(planned, on_progress, on_row)
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
-    for warning in warnings_of(record.environment):
-        on_warning(warning)
-    for found_defect in measured.runner.defects:
-        on_warning(str(found_defect))
+    for warning in (*warnings_of(record.environment), *measured.runner.defects):
+        on_warning(str(warning))
     if on_report is not None:
         for found in measured.runner.reports:
             on_report(*found)

@@ -36,7 +36,7 @@ def check(step: Step, input_class: str = "gpu-mode", seed: int = 3, **more: Any)
         SHAPE,
         "cpu",
         seed,
-        lambda name, limit: phases.append((name, limit)),
+        lambda name, limit, whose="step": phases.append((name, limit)),
         5.0,
         **more,
     )

@@ -277,7 +277,7 @@ class Scripted:
 
 
 DONE = Ending("done", "x", "", "")
-HANG = Ending("hang", "timed call", "no answer within 9 s in phase 'timed call'", "")
+HANG = Ending("hang", "timed call", "no answer within 9 s in phase 'timed call'", "", status="hang")
 DIED = Ending("died", "gpu-mode: second call", "the worker was ended by SIGSEGV", "")
 
 

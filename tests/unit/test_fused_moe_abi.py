@@ -87,6 +87,7 @@ def test_the_memory_of_a_call_is_registered_and_forgotten(
         def __init__(self) -> None:
             self.seen: dict[str, tuple[int, int, bool]] = {}
             self.forgotten = 0
+            self.queueing = False
 
         def register(self, address: int, size: int, name: str, *, writable: bool) -> None:
             self.seen[name] = (address, size, writable)

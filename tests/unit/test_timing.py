@@ -238,7 +238,7 @@ def test_every_call_is_announced_with_its_limit(sets: Any) -> None:
     phases: list[tuple[str, float]] = []
     measure(
         [right(sets)], single_arm(5), sets,
-        announce=lambda name, limit: phases.append((name, limit)),
+        announce=lambda name, limit, whose="step": phases.append((name, limit)),
     )  # fmt: skip
     assert phases == [("warm-up", 5.0)] * 2 + [("timed call", 5.0)] * 5
 
