@@ -181,12 +181,13 @@ KB_GLOBAL void interpret(Program program) {
     } else if (ptx::elect_sync()) {
       issue(storage, program, kGroup);
       if (fault == kMixedGroups) ptx::tcgen05_commit(ptx::CtaGroup<3 - kCtas>{}, &storage.done[0]);
+      // By the lane that was elected: of another one it is a race with the issue, too.
+      if (fault == kOverwriteTile) storage.image[0] = 0;
     }
   }
   if (fault == kOtherCommits && ptx::thread_index() == 33) {
     ptx::tcgen05_commit(kGroup, &storage.done[0]);
   }
-  if (fault == kOverwriteTile && ptx::thread_index() == 0) storage.image[0] = 0;
   if (fault == kStoreTooEarly && warp == 1) {
     const uint32_t values[1] = {};
     ptx::tcgen05_st_32x32b(tmem + (32 << 16) + program.store_column, values);
