@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import traceback
 from pathlib import Path
 
 from kernelbench.base.errors import HarnessDefect
@@ -16,6 +14,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 def describe_defect(error: BaseException) -> str:
     """An exception in one line, with the innermost line of kernelbench that it passed."""
+    import traceback
+
     where = ""
     for frame in traceback.extract_tb(error.__traceback__):
         file = Path(frame.filename)
@@ -33,6 +33,8 @@ def defect(reason: str, trace: str) -> HarnessDefect:
         print(trace, file=sys.stderr)
         return HarnessDefect(reason, "please report it")
     try:
+        import tempfile
+
         with tempfile.NamedTemporaryFile(
             "w", prefix="kernelbench-defect-", suffix=".txt", delete=False, encoding="utf-8"
         ) as file:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build import compiler
-from kernelbench.executors import cuda_build, python_step
+from kernelbench.executors import python_step
 from kernelbench.executors.callables import LoadError
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import nvcc, own_arch, runs_on, unknown_arch
@@ -30,6 +29,8 @@ def cuda_step_runs_on(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bo
         return False, problem
     if nvcc() is None:
         return False, "no nvcc to build it with; install the CUDA toolkit"
+    from kernelbench.executors import cuda_build
+
     arch = cuda_build.arch_for(step, gpu)
     if unknown := unknown_arch(arch):
         return False, unknown
@@ -44,7 +45,9 @@ def cuda_step_runs_on(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bo
 
 def prepare_cuda_step(step: Step, target: Target) -> str:
     """Build the step's library for a target; returns its hash."""
-    return compiler.artefact_sha(_library(step, target))
+    from kernelbench.build.compiler import artefact_sha
+
+    return artefact_sha(_library(step, target))
 
 
 def load_cuda_step(step: Step, target: Target) -> Kernel:
@@ -54,6 +57,8 @@ def load_cuda_step(step: Step, target: Target) -> Kernel:
         LoadError: If the library has no such function, or one that cannot be called.
         KernelbenchError: If it cannot be built.
     """
+    from kernelbench.executors import cuda_build
+
     path = _library(step, target)
     if cuda_build.is_extension(step):
         return _extension(step, path)
@@ -63,6 +68,8 @@ def load_cuda_step(step: Step, target: Target) -> Kernel:
 
 
 def _library(step: Step, target: Target) -> Path:
+    from kernelbench.executors import cuda_build
+
     return cuda_build.cuda_library(step, cuda_build.arch_for(step, target.gpu))
 
 
@@ -70,6 +77,7 @@ def _extension(step: Step, path: Path) -> Kernel:
     """A function of a torch extension, called with the data's tensors and numbers."""
     import torch  # noqa: F401  what the extension is linked with
 
+    from kernelbench.executors import cuda_build
     from kernelbench.executors.cuda_function import expressions
 
     loader = importlib.machinery.ExtensionFileLoader(cuda_build.EXTENSION, str(path))

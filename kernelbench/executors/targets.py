@@ -10,9 +10,7 @@ Nothing here imports torch: listing steps asks these questions too.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kernelbench.base.errors import (
@@ -27,6 +25,7 @@ from kernelbench.executors.executor import Executor, Target
 from kernelbench.executors.gpu import GPU
 from kernelbench.executors.gpu_soft import SOFT_GPU
 from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.project.installed import entry_points_of
 from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
@@ -56,26 +55,9 @@ def executors() -> tuple[Executor, ...]:
             name of another.
     """
     found: list[Executor] = [GPU, SOFT_GPU, EMULATOR, TORCH]
-    for point in _entry_points():
+    for point in entry_points_of(GROUP):
         found.append(_installed(point, found))
     return tuple(found)
-
-
-def _entry_points() -> list[EntryPoint]:
-    """The group's, by name. Where no package has one, ``list`` is spared a tenth of its time."""
-    if not any(map(_may_name_executors, map(Path, sys.path))):
-        return []
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
-
-
-def _may_name_executors(place: Path) -> bool:
-    """Whether a package in a place of ``sys.path`` has the group; an archive may."""
-    if not place.is_dir():
-        return place.is_file()
-    lists = place.glob("*-info/entry_points.txt")
-    return any(GROUP.encode() in file.read_bytes() for file in lists)
 
 
 def _installed(point: EntryPoint, others: Iterable[Executor]) -> Executor:

@@ -14,14 +14,34 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from importlib.metadata import EntryPoint, entry_points
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import EnvironmentProblem, UnknownNameError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 PROBLEMS = "kernelbench.problems"
 PEERS = "kernelbench.peers"
+
+
+def entry_points_of(group: str) -> list[EntryPoint]:
+    """A group's, by name. Where no package has one, ``list`` is spared a tenth of its time."""
+    if not any(_may_name(group, Path(place)) for place in sys.path):
+        return []
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda point: point.name)
+
+
+def _may_name(group: str, place: Path) -> bool:
+    """Whether a package in a place of ``sys.path`` has the group; an archive may."""
+    if not place.is_dir():
+        return place.is_file()
+    lists = place.glob("*-info/entry_points.txt")
+    return any(group.encode() in file.read_bytes() for file in lists)
 
 
 def installed_problem(name: str, said: str) -> Any:
@@ -43,7 +63,7 @@ def installed_problem(name: str, said: str) -> Any:
 
 def installed_problems() -> dict[str, EntryPoint]:
     """The problems that packages bring, by name; none is imported."""
-    return {point.name: point for point in entry_points(group=PROBLEMS)}
+    return {point.name: point for point in entry_points_of(PROBLEMS)}
 
 
 @functools.cache
@@ -53,8 +73,7 @@ def installed_peers() -> tuple[Path, ...]:
     Raises:
         EnvironmentProblem: If a package names a folder that is no lineage of peers.
     """
-    points = sorted(entry_points(group=PEERS), key=lambda point: point.name)
-    return tuple(_folder(point) for point in points)
+    return tuple(_folder(point) for point in entry_points_of(PEERS))
 
 
 def _folder(point: EntryPoint) -> Path:

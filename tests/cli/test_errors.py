@@ -55,7 +55,7 @@ def refused(
         (["run", "v00", "--shape", "m=8:n=128:k=65"], "k must be a multiple of 64, found 65"),
         (["run", "v00", "--shape", "m=8:n=128:k=256:q=1"], "'q'"),
         (["run", "v00", "--shape", "m=8,9:n=128,128,128:k=64"], "n"),
-        (["run", "v00", "--shape", "m=0:n=128:k=64"], "m"),
+        (["run", "v00", "--shape", "m=-1:n=128:k=64"], "m"),
         (["run", "v00", "--shape", "m=x:n=128:k=64"], "m"),
         (["run", "v00", "--shape", "m=8:m=9:n=128:k=64"], "field 'm' is given twice"),
         (["run", "v00", "--shape", "m=:n=128:k=64"], "'m=' is not FIELD=VALUE"),

@@ -80,13 +80,13 @@ def solution(name: str, content: str, **spec: Any) -> dict[str, Any]:
 
 RETURNS = solution(
     "returns_v1",
-    "import torch\nfrom helper import scaled\n\n"
+    "import torch\nfrom scaling import scaled\n\n"
     "def run(x, weight, eps):\n    return scaled(x, eps) * weight\n",
     destination_passing_style=False,
 )
 RETURNS["sources"].append(
     {
-        "path": "src/helper.py",
+        "path": "src/scaling.py",
         "content": "import torch\n\ndef scaled(x, eps):\n"
         "    return (x.float() / (x.float().square().mean(-1, True) + eps).sqrt()).to(x.dtype)\n",
     }

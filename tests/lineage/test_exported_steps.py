@@ -102,7 +102,7 @@ def assert_same_code(name: str, folder: Path) -> None:
     assert compiler.build_log(built).strip() == ""
     code = compiler.compile_shared(f"exported {name}", [source], [*flags, "-cubin"])
     lock = code_lock.read_lock(ROOT / "results" / code_lock.NAME)
-    key = code_lock.Key(name, STEPS[name].arch, NVCC.version)
+    key = code_lock.LockKey(name, STEPS[name].arch, NVCC.version)
     if key not in lock:
         pytest.skip(f"the code lock knows nothing of nvcc {NVCC.version}")
     locked = {symbol: kernel.sha256 for symbol, kernel in lock[key].kernels.items()}

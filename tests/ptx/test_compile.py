@@ -58,7 +58,8 @@ def nvcc(source: Path, backend: str, *flags: str) -> Path:
 def compile_one(source: Path, backend: str, ptx: bool = False) -> Compiled:
     """Compile to a cubin and, if wanted, to PTX."""
     try:
-        log = build.build_log(nvcc(source, backend, "-cubin"))
+        # All errors: one function has an instance for each width.
+        log = build.build_log(nvcc(source, backend, "-cubin", "-Xcudafe", "--error_limit=1000"))
         return Compiled(0, log, nvcc(source, backend, "-ptx").read_text() if ptx else "")
     except build.CompileFailure as failure:
         return Compiled(1, Path(failure.hint.removeprefix("the log is ")).read_text(), "")

@@ -15,8 +15,8 @@ FILES = {
     "common/rt.cuh": '#pragma once\n#include "types.cuh"\nint rt;\n#include "rt.inl"\n',
     "common/types.cuh": "#pragma once\nint types;",
     "common/late.cuh": '#pragma once\n/* #include "absent"\n*/\n#include <types.cuh>\nint late;\n',
-    "common/backend/one/rt.inl": '#include "../shared/all.inl"\nint one;\n',
-    "common/backend/shared/all.inl": '#include "types.cuh"\nint shared;\n',
+    "common/backend/one/rt.inl": '#include "../both/all.inl"\nint one;\n',
+    "common/backend/both/all.inl": '#include "types.cuh"\nint shared;\n',
     "common/backend/two/rt.inl": '#include "late.cuh"\n#include "only.cuh"\nint two;\n',
     "common/only.cuh": '#pragma once\n#include "types.cuh"\nint only;\n',
 }
@@ -31,10 +31,10 @@ int types;
 // <<< common/types.cuh
 int rt;
 // >>> backend/rt.inl
-// >>> common/backend/shared/all.inl
+// >>> common/backend/both/all.inl
 // === common/types.cuh
 int shared;
-// <<< common/backend/shared/all.inl
+// <<< common/backend/both/all.inl
 int one;
 // <<< backend/rt.inl
 // <<< common/rt.cuh

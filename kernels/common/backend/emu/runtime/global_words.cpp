@@ -235,7 +235,8 @@ bool written_in_launch(const void* pointer, size_t bytes) {
   return false;
 }
 
-// fence.acq_rel: with an atomic after it a release, after an atomic an acquire.
+// PTX: fence.acq_rel.{cta,cluster,gpu,sys} (9.7.13), and membar.
+// With an atomic after it a release, after an atomic an acquire.
 void fence_acq_rel(Scope scope) {
   interleave();
   if (!checking()) return;

@@ -79,6 +79,8 @@ void cta_completed(Cta& cta) {
   if (!cta.triggered && !cta.cluster->grid_waits.empty()) launch.started_after_wait = true;
 }
 
+// PTX: griddepcontrol.wait (9.7.13): until all prerequisite grids have completed and their writes
+// are visible.
 void griddepcontrol_wait() {
   if (!checking()) return;
   interleave();
@@ -89,6 +91,8 @@ void griddepcontrol_wait() {
   cluster.grid_waits.push_back({thread.component, thread.knows.seen.at[thread.component]});
 }
 
+// PTX: griddepcontrol.launch_dependents (9.7.13): dependents may start when every CTA has done it
+// or has ended.
 void griddepcontrol_launch_dependents() {
   if (!checking()) return;
   interleave();

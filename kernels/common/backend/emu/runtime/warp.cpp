@@ -281,14 +281,12 @@ void bar_arrive(uint32_t barrier, uint32_t threads) {
 
 // ---- fences ----------------------------------------------------------------------------------
 
-// in both directions, for the executing thread.
-
-// What the thread knows of generic writes, its own and others', is from now on published to the
-// async proxy.
-// Assumption: it publishes other threads' writes that the fencing thread has observed, so that one
-// thread can fence for a CTA after a barrier. That is how everybody uses it; PTX's text has it
-// through causality order.
-// Not modelled: .global: copies read global memory as it is.
+// PTX: fence.proxy.async{.shared::cta,.global} (9.7.13): between the generic and the async proxy,
+// in both directions, for the executing thread. What the thread knows of generic writes, its own
+// and others', is from now on published to the async proxy. Assumption: it publishes other threads'
+// writes that the fencing thread has observed, so that one thread can fence for a CTA after a
+// barrier. That is how everybody uses it; PTX's text has it through causality order. Not modelled:
+// .global: copies read global memory as it is.
 void fence_proxy_async(bool shared, bool) {
   interleave();
   if (!checking() || !shared) return;
