@@ -176,8 +176,7 @@ def command(
     _show(view, report, json_path)
     if report.failures:
         return int(ExitCode.INCORRECT)
-    lacking = report.skipped if fail_on else len(report.skipped) == len(report.rows())
-    return int(ExitCode.ENVIRONMENT if lacking else ExitCode.PASS)
+    return int(options.code_of_skipped(len(report.skipped), len(report.rows()), fail_on))
 
 
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from kernelbench.base.errors import UsageError
+from kernelbench.base.errors import ExitCode, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,6 +86,12 @@ def fail_on_option(*words: str) -> Callable[[F], F]:
         )(function)
 
     return decorate
+
+
+def code_of_skipped(skipped: int, rows: int, fail_on: tuple[str, ...]) -> ExitCode:
+    """The code of what is right where it ran; one skipped row is enough if that was asked for."""
+    lacking = skipped if fail_on else skipped == rows
+    return ExitCode.ENVIRONMENT if lacking else ExitCode.PASS
 
 
 def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:

@@ -129,8 +129,7 @@ def _exit_code(record: RunRecord, fail_on: tuple[str, ...]) -> int:
                 raise error_of(row.status, row.reason)
     if record.failures:
         return int(ExitCode.INCORRECT)
-    lacking = record.skipped if fail_on else len(record.skipped) == len(record.results)
-    return int(ExitCode.ENVIRONMENT if lacking else ExitCode.PASS)
+    return int(options.code_of_skipped(len(record.skipped), len(record.results), fail_on))
 
 
 def _show(view: render.RunView, record: RunRecord, json_path: str | None) -> None:

@@ -60,12 +60,7 @@ class Comparison(RowTable):
     @property
     def beyond_margin(self) -> bool:
         """Whether an AMBIGUOUS's best estimate is a loss beyond the margin."""
-        return any(
-            line.verdict.label == "AMBIGUOUS"
-            and line.verdict.estimate.change > line.verdict.estimate.margin
-            for line in self.lines
-            if line.metric == self.metric
-        )
+        return any(line.verdict.may_be_slower for line in self.lines if line.metric == self.metric)
 
     @property
     def collected(self) -> tuple[Collected, ...]:

@@ -253,6 +253,6 @@ def _live_row(live: LiveRow) -> GateRow:
 def _beyond_margin(live: LiveRow, *, slower: bool) -> bool:
     """Whether the newest estimate says that more is lost than the margin."""
     if slower:
-        return live.again is None or live.again.change > live.again.margin
+        return live.again is None or live.again.beyond_margin
     found = [v.estimate for v in (live.against_predecessor, live.against_best) if v is not None]
-    return any(estimate.change > estimate.margin for estimate in found)
+    return any(estimate.beyond_margin for estimate in found)

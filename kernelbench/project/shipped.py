@@ -22,12 +22,9 @@ def shipped_root() -> Path:
     return carried if carried.is_dir() else package.parent
 
 
-def shipped_blocks(lineage: str = "kernels") -> Path:
-    """The building blocks of a shipped lineage's folder; those of ``kernels`` all lineages share.
-
-    The ptx layer and its backends are there, the emulator's among them.
-    """
-    return shipped_root() / lineage / "common"
+def shipped_blocks() -> Path:
+    """The building blocks that all lineages share: the ptx layer and its backends are there."""
+    return shipped_root() / "kernels" / "common"
 
 
 def user_results() -> Path:

@@ -137,6 +137,11 @@ class Estimate:
         return math.expm1(self.delta)
 
     @property
+    def beyond_margin(self) -> bool:
+        """Whether more is lost than the margin, as the best estimate has it."""
+        return self.change > self.margin
+
+    @property
     def change_ci(self) -> tuple[float, float]:
         """The 1-alpha interval of :attr:`change`, ended at a factor of e**10 either way."""
         lo, hi = (
@@ -165,6 +170,11 @@ class Verdict:
     reason: str
     next_step: str
     estimate: Estimate
+
+    @property
+    def may_be_slower(self) -> bool:
+        """Whether it is AMBIGUOUS with a best estimate that no gate should let pass."""
+        return self.label == "AMBIGUOUS" and self.estimate.beyond_margin
 
     def __str__(self) -> str:
         if self.label == "SAME":

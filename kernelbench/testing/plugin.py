@@ -96,19 +96,16 @@ class KernelTests:
             kernelbench.NotTimed: If no times that stand for a device can be taken here.
         """
         found = self.ab(than, cand, shapes, **options)
+        decided = [line for line in found.lines if line.metric == found.metric]
         slow = [
-            f"{cand} {row['shape']}: {row['verdict']} than {than}: "
-            f"{row['base_us']:.2f} → {row['cand_us']:.2f} µs ({100 * row['change']:+.2f}%)"
-            for row in found.rows()
-            if row["metric"] == found.metric
-            and (row["verdict"] == "SLOWER" or (row["verdict"] == "AMBIGUOUS" and _beyond(row)))
+            f"{cand} {line.collected.shape.name}: {line.verdict.label} than {than}: "
+            f"{line.verdict.estimate.base_us:.2f} → {line.verdict.estimate.cand_us:.2f} µs "
+            f"({100 * line.verdict.estimate.change:+.2f}%)"
+            for line in decided
+            if line.verdict.label == "SLOWER" or line.verdict.may_be_slower
         ]
         _require(slow)
         return found
-
-
-def _beyond(row: dict[str, Any]) -> bool:
-    return bool(row["change"] > row["margin"])
 
 
 def _require(wrong: list[str]) -> None:
