@@ -21,7 +21,7 @@ from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
 from kernelbench.project.context import Context
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.shapes import resolve_shape
 
 SEED = 1

@@ -15,7 +15,8 @@ from kernelbench.bringup.bringup_record import SHARED, BringupLine, StageOutcome
 from kernelbench.executors.gpu import GPU
 from kernelbench.machine import clocks
 from kernelbench.project.context import Context
-from kernelbench.project.registry import Step, load_problem
+from kernelbench.project.problem_loading import load_problem
+from kernelbench.project.registry import Step
 from kernelbench.records.run_record import FAILED, Environment, Result
 from kernelbench.runs import plan
 from kernelbench.runs.runner import Runner, StepRun

@@ -23,7 +23,7 @@ from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.measure.outcomes import error_of
-from kernelbench.project.registry import source_sha
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.records.run_record import UNJUDGED
 from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import CheckJob

@@ -41,7 +41,7 @@ def command(
     from kernelbench.base import files
     from kernelbench.lineages.submission import export
     from kernelbench.project.context import Context
-    from kernelbench.project.registry import load_problem
+    from kernelbench.project.problem_loading import load_problem
 
     path = Path(output).expanduser()
     if output != "-":

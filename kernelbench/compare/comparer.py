@@ -23,8 +23,10 @@ from kernelbench.base.seeds import derive
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.outcomes import TimedBlock, error_of
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.problem import Work
-from kernelbench.project.registry import Lineage, Step, load_problem, source_sha
+from kernelbench.project.problem_loading import load_problem
+from kernelbench.project.registry import Lineage, Step
 from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
 from kernelbench.records.run_record import UNJUDGED, Environment

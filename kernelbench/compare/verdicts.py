@@ -9,7 +9,8 @@ from pathlib import Path
 from kernelbench.compare import comparer
 from kernelbench.compare.comparer import Collected
 from kernelbench.measure import speed_of_light
-from kernelbench.project.registry import Step, source_sha
+from kernelbench.project.building_blocks import source_sha
+from kernelbench.project.registry import Step
 from kernelbench.records import ledger, run_record
 from kernelbench.stats.inference import Verdict, family
 from kernelbench.worker.jobs import Timing

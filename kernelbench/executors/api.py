@@ -11,7 +11,8 @@ from kernelbench.executors import targets
 from kernelbench.executors.callables import LoadError, load_callable
 from kernelbench.executors.exported import as_runnable
 from kernelbench.project.context import Context
-from kernelbench.project.registry import load_problem, require_runnable
+from kernelbench.project.problem_loading import load_problem
+from kernelbench.project.registry import require_runnable
 
 
 def load(step: str | Path) -> Callable[[Any], Any]:

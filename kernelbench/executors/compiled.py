@@ -18,8 +18,8 @@ from kernelbench.executors.callables import notes_of
 from kernelbench.executors.executor import Target
 from kernelbench.machine.toolchain import cuda_arch_flags, nvcc
 from kernelbench.project import overlay
+from kernelbench.project.building_blocks import building_blocks
 from kernelbench.project.model import Step
-from kernelbench.project.registry import building_blocks
 
 if TYPE_CHECKING:
     from kernelbench.build.compiler import Recipe

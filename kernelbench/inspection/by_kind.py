@@ -9,6 +9,7 @@ from dataclasses import replace
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.build import compiler
 from kernelbench.inspection import cubin, resources, triton_code
+from kernelbench.inspection.disassembly import disassemble
 from kernelbench.inspection.resources import Build, Inspection
 from kernelbench.machine import devices
 from kernelbench.machine.toolchain import cpu_count, own_arch, unknown_arch
@@ -113,7 +114,7 @@ def inspect_cuda(step: Step, arch: str, *, sass: bool = False, ptx: bool = False
         )
         found = replace(found, builds=(build,))
         if sass:
-            build = replace(build, sass=resources.disassemble(code.path))
+            build = replace(build, sass=disassemble(code.path))
     except EnvironmentProblem as error:
         return replace(found, missing=(str(error),))
     return replace(found, builds=(build,))

@@ -22,7 +22,7 @@ from kernelbench.project.guarded import HOOKS
 from kernelbench.project.installed import installed_problems
 from kernelbench.project.model import Lineage
 from kernelbench.project.problem import Problem
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
 
 #: Shapes after the smallest are tried while they promise to end within this many seconds.

@@ -26,7 +26,7 @@ from kernelbench.inspection.nsight_counters import (
 )
 from kernelbench.inspection.occupancy import SM_LIMITS
 from kernelbench.inspection.tool_child import Marking, Outcome, ToolJob
-from kernelbench.project.registry import source_sha
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.runs.runner import StepRun
 
 SCHEMA: Literal["kernelbench.profile/1"] = "kernelbench.profile/1"

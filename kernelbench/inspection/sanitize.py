@@ -21,8 +21,8 @@ from kernelbench.inspection.sanitizer_log import (
     read_sanitizer_log,
 )
 from kernelbench.inspection.tool_child import ToolJob
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.model import KIND_WORDS, Step
-from kernelbench.project.registry import source_sha
 from kernelbench.runs.runner import StepRun
 
 SCHEMA: Literal["kernelbench.sanitize/1"] = "kernelbench.sanitize/1"

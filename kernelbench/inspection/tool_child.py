@@ -19,7 +19,7 @@ from typing import Any, Literal
 from kernelbench.executors.targets import Target
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Kernel, Problem
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 
 #: ``every``: tools see all calls; ``cuda-profiler``: the last one is between cudaProfilerStart and
 #: Stop; ``torch-profiler``: no tool is there, torch's profiler records the last one.

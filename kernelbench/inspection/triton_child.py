@@ -24,7 +24,7 @@ from kernelbench.executors.callables import LoadError, describe_exception
 from kernelbench.executors.python_step import load_python_step
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Problem
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 
 OUTCOME = "outcome.json"
 #: SMs of a GPU by the major number of its compute capability: A100, H100, B200.

@@ -18,6 +18,7 @@ from typing import Any
 from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.inspection import cubin, resources
+from kernelbench.inspection.disassembly import disassemble
 from kernelbench.inspection.gpu_tool import run_limited
 from kernelbench.inspection.resources import Build, Code, Inspection
 from kernelbench.inspection.triton_child import (
@@ -32,7 +33,7 @@ from kernelbench.machine.toolchain import runs_on
 from kernelbench.project.context import Context
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Problem
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.runs.plan import with_problem
 
 #: For drawing the inputs and compiling, on a CPU too.
@@ -162,7 +163,7 @@ def _name(kernel: TritonKernel, kernels: Sequence[TritonKernel]) -> str:
 
 
 def _sass(folder: Path, i: int, kernel: TritonKernel) -> str:
-    return f"// {kernel.name}\n" + resources.disassemble(folder / f"{i}.cubin")
+    return f"// {kernel.name}\n" + disassemble(folder / f"{i}.cubin")
 
 
 def _environment() -> Mapping[str, str]:

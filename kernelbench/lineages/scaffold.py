@@ -13,14 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
-from kernelbench.project.registry import (
-    Lineage,
-    Lineages,
-    Step,
-    StepStatus,
-    building_blocks,
-    require_runnable,
-)
+from kernelbench.project.building_blocks import building_blocks
+from kernelbench.project.registry import Lineage, Lineages, Step, StepStatus, require_runnable
 from kernelbench.project.source_files import own_sources, sources_of
 from kernelbench.project.step_files import ENTRY_FILES, NAME, read_step
 

@@ -13,7 +13,8 @@ from kernelbench.base.markdown import table
 from kernelbench.executors.targets import executors
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Problem
-from kernelbench.project.registry import Lineage, Step, load_problem
+from kernelbench.project.problem_loading import load_problem
+from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.outcomes import RunOutcome
 from kernelbench.records.run_record import FAILED, UNKNOWN
 

@@ -19,7 +19,8 @@ from statistics import median
 from typing import Literal
 
 from kernelbench.lineages.line_counts import paired_sources
-from kernelbench.project.registry import Lineages, Step, building_blocks
+from kernelbench.project.building_blocks import building_blocks
+from kernelbench.project.registry import Lineages, Step
 from kernelbench.project.source_files import sources_of
 
 _CONTEXT_LINES = 3

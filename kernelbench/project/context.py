@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.project.problem import Problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import Project, find_project, shipped_project
-from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages, load_problem
+from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages
 
 if TYPE_CHECKING:
     from kernelbench.project.shapes import ShapeTable

@@ -8,29 +8,21 @@ line may be one level further down (``variants``, ``failed``). A *step* is a fol
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
-import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import (
-    KernelbenchError,
     PlannedStepError,
     UnknownNameError,
     UsageError,
 )
-from kernelbench.project.guarded import guarded, line_in, shown_path
-from kernelbench.project.installed import installed_peers, installed_problem
+from kernelbench.project.installed import installed_peers
 from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Step, StepStatus
 from kernelbench.project.project_file import Project, shipped_project
-from kernelbench.project.shipped import shipped_blocks, shipped_root
-from kernelbench.project.source_files import code_in, sources_of
+from kernelbench.project.shipped import shipped_root
 from kernelbench.project.step_files import (
     folder_without_step,
     lineage_folder,
@@ -41,7 +33,7 @@ from kernelbench.project.step_files import (
 )
 
 if TYPE_CHECKING:
-    from kernelbench.project.problem import Problem
+    pass
 
 __all__ = [
     "STATUSES",
@@ -53,9 +45,7 @@ __all__ = [
     "Step",
     "StepStatus",
     "load_lineages",
-    "load_problem",
     "require_runnable",
-    "source_sha",
 ]
 
 
@@ -308,143 +298,6 @@ def require_runnable(step: Step) -> Path:
     if not step.entry.is_file():
         raise UsageError(f"{step.name}: status {step.status!r}, but {step.entry} is missing")
     return step.entry
-
-
-@functools.cache
-def load_problem(lineage: Lineage) -> Problem:
-    """Import the problem of a lineage, once per process; its hooks' mistakes are its own.
-
-    See :mod:`kernelbench.project.guarded`.
-
-    Raises:
-        UsageError: If it cannot be imported, names nothing, or lacks a part of the interface.
-    """
-    file = lineage.path / "lineage.toml"
-    said = f"{file}: " if file.is_file() else ""
-    try:
-        found = _import_problem(lineage.problem, lineage.path, said)
-        # One that is a folder's, not a module's, asks whose.
-        for_lineage = getattr(found, "for_lineage", None)
-        found = for_lineage(lineage) if for_lineage else found
-    except KernelbenchError:
-        raise
-    except (Exception, SystemExit) as error:
-        line = line_in(error, lineage.path.resolve())
-        text = " ".join(str(error).split()) + (f" ({line})" if line else "")
-        raise UsageError(
-            f"{said}problem {lineage.problem!r} cannot be loaded: {type(error).__name__}: {text}"
-        ) from error
-    return guarded(found, lineage.problem)
-
-
-def _import_problem(problem: str, folder: Path, said: str) -> Any:
-    """What ``module:NAME``, ``file.py:NAME`` (relative to ``folder``) or an installed one means."""
-    import hashlib
-
-    where, _, name = problem.rpartition(":")
-    if not where:
-        return installed_problem(name, said)
-    if not where.endswith(".py"):
-        return getattr(importlib.import_module(where), name)
-    path = folder / where
-    if not path.is_file():
-        raise UsageError(f"{said}problem {problem!r}: no such file: {path}")
-    # By path: two revisions of a lineage share its name. In sys.modules, because
-    # dataclasses and pickle look a class's module up there.
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    if not hasattr(module, name):
-        raise UnknownNameError("problem", name, _defined_in(module), f" in {shown_path(path)}")
-    return getattr(module, name)
-
-
-def _defined_in(module: ModuleType) -> list[str]:
-    """The names of a module that are its own, and no function's."""
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and module.__name__ in (getattr(value, "__module__", ""), type(value).__module__)
-        and not isinstance(value, FunctionType)
-    ]
-
-
-def source_sha(step: Step) -> str:
-    """SHA-256 (hex) of what makes the step's code: sources by name and bytes, config, GPU flags.
-
-    Prose (README, title, hypothesis, figures) does not count. A compiled step's sources include the
-    building blocks that its lineage and all lineages share (``common/``): a change there can change
-    any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
-    """
-    import hashlib
-    import json
-
-    digest = hashlib.sha256()
-    files = sources_of(step)
-    if step.compiled:
-        # As seen from a folder of the lineage's, so that a variant in a subfolder compares.
-        near = step.lineage_path / step.name
-        for common in building_blocks(step.lineage_path):
-            stand_ins = [common / "backend" / name for name in ("emu", "soft")]
-            files |= {
-                _seen_from(near, file): file
-                for file in code_in(common)
-                if not any(file.is_relative_to(folder) for folder in stand_ins)
-            }
-    for name, file in files.items():
-        content = file.read_bytes()
-        # Lengths keep (name, bytes) pairs apart: moving bytes between files changes the hash.
-        digest.update(b"%d %d\n" % (len(name.encode()), len(content)) + name.encode() + content)
-    digest.update(json.dumps(step.config, sort_keys=True).encode())
-    if step.gpu_flags:
-        digest.update(json.dumps(step.gpu_flags).encode())
-    if step.function:
-        digest.update(json.dumps([step.function, step.arguments, step.arch]).encode())
-    return digest.hexdigest()
-
-
-def building_blocks(lineage: Path) -> list[Path]:
-    """The folders ``common`` that a lineage's steps are built with, those that are there.
-
-    They are its own, or that of the shipped lineage that it names as ``building_blocks``; and that
-    of ``kernels``: the one beside the lineage, else the one that ships.
-
-    Raises:
-        UsageError: If its ``lineage.toml`` cannot be read or names no shipped lineage.
-    """
-    folders = [lineage / "common"]
-    if not folders[0].is_dir() and (lineage / "lineage.toml").is_file():
-        named = read_lineage(lineage).building_blocks
-        if named:
-            folders.append(_shipped_lineage(named, lineage / "lineage.toml").path / "common")
-    beside = lineage.parent / "kernels" / "common"
-    folders.append(beside if beside.is_dir() else shipped_blocks())
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
-
-
-def _shipped_lineage(name: str, file: Path) -> Lineage:
-    found = {lineage.name: lineage for lineage in _shipped_lineages()}
-    if name not in found:
-        where = f" (field 'building_blocks') in {file}"
-        raise UnknownNameError("shipped lineage", name, found, where)
-    return found[name]
-
-
-@functools.cache
-def _shipped_lineages() -> tuple[Lineage, ...]:
-    return tuple(read_lineage(folder) for folder in shipped_project().lineages)
-
-
-def _seen_from(near: Path, file: Path) -> str:
-    """A building block's path as a step's folder sees it; the same wherever kernelbench is."""
-    if not near.is_relative_to(shipped_root()) and file.is_relative_to(shipped_root()):
-        return f"../../{file.relative_to(shipped_root()).as_posix()}"
-    return os.path.relpath(file, near).replace(os.sep, "/")
 
 
 def _subfolder(step: Step) -> Path | None:

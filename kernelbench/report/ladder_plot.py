@@ -16,7 +16,7 @@ from kernelbench.lineages.tree import Measured, Node, Tree
 from kernelbench.measure import speed_of_light
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Work
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.reported_figures import METRIC_NAMES
 
 SUFFIXES = (".png", ".svg")

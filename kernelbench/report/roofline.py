@@ -14,7 +14,8 @@ from kernelbench.measure import speed_of_light
 from kernelbench.measure.speed_of_light import Ceilings, Floor
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.problem import Problem, Work
-from kernelbench.project.registry import Lineage, Step, load_problem
+from kernelbench.project.problem_loading import load_problem
+from kernelbench.project.registry import Lineage, Step
 from kernelbench.records import store
 from kernelbench.records.run_record import L2Mode, RunRecord, device_slug
 from kernelbench.runs.ceilings import measure_ceilings

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kernelbench.base.errors import UsageError
 from kernelbench.project.context import Context
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.runs.runner import StepRun
 
 

@@ -15,7 +15,8 @@ from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine import clocks, devices
 from kernelbench.project.context import Context
-from kernelbench.project.registry import Step, load_problem
+from kernelbench.project.problem_loading import load_problem
+from kernelbench.project.registry import Step
 from kernelbench.runs.runner import StepRun
 
 

@@ -20,8 +20,9 @@ from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.problem import Problem, Work
-from kernelbench.project.registry import Lineage, Step, source_sha
+from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import (
     Environment,
     ReadFloor,

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 
 # Imports torch, once for all workers; no CUDA context may exist before the fork.
 from kernelbench.worker.body import attempt, execute_job

@@ -20,7 +20,7 @@ from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.protocol import CompiledProblem
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, judging
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.worker.call_sequence import CallSequence
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import CheckJob

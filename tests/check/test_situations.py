@@ -10,7 +10,7 @@ import kernelbench
 from kernelbench.checks.api import SMS
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project.context import Context
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.worker.call_sequence import CALLS
 
 

@@ -15,8 +15,8 @@ from kernelbench.base.errors import ExitCode, ProblemError
 from kernelbench.measure.correctness import Checker
 from kernelbench.measure.outcomes import status_of
 from kernelbench.project.context import Context
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import project_at
-from kernelbench.project.registry import load_problem
 
 RIGHT = "def custom_kernel(x):\n    return 3 * x\n"
 SMALL = """\

@@ -38,8 +38,8 @@ from kernelbench.problems.group_gemm import abi as gemm_abi
 from kernelbench.project.arena import bits
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import project_at
-from kernelbench.project.registry import load_problem
 
 CONTEXT = Context(project_at(ROOT))
 STEPS = {s.name: s for s in CONTEXT.lineages.steps if s.compiled and s.status != "planned"}

@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from kernelbench.base.errors import UsageError
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import Project, find_project
-from kernelbench.project.registry import (
-    Lineages,
-    Step,
-    load_lineages,
-    load_problem,
-    require_runnable,
-)
+from kernelbench.project.registry import Lineages, Step, load_lineages, require_runnable
 from kernelbench.report.readme_tables import replace_between, updated_readmes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,14 +7,10 @@ from pathlib import Path
 import pytest
 
 from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
+from kernelbench.project.building_blocks import source_sha
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import Project, find_project
-from kernelbench.project.registry import (
-    Lineages,
-    load_lineages,
-    load_problem,
-    require_runnable,
-    source_sha,
-)
+from kernelbench.project.registry import Lineages, load_lineages, require_runnable
 
 STEP = """
 name = "{name}"

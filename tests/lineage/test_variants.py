@@ -18,8 +18,9 @@ from kernelbench.executors.callables import load_callable
 from kernelbench.inspection import code_lock
 from kernelbench.lineages.line_counts import source_delta
 from kernelbench.project import overlay
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.project_file import find_project
-from kernelbench.project.registry import Lineages, Step, load_lineages, source_sha
+from kernelbench.project.registry import Lineages, Step, load_lineages
 from kernelbench.project.revision import lineages_at
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.project.source_files import own_sources, sources_of

@@ -16,7 +16,7 @@ from conftest import ROOT
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler as build
 from kernelbench.executors import compiled
-from kernelbench.inspection import cubin, resources
+from kernelbench.inspection import cubin, disassembly, resources
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, occupancy
 from kernelbench.machine import toolchain
@@ -360,8 +360,8 @@ class TestDisassembly:
         """The only folder in which disassemblers are looked for."""
         folder = tmp_path / "bin"
         folder.mkdir()
-        monkeypatch.setattr(resources, "_tool_folders", lambda: iter([folder]))
-        monkeypatch.setattr(resources.shutil, "which", lambda name: None)
+        monkeypatch.setattr(disassembly, "_tool_folders", lambda: iter([folder]))
+        monkeypatch.setattr(disassembly.shutil, "which", lambda name: None)
         return folder
 
     @staticmethod
@@ -371,21 +371,21 @@ class TestDisassembly:
 
     def test_none(self, tools: Path) -> None:
         with pytest.raises(EnvironmentProblem, match="neither nvdisasm nor cuobjdump"):
-            resources.disassemble(Path("x"))
+            disassembly.disassemble(Path("x"))
 
     def test_each_gets_its_option(self, tools: Path) -> None:
         self.script(tools / "cuobjdump", 'echo "cuobjdump $@"')
-        assert resources.disassemble(Path("x")) == "cuobjdump -sass x\n"
+        assert disassembly.disassemble(Path("x")) == "cuobjdump -sass x\n"
         self.script(tools / "nvdisasm", 'echo "nvdisasm $@"')
-        assert resources.disassemble(Path("x")) == "nvdisasm -c x\n"
+        assert disassembly.disassemble(Path("x")) == "nvdisasm -c x\n"
 
     def test_one_that_is_too_old(self, tools: Path) -> None:
         self.script(tools / "nvdisasm", 'echo "nvdisasm fatal : unknown arch sm_100a" >&2; exit 1')
         with pytest.raises(EnvironmentProblem, match=r"unknown arch sm_100a.*older than nvcc"):
-            resources.disassemble(Path("x"))
+            disassembly.disassemble(Path("x"))
         self.script(tools / "nvdisasm", "true")
         with pytest.raises(EnvironmentProblem, match="status 0"):
-            resources.disassemble(Path("x"))
+            disassembly.disassemble(Path("x"))
 
 
 @needs_nvcc

@@ -21,8 +21,9 @@ from kernelbench.problems.gpumode.task_file import Task, find_task_file
 from kernelbench.project.context import Context
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import find_project
-from kernelbench.project.registry import Lineages, load_problem
+from kernelbench.project.registry import Lineages
 from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.project.step_files import read_submission
 

@@ -1,0 +1,160 @@
+"""One series of repetitions in a worker: its inputs, and every metric that is taken of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelbench.base.errors import KernelbenchError
+from kernelbench.executors.callables import describe_exception, with_beforehand
+from kernelbench.machine.clocks import ClockSampler
+from kernelbench.measure.gpu_timing import GpuTimer
+from kernelbench.measure.kernel_activity import ProfilerError
+from kernelbench.measure.outcomes import TimedBlock, status_of
+from kernelbench.measure.timing import (
+    InputSet,
+    Measurement,
+    TimingFault,
+    draw_input_sets,
+    quiet_gc,
+    time_on_cpu,
+)
+from kernelbench.project.problem import Kernel, Problem, Work
+from kernelbench.records.run_record import ResultStatus
+from kernelbench.worker.jobs import CompareJob, RunJob, Timing
+from kernelbench.worker.messages import BlockTimed, MetricMeasured, TimingFailed, WorkCounted
+from kernelbench.worker.reporter import Reporter
+
+ON_HOST = "its data are in host memory, which a GPU's timer does not see; --executor torch does"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Everything that one series of repetitions needs, whatever the metric."""
+
+    job: RunJob | CompareJob
+    timing: Timing
+    problem: Problem
+    shape: Any
+    input_class: str
+    sets: Sequence[InputSet]
+    work: Work
+    report: Reporter
+
+    @property
+    def on_host(self) -> bool:
+        """Whether a GPU is to be timed on data that it never sees: a graph of it would be empty."""
+        inputs = self.sets[0].inputs
+        tensors = [*inputs.operands, *inputs.outputs]
+        return self.job.target.gpu is not None and not any(t.is_cuda for t in tensors)
+
+    def call_once(self, kernels: Sequence[Kernel]) -> bool:
+        """Call each kernel once, in this order: its code is loaded now. False after a fault."""
+        for kernel in kernels:
+            self.report.phase("first call", self.job.call_limit_s)
+            try:
+                with_beforehand(kernel)(self.sets[0].inputs.data)
+                if self.job.target.gpu is not None:
+                    torch.cuda.synchronize()
+            except Exception as error:
+                self._fault("fault", f"first call: raised {describe_exception(error)}")
+                return False
+        return True
+
+    def _fault(self, status: ResultStatus, reason: str) -> None:
+        self.report(TimingFailed(self.shape.name, status, reason))
+
+    def measure(
+        self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], round_index: int = 0
+    ) -> bool:
+        """Take and report every metric that the device has; False after a fault."""
+        job, report = self.job, self.report
+        entry = (job.arm if isinstance(job, RunJob) else job.cand).step.entry
+        name = self.shape.name
+        for metric in self.timing.metrics if job.target.gpu is not None else ("call",):
+
+            def on_block(block: TimedBlock, metric: str = metric) -> None:
+                report(BlockTimed(name, metric, block, round_index))
+
+            try:
+                with quiet_gc():
+                    found = self._take(metric, kernels, order, on_block)
+            except (TimingFault, ProfilerError) as error:
+                self._fault("wrong" if isinstance(error, TimingFault) else "fault", str(error))
+                return False
+            except KernelbenchError as error:
+                self._fault(status_of(error), str(error))
+                return False
+            except Exception as error:
+                reason = f"while timed: raised {describe_exception(error, entry)}"
+                self._fault("fault", reason)
+                return False
+            notes = tuple(found.notes)
+            report(MetricMeasured(name, metric, found.method, notes, found.busy_s, round_index))
+        return True
+
+    def _take(
+        self,
+        metric: str,
+        kernels: Sequence[Kernel],
+        order: Sequence[Sequence[int]],
+        on_block: Callable[[TimedBlock], None],
+    ) -> Measurement:
+        job, timing = self.job, self.timing
+        if job.target.gpu is None:
+            return time_on_cpu(
+                [with_beforehand(kernel) for kernel in kernels],
+                order,
+                self.sets,
+                self.problem,
+                self.shape,
+                self.input_class,
+                seed=job.seed,
+                budget_s=timing.budget_s,
+                warmups=timing.warmups,
+                announce=self.report.phase,
+                call_limit_s=job.call_limit_s,
+                on_block=on_block,
+            )
+        with ClockSampler(job.target.gpu.index) as sampler:
+
+            def clocks() -> tuple[float | None, tuple[str, ...]]:
+                reading = sampler.read()
+                return reading.sm_mhz, reading.slowed
+
+            timer = GpuTimer(
+                torch.device(job.target.device),
+                self.problem,
+                self.shape,
+                self.input_class,
+                self.sets,
+                timing.l2,
+                job.seed,
+                self.report.phase,
+                job.call_limit_s,
+                clocks,
+                on_block,
+                timing.batch,
+            )
+            if metric == "device":
+                return timer.device_time(kernels, order, timing.warmups)
+            return timer.call_time(kernels, order, timing.warmups, timing.call)
+
+
+def draw_series(
+    job: RunJob | CompareJob,
+    timing: Timing,
+    problem: Problem,
+    shape: Any,
+    input_class: str,
+    report: Reporter,
+) -> Series:
+    """Draw the input sets and report the work of one call."""
+    report.phase("timed inputs", 600, "reference")
+    sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
+    work = problem.work(shape, sets[0].inputs)
+    report(WorkCounted(shape.name, work))
+    return Series(job, timing, problem, shape, input_class, sets, work, report)
