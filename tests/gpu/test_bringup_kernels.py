@@ -24,6 +24,7 @@ OTHERWISE = {"scale-copies"}
 
 
 @needs_nvcc
+@pytest.mark.long  # each function of the ptx layer alone: tests/ptx/test_compile.py
 def test_the_kernels_compile_for_every_gpu_that_runs_them():
     jobs = {(suite.stem, backend) for suite in SUITES for backend in suite.backends}
     jobs |= {(point.stem, backend) for point in PROBES for backend in point.backends}
