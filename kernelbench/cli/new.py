@@ -82,7 +82,7 @@ def command(
     if scaffold.sorts_before_parent(Context.find().lineages, made):
         console.warn(f"{name} comes before its parent {made.parent} in ranges, which go by name")
     if made.base and not own_sources(made):
-        where = f"{os.path.relpath(made.base)} ({', '.join(sources_of(made))})"
+        where = f"{os.path.relpath(made.base.path)} ({', '.join(sources_of(made))})"
         hint = f"no code of its own yet: copy there what you change from {where}"
         console.err.print(console.Text(hint), soft_wrap=True)
     commands = [f"run {name}{_small_shape(context, made)}", f"check {name}", f"diff {name}"]

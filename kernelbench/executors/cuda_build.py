@@ -138,7 +138,10 @@ def _own_flags(step: Step) -> tuple[list[Path], list[str], list[str]]:
 
 def _folder(step: Step, named: Path) -> Path:
     """A folder of ``-I``, relative to the step's; of a variant, the flag may be its base's."""
-    places = [place / named for place in (step.path, step.base) if place is not None]
+    places = [step.path / named]
+    while step.base:
+        step = step.base
+        places.append(step.path / named)
     return next((place for place in places if place.is_dir()), places[0]).resolve()
 
 

@@ -89,8 +89,8 @@ def new_variant(
     for file in files:
         if file not in having:
             raise UnknownNameError("file", file, having, f" of {source.name}")
-    # A base has all of its code: a variant of a variant starts from what that one changes.
-    base = read_step(source.base, lineage) if source.base else source
+    # A variant of a variant starts from what that one changes, and does not change when it does.
+    base = source.base or source
     kept = own_sources(source) if source.base else {}
     copied = kept | {file: having[file] for file in files}
     head = {"status": _status(source), "base": base.name}

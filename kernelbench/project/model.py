@@ -83,8 +83,8 @@ class Step:
         path: The step's folder; for a submission, the folder of its file.
         entry: The file that is built or imported; None while planned.
         subfolder: The folder between the lineage's and the step's (``variants``); empty for most.
-        base: Folder of the step whose files this one has where its own folder lacks them; see
-            :mod:`kernelbench.project.source_files`.
+        base: The step whose files this one has where its own folder lacks them; see
+            :mod:`kernelbench.project.source_files`. It may have a base, too.
         gpu_flags: Options of nvcc beside those that every build has, one or two words each.
         needs: What it cannot run without: ``gpu``, and Python modules by name.
         config: Tile, stages, warps, grid and the like, for people and tables.
@@ -114,7 +114,7 @@ class Step:
     reported: Reported | None = None
     submission: bool = False
     subfolder: str = ""
-    base: Path | None = None
+    base: Step | None = None
     gpu_flags: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     function: str = ""

@@ -1,6 +1,6 @@
-"""One folder that has all files of a step, also where they come from two folders.
+"""One folder that has all files of a step, also where they come from several folders.
 
-A variant's files are its own and those of its base. ``#include "..."`` looks beside the including
+A step's files are its own and those of its bases. ``#include "..."`` looks beside the including
 file, so that a build needs them side by side: as links, in the cache.
 What compilers and debug information say of a link is turned back into the file behind it.
 """

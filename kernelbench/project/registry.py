@@ -258,8 +258,8 @@ def load_lineages(
         if any(lineage.name == other.name for other in lineages):
             raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
         lineages.append(lineage)
-        bases: dict[str, Step] = {}
-        found = [read_step(each, lineage, bases, former=former) for each in step_folders(folder)]
+        known: dict[str, Step | None] = {}
+        found = [read_step(each, lineage, known, former=former) for each in step_folders(folder)]
         _check_parents(lineage, found)
         steps += sorted(found, key=lambda step: _order(step, lineage))
     seen: dict[str, Step] = {}

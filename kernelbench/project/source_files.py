@@ -1,7 +1,8 @@
-"""The source files that a step is made of: its own, and for a variant those of its base.
+"""The source files that a step is made of: its own, and with a base those of that one.
 
 A step with a ``base`` is written as a difference: it has the files of its base, but for those of
-which its own folder has one of the same name, and the files that only its own folder has.
+which its own folder has one of the same name, and the files that only its own folder has. The base
+may be such a difference itself.
 """
 
 from __future__ import annotations
@@ -27,10 +28,8 @@ def sources_of(step: Step) -> dict[str, Path]:
     """A step's files by the name that they have in its folder, in order; a submission has one."""
     if step.submission and step.entry is not None:
         return {step.entry.name: step.entry}
-    found: dict[str, Path] = {}
-    for folder in (step.base, step.path):
-        if folder is not None:
-            found |= {file.relative_to(folder).as_posix(): file for file in code_in(folder)}
+    found = sources_of(step.base) if step.base else {}
+    found |= {file.relative_to(step.path).as_posix(): file for file in code_in(step.path)}
     return {name: found[name] for name in sorted(found, key=lambda name: Path(name))}
 
 

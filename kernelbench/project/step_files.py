@@ -112,7 +112,7 @@ def folder_without_step(lineage: Path, name: str) -> Path | None:
 def read_step(
     folder: Path,
     lineage: Lineage | None,
-    bases: dict[str, Step] | None = None,
+    known: dict[str, Step | None] | None = None,
     *,
     former: bool = False,
 ) -> Step:
@@ -122,13 +122,13 @@ def read_step(
     function, arguments, and each setting and limit.
 
     Args:
-        bases: Steps of the lineage with all of their code that were read before, by name; this call
-            adds its own and, if it is one, the step.
+        known: Steps of the lineage that were read before, by name, and None for one that is being
+            read; this call adds the step and its bases.
         former: Whether the file may be from when kinds had other names (``torch``, ``cuda``).
 
     Raises:
         UsageError: If the file is missing or malformed, with file and field; if its base is no step
-            of the lineage with code of its own.
+            of the lineage, or bases form a cycle.
     """
     folder = folder.resolve()
     table = TomlTable.read(folder / "step.toml")
@@ -138,8 +138,11 @@ def read_step(
     if not NAME.fullmatch(name):
         raise table.fail("name", f"expected letters, digits, '_' and '-', found {name!r}")
     status = cast(StepStatus, table.string("status", choices=STATUSES))
-    bases = {} if bases is None else bases
-    base = _read_base(table, lineage, bases, former)
+    known = {} if known is None else known
+    if (before := known.get(name)) and before.path == folder:
+        return before
+    known[name] = None
+    base = _read_base(table, lineage, known, former)
     if base and base.status == "planned" and status != "planned":
         raise table.fail("base", f"{base.name} is planned: it has no code yet")
     kind = _read_kind(table, base, former)
@@ -174,7 +177,7 @@ def read_step(
         path=folder,
         entry=None if status == "planned" else entry_file,
         subfolder="" if lineage is None or folder.parent == lineage.path else folder.parent.name,
-        base=base.path if base else None,
+        base=base,
         gpu_flags=base.gpu_flags if base and gpu_flags is None else gpu_flags or (),
         needs=needs or (base.needs if base else ()),
         function=function,
@@ -186,8 +189,7 @@ def read_step(
         reported=_read_reported(table.table("reported"), lineage.source if lineage else ""),
     )
     table.done()
-    if base is None:
-        bases[name] = step
+    known[name] = step
     return step
 
 
@@ -236,16 +238,18 @@ def _read_function(
 
 
 def _read_base(
-    table: TomlTable, lineage: Lineage | None, known: dict[str, Step], former: bool
+    table: TomlTable, lineage: Lineage | None, known: dict[str, Step | None], former: bool
 ) -> Step | None:
     name = table.string("base", default="")
-    if not name or name in known:
-        return known.get(name)
+    if not name:
+        return None
+    if name in known:
+        if known[name] is None:
+            raise table.fail("base", f"bases form a cycle: {name} has this step as its base")
+        return known[name]
     folders = {folder.name: folder for folder in step_folders(lineage.path)} if lineage else {}
     if lineage is None or name not in folders:
         raise UnknownNameError("step", name, folders, f" (field 'base') in {table.file}")
-    if "base" in TomlTable.read(folders[name] / "step.toml"):
-        raise table.fail("base", f"{name} has a base itself, expected a step with all of its code")
     return read_step(folders[name], lineage, known, former=former)
 
 

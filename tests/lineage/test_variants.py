@@ -109,7 +109,7 @@ class TestDiscovery:
         elsewhere = root.rename(tmp_path / "elsewhere")
         empty = Lineages((), ())
         (step,) = empty.select([str(elsewhere / "own" / "variants" / "s1-wide")])
-        assert step.base == elsewhere / "own" / "s1"
+        assert step.base and step.base.path == elsewhere / "own" / "s1"
         with lineages_at(str(elsewhere), find_project(elsewhere)) as lineages:
             assert lineages.get("s1-wide") == step
 
@@ -123,7 +123,7 @@ class TestInheritance:
             + '[[allowance]]\nwhat = "spill"\nreason = "r"\n',
         )
         base, step = load(root).get("s1"), load(root).get("s1-wide")
-        assert step.base == base.path
+        assert step.base == base
         assert (step.kind, step.arch) == ("step", "sm_100a")
         assert step.entry == base.entry
         assert step.config == {"stages": 4, "warps": 6}
@@ -141,8 +141,8 @@ class TestInheritance:
         ("toml", "message"),
         [
             ('base = "s9"\n', r"unknown step 's9' \(field 'base'\) in .*; did you mean 's1'\?"),
-            ('base = "s1-wide"\n', "field 'base': s1-wide has a base itself"),
-            ('base = "x"\n', "field 'base': x has a base itself"),
+            ('base = "x"\n', "field 'base': bases form a cycle: x has this step as its base"),
+            ('base = "y"\n', "field 'base': bases form a cycle: "),
             ('base = "later"\n', "field 'base': later is planned: it has no code yet"),
             ('base = "s1"\nkind = "python"\n', "field 'kind': expected 'step', that of the base"),
             ('base = "s1"\narch = "any"\n', "field 'arch': expected 'sm_100a'"),
@@ -153,6 +153,7 @@ class TestInheritance:
         later = write(root / "own" / "later", BASE.format(extra="")) / "step.toml"
         later.write_text(later.read_text().replace('"works"', '"planned"'))
         write(root / "own" / "variants" / "x", toml)
+        write(root / "own" / "variants" / "y", 'base = "x"\n')
         with pytest.raises(UsageError, match=message) as caught:
             load(root)
         assert "\n" not in str(caught.value)
@@ -189,6 +190,18 @@ class TestSources:
             "store.cuh": step.path / "store.cuh",
         }
         assert [*own_sources(step)] == ["store.cuh"]
+
+    def test_a_base_may_have_a_base(self, root: Path) -> None:
+        own = root / "own"
+        write(own / "s0", 'base = "s1-wide"\n', kernel="const int kStages = 5;\n")
+        step = load(root).get("s0")
+        assert sources_of(step) == {
+            "kernel.cuh": own / "s0" / "kernel.cuh",
+            "launch.cu": own / "s1" / "launch.cu",
+            "store.cuh": own / "variants" / "s1-wide" / "store.cuh",
+        }
+        assert step.config == load(root).get("s1-wide").config
+        assert [*own_sources(step)] == ["kernel.cuh"]
 
     def test_the_hash_is_that_of_the_same_step_written_out(self, root: Path) -> None:
         lineages = load(root)
@@ -335,6 +348,6 @@ def test_the_backend_is_found_from_a_subfolder(root: Path) -> None:
 def test_a_step_with_a_base_is_of_the_main_line_where_its_folder_is() -> None:
     steps = {step.name: step for step in load_lineages(find_project(Path(__file__).parent)).steps}
     for name, base in (("v03", "v02"), ("v05", "v04"), ("v23", "v22")):
-        assert steps[name].base == steps[base].path
+        assert steps[name].base == steps[base]
         assert not steps[name].experiment
     assert steps["m05-halves"].base and steps["m05-halves"].experiment

@@ -163,7 +163,7 @@ class TestNewVariant:
         source = load(root).get("s1")
         made = scaffold.new_variant(load(root), "s1-x", source, ["sub/part.cuh"])
         assert made.path == root / "own" / "variants" / "s1-x"
-        assert (made.base, made.parent) == (source.path, "s1")
+        assert (made.base, made.parent) == (source, "s1")
         files = {p.relative_to(made.path).as_posix() for p in made.path.rglob("*") if p.is_file()}
         assert files == {"README.md", "step.toml", "sub/part.cuh"}
         assert comparer.identical(source, made)
