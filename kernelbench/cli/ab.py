@@ -68,6 +68,7 @@ from kernelbench.stats.inference import ALPHA, MARGIN
 )
 @click.option("--executor", default="auto", show_default=True, metavar="NAME")
 @options.task_option
+@click.option("--check", is_flag=True, help="Check both also where they cannot be timed.")
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
 @options.measuring_options
 def command(
@@ -84,6 +85,7 @@ def command(
     inputs: str | None,
     executor: str,
     task: str | None,
+    check: bool,
     explain: bool,
     results: str | None,
     measuring: MeasuringOptions,
@@ -91,7 +93,8 @@ def command(
     """Say whether CAND is really faster or slower than BASE.
 
     Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
-    corrected for the number of comparisons. Naming one step twice times it against itself.
+    corrected for the number of comparisons. Naming one step twice times it against itself. Where
+    they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
     """
     try:
         with console.Status() as status:
@@ -107,6 +110,7 @@ def command(
                 inputs=inputs,
                 executor=executor,
                 task=task,
+                check=check,
                 why=why,
                 save=True,
                 results=results,

@@ -81,6 +81,8 @@ def not_timed(comparison: Comparison) -> None:
         console.out.print(console.Text(text), soft_wrap=True)
     _print_delta(comparison)
     _print_reported(comparison, comparison.shapes)
+    unchecked = "" if comparison.checks else "; --check checks both here"
+    console.out.print(console.Text(f"→ {comparison.settled_by}{unchecked}"), soft_wrap=True)
 
 
 def _title(comparison: Comparison) -> str:

@@ -12,6 +12,7 @@ from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, identical
 from kernelbench.compare.comparison import Comparison, NotTimed
 from kernelbench.compare.verdicts import append_to_ledger, judge
+from kernelbench.executors.compiled import ARCH_GPUS
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Step, require_runnable
 from kernelbench.records.run_record import Environment, Metric
@@ -47,6 +48,7 @@ def ab(
     inputs: str | None = None,
     executor: str = "auto",
     task: str | Path | None = None,
+    check: bool = False,
     why: str = "",
     save: bool = False,
     results: str | Path | None = None,
@@ -60,7 +62,7 @@ def ab(
 
     Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
     corrected for the number of comparisons. Naming one step twice times it against itself. Both
-    are checked before they are timed.
+    are checked before they are timed; where they cannot be timed, nothing runs.
 
     Args:
         base, cand: A step's name, its folder, or a Python file with ``custom_kernel(data)``.
@@ -72,6 +74,7 @@ def ab(
         inputs: Input class to check and time; if None all are checked and the first is timed.
         executor: What runs them; ``auto`` picks the best that this machine has.
         task: Folder of a GPU MODE task in place of the project's problems.
+        check: Whether both are checked also where they cannot be timed.
         why: The hypothesis, kept in the ledger.
         save: Whether to add the comparison to the ledger of ``results`` (the project's, if None);
             a calibration of this device is looked up there in any case.
@@ -84,7 +87,7 @@ def ab(
 
     Raises:
         UsageError: For what does not exist or is out of range.
-        NotTimed: If the times of the two would stand for no device here. Both are checked.
+        NotTimed: If the times of the two would stand for no device here.
         ArmFailure: If one of them is wrong, hangs, faults, or is faster than its device allows.
         EnvironmentProblem: For what this machine lacks, and if the ledger cannot be written.
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the comparison of the shapes
@@ -104,7 +107,7 @@ def ab(
     if found.same_code and base != cand:
         return replace(found, not_timed="")
     if found.not_timed:
-        raise NotTimed(_checked(found, plans, settings, on_progress))
+        raise NotTimed(_checked(found, plans, settings, on_progress) if check else found)
     if save:
         require_results(folder)
     environment, everything, failure = _collect(
@@ -154,6 +157,7 @@ def _planned(
     on_gpu = first.target.gpu is not None and second.target.gpu is not None
     metrics: tuple[Metric, ...] = ("device", "call") if on_gpu else ("call",)
     same_code = identical(first.step, second.step)
+    not_timed, settled_by = _cannot_time(first, second, metric)
     return Comparison(
         first.step,
         second.step,
@@ -164,23 +168,36 @@ def _planned(
         tuple(shape.name for shape in first.shapes),
         why,
         same_code=same_code,
-        not_timed=_cannot_time(first, second, metric),
+        not_timed=not_timed,
+        settled_by=settled_by,
     )
 
 
-def _cannot_time(first: StepRun, second: StepRun, metric: Metric) -> str:
-    """Why the deciding metric cannot be measured for both arms here; empty if it can."""
+def _cannot_time(first: StepRun, second: StepRun, metric: Metric) -> tuple[str, str]:
+    """Why the deciding metric cannot be measured for both arms here, and what to do about it.
+
+    Both are empty if it can be measured.
+    """
     for step_plan in (first, second):
         if not step_plan.target.timed:
+            arch = step_plan.step.arch
+            executor = step_plan.target.executor.name
+            why = f"runs on the {executor} here, whose times stand for no device"
             return (
-                f"{step_plan.step.name} runs on the {step_plan.target.executor.name} here, "
-                "whose times stand for no device"
+                f"{step_plan.step.name} {why}",
+                f"run it on {ARCH_GPUS.get(arch, f'a GPU for {arch}')}",
             )
     if first.target != second.target:
-        return f"the steps run on different devices ({first.target.device}, {second.target.device})"
+        return (
+            f"the steps run on different devices ({first.target.device}, {second.target.device})",
+            "name an --executor that runs both",
+        )
     if first.target.gpu is None and metric == "device":
-        return "device time needs a GPU (--metric call compares wall-clock times on this CPU)"
-    return ""
+        return (
+            "device time needs a GPU",
+            "--metric call compares wall-clock times on this CPU",
+        )
+    return "", ""
 
 
 def _checked(

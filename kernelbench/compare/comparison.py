@@ -26,7 +26,8 @@ class Comparison(RowTable):
         same_code: Both arms are the same code. Naming one step twice times it all the same;
             otherwise nothing is timed.
         not_timed: Why nothing could be timed, in one line; empty if something could.
-        checks: Rows of the check of both arms, where only that could be done.
+        settled_by: What would give times then.
+        checks: Rows of the check of both arms, where only that could be done and was asked for.
         shapes: Names of the shapes that were asked for.
         sessions: Fresh processes per shape.
         complete: Whether all shapes were compared.
@@ -45,6 +46,7 @@ class Comparison(RowTable):
     lines: tuple[ComparisonLine, ...] = ()
     same_code: bool = False
     not_timed: str = ""
+    settled_by: str = ""
     checks: tuple[Result, ...] = ()
     complete: bool = True
     ledger_id: str = ""
@@ -113,7 +115,8 @@ class NotTimed(EnvironmentProblem):
     def __init__(self, comparison: Comparison) -> None:
         super().__init__(
             f"{comparison.base.name} and {comparison.cand.name} were not timed: "
-            f"{comparison.not_timed}"
+            f"{comparison.not_timed}",
+            comparison.settled_by,
         )
         self.partial = comparison
         for row in comparison.checks:

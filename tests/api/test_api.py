@@ -189,13 +189,13 @@ class TestAb:
     def test_what_cannot_be_timed_is_an_error_with_the_checks(self, project: Path) -> None:
         before = files_of(project)
         with pytest.raises(kernelbench.NotTimed, match="device time needs a GPU") as untimed:
-            kernelbench.ab("s00", "s01", "u0", inputs="gpu-mode", save=True)
+            kernelbench.ab("s00", "s01", "u0", inputs="gpu-mode", check=True, save=True)
         checks = untimed.value.partial.checks
         assert [(row.step, row.status) for row in checks] == [("s00", "pass"), ("s01", "pass")]
         assert untimed.value.exit_code == ExitCode.ENVIRONMENT
         assert untimed.value.partial.verdicts == {}
         with pytest.raises(kernelbench.NotTimed) as wrong:
-            kernelbench.ab("s00", "s02", "u0", inputs="gpu-mode")
+            kernelbench.ab("s00", "s02", "u0", inputs="gpu-mode", check=True)
         assert wrong.value.exit_code == ExitCode.INCORRECT
         assert files_of(project) == before
 

@@ -91,9 +91,14 @@ def test_without_a_gpu_the_default_is_not_measured(
     slower: tuple[Any, Path, Path], bench: Callable[..., Any], submissions: Path, tmp_path: Path
 ) -> None:
     _, _, sleepy = slower
-    outcome = bench("ab", submissions / "right.py", sleepy, "--shape", TINY, "--results", tmp_path)
+    arms = ("ab", submissions / "right.py", sleepy, "--shape", TINY, "--results", tmp_path)
+    outcome = bench(*arms)
     assert outcome.code == 5
     assert "NOT MEASURED  device time needs a GPU" in outcome.out
+    assert "→ --metric call compares wall-clock times on this CPU; --check checks" in outcome.out
+    assert "pass" not in outcome.out
+    outcome = bench(*arms, "--check")
+    assert outcome.code == 5
     for step in ("right", "sleepy"):
         for inputs in ("gpu-mode", "full", "structured"):
             assert re.search(rf"{step} \S+ {inputs}: pass", outcome.out)
@@ -107,7 +112,7 @@ def test_a_wrong_candidate(bench: Callable[..., Any], submissions: Path, tmp_pat
     assert timed.code == 3
     assert "one_nan" in timed.error
     assert "got nan" in timed.error
-    untimed = bench("ab", right, bad, "--shape", TINY, "--results", tmp_path)
+    untimed = bench("ab", right, bad, "--shape", TINY, "--check", "--results", tmp_path)
     assert untimed.code == 3
     assert "NOT MEASURED" in untimed.out
     assert re.search(r"one_nan \S+ gpu-mode: wrong: .*got nan", untimed.out)
