@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
 from pathlib import Path
 
@@ -25,6 +23,9 @@ def source_sha(step: Step) -> str:
     building blocks that its lineage and all lineages share (``common/``): a change there can change
     any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
     """
+    import hashlib
+    import json
+
     digest = hashlib.sha256()
     files = sources_of(step)
     if step.compiled:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import sys
@@ -51,6 +50,8 @@ def load_problem(lineage: Lineage) -> Problem:
 
 def _import_problem(problem: str, folder: Path, said: str) -> Any:
     """What ``module:NAME``, ``file.py:NAME`` (relative to ``folder``) or an installed one means."""
+    import hashlib
+
     where, _, name = problem.rpartition(":")
     if not where:
         return installed_problem(name, said)
