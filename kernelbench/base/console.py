@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,6 +20,7 @@ from rich.text import Text
 
 __all__ = [
     "Console",
+    "FittedTable",
     "Status",
     "Table",
     "Text",
@@ -27,7 +29,6 @@ __all__ = [
     "fitted_table",
     "make_table",
     "out",
-    "say_left_out",
     "styled",
     "warn",
 ]
@@ -97,17 +98,44 @@ def make_table(columns: Sequence[tuple[str, str]], title: str | None = None) -> 
     return table
 
 
+@dataclass(frozen=True)
+class FittedTable:
+    """A table that fits the terminal, and what went for that.
+
+    Attributes:
+        common: Headings and the value that all rows share, in place of a column.
+        left_out: Headings that there is no room for.
+    """
+
+    table: Table
+    common: dict[str, str]
+    left_out: tuple[str, ...]
+
+    def show(self) -> None:
+        """Print the table, a line for what its rows share, and one for what is missing."""
+        out.print(self.table)
+        if self.common:
+            shared = (f"{_one_line(heading)} {cell}" for heading, cell in self.common.items())
+            out.print(Text("all: " + " · ".join(shared)), soft_wrap=True)
+        if self.left_out:
+            headings = ", ".join(map(_one_line, self.left_out))
+            out.print(Text(f"no room for: {headings}"), soft_wrap=True)
+
+
 def fitted_table(
     columns: Sequence[tuple[str, str]],
     rows: Sequence[Sequence[str | Text]],
     *,
     prose: str,
     spare: Sequence[Collection[str]],
-) -> tuple[Table, list[str]]:
-    """A table whose names and figures stay whole on a narrow terminal, and what it leaves out.
+) -> FittedTable:
+    """A table whose names and figures stay whole on a narrow terminal.
+
+    Where it does not fit, a column in which all rows say the same goes first, into one line below;
+    then columns that can be spared.
 
     Args:
-        columns: As for :func:`make_table`.
+        columns: As for :func:`make_table`; the first names the rows.
         rows: A string is shown as it is, brackets included.
         prose: Heading of the column that may be folded.
         spare: Headings to leave out, one set after the other, until the others fit.
@@ -117,9 +145,17 @@ def fitted_table(
         texts = (heading, *(str(row[i]) for row in rows))
         width = max(cell_len(line) for text in texts for line in text.split("\n"))
         widths[heading] = min(width, _FOLDED_WIDTH) if heading == prose else width
+    common: dict[str, str] = {}
+    for i, (heading, _) in enumerate(columns[1:], 1):
+        if _fits(widths):
+            break
+        cells = {str(row[i]) for row in rows}
+        if len(rows) > 1 and len(cells) == 1 and heading and heading != prose:
+            common[heading] = cells.pop()
+            del widths[heading]
     left_out: list[str] = []
     for group in spare:
-        if sum(widths.values()) + 2 * len(widths) - 2 <= out.width:
+        if _fits(widths):
             break
         left_out += [heading for heading in group if widths.pop(heading, None) is not None]
     kept = [i for i, (heading, _) in enumerate(columns) if heading in widths]
@@ -130,13 +166,15 @@ def fitted_table(
     for row in rows:
         # Text, because a string would be read as markup.
         table.add_row(*(Text(cell) if isinstance(cell := row[i], str) else cell for i in kept))
-    return table, left_out
+    return FittedTable(table, common, tuple(left_out))
 
 
-def say_left_out(headings: Sequence[str]) -> None:
-    """One line about the columns that :func:`fitted_table` has left out, if there are any."""
-    if headings:
-        out.print("no room for: " + ", ".join(headings).replace("\n", " "), soft_wrap=True)
+def _fits(widths: Mapping[str, int]) -> bool:
+    return sum(widths.values()) + 2 * len(widths) - 2 <= out.width
+
+
+def _one_line(heading: str) -> str:
+    return heading.replace("\n", " ")
 
 
 class Status:

@@ -87,7 +87,7 @@ def command(
 
 
 def _render(tree: Tree, as_markdown: bool) -> None:
-    from kernelbench.base.console import Text, fitted_table, out, say_left_out, styled
+    from kernelbench.base.console import Text, fitted_table, out, styled
     from kernelbench.report.tree_grid import grid, tree_markdown
 
     if as_markdown:
@@ -105,9 +105,7 @@ def _render(tree: Tree, as_markdown: bool) -> None:
     reported = [head for head, _ in narrow if "\nreported\n" in head]
     measured = [head for head, _ in narrow if "\nmeasured\n" in head]
     spare = [reported, ["right on"], measured, ["against its parent"]]
-    table, left_out = fitted_table(narrow, rows, prose="what changes", spare=spare)
-    out.print(table)
-    say_left_out(left_out)
+    fitted_table(narrow, rows, prose="what changes", spare=spare).show()
     for note in shown.notes:
         out.print(Text(note), soft_wrap=True)
     out.print()

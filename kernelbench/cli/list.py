@@ -23,20 +23,22 @@ if TYPE_CHECKING:
 @optional_steps_argument
 @click.option("--lineage", metavar="NAME", help="Only this lineage.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only steps in this status.")
+@click.option("--all", "every", is_flag=True, help="Variants and failed experiments, too.")
 @task_option
 @json_option
 def command(
     steps: tuple[str, ...],
     lineage: str | None,
     status: str | None,
+    every: bool,
     task: str | None,
     json_path: str | None,
 ) -> None:
     """Show the lineages, their steps, and which of them this machine can run.
 
     STEP is a step's name, a range (v01..v07), a lineage's name, which is its main line, or a folder
-    of steps. Default: every step of the project, with variants and failed experiments; outside any
-    project, those that ship.
+    of steps. Default: the main lines of the project; outside any project, of what ships. The record
+    of --json has every step.
 
     Figures are those of each lineage's source, on the device that the table names; what was
     measured here is shown by `kernelbench show`.
@@ -44,6 +46,7 @@ def command(
     \b
     Examples:
       kernelbench list
+      kernelbench list --all
       kernelbench list v20..v23 kernels/failed
       kernelbench list --lineage moe --status failed
       kernelbench list --task path/to/gpu-mode-task
@@ -67,9 +70,21 @@ def command(
     if json_path is not None:
         write_json_output(json_path, listing.list_record(chosen))
     if json_path != "-" and task is None:
-        _render(listing.views(lineages, chosen))
+        beside = [step for step in chosen if step.experiment]
+        if every or steps or status or len(beside) == len(chosen):
+            beside = []
+        _render(listing.views(lineages, [step for step in chosen if step not in beside]))
+        _say_beside([step.name for step in beside])
         if lineages.with_shipped and not (steps or lineage):
             _say_shipped([each.name for each in lineages.shipped.lineages])
+
+
+def _say_beside(names: list[str]) -> None:
+    """Variants and failed experiments are more than the main lines, and not what most look for."""
+    from kernelbench.base.console import out
+
+    if names:
+        out.print(f"beside the main lines: {len(names)} variants and experiments; --all shows them")
 
 
 def _say_shipped(names: list[str]) -> None:
@@ -82,28 +97,27 @@ def _say_shipped(names: list[str]) -> None:
 
 
 def _render(views: list[listing.LineageView]) -> None:
-    from kernelbench.base.console import Text, fitted_table, out, say_left_out, styled
+    from kernelbench.base.console import Text, fitted_table, out, styled
 
     if not views:
         out.print("no step fits")
     for view in views:
         out.print(Text.assemble((view.name, "bold"), f"  {view.title}"))
-        columns = [(name, "left") for name in ("step", "parent", "status", "kind", "arch", "here")]
-        columns.append(("what changes", "left"))
-        reported = [f"reported\n{shape}" for shape in view.shapes]
+        names = ("step", "what changes", "parent", "status", "kind", "arch", "here")
+        columns = [(name, "left") for name in names]
+        reported = [f"reported\n{shape} {view.unit}".rstrip() for shape in view.shapes]
         columns += [(heading, "right") for heading in reported]
-        table, left_out = fitted_table(
+        table = fitted_table(
             columns,
             [
-                (s.name, s.parent or "–", styled(s.status), s.kind, s.arch, here, s.title, *figures)
+                (s.name, s.title, s.parent or "–", styled(s.status), s.kind, s.arch, here, *figures)
                 for s, here, figures in view.rows
             ],
             prose="what changes",
-            spare=[reported, ["kind"], ["arch"], ["parent"]],
+            spare=[["kind"], ["parent"], ["arch"], ["here"], ["status"], reported],
         )
-        out.print(table)
-        say_left_out(left_out)
-        if not set(reported) & set(left_out):
+        table.show()
+        if not set(reported) & set(table.left_out):
             for caption in view.captions:
                 out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
             for name, note in view.notes:

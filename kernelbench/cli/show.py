@@ -191,7 +191,7 @@ def _time_cells(
 
 
 def _table(device: str, rows: Sequence[_Cells]) -> None:
-    table, left_out = console.fitted_table(
+    table = console.fitted_table(
         [
             ("step", "left"),
             ("shape", "left"),
@@ -209,8 +209,7 @@ def _table(device: str, rows: Sequence[_Cells]) -> None:
         ],
         rows,
         prose="shape",
-        spare=[["rel rms"], ["L2"], ["date"], ["SOL"], ["executor"]],
+        spare=[["rel rms"], ["L2"], ["date"], ["SOL"], ["executor"], ["max err"], ["inputs"]],
     )
     console.out.print(console.Text(device, style="bold"))
-    console.out.print(table)
-    console.say_left_out(left_out)
+    table.show()

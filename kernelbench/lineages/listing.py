@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import runnable
 from kernelbench.project.registry import Kind, Lineages, Reported, Step, StepStatus
-from kernelbench.project.reported_figures import caption, figures, shapes_of
+from kernelbench.project.reported_figures import UNITS, caption, figures, shapes_of
 
 SCHEMA = "kernelbench.list/1"
 
@@ -41,6 +41,7 @@ class LineageView:
     Attributes:
         name: The lineage's name; title: what it solves.
         shapes: The shapes with reported figures, one column each.
+        unit: Of all of these figures; empty if there are several.
         captions: What the figures are, where they come from.
         rows: Per step: the step, whether and where it runs here, its figures.
         notes: Step name and what must be known of its figures.
@@ -51,6 +52,7 @@ class LineageView:
     name: str
     title: str
     shapes: list[str]
+    unit: str
     captions: list[str]
     rows: list[tuple[Step, str, list[str]]]
     notes: list[tuple[str, str]]
@@ -102,12 +104,14 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
         if not own:
             continue
         shapes = shapes_of(own)
+        units = {UNITS[step.reported.unit] for step in own if step.reported}
         here = {step.name: _here(step) for step in own}
         shown.append(
             LineageView(
                 name=lineage.name,
                 title=lineage.title,
                 shapes=shapes,
+                unit=units.pop() if len(units) == 1 else "",
                 captions=list(dict.fromkeys(caption(s.reported) for s in own if s.reported)),
                 rows=[(step, here[step.name], figures(step, shapes)) for step in own],
                 on_gpu_only=_on_gpu_only(own),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from kernelbench.base import schema
+from kernelbench.base import console, schema
 from kernelbench.cli import invoke as run
 from kernelbench.lineages.listing import ListRecord
 from kernelbench.project.project_file import find_project
@@ -48,6 +49,32 @@ def test_the_table_labels_figures_as_reported(capsys: pytest.CaptureFixture[str]
     assert "sm_90a" in row
     assert row.rstrip().endswith("13.18")
     assert "v00" not in text
+
+
+def test_the_main_lines_unless_all_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = {}
+    monkeypatch.chdir(ROOT)
+    for arguments in ((), ("--all",), ("--status", "failed"), ("kernels/failed",)):
+        assert run(["list", *arguments]) == 0
+        shown[arguments] = capsys.readouterr().out
+    assert "nofence " not in shown[()]
+    assert re.search(r"^beside the main lines: \d+ variants and exp", shown[()], re.MULTILINE)
+    for arguments in (("--all",), ("--status", "failed"), ("kernels/failed",)):
+        assert "nofence " in shown[arguments]
+        assert "beside the main lines" not in shown[arguments]
+
+
+def test_a_narrow_terminal_keeps_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.out, "width", 80)
+    assert run(["list", "v07..v22"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines()[:20])) <= 80
+    assert re.search(r"^v14 .* 43\.6 +33\.5 +14\.3 +10\.5 *$", text, re.MULTILINE)
+    assert re.search(r"^all: .*arch sm_100a", text, re.MULTILINE)
 
 
 def test_status_filters(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,9 +96,9 @@ def test_a_reader_that_goes_away_is_neither_a_regression_nor_a_pass() -> None:
 
 
 def test_brackets_in_a_fitted_table_are_text() -> None:
-    table, _ = console.fitted_table([("step", "left")], [("[red]v07[/]",)], prose="", spare=[])
+    table = console.fitted_table([("step", "left")], [("[red]v07[/]",)], prose="", spare=[])
     with console.out.capture() as captured:
-        console.out.print(table)
+        table.show()
     assert "[red]v07[/]" in captured.get()
 
 
@@ -112,15 +112,31 @@ def test_columns_go_before_names_are_folded(
     columns = [("step", "left"), ("what changes", "left"), ("big", "right"), ("bigger", "right")]
     rows = [("v07-fixed", "one idea in rather many words", "1234567890", "123456")]
     monkeypatch.setattr(console.out, "width", width)
-    table, gone = console.fitted_table(
-        columns, rows, prose="what changes", spare=[["big"], ["bigger"]]
-    )
-    assert gone == left_out
+    table = console.fitted_table(columns, rows, prose="what changes", spare=[["big"], ["bigger"]])
+    gone = table.left_out
+    assert list(gone) == left_out
     with console.out.capture() as captured:
-        console.out.print(table)
+        console.out.print(table.table)
     text = captured.get()
     kept = [cell for (name, _), cell in zip(columns, rows[0], strict=True) if name not in gone]
     if width >= 36:
         assert all(cell in text for cell in kept if " " not in cell)
         assert all(word in text for word in rows[0][1].split())
     assert not any(cell in text for cell in rows[0][2:] if cell not in kept)
+
+
+def test_what_all_rows_share_goes_into_a_line_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [("step", "left"), ("arch", "left"), ("time\nµs", "right"), ("says", "left")]
+    rows = [("v07", "sm_100a", "12.5", "a word"), ("v08", "sm_100a", "11.25", "another")]
+    fitted = {}
+    for width in (40, 26, 14):
+        monkeypatch.setattr(console.out, "width", width)
+        table = console.fitted_table(columns, rows, prose="says", spare=[["time\nµs"]])
+        with console.out.capture() as captured:
+            table.show()
+        fitted[width] = captured.get()
+        assert table.common == ({} if width == 40 else {"arch": "sm_100a"})
+        assert table.left_out == (("time\nµs",) if width == 14 else ())
+    assert "all: arch sm_100a\n" in fitted[26]
+    assert "11.25" in fitted[26]
+    assert "no room for: time µs\n" in fitted[14]
