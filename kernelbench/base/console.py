@@ -111,15 +111,16 @@ class FittedTable:
     common: dict[str, str]
     left_out: tuple[str, ...]
 
-    def show(self) -> None:
+    def show(self, to: Console | None = None) -> None:
         """Print the table, a line for what its rows share, and one for what is missing."""
-        out.print(self.table)
+        to = to or out
+        to.print(self.table)
         if self.common:
             shared = (f"{_one_line(heading)} {cell}" for heading, cell in self.common.items())
-            out.print(Text("all: " + " · ".join(shared)), soft_wrap=True)
+            to.print(Text("all: " + " · ".join(shared)), soft_wrap=True)
         if self.left_out:
             headings = ", ".join(map(_one_line, self.left_out))
-            out.print(Text(f"no room for: {headings}"), soft_wrap=True)
+            to.print(Text(f"no room for: {headings}"), soft_wrap=True)
 
 
 def fitted_table(
@@ -128,6 +129,7 @@ def fitted_table(
     *,
     prose: str,
     spare: Sequence[Collection[str]],
+    width: int | None = None,
 ) -> FittedTable:
     """A table whose names and figures stay whole on a narrow terminal.
 
@@ -139,15 +141,17 @@ def fitted_table(
         rows: A string is shown as it is, brackets included.
         prose: Heading of the column that may be folded.
         spare: Headings to leave out, one set after the other, until the others fit.
+        width: Of the terminal; that of ``out`` if None.
     """
+    width = width or out.width
     widths = {}
     for i, (heading, _) in enumerate(columns):
         texts = (heading, *(str(row[i]) for row in rows))
-        width = max(cell_len(line) for text in texts for line in text.split("\n"))
-        widths[heading] = min(width, _FOLDED_WIDTH) if heading == prose else width
+        needed = max(cell_len(line) for text in texts for line in text.split("\n"))
+        widths[heading] = min(needed, _FOLDED_WIDTH) if heading == prose else needed
     common: dict[str, str] = {}
     for i, (heading, _) in enumerate(columns[1:], 1):
-        if _fits(widths):
+        if _fits(widths, width):
             break
         cells = {str(row[i]) for row in rows}
         if len(rows) > 1 and len(cells) == 1 and heading and heading != prose:
@@ -155,7 +159,7 @@ def fitted_table(
             del widths[heading]
     left_out: list[str] = []
     for group in spare:
-        if _fits(widths):
+        if _fits(widths, width):
             break
         left_out += [heading for heading in group if widths.pop(heading, None) is not None]
     kept = [i for i, (heading, _) in enumerate(columns) if heading in widths]
@@ -169,8 +173,8 @@ def fitted_table(
     return FittedTable(table, common, tuple(left_out))
 
 
-def _fits(widths: Mapping[str, int]) -> bool:
-    return sum(widths.values()) + 2 * len(widths) - 2 <= out.width
+def _fits(widths: Mapping[str, int], width: int) -> bool:
+    return sum(widths.values()) + 2 * len(widths) - 2 <= width
 
 
 def _one_line(heading: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from kernelbench.records.device_table import TableTime
 from kernelbench.records.run_record import TimeStats
 
@@ -15,23 +18,43 @@ _METHODS = {
 }
 
 
-def time_text(stats: TimeStats | TableTime | None) -> str:
-    """A median with a unit that suits it and, where it is not the usual one, its method."""
-    if stats is None:
-        return "–"
-    return microseconds(stats.median) + _METHODS.get(stats.method, f" {stats.method}")
+@dataclass(frozen=True)
+class TimeUnit:
+    """The one unit of all times in a table; it stands in the headings.
+
+    Attributes:
+        name: ``µs``, ``ms`` or ``s``.
+        us: How many microseconds it is.
+    """
+
+    name: str
+    us: float
+
+    def text(self, us: float | None) -> str:
+        """A time with two decimals; ``–`` if there is none."""
+        return "–" if us is None else f"{us / self.us:.2f}"
+
+    def median(self, stats: TimeStats | TableTime | None) -> str:
+        """A median and, where it is not the usual one, its method."""
+        if stats is None:
+            return "–"
+        return self.text(stats.median) + _METHODS.get(stats.method, f" {stats.method}")
+
+    def spread(self, stats: TimeStats | TableTime | None) -> str:
+        """From the 5th to the 95th percentile of the repetitions."""
+        return "–" if stats is None else f"{self.text(stats.p05)}–{self.text(stats.p95)}"
+
+
+_UNITS = (TimeUnit("s", 1e6), TimeUnit("ms", 1e3), TimeUnit("µs", 1.0))
+
+
+def unit_for(times_us: Iterable[float | None]) -> TimeUnit:
+    """The largest unit in which none of these times (µs) is below one."""
+    least = min((time for time in times_us if time), default=1.0)
+    return next((unit for unit in _UNITS if least >= unit.us), _UNITS[-1])
 
 
 def error_text(*errors: float | None) -> str:
     """The largest of the errors that there are."""
     known = [error for error in errors if error is not None]
     return f"{max(known):.2g}" if known else "–"
-
-
-def microseconds(value: float) -> str:
-    """``41.20 µs``, ``3.21 ms`` or ``2.913 s``."""
-    if value < 1000:
-        return f"{value:.2f} µs"
-    if value < 1e6:
-        return f"{value / 1e3:.2f} ms"
-    return f"{value / 1e6:.3f} s"

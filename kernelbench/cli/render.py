@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from kernelbench.base import console
-from kernelbench.cli.figure_texts import error_text, microseconds, time_text
+from kernelbench.cli.figure_texts import TimeUnit, error_text, unit_for
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
@@ -75,33 +75,39 @@ class RunView:
         groups = [
             (key, list(group)) for key, group in groupby(rows, key=lambda r: (r.step, r.shape))
         ]
-        timed = any(group[0].device_us or group[0].call_us for _, group in groups)
-        times = (("device", "right"), ("call", "right"), ("SOL", "right"), ("of SOL", "right"))
-        table = console.make_table(
-            [
-                ("step", "left"),
-                ("shape", "left"),
-                ("correct", "left"),
-                ("max err", "right"),
-                ("rel rms", "right"),
-                *(times if timed else ()),
-                ("", "left"),
-            ]
-        )
+        unit = unit_for(time for _, group in groups for time in _medians(group[0]))
+        taken = {
+            "device": any(group[0].device_us for _, group in groups),
+            "call": any(group[0].call_us for _, group in groups),
+            "SOL": any(group[0].sol_us is not None for _, group in groups),
+        }
+        times = _time_headings(taken, unit)
+        columns = [
+            ("step", "left"),
+            ("shape", "left"),
+            ("correct", "left"),
+            ("max err", "right"),
+            ("rel rms", "right"),
+            *((heading, "right") for heading in times),
+            ("", "left"),
+        ]
+        cells: list[tuple[str | console.Text, ...]] = []
         remarks: list[tuple[str, str, str]] = []
         counts: dict[str, int] = {}
         for (step, shape), group in groups:
             status = _worst(group)
             counts[status] = counts.get(status, 0) + 1
             skipped = all(row.status == "skipped" for row in group)
-            table.add_row(
-                console.escape(step),
-                shape,
-                "–" if skipped else " ".join(_class_mark(row) for row in group),
-                error_text(*(row.max_abs_err for row in group)),
-                error_text(*(row.rel_rms_err for row in group)),
-                *(_times(group[0]) if timed else ()),
-                console.styled(status if status != "pass" else "PASS"),
+            cells.append(
+                (
+                    step,
+                    shape,
+                    "–" if skipped else " ".join(_class_mark(row) for row in group),
+                    error_text(*(row.max_abs_err for row in group)),
+                    error_text(*(row.rel_rms_err for row in group)),
+                    *_times(group[0], taken, unit),
+                    console.styled(status if status != "pass" else "PASS"),
+                )
             )
             shared = len({(row.status, row.reason) for row in group}) == 1
             for row in group:
@@ -109,7 +115,11 @@ class RunView:
                     where = shape if shared else f"{shape} {row.inputs}"
                     remarks.append((step, where, f"{row.status}: {row.reason}"))
                 remarks += [(step, shape, note) for note in row.notes]
-        self._to.print(table)
+        spare = [["rel rms"], [f"call p5–p95\n{unit.name}"], ["max err"], [f"SOL\n{unit.name}"]]
+        spare += [["of SOL"], [f"p5–p95\n{unit.name}"]]
+        console.fitted_table(
+            columns, cells, prose="correct", spare=spare, width=self._to.width
+        ).show(self._to)
         told: dict[tuple[str, str], list[str]] = {}
         for step, where, text in dict.fromkeys(remarks):
             told.setdefault((step, text), []).append(where)
@@ -136,18 +146,20 @@ class RunView:
         """Each step against the best peer and the measured floor; nothing if there is nothing."""
         if not found:
             return
-        columns = [("step", "left"), ("shape", "left"), (found[0].metric, "right")]
+        unit = unit_for(time for row in found for time in (row.us, row.floor_us))
+        columns = [("step", "left"), ("shape", "left")]
+        columns += [(f"{found[0].metric} {unit.name}", "right")]
         columns += [("best peer", "left"), ("vs best peer", "right")]
-        columns += [("floor", "right"), ("of floor", "right")]
+        columns += [(f"floor {unit.name}", "right"), ("of floor", "right")]
         table = console.make_table(columns)
         for row in found:
             table.add_row(
                 console.escape(row.step),
                 row.shape,
-                microseconds(row.us),
+                unit.text(row.us),
                 console.escape(row.best_peer) or "–",
                 "–" if row.vs_best_peer is None else f"{row.vs_best_peer:.2f}×",
-                "–" if row.floor_us is None else microseconds(row.floor_us),
+                unit.text(row.floor_us),
                 "–" if row.of_floor is None else f"{100 * row.of_floor:.0f}%",
             )
         self._to.print()
@@ -159,14 +171,32 @@ class RunView:
         self._to.print(console.Text(f"  {legend}", style="dim"), soft_wrap=True)
 
 
-def _times(row: Result) -> tuple[str, str, str, str]:
+def _medians(row: Result) -> tuple[float | None, ...]:
+    times = (row.device_us, row.call_us)
+    return (*(time.median if time else None for time in times), row.sol_us)
+
+
+def _time_headings(taken: Mapping[str, bool], unit: TimeUnit) -> list[str]:
+    """The columns of the times that any row has."""
+    names = {"device": ("device", "p5–p95"), "call": ("call", "call p5–p95"), "SOL": ("SOL",)}
+    found = [f"{name}\n{unit.name}" for kind in taken if taken[kind] for name in names[kind]]
+    return [*found, *(["of SOL"] if taken["SOL"] else [])]
+
+
+def _times(row: Result, taken: Mapping[str, bool], unit: TimeUnit) -> list[str]:
+    """The cells of one row for :func:`_time_headings`."""
+    cells: list[str] = []
+    for name, stats in (("device", row.device_us), ("call", row.call_us)):
+        if taken[name]:
+            cells += [unit.median(stats), unit.spread(stats)]
+    if not taken["SOL"]:
+        return cells
     best = row.device_us or row.call_us
-    return (
-        time_text(row.device_us),
-        time_text(row.call_us),
-        "–" if row.sol_us is None else microseconds(row.sol_us),
+    return [
+        *cells,
+        unit.text(row.sol_us),
         f"{100 * row.sol_us / best.median:.0f}%" if row.sol_us and best else "–",
-    )
+    ]
 
 
 def _print_reports(found: Sequence[tuple[str, str, str, EmulatorReport]]) -> None:

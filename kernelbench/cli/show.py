@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 from kernelbench.base import console
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
-from kernelbench.cli.figure_texts import error_text, microseconds, time_text
+from kernelbench.cli.figure_texts import TimeUnit, error_text, unit_for
 from kernelbench.problems.gpumode import task_context
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import device_table, rows, run_record, store, tables
@@ -140,7 +140,9 @@ def _show_rows(shown: Sequence[Saved], form: str) -> None:
         if form == "markdown":
             click.echo(tables.rows_markdown(of_device))
         else:
-            _table(device, [_row_cells(row) for row in of_device])
+            results = [row.result for row in of_device]
+            unit = _unit((row.device_us, row.call_us, row.sol_us) for row in results)
+            _table(device, [_row_cells(row, unit) for row in of_device], unit)
 
 
 def _show_figures(figures: Mapping[str, Sequence[TableRow]], form: str) -> None:
@@ -153,26 +155,39 @@ def _show_figures(figures: Mapping[str, Sequence[TableRow]], form: str) -> None:
             newest = max(row.run for row in of_device)
             click.echo(device_table.write_markdown(device, newest, of_device))
         else:
-            _table(device, [_figure_cells(row) for row in of_device])
+            unit = _unit((row.device, row.call, row.sol_us) for row in of_device)
+            _table(device, [_figure_cells(row, unit) for row in of_device], unit)
 
 
-def _row_cells(row: Saved) -> _Cells:
+_Times = tuple[TimeStats | TableTime | None, TimeStats | TableTime | None, float | None]
+
+
+def _unit(rows: Iterable[_Times]) -> TimeUnit:
+    """For device times, call times and speeds of light."""
+    return unit_for(
+        time.median if isinstance(time, TimeStats | TableTime) else time
+        for times in rows
+        for time in times
+    )
+
+
+def _row_cells(row: Saved, unit: TimeUnit) -> _Cells:
     result = row.result
     return (
         *(result.step, result.shape, result.inputs, result.executor, row.run.protocol.l2),
         *_error_cells(result),
-        *_time_cells(result.device_us, result.call_us, result.sol_us),
+        *_time_cells((result.device_us, result.call_us, result.sol_us), unit),
         row.run.created[:10],
         console.styled(result.status),
     )
 
 
-def _figure_cells(row: TableRow) -> _Cells:
+def _figure_cells(row: TableRow, unit: TimeUnit) -> _Cells:
     classes = f"{row.classes} class{'es' if row.classes > 1 else ''}"
     return (
         *(row.step, row.shape, classes, row.executor, row.l2),
         *_error_cells(row),
-        *_time_cells(row.device, row.call, row.sol_us),
+        *_time_cells((row.device, row.call, row.sol_us), unit),
         row.date,
         console.styled(row.status),
     )
@@ -183,14 +198,12 @@ def _error_cells(row: Result | TableRow) -> _Cells:
     return exact, error_text(row.max_abs_err), error_text(row.rel_rms_err)
 
 
-def _time_cells(
-    device: TimeStats | TableTime | None, call: TimeStats | TableTime | None, sol_us: float | None
-) -> _Cells:
-    sol = "–" if sol_us is None else microseconds(sol_us)
-    return time_text(device), time_text(call), sol
+def _time_cells(times: _Times, unit: TimeUnit) -> _Cells:
+    device, call, sol_us = times
+    return unit.median(device), unit.median(call), unit.text(sol_us)
 
 
-def _table(device: str, rows: Sequence[_Cells]) -> None:
+def _table(device: str, rows: Sequence[_Cells], unit: TimeUnit) -> None:
     table = console.fitted_table(
         [
             ("step", "left"),
@@ -201,15 +214,23 @@ def _table(device: str, rows: Sequence[_Cells]) -> None:
             ("exact", "left"),
             ("max err", "right"),
             ("rel rms", "right"),
-            ("device", "right"),
-            ("call", "right"),
-            ("SOL", "right"),
+            (f"device {unit.name}", "right"),
+            (f"call {unit.name}", "right"),
+            (f"SOL {unit.name}", "right"),
             ("date", "left"),
             ("status", "left"),
         ],
         rows,
         prose="shape",
-        spare=[["rel rms"], ["L2"], ["date"], ["SOL"], ["executor"], ["max err"], ["inputs"]],
+        spare=[
+            ["rel rms"],
+            ["L2"],
+            ["date"],
+            [f"SOL {unit.name}"],
+            ["executor"],
+            ["max err"],
+            ["inputs"],
+        ],
     )
     console.out.print(console.Text(device, style="bold"))
     table.show()

@@ -62,6 +62,11 @@ class TimeStats:
     reps: int
     method: str
 
+    @property
+    def spread(self) -> float:
+        """From the 5th to the 95th percentile, as a fraction of the median."""
+        return (self.p95 - self.p05) / self.median if self.median else 0.0
+
 
 @dataclass(frozen=True)
 class ReadFloor:

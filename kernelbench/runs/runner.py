@@ -6,7 +6,6 @@ it was at: the reason goes into that row and a fresh worker takes the remaining 
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,19 +17,14 @@ from kernelbench.base.interrupts import held_back
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.executors.targets import Target
-from kernelbench.measure import speed_of_light
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
 from kernelbench.project.building_blocks import source_sha
-from kernelbench.project.problem import Problem, Work
+from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import (
     Environment,
-    ReadFloor,
     Result,
-    ResultStatus,
-    TimeStats,
-    summarize,
 )
+from kernelbench.runs.shape_rows import Failure, ShapeRows, against_floor, with_times
 from kernelbench.worker.jobs import Arm, RunJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
@@ -65,28 +59,6 @@ class StepRun:
     classes: tuple[str, ...]
     target: Target
     skip: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What ended a shape before all of it was done."""
-
-    status: ResultStatus
-    reason: str
-
-
-@dataclass
-class _Rows:
-    """The rows of one shape as messages build them up."""
-
-    checks: dict[str, CheckResult] = field(default_factory=dict)
-    samples: dict[str, list[TimedBlock]] = field(default_factory=dict)
-    measured: dict[str, MetricMeasured] = field(default_factory=dict)
-    fault: Failure | None = None
-    work: Work | None = None
-    floor: ReadFloor | None = None
-    floor_note: str = ""
-    finished: bool = False
 
 
 class Runner:
@@ -139,18 +111,18 @@ class Runner:
                 self._binary_sha = run.target.executor.prepare(run.step, run.problem, run.target)
             except CompileFailure as error:
                 for shape in left:
-                    yield from self._finish(run, shape, _Rows(), Failure("fault", str(error)))
+                    yield from self._finish(run, shape, ShapeRows(), Failure("fault", str(error)))
                 return
         while left:
             done = 0
-            rows = _Rows()
+            rows = ShapeRows()
             current: Any = None
             try:
                 for message in self._launcher.run(self._job(run, tuple(left))):
                     if isinstance(message, ShapeBegins):
                         if current is not None:
                             yield from self._finish(run, current, rows)
-                        current, rows = left[done], _Rows()
+                        current, rows = left[done], ShapeRows()
                         done += 1
                     self._take(run, current, rows, message)
             except KeyboardInterrupt:
@@ -187,7 +159,7 @@ class Runner:
             if current is None:
                 # It died while loading the step: every shape would.
                 for shape in left:
-                    yield from self._finish(run, shape, _Rows(), failure)
+                    yield from self._finish(run, shape, ShapeRows(), failure)
                 return
             yield from self._finish(run, current, rows, failure)
             left = left[done:]
@@ -206,7 +178,7 @@ class Runner:
             references=self._references,
         )
 
-    def _take(self, run: StepRun, shape: Any, rows: _Rows, message: Message) -> None:
+    def _take(self, run: StepRun, shape: Any, rows: ShapeRows, message: Message) -> None:
         match message:
             case PhaseBegins():
                 where = f" {shape.name}" if shape is not None else ""
@@ -232,7 +204,7 @@ class Runner:
             case TimingFailed():
                 rows.fault = Failure(message.status, message.reason)
 
-    def _report_blocks(self, run: StepRun, shape: Any, rows: _Rows, metric: str) -> None:
+    def _report_blocks(self, run: StepRun, shape: Any, rows: ShapeRows, metric: str) -> None:
         if self._timing is not None:
             taken = sum(len(block.time_us) for block in rows.samples[metric])
             self._on_progress(
@@ -266,7 +238,7 @@ class Runner:
         self,
         run: StepRun,
         shape: Any,
-        rows: _Rows,
+        rows: ShapeRows,
         failure: Failure | None = None,
     ) -> Iterator[Result]:
         """Rows of a shape; ``failure`` goes to the first class not checked, or to the timing.
@@ -278,7 +250,7 @@ class Runner:
             yield from self._rows_of(run, shape, rows, failure)
 
     def _rows_of(
-        self, run: StepRun, shape: Any, rows: _Rows, failure: Failure | None
+        self, run: StepRun, shape: Any, rows: ShapeRows, failure: Failure | None
     ) -> Iterator[Result]:
         failure = failure or rows.fault
         if failure is not None and any(c.status == "fault" for c in rows.checks.values()):
@@ -304,7 +276,7 @@ class Runner:
                 notes=check.notes,
             )
             if index == 0:
-                row = self._with_times(run, shape, row, rows)
+                row = self._timed(row, rows)
                 if failure is not None and len(rows.checks) == len(run.classes):
                     row = self._with_failure(row, failure)
             yield row
@@ -332,71 +304,13 @@ class Runner:
             device_us=None,
         )
 
-    def _with_times(self, run: StepRun, shape: Any, row: Result, rows: _Rows) -> Result:
-        times: dict[str, TimeStats | None] = {"call": None, "device": None}
-        clocks: list[float] = []
-        notes = list(row.notes)
-        throttled: set[str] = set()
-        for metric, blocks in rows.samples.items():
-            values = [t for block in blocks for t in block.time_us]
-            complete = rows.measured.get(metric)
-            method = complete.method if complete else "incomplete"
-            if not complete:
-                notes.append(
-                    f"{metric} time incomplete: {len(values)} reps, outputs not re-checked"
-                )
-            else:
-                notes += complete.notes
-            times[metric] = summarize(values, method)
-            clocks += [block.sm_mhz for block in blocks if block.sm_mhz]
-            throttled |= {reason for block in blocks for reason in block.throttle}
-            self.samples.append(
-                {
-                    "step": row.step,
-                    "shape": row.shape,
-                    "metric": metric,
-                    "method": method,
-                    "blocks": [block.to_json() for block in blocks],
-                }
-            )
-        if rows.floor_note:
-            notes.append(rows.floor_note)
-        if throttled:
-            notes.append("clock slowed while timed: " + ", ".join(sorted(throttled)))
-        row = replace(
-            row,
-            call_us=times["call"],
-            device_us=times["device"],
-            notes=tuple(notes),
-            floor=rows.floor,
-            sm_mhz=statistics.median(clocks) if clocks else None,
-        )
-        return self._against_floor(row, rows.work)
-
-    def _against_floor(self, row: Result, work: Work | None) -> Result:
-        """Add the speed of light; a time below the datasheet's floor fails the row."""
-        if work is None or not work.bytes_total or self.environment is None or self._timing is None:
+    def _timed(self, row: Result, rows: ShapeRows) -> Result:
+        """The row with its times, their raw samples kept."""
+        row, samples = with_times(row, rows)
+        self.samples += samples
+        if self.environment is None or self._timing is None:
             return row
-        ceilings = speed_of_light.datasheet(self.environment.device)
-        if ceilings is None:
-            return row
-        floor = speed_of_light.speed_of_light(work, ceilings, self._timing.l2)
-        row = replace(row, sol_us=floor.us)
-        # Of fifteen calls in one event pair only the first is cold.
-        warm = speed_of_light.speed_of_light(work, ceilings, "warm")
-        call_floor = floor if self._timing.call == "single" else warm
-        for name, stats, least in (
-            ("device", row.device_us, floor),
-            ("call", row.call_us, call_floor),
-        ):
-            if stats is not None and speed_of_light.below_floor(stats.median, least):
-                return replace(
-                    row,
-                    status="wrong",
-                    reason=f"{name} time {stats.median:.2f} µs is impossible: no right kernel "
-                    f"takes less than {least.impossible_us:.2f} µs ({least.l2_mode} L2)",
-                )
-        return row
+        return against_floor(row, rows.work, self.environment.device, self._timing)
 
 
 def warnings_of(environment: Environment) -> Sequence[str]:

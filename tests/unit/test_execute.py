@@ -443,7 +443,7 @@ def test_an_interrupt_while_a_row_is_made_waits_for_it(
         signal.raise_signal(signal.SIGINT)
         return run_record.summarize(samples, method)
 
-    monkeypatch.setattr("kernelbench.runs.runner.summarize", interrupted)
+    monkeypatch.setattr("kernelbench.runs.shape_rows.summarize", interrupted)
     found, _ = rows(([environment(), *whole("x"), *whole("y")], DONE))
     first, raised = found
     assert raised is KeyboardInterrupt

@@ -248,11 +248,9 @@ def test_the_table_fits_and_says_what_is_measured() -> None:
         "m02",
         "qwen35",
         "120.00",
-        "µs",
         "moe-triton",
         "0.75×",
         "63.00",
-        "µs",
         "52%",
     ]
     assert "only reading the same bytes, measured" in lines[-1]

@@ -1,0 +1,58 @@
+"""Times on the terminal: one unit a table, the spread beside the median; noise is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kernelbench.cli.figure_texts import unit_for
+from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.records.run_record import Result, summarize
+from kernelbench.runs.shape_rows import NOISY_SPREAD, ShapeRows, with_times
+from kernelbench.worker.messages import MetricMeasured
+
+ROW = Result(
+    step="s", lineage="l", problem="p", shape="A", dims="", inputs="random", executor="gpu",
+    status="pass", exact=True, max_abs_err=0.0, call_us=None, device_us=None, reason="",
+    source_sha="", binary_sha=None,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("times", "unit", "texts"),
+    [
+        ([3.2, 47000.0], "µs", ["3.20", "47000.00"]),
+        ([0.4, 12.0], "µs", ["0.40", "12.00"]),
+        ([1500.0, None, 2e6], "ms", ["1.50", "–", "2000.00"]),
+        ([2.5e6], "s", ["2.50"]),
+        ([None], "µs", ["–"]),
+    ],
+)
+def test_one_unit_for_all(times: Sequence[float | None], unit: str, texts: list[str]) -> None:
+    found = unit_for(times)
+    assert found.name == unit
+    assert [found.text(time) for time in times] == texts
+
+
+def test_a_median_with_its_spread_and_method() -> None:
+    unit = unit_for([100.0])
+    stats = summarize([90.0, *[100.0] * 18, 130.0], "profiler")
+    assert unit.median(stats) == "100.00 prof"
+    assert unit.spread(stats) == f"{stats.p05:.2f}–{stats.p95:.2f}"
+    assert unit.median(None) == unit.spread(None) == "–"
+
+
+@pytest.mark.parametrize(("metric", "told"), [("device", True), ("call", False)])
+def test_a_noisy_device_time_is_a_note(metric: str, told: bool) -> None:
+    """A host's call times scatter anyway, and nobody decides by them."""
+
+    def timed(slow: float) -> Result:
+        block = TimedBlock([0] * 20, [0] * 20, [100.0] * 10 + [slow] * 10)
+        measured = MetricMeasured("A", metric, "graph", (), 0.0)
+        row, _ = with_times(ROW, ShapeRows(samples={metric: [block]}, measured={metric: measured}))
+        return row
+
+    quiet, noisy = timed(100 * (1 + NOISY_SPREAD / 2)), timed(100 * (1 + 2 * NOISY_SPREAD))
+    assert quiet.notes == ()
+    assert any("noisy: 5th to 95th percentile span 26%" in note for note in noisy.notes) == told
