@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,6 +18,7 @@ from kernelbench.problems.gpumode import TaskContext
 from kernelbench.project.context import parse_results
 from kernelbench.records import run_record, store
 from kernelbench.records.run_record import CallForm, Environment, Protocol, Result, RunRecord
+from kernelbench.runs.newest_rows import with_distance
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
@@ -96,7 +97,7 @@ def run(
         save: Whether to keep record and raw samples in ``results`` (the project's, if None).
         command: What the record says made it; the Python call if None.
         on_plan, on_progress, on_row: Told what will run; what is going on; each row when it is
-            there.
+            there (how far it is from the newest one in ``results`` is in the record).
         on_report: Told of a finding of the emulator: step, shape, input class, report.
         on_saved: Told where the record is; on_warning: what a user must know (a Python warning).
         measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`: ``reps``, ``l2``,
@@ -127,6 +128,10 @@ def run(
         on_plan(planned)
     measured = _measure(planned, on_progress, on_row)
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
+    if any(row.device_us for row in record.results):
+        kept = store.newest_figures(folder)[0].get(record.device, ())
+        rows = with_distance(record.results, kept, record.protocol.l2)
+        record = replace(record, results=rows)
     for warning in (*warnings_of(record.environment), *measured.runner.defects):
         on_warning(str(warning))
     if on_report is not None:

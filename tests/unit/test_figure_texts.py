@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from kernelbench.cli.figure_texts import unit_for
 from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.records.device_table import TableRow, TableTime
 from kernelbench.records.run_record import Result, summarize
+from kernelbench.runs.newest_rows import with_distance
 from kernelbench.runs.shape_rows import NOISY_SPREAD, ShapeRows, with_times
 from kernelbench.worker.messages import MetricMeasured
 
@@ -56,3 +59,26 @@ def test_a_noisy_device_time_is_a_note(metric: str, told: bool) -> None:
     quiet, noisy = timed(100 * (1 + NOISY_SPREAD / 2)), timed(100 * (1 + 2 * NOISY_SPREAD))
     assert quiet.notes == ()
     assert any("noisy: 5th to 95th percentile span 26%" in note for note in noisy.notes) == told
+
+
+@pytest.mark.parametrize(
+    ("before", "l2", "note"),
+    [
+        (100.0, "cold", ""),
+        (104.0, "cold", ""),
+        (80.0, "cold", "device time 100.00 µs, +25% against that of 2026-11-20 (80.00 µs)"),
+        (125.0, "cold", "device time 100.00 µs, -20% against that of 2026-11-20 (125.00 µs)"),
+        (80.0, "warm", ""),
+    ],
+)
+def test_a_time_far_from_the_kept_one_is_a_note(before: float, l2: str, note: str) -> None:
+    row = replace(ROW, device_us=summarize([100.0] * 5, "graph"))
+    kept = TableRow(
+        step="s", shape="A", executor="gpu", l2=l2, status="pass", exact=True, classes=1,
+        max_abs_err=0.0, rel_rms_err=0.0, device=TableTime(before, before, before, 5, "graph"),
+        call=None, sol_us=None, run="20261120T224026Z", reason="",
+    )  # fmt: skip
+    other = replace(kept, shape="B", device=TableTime(1.0, 1.0, 1.0, 5, "graph"))
+    (found, untimed) = with_distance([row, ROW], [other, kept], "cold")
+    assert found.notes == ((note,) if note else ())
+    assert untimed == ROW
