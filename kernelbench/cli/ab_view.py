@@ -95,41 +95,44 @@ def _dim(text: str) -> None:
 
 def _print_table(comparison: Comparison) -> None:
     usual = comparison.lines[0].verdict.estimate.alpha == 0.05
-    table = console.make_table(
-        [
-            ("shape", "left"),
-            ("time", "left"),
-            (console.escape(f"{comparison.base.name} µs"), "right"),
-            (console.escape(f"{comparison.cand.name} µs"), "right"),
-            ("Δ", "right"),
-            ("95% CI" if usual else "CI", "center"),
-            ("p(Holm)", "right"),
-            ("Welch p", "right"),
-            ("MHz", "right"),
-            ("of SOL", "right"),
-            ("verdict", "left"),
-        ]
-    )
+    base, cand = comparison.base.name, comparison.cand.name
+    columns = [
+        ("shape", "left"),
+        ("time", "left"),
+        (f"{base} µs", "right"),
+        (f"{cand} µs" if cand != base else f"{cand} again µs", "right"),
+        ("Δ", "right"),
+        ("95% CI" if usual else "CI", "center"),
+        ("p(Holm)", "right"),
+        ("Welch p", "right"),
+        ("MHz", "right"),
+        ("of SOL", "right"),
+        ("verdict", "left"),
+    ]
+    rows: list[tuple[str | console.Text, ...]] = []
     for line in comparison.lines:
         estimate = line.verdict.estimate
         low, high = estimate.change_ci
         mhz = line.collected.sm_mhz(line.metric)
         sol = 100 * line.sol_us / estimate.cand_us if line.sol_us else None
         method = line.collected.methods[line.metric]
-        table.add_row(
-            line.collected.shape.name,
-            line.metric + (" (prof)" if method == "profiler" else ""),
-            f"{estimate.base_us:.2f}",
-            f"{estimate.cand_us:.2f}",
-            f"{100 * estimate.change:+.2f}%",
-            f"[{100 * low:+.2f}, {100 * high:+.2f}]",
-            p_text(line.verdict.p_holm),
-            p_text(estimate.welch.p),
-            f"{mhz:.0f}" if mhz else "–",
-            f"{sol:.0f}%" if sol else "–",
-            console.styled(str(line.verdict)),
+        rows.append(
+            (
+                line.collected.shape.name,
+                line.metric + (" (prof)" if method == "profiler" else ""),
+                f"{estimate.base_us:.2f}",
+                f"{estimate.cand_us:.2f}",
+                f"{100 * estimate.change:+.2f}%",
+                f"[{100 * low:+.2f}, {100 * high:+.2f}]",
+                p_text(line.verdict.p_holm),
+                p_text(estimate.welch.p),
+                f"{mhz:.0f}" if mhz else "–",
+                f"{sol:.0f}%" if sol else "–",
+                console.styled(str(line.verdict)),
+            )
         )
-    console.out.print(table)
+    spare = [["MHz"], ["of SOL"], ["Welch p"], ["p(Holm)"]]
+    console.fitted_table(columns, rows, prose="shape", spare=spare).show()
 
 
 def _print_after(line: ComparisonLine, explain: bool) -> None:
