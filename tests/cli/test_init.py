@@ -23,7 +23,8 @@ TIMED = ("ab", "gate")
 def commands_of(readme: str) -> list[list[str]]:
     """The words of every command of a README."""
     (block,) = re.findall(r"^```\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    return [line.partition("#")[0].split()[1:] for line in block.splitlines()]
+    # As a shell does it: inside a word, # begins no comment.
+    return [re.split(r"\s#", line)[0].split()[1:] for line in block.splitlines()]
 
 
 def git(root: Path, *arguments: str) -> None:
