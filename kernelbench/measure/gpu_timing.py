@@ -366,7 +366,7 @@ class GpuTimer:
 
     def _excess_of_nothing(self) -> float:
         """Median host time beyond the events of a call that does nothing, in microseconds."""
-        excess = []
+        excess: list[float] = []
         with torch.cuda.stream(self.stream):
             for r in range(_CALLS_OF_NOTHING):
                 start, end = EVENT(enable_timing=True), EVENT(enable_timing=True)
