@@ -158,9 +158,9 @@ def _print_after(line: ComparisonLine, explain: bool) -> None:
 def _print_delta(comparison: Comparison) -> None:
     base, cand = comparison.base, comparison.cand
     if base is not cand:
-        compiled = [step.name for step in (base, cand) if step.compiled]
-        resources = ", ".join(compiled) or "none: no compiled code in either step"
-        _dim(f"source: {source_delta(base, cand)} · resources: {resources}")
+        compiled = [s.name for s in (base, cand) if s.built or s.kind == "triton"]
+        inspect = f" · resources: kernelbench inspect {' '.join(compiled)}" if compiled else ""
+        _dim(f"source: {source_delta(base, cand)}{inspect}")
 
 
 def _print_reported(comparison: Comparison, shapes: Sequence[str]) -> None:

@@ -28,6 +28,8 @@ from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
 #: Shapes after the smallest are tried while they promise to end within this many seconds.
 BUDGET_S = 20.0
 _LAUNCHES_S = 0.2
+#: Less than this may be what a process does once: a GPU's context and libraries take seconds.
+_ONCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def examine_problem(name: str, specs: Sequence[str] = ()) -> ProblemDiagnosis:
             if time.monotonic() - began + seconds > BUDGET_S:
                 break
         seconds = trials.shape(shape)
-        if before is None and seconds < 1:
+        if before is None and seconds < _ONCE_S:
             # What is done once in a process says nothing of larger shapes.
             seconds = Trials(problem, trials.device).shape(shape)
         tried.append(shape.name)

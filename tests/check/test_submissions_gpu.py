@@ -30,6 +30,7 @@ WRONG = {
     "gpu_no_join": ("wrong", r"(still being written|end event|never written|elements wrong)"),
     "gpu_no_wait": ("wrong", r"read its inputs before they were written"),
     "gpu_wrong_when_timed": ("wrong", r"timed output"),
+    "gpu_works_on_when_timed": ("wrong", r"work goes on after the step.s end event"),
     "cached_by_address": ("wrong", r""),
     "constant_detector": ("wrong", r"never written"),
     "exits": ("fault", r"left with code 0"),

@@ -14,16 +14,23 @@ from conftest import ROOT, launch
 from kernelbench.base.errors import EnvironmentProblem, ExitCode, UsageError
 from kernelbench.cli.init import command
 from kernelbench.lineages.project_templates import files_of, new_project, template_names
+from kernelbench.machine import devices, toolchain
 
 TEMPLATES = template_names()
 #: Commands that have to time a Triton step, which takes a GPU.
 TIMED = ("ab", "gate")
 
 
+def blocks_of(readme: str) -> list[str]:
+    """The blocks of commands and code."""
+    return re.findall(r"^```\w*\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+
+
 def commands_of(readme: str) -> list[list[str]]:
     """The words of every command of a README."""
-    (block,) = re.findall(r"^```\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    return [line.partition("#")[0].split()[1:] for line in block.splitlines()]
+    block = blocks_of(readme)[0]
+    # As a shell does it: inside a word, # begins no comment.
+    return [re.split(r"\s#", line)[0].split()[1:] for line in block.splitlines()]
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -56,6 +63,35 @@ def test_every_command_of_the_readme(template: str, tmp_path: Path) -> None:
         if words == ["run", template] and template != "blank":
             assert "s1 large: skipped: not available: " in done.out
     assert (root / "kernels" / "s2" / "submission.py").is_file()
+
+
+@pytest.fixture
+def cuda_step(tmp_path: Path) -> Path:
+    """A project with the CUDA step that a README shows, s2."""
+    root = tmp_path / "project"
+    new_project(root, "rmsnorm")
+    assert launch("new", "s2", "--from", "s1", root=root).code == 0
+    _, settings, source = blocks_of((root / "README.md").read_text())
+    folder = root / "kernels" / "s2"
+    toml = folder / "step.toml"
+    toml.write_text(toml.read_text().replace('kind = "triton"\n', settings))
+    (folder / "submission.py").unlink()
+    (folder / "kernel.cu").write_text(source)
+    return root
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+def test_the_readmes_cuda_step_compiles(cuda_step: Path) -> None:
+    done = launch("inspect", "s2", root=cuda_step)
+    assert done.code == 0, done.err
+    assert "rms_norm_rows" in done.out
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not devices.gpus() or toolchain.nvcc() is None, reason="no GPU or no nvcc")
+def test_the_readmes_cuda_step_is_right(cuda_step: Path) -> None:
+    done = launch("run", "s2", "--check-only", "--no-save", root=cuda_step, gpu=True)
+    assert "2 passed of 2" in done.out, done.out + done.err
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

@@ -12,7 +12,9 @@ import torch
 from conftest import launch
 
 from kernelbench.base.errors import UsageError
+from kernelbench.inspection.problem_doctor import examine_problem
 from kernelbench.inspection.problem_trials import Trials
+from kernelbench.lineages.project_templates import new_project
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.project.arena import MixedArena
 from kernelbench.project.context import Context
@@ -187,6 +189,25 @@ def test_a_tolerance_that_is_none() -> None:
     trials = Trials(problem, "cpu")
     trials.shape(problem.parse_shape("s", {"rows": 100}))
     assert trials.faults["compare"].startswith("an output of zeros passes")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left_out"),
+    [([4.0, 0.1, 1.0], ()), ([0.5, 0.5], ("large",)), ([30.0], ("large",))],
+)
+def test_what_a_process_does_once_says_nothing_of_larger_shapes(
+    seconds: list[float],
+    left_out: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU's first use takes seconds, and the larger shape holds 131 times as much."""
+    new_project(tmp_path / "p", "rmsnorm")
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path / "p"))
+    monkeypatch.setattr(Trials, "shape", lambda _self, _shape: seconds.pop(0))
+    with torch.enable_grad():  # and as it was afterwards
+        assert examine_problem("rmsnorm").left_out == left_out
+    assert not seconds
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -145,11 +145,11 @@ def test_a_library_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_handle_is_that_of_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Current:
-        cuda_stream = 0x1230
-
-    seen: list[torch.device] = []
-    monkeypatch.setattr(standalone, "_current", lambda device: seen.append(device) or Current)
+    asked: list[int] = []
+    handle = "_cuda_getCurrentRawStream"
+    monkeypatch.setattr(
+        torch._C, handle, lambda index: asked.append(index) or 0x1230, raising=False
+    )
     read = StandaloneStep.stream_on(object.__new__(StandaloneStep), torch.device("cuda:1"))
-    assert not seen
-    assert read() == 0x1230 and seen == [torch.device("cuda:1")]
+    assert not asked
+    assert read() == 0x1230 and asked == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import time
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from kernelbench.base.errors import MachineFault
 from kernelbench.measure import timing
+from kernelbench.measure.gpu_timing import GpuTimer
 from kernelbench.measure.timing import (
+    Measurement,
     SampledOutputs,
     TimedBlock,
     TimingFault,
@@ -217,6 +221,26 @@ def test_outputs_are_sampled_from_every_arm_and_unpredictably() -> None:
         assert 3 <= arms[0] <= 4
         assert 3 <= arms[1] <= 4
     assert len({frozenset(positions) for positions in chosen}) == 30
+
+
+@pytest.mark.parametrize(
+    ("excess_us", "nothing_us", "raised"),
+    [
+        (60.0, 40.0, None),
+        (459.0, 40.0, TimingFault),
+        (459.0, 430.0, MachineFault),
+        (5000.0, 430.0, TimingFault),
+    ],
+)
+def test_a_call_that_ends_late_is_blamed_unless_one_of_nothing_does(
+    excess_us: float, nothing_us: float, raised: type[Exception] | None
+) -> None:
+    """Of a GPU that others use: their turns are not the step's work."""
+    timer = object.__new__(GpuTimer)
+    timer._excess_of_nothing = lambda: nothing_us  # type: ignore[method-assign]
+    measured = Measurement("call", "events", [TimedBlock([0], [0], [10.0])])
+    with pytest.raises(raised) if raised else contextlib.nullcontext():
+        timer._require_joined(0, excess_us, measured, 1)
 
 
 @pytest.mark.parametrize("name", ["Event", "synchronize"])
