@@ -113,7 +113,7 @@ def _row(run: RunRecord, results: Sequence[Result]) -> TableRow:
         rel_rms_err=_largest(each.rel_rms_err for each in results),
         device=_time(timed.device_us),
         call=_time(timed.call_us),
-        sol_us=None if timed.sol_us is None else _microseconds(timed.sol_us),
+        sol_us=None if timed.sol_us is None else float(f"{timed.sol_us:.3g}"),
         run=stamp_of(run.id),
         reason=first.reason[:_REASON_LENGTH],
     )
@@ -121,18 +121,14 @@ def _row(run: RunRecord, results: Sequence[Result]) -> TableRow:
 
 def _largest(errors: Iterable[float | None]) -> float | None:
     largest = max((error for error in errors if error is not None), default=None)
-    return None if largest is None else float(f"{largest:.3g}")
+    return None if largest is None else float(f"{largest:.2g}")
 
 
 def _time(stats: TimeStats | None) -> TableTime | None:
     if stats is None:
         return None
-    median, low, high = map(_microseconds, (stats.median, stats.p05, stats.p95))
-    return TableTime(median, low, high, stats.reps, stats.method)
-
-
-def _microseconds(value: float) -> float:
-    return float(f"{value:.6g}")
+    low, high = (float(f"{value:.3g}") for value in (stats.p05, stats.p95))
+    return TableTime(float(f"{stats.median:.5g}"), low, high, stats.reps, stats.method)
 
 
 def merged(
@@ -154,6 +150,8 @@ def merged(
 _WORDS: dict[bool | str | None, str] = {True: "yes", False: "no", None: "", "none": ""}
 _REMEDY = "make it anew with `kernelbench results tables`"
 _TIME_COLUMNS = ("median_us", "p05_us", "p95_us", "reps", "method")
+#: How a GPU's times are measured, and the method of a cell that is empty: most rows have these.
+_USUAL_METHODS = {"device": "graph", "call": "events"}
 _COLUMNS = (
     "step", "shape", "executor", "l2", "status", "exact", "classes", "max_abs_err", "rel_rms_err",
     *(f"device_{name}" for name in _TIME_COLUMNS), *(f"call_{name}" for name in _TIME_COLUMNS),
@@ -164,7 +162,9 @@ _COLUMNS = (
 def write_csv(rows: Iterable[TableRow]) -> str:
     """A CSV file with a header line.
 
-    Microseconds have six significant digits, errors three; the records have all of them.
+    Medians have five significant digits, percentiles and speed of light three, errors two; the
+    records have all of them. An empty method is the usual one, graph replays for the device and events for the call;
+    empty reps of the call are the device's.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -187,8 +187,8 @@ def _csv_cells(row: TableRow) -> list[object]:
     return [
         *(row.step, row.shape, row.executor, _WORDS.get(row.l2, row.l2), row.status),
         *(_WORDS[row.exact], row.classes, _number(row.max_abs_err), _number(row.rel_rms_err)),
-        *_time_cells(row.device),
-        *_time_cells(row.call),
+        *_time_cells("device", row.device, None),
+        *_time_cells("call", row.call, row.device),
         *(_number(row.sol_us), row.run, " ".join(row.reason.split())),
     ]
 
@@ -197,10 +197,12 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _time_cells(time: TableTime | None) -> list[object]:
+def _time_cells(metric: str, time: TableTime | None, before: TableTime | None) -> list[object]:
     if time is None:
         return [""] * len(_TIME_COLUMNS)
-    return [_number(time.median), _number(time.p05), _number(time.p95), time.reps, time.method]
+    reps = "" if before is not None and before.reps == time.reps else time.reps
+    method = "" if time.method == _USUAL_METHODS[metric] else time.method
+    return [_number(time.median), _number(time.p05), _number(time.p95), reps, method]
 
 
 def read_csv(path: Path) -> dict[TableKey, TableRow]:
@@ -255,6 +257,7 @@ def _read_time(cells: Mapping[str, str], metric: str) -> TableTime | None:
     median, low, high, reps, method = (cells[f"{metric}_{name}"] for name in _TIME_COLUMNS)
     if not median:
         return None
+    reps, method = reps or cells["device_reps"], method or _USUAL_METHODS[metric]
     return TableTime(float(median), float(low), float(high), int(reps), method)
 
 

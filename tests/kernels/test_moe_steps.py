@@ -44,7 +44,7 @@ KERNELS = {
     },
     "m07": {"route_quantize", "gemm"},
     **{step: {"fused"} for step in ("m08", "m09", "m10")},
-    **{step: {"fused", "sorted"} for step in ("m11", "m12")},
+    **{step: {"fused", "sorted"} for step in ("m11", "m12", "m13")},
 }
 # Kernels whose parts are in files of their own, by the kernel; and how many there are, with their
 # variants by the tokens of an item.
@@ -52,9 +52,9 @@ FUSED_PARTS = {"layout", "route", "items", "load", "multiply"}
 SORTED_PARTS = {f"sorted_{part}" for part in ("layout", "items", "load", "multiply")}
 PARTS = {
     **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS),
-    **dict.fromkeys(("m11", "m12"), FUSED_PARTS | SORTED_PARTS),
+    **dict.fromkeys(("m11", "m12", "m13"), FUSED_PARTS | SORTED_PARTS),
 }
-INSTANCES = {"m08": 3, "m09": 3, "m10": 3, "m11": 3, "m12": 4}
+INSTANCES = {"m08": 3, "m09": 3, "m10": 3, "m11": 3, "m12": 4, "m13": 5}
 
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 every_step = pytest.mark.parametrize("step", STEPS)
