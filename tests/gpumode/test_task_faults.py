@@ -55,6 +55,10 @@ FAULTS = {
         "import torch\n", "import torch\n\n1 / 0\n", "problem",
         "importing reference.py raised ZeroDivisionError",
     ),
+    "the reference needs what a CPU lacks": (
+        REFER, "    raise ValueError('x' * 400 + ' Got mat_a.dtype()=Float4_e2m1fn_x2')\n",
+        "reference", "xxx...; the task may need a GPU",
+    ),
     "the reference raises": (
         REFER, "    return torch.rleu(data)\n", "reference",
         "ref_kernel raised AttributeError: module 'torch' has no attribute 'rleu'",

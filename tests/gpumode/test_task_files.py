@@ -103,6 +103,11 @@ BAD: dict[str, tuple[Callable[[Path], object], str, int]] = {
         "reference.py:2: imports 'not_here_at_all', which is not installed",
         5,
     ),
+    "one call for each GPU": (
+        replaced("reference.py", "size: int, seed: int", "size: int, seed: int, world_size: int"),
+        "reference.py:12: a task for several GPUs: generate_input takes 'world_size'",
+        5,
+    ),
     "several GPUs": (
         replaced(YML, '{"size": 127,', '{"world_size": 8, "size": 127,'),
         "a task for 8 GPUs",
@@ -120,6 +125,33 @@ def test_what_is_wrong_is_one_line(name: str, folder: Path) -> None:
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == code
+
+
+@pytest.mark.parametrize("listed", ["a folder of tasks", "a list of tasks", "anything"])
+def test_several_tasks_are_named(listed: str, folder: Path) -> None:
+    group = folder.parent
+    if listed == "a folder of tasks":
+        expected = f"{group}: has no task.yml; --task takes the folder of one task: vectoradd"
+    else:
+        group = group / "group.yaml"
+        entries = "problems:\n  - {directory: group/vectoradd, name: first}\n  - 3\n"
+        group.write_text(entries if listed == "a list of tasks" else "- 1\n")
+        tasks = "one task: group/vectoradd" if listed == "a list of tasks" else "a GPU MODE task"
+        expected = f"{group}: is not a task.yml; --task takes the folder of {tasks}"
+    with pytest.raises(UsageError) as caught:
+        task_context(group)
+    assert str(caught.value) == expected
+
+
+def test_tasks_of_one_name_in_two_groups_have_results_of_their_own(tmp_path: Path) -> None:
+    for group in ("one", "other"):
+        shutil.copytree(TASKS / "vectoradd", tmp_path / group / "vectoradd")
+        shutil.copy(TASKS / "utils.py", tmp_path / group)
+    one, other = (
+        task_context(tmp_path / g / "vectoradd").project.results for g in ("one", "other")
+    )
+    assert one.parts[-3:] == ("gpu-mode", "one", "vectoradd")
+    assert one != other
 
 
 def test_the_command_says_it(folder: Path) -> None:

@@ -28,7 +28,7 @@ from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.project.step_files import read_submission
 
 REFERENCE = "reference"
-#: Below the project's results.
+#: Below the project's results; then the group and the task, as names recur in other groups.
 RESULTS = "gpu-mode"
 _PROBLEM = "kernelbench.problems.gpumode.problem:TASK"
 
@@ -95,7 +95,8 @@ def task_context(folder: str | Path) -> TaskContext:
         reference=REFERENCE, path=path,
     )  # fmt: skip
     project = find_project()
-    context = TaskContext(replace(project, results=project.results / RESULTS / path.name), lineage)
+    results = project.results / RESULTS / path.parent.name / path.name
+    context = TaskContext(replace(project, results=results), lineage)
     require_sound(context.task)
     return context
 

@@ -16,6 +16,8 @@ from kernelbench.problems.gpumode.task_file import Task
 
 #: The two functions that every task's ``reference.py`` must have.
 HOOKS = ("generate_input", "check_implementation")
+#: Arguments of a ``generate_input`` that runs once for each of several GPUs, in lower case.
+_OF_RANKS = frozenset(("world_size", "tp_group"))
 
 
 def require_sound(task: Task) -> None:
@@ -24,7 +26,7 @@ def require_sound(task: Task) -> None:
     Raises:
         UsageError: If a file is not Python, if ``reference.py`` lacks a function, or if
             ``generate_input`` takes what no test gives.
-        EnvironmentProblem: If it imports a module that is not installed.
+        EnvironmentProblem: If it imports a module that is not installed, or is for several GPUs.
     """
     trees = {name: (path, _parse(path)) for name, path in task.modules}
     path, tree = trees["reference"]
@@ -84,6 +86,14 @@ def _require_arguments(task: Task, path: Path, tree: ast.Module) -> None:
         if default is None
     ]
     taken = {arg.arg for arg in (*positional, *arguments.kwonlyargs)}
+    by_any = {name for shape in task.shapes for name, _ in shape.args}
+    of_ranks = [arg.arg for arg in required if arg.arg.lower() in _OF_RANKS - by_any]
+    if of_ranks:
+        raise EnvironmentProblem(
+            f"{path}:{found[-1].lineno}: a task for several GPUs: generate_input takes "
+            f"{of_ranks[0]!r}",
+            "tasks for one GPU or a CPU can be run",
+        )
     for shape in task.shapes:
         given = dict(shape.args)
         for arg in required:

@@ -24,6 +24,8 @@ from kernelbench.problems.gpumode.task_file import Task, TaskShape
 #: Seeds that every generator takes, numpy's too.
 _SEEDS = 2**31 - 1
 _LONGEST = 300
+#: What torch says where a CPU lacks an operation or a type, in lower case.
+_LACKING = ("cuda", "not implemented for", "float4")
 _REFERENCE = "reference"
 
 
@@ -148,7 +150,9 @@ class TaskCode:
         files = {str(path) for _, path in self._task.modules}
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
         where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-        text = " ".join(str(error).split())[:_LONGEST]
-        lacking = isinstance(error, NotImplementedError) or "cuda" in text.lower()
+        text = " ".join(str(error).split())
+        said = any(word in text.lower() for word in _LACKING)
+        lacking = said or isinstance(error, NotImplementedError)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
         hint = "; the task may need a GPU" if self._device == "cpu" and lacking else ""
         return f"{where}{what} raised {type(error).__name__}: {text}{hint}"

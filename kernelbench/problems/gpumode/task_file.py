@@ -30,6 +30,7 @@ _KNOWN = frozenset(
 )  # fmt: skip
 _OWN_MODULES = ("reference", "task", "utils")
 _STAGES = ("test", "bench")
+_MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,38 @@ def find_task_file(folder: Path) -> Path:
     """The ``task.yml`` of a task's folder; the file itself if that is what is given.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none; for a folder or a list of several tasks, with their names.
     """
     if folder.is_file():
-        return folder.resolve()
+        if folder.name in TASK_FILES:
+            return folder.resolve()
+        raise UsageError(f"{folder}: is not a task.yml", _one_of(_directories(folder)))
     for name in TASK_FILES:
         if (folder / name).is_file():
             return (folder / name).resolve()
-    what = "has no task.yml" if folder.is_dir() else "no such folder"
-    raise UsageError(f"{folder}: {what}", "--task takes the folder of a GPU MODE task")
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder", _one_of([]))
+    inside = {file.parent.name for name in TASK_FILES for file in folder.glob(f"*/{name}")}
+    raise UsageError(f"{folder}: has no task.yml", _one_of(sorted(inside)))
+
+
+def _one_of(tasks: list[str]) -> str:
+    """What to give in place of a folder that is no task."""
+    if not tasks:
+        return "--task takes the folder of a GPU MODE task"
+    shown = ", ".join(tasks[:_MOST_SHOWN]) + (", ..." if len(tasks) > _MOST_SHOWN else "")
+    return f"--task takes the folder of one task: {shown}"
+
+
+def _directories(file: Path) -> list[str]:
+    """The folders in a list of tasks, as the collection has one for each group; else none."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError):
+        return []
+    entries = values.get("problems") if isinstance(values, dict) else None
+    found = [entry.get("directory") for entry in entries or () if isinstance(entry, dict)]
+    return [name for name in found if isinstance(name, str)]
 
 
 def read_task(folder: str | Path) -> Task:
