@@ -366,4 +366,4 @@ def _checked_cells(row: TableRow) -> list[str]:
 def _time_cell(time: TableTime | None) -> str:
     if time is None:
         return ""
-    return f"{time.median:.2f} [{time.p05:.2f}–{time.p95:.2f}] n={time.reps} {time.method}"
+    return f"{time.median:.2f} [{time.p05:g}–{time.p95:g}] n={time.reps} {time.method}"
