@@ -64,10 +64,10 @@ class Emulated:
                 emulation = replace(emulation, **{name: options.pop(name)})
         self._runtime.configure(emulation, **({"check": self.check} | options))
 
-    def register(self, array: Any, name: str, writable: bool = False) -> None:
+    def register(self, array: Any, name: str, writable: bool = False, fresh: bool = False) -> None:
         """Let kernels access an array; it is kept alive until the next ``configure``."""
         self._kept.append(array)
-        self._runtime.register(*_place(array), name, writable=writable)
+        self._runtime.register(*_place(array), name, writable=writable, fresh=fresh)
 
     def report(self) -> dict[str, Any]:
         """The runtime's report, as it is."""

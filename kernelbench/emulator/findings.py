@@ -36,6 +36,7 @@ CLASSES = {
     "crash": "segmentation fault or stack overflow",
     "order": "instructions in an order that has no effect",
     "unwritten": "read before anything was written there",
+    "not-reset": "a counter that an earlier call has left changed",
 }
 
 
@@ -49,6 +50,8 @@ ASSUMPTIONS = {
     "fence between",
     "triggers-hand-on": "what a grid has waited for before it triggers its dependents is visible "
     "to them before they wait",
+    "plain-meeting-loads": "a plain load of the word at which CTAs meet gives a value that it has "
+    "had, while their atomics change it",
 }
 
 
@@ -144,6 +147,8 @@ class EmulatorReport:
     Attributes:
         dropped: Findings beyond the number that is kept.
         assumptions: Keys of :data:`ASSUMPTIONS` without which there would be more findings.
+        causes: What is no fault by itself, and may be the cause of findings or of wrong results:
+            among the findings, first of all, if there are any.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -153,6 +158,12 @@ class EmulatorReport:
     seconds: float = 0.0
     dropped: int = 0
     assumptions: tuple[str, ...] = ()
+    causes: tuple[Finding, ...] = ()
+
+    def explaining(self) -> EmulatorReport:
+        """The same of a call that went wrong: what may be the cause is a finding."""
+        more = tuple(cause for cause in self.causes if cause not in self.findings)
+        return replace(self, findings=more + self.findings)
 
     def headline(self) -> str:
         """The first finding in one line; empty if there is none."""
@@ -182,7 +193,8 @@ class EmulatorReport:
 def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
     """Resolve what the runtime reported."""
     waits = raw.get("waits", [])
-    return EmulatorReport(
+    causes = symbols.findings({"findings": raw.get("causes", [])})
+    report = EmulatorReport(
         _causes_first([_finding(found) for found in symbols.findings(raw)]),
         tuple(_group(_waiting(wait, symbols) for wait in waits)),
         int(raw.get("launches", 0)),
@@ -190,7 +202,9 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         float(raw.get("seconds", 0.0)),
         int(raw.get("dropped", 0)),
         tuple(raw.get("assumptions", ())),
+        tuple(_finding(cause) for cause in causes),
     )
+    return report.explaining() if report.findings else report
 
 
 def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -209,7 +223,7 @@ def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def _finding(found: Mapping[str, Any]) -> Finding:
     column = int(found.get("tmem_column", -1))
-    name = str(found["shared_name"])
+    name = str(found["shared_name"] or found.get("buffer", ""))
     if not name and column >= 0:
         name = f"TMEM column {column}"
     return Finding(

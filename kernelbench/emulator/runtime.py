@@ -136,7 +136,7 @@ class Runtime:
         lib.kb_emu_configure.argtypes = [ctypes.POINTER(EmulatorOptions)]
         lib.kb_emu_configure.restype = None
         lib.kb_emu_register.argtypes = [
-            ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
+            ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int, ctypes.c_int,
         ]  # fmt: skip
         lib.kb_emu_register.restype = None
         lib.kb_emu_unregister_all.argtypes = []
@@ -180,10 +180,16 @@ class Runtime:
         )
         self._library.kb_emu_configure(ctypes.byref(options))
 
-    def register(self, address: int, size: int, name: str, *, writable: bool) -> None:
-        """Say which memory kernels may access: ``size`` bytes at ``address``."""
+    def register(
+        self, address: int, size: int, name: str, *, writable: bool, fresh: bool = False
+    ) -> None:
+        """Say which memory kernels may access: ``size`` bytes at ``address``.
+
+        Args:
+            fresh: Whether it holds nothing that a kernel may read before it has written it.
+        """
         if size:
-            self._library.kb_emu_register(address, size, name.encode(), int(writable))
+            self._library.kb_emu_register(address, size, name.encode(), int(writable), int(fresh))
 
     def unregister_all(self) -> None:
         """Forget all registered memory."""

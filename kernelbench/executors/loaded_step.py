@@ -66,7 +66,10 @@ class LoadedStep:
             return
         for name, tensor, writable in memory:
             size = tensor.numel() * tensor.element_size()
-            self.emulation.register(tensor.data_ptr(), size, name, writable=writable)
+            # What a kernel may write is an output, and holds nothing when the call begins.
+            self.emulation.register(
+                tensor.data_ptr(), size, name, writable=writable, fresh=writable
+            )
         try:
             self._run(call)
         finally:

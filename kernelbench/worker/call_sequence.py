@@ -92,7 +92,7 @@ class CallSequence:
         why = self.step.judge(
             called, inputs, shape, self.input_class, self._reference(drawn, shape)
         )
-        return SequenceStep(name, why, called.report)
+        return SequenceStep(name, why, called.report.explaining() if why else called.report)
 
     def _two(self, name: str, earlier: Inputs) -> SequenceStep:
         """``earlier`` with its values, then others elsewhere, before the first has begun."""
@@ -108,7 +108,8 @@ class CallSequence:
             why = self.step.judge(called, inputs, self.shape, self.input_class, reference)
             if why:
                 break
-        return SequenceStep(name, why, both[-1].report)
+        report = both[-1].report
+        return SequenceStep(name, why, report.explaining() if why else report)
 
     def _seed(self, *parts: str) -> int:
         return derive(self.step.job.seed, "sequence", self.shape.name, self.input_class, *parts)

@@ -123,7 +123,8 @@ class _Case:
         reason = self._judge(called, self._first.get(sms))
         if called.outputs is not None:
             self._first.setdefault(sms, called.outputs)
-        self._report(ScheduleRun(shape.name, self._class, sms, index, reason, called.report))
+        found = called.report.explaining() if reason else called.report
+        self._report(ScheduleRun(shape.name, self._class, sms, index, reason, found))
         if job.counters and not reason:
             self._counters()
         return not reason

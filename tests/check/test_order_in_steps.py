@@ -1,4 +1,5 @@
-"""Faults of order planted in shipped steps: of scopes, of dependent launches; and assumptions."""
+"""Faults of order planted in shipped steps: of scopes, of dependent launches, of CTAs that meet;
+what is never written or set back; and assumptions."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ comp
 
 MOE_SHAPE = "m=3:n=256:k=256:e=4:topk=2"
 GEMM_SHAPE = "m=40,300:n=512:k=2048"
+MEETING = "  if (meets) meet_all(args.barrier, before);\n"
+SECOND_BARRIER = "  ptx::bar_sync(kRouteBarrier, kRouteThreads);\n"
 GPU_FENCE = "ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);"
 
 #: The step, its file, the change; class and words of the finding.
@@ -41,6 +44,31 @@ FAULTS: dict[str, tuple[str, str, tuple[str, str], str, str]] = {
         "overwrite",
         "acquires at scope cta, and another CTA released it",
     ),
+    "outputs set to zero while others add to them": (
+        "m08",
+        "fused.cuh",
+        (
+            "multiply_items(shared, args);",
+            "clear_outputs(args);\n    multiply_items(shared, args);",
+        ),
+        "race",
+        "writes output that another CTA",
+    ),
+    "CTAs that meet before their threads are through": (
+        "m08",
+        "fused.cuh",
+        (SECOND_BARRIER + MEETING, MEETING),
+        "race",
+        "device_malloc that another CTA",
+    ),
+    "CTAs that do not meet": ("m08", "fused.cuh", (MEETING, ""), "race", "that another CTA"),
+    "outputs that nobody sets to zero": (
+        "m07",
+        "route_quantize.cuh",
+        ("output[i] = {};", ""),
+        "unwritten",
+        "adds to output that nothing has written in this call",
+    ),
 }
 
 
@@ -52,18 +80,15 @@ def checked(step: str, **options: Any) -> Any:
     return report.steps[0].rows[0]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    source, file, (before, after), kind, says = FAULTS[fault]
+def plant(root: Path, source: str, file: str, before: str, after: str) -> str:
+    """A project with a copy of a shipped step in which a file is changed; the copy's name."""
     moe = source[0] == "m"
     name = "x" + source[1:]
-    copy = tmp_path / "own" / name
+    copy = root / "own" / name
     shutil.copytree(ROOT / ("moe" if moe else "kernels") / source, copy)
-    (tmp_path / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["own"]\n')
+    (root / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["own"]\n')
     problem = "fused_moe" if moe else "group_gemm"
-    (tmp_path / "own" / "lineage.toml").write_text(
+    (root / "own" / "lineage.toml").write_text(
         f'name = "own"\ntitle = "x"\nproblem = "kernelbench.problems.{problem}:PROBLEM"\n'
         + ('building_blocks = "moe"\n' if moe else "")
     )
@@ -72,10 +97,33 @@ def test_a_planted_fault_is_found(
     text = (copy / file).read_text()
     assert before in text
     (copy / file).write_text(text.replace(before, after))
+    return name
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    source, file, (before, after), kind, says = FAULTS[fault]
+    name = plant(tmp_path, source, file, before, after)
     monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
     row = checked(name)
     found = [seen.finding for seen in row.seen]
     assert any(each.kind == kind and says in each.text for each in found), (row.reason, found)
+
+
+def test_a_counter_that_is_not_reset_is_the_first_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call routes beyond an expert's rows."""
+    name = plant(tmp_path, "m07", "gemm.cuh", "  args.counts[expert] = 0;\n", "")
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
+    row = kernelbench.check(name, (MOE_SHAPE,), schedules=2, sms=(4,), seed=7, sequence=False)
+    (first, *others) = (seen.finding for seen in row.steps[0].rows[0].seen)
+    assert first.kind == "not-reset" and first.object.startswith("device_malloc of ")
+    assert "route_quantize.cuh" in first.access.where
+    assert first.other is not None and first.other.where == first.access.where
+    assert "not-reset" not in {each.kind for each in others}
 
 
 def test_what_a_verdict_rests_on_is_said_and_refused_if_asked() -> None:

@@ -139,6 +139,21 @@ KB_GLOBAL void clear_by_last(uint32_t* count, uint32_t* counter, uint32_t* out, 
   if (ptx::atom_relaxed_gpu_global_add_u32(counter, 1) + 1 == ptx::cta_count().x) *count = 0;
 }
 
+// The threads of CTA 0 arrive and exit. Of CTA 1 one stores a value late; the others may not go on
+// before.
+KB_GLOBAL void arrive_and_exit(uint32_t* out) {
+  auto& storage = shared_storage<PairStorage>();
+  const uint32_t thread = ptx::thread_index();
+  if (ptx::cluster_ctarank() == 1 && thread == 31) {
+    for (int i = 0; i < 64; ++i) ptx::redux_sync_add(i, 1u << 31);  // others may run
+    storage.value = 7;
+  }
+  ptx::barrier_cluster_arrive(ptx::sem_release);
+  if (ptx::cluster_ctarank() == 0) return;
+  ptx::barrier_cluster_wait(ptx::sem_acquire);
+  out[thread] = storage.value;
+}
+
 // Which lanes are elected: of the whole warp, of eight lanes, and of the whole warp again.
 KB_GLOBAL void elect_three(uint32_t* out) {
   const uint32_t lane = ptx::lane_index();
@@ -176,6 +191,14 @@ KB_EXPORT int run_exchange_in_pair(int fault, uint32_t* out, char* message) {
         exchange_in_pair,
         {.grid = {4, 1, 1}, .threads = 32, .shared_bytes = sizeof(PairStorage), .cluster = 2}, out,
         fault);
+  });
+}
+
+KB_EXPORT int run_arrive_and_exit(uint32_t* out, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(
+        arrive_and_exit,
+        {.grid = {2, 1, 1}, .threads = 32, .shared_bytes = sizeof(PairStorage), .cluster = 2}, out);
   });
 }
 

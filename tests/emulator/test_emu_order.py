@@ -64,6 +64,15 @@ def test_an_acquire_reaches_as_far_as_its_scope(emulated: Emulated) -> None:
         assert "acquires at scope cta" in found["text"]
 
 
+def test_a_thread_that_has_exited_stands_for_no_other(emulated: Emulated) -> None:
+    """Its arrival on the cluster's barrier counts while it runs."""
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        out = np.zeros(32, np.uint32)
+        assert call(of, "run_arrive_and_exit", out) == (0, "")
+        assert (of.findings(), out.tolist()) == ([], [7] * 32), seed
+
+
 LAST_FAULTS = ("fenced", "cta fence", "no fence", "no fence after")
 
 

@@ -217,7 +217,7 @@ def test_a_group_is_read_before_it_is_written(kernels: Callable[..., Kernels]) -
         run.emulation.register(out, "out", writable=True)
         run.emulation.register(seen, "seen", writable=True)
         run.call("run_plain", data, out, data.size, seen)
-        assert run.classes() == []
+        assert run.classes() == ["early-read"]  # of the first look
         assert np.array_equal(out, data)
         assert seen[1] == word
         after_read.add(int(seen[0]))
@@ -237,7 +237,7 @@ def test_the_newest_group_may_be_pending(kernels: Callable[..., Kernels]) -> Non
         run.emulation.register(out, "out", writable=True)
         run.emulation.register(seen, "seen", writable=True)
         run.call("run_groups", data, out, seen)
-        assert run.classes() == []
+        assert run.classes() == ["early-read"]  # of the newest
         assert np.array_equal(out, data)
         assert list(seen[:2]) == list(words[:2])
         newest.add(int(seen[2]))

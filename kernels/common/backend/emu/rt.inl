@@ -45,6 +45,7 @@ inline void pinned_free(void* pointer) {
 inline void copy_to_device(void* dst, const void* src, size_t bytes) {
   emu::finish_queue();
   emu::stream_operation();
+  emu::host_wrote(dst, bytes);
   std::memcpy(dst, src, bytes);
 }
 inline void copy_to_host(void* dst, const void* src, size_t bytes) {
@@ -56,18 +57,21 @@ inline void copy_to_device_async(void* dst, const void* src, size_t bytes, Strea
   if (!emu::queued() || detail::recording != nullptr || emu::is_pinned(src)) {
     return detail::enqueue([=] {
       emu::stream_operation();
+      emu::host_wrote(dst, bytes);
       std::memcpy(dst, src, bytes);
     });
   }
   const auto* first = static_cast<const unsigned char*>(src);
   detail::enqueue([dst, staged = std::vector<unsigned char>(first, first + bytes)] {
     emu::stream_operation();
+    emu::host_wrote(dst, staged.size());
     std::memcpy(dst, staged.data(), staged.size());
   });
 }
 inline void memset_async(void* dst, int value, size_t bytes, Stream) {
   detail::enqueue([=] {
     emu::stream_operation();
+    emu::host_wrote(dst, bytes);
     std::memset(dst, value, bytes);
   });
 }

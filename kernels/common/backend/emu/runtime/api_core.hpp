@@ -79,6 +79,8 @@ void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar);
 int sm_count();
 // Something else than a kernel was enqueued, and all before it waited for.
 void stream_operation();
+// And wrote there.
+void host_wrote(void* pointer, size_t bytes);
 void* device_malloc(size_t bytes);
 void device_free(void* pointer);
 void* pinned_malloc(size_t bytes);

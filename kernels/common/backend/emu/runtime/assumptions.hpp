@@ -7,13 +7,15 @@
 namespace kb::emu {
 
 enum class Assumption : uint8_t {
-  kGroupsCoverLoads,  // cp.async.bulk.wait_group.read: tensor maps have been read by loads, too,
-                      // though these complete on an mbarrier and not in a bulk group
-  kCopiesAtCtaScope,  // a wait that acquires at scope cta sees a copy that another CTA has issued
-  kDependentStores,   // a store that depends on what an atomic returned comes after it, without a
-                      // fence between
-  kTriggersHandOn,    // what a grid has waited for before its trigger is visible to the dependents
-                      // before they wait
+  kGroupsCoverLoads,   // cp.async.bulk.wait_group.read: tensor maps have been read by loads, too,
+                       // though these complete on an mbarrier and not in a bulk group
+  kCopiesAtCtaScope,   // a wait that acquires at scope cta sees a copy that another CTA has issued
+  kDependentStores,    // a store that depends on what an atomic returned comes after it, without a
+                       // fence between
+  kTriggersHandOn,     // what a grid has waited for before its trigger is visible to the dependents
+                       // before they wait
+  kPlainMeetingLoads,  // a plain load of the word at which CTAs meet gives a value that it has had,
+                       // while their atomics change it
   kCount,
 };
 

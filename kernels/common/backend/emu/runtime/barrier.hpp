@@ -67,10 +67,6 @@ struct ClusterBarrier {
 // another CTA than the barrier's.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,
                     bool afar = false);
-// The running thread's wait for `parity` of a barrier of `cta` has returned (phases.cpp): whether
-// it is for the phase that it meant, and its acquire.
-void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc);
-void acquire_phase(const Barrier& barrier, Scope scope, Pc pc);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);
 // A copy completes `bytes`; releases `from`.
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,

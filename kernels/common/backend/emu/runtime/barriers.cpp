@@ -12,9 +12,6 @@ namespace {
 // PTX's ranges: arrivals of a phase 1 … 2^20 - 1, its pending bytes -(2^20 - 1) … 2^20 - 1.
 constexpr uint32_t kMaxCount = (1u << 20) - 1;
 
-// A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
-constexpr uint64_t kMaxPolls = 1u << 22;
-
 // "1 byte", "2 bytes".
 std::string count_of(uint64_t number, const char* noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
@@ -78,20 +75,12 @@ void complete_if_due(Barrier& barrier, Pc pc) {
   if (checking()) {
     barrier.completed_before = barrier.completed.seen;
     barrier.completed.join(barrier.arriving);
-    barrier.arriving = {};
+    barrier.arriving.clear();
     if (barrier.arriving_afar.seen.at.empty()) return;
     barrier.completed_before.join(barrier.completed_afar.seen);
     barrier.completed_afar.join(barrier.arriving_afar);
     barrier.arriving_afar = {};
   }
-}
-
-// PTX: 9.7.13.15, test_wait and try_wait .parity: the phase named is the current one (incomplete:
-// false) or the one immediately before (complete: true). An older phase cannot be asked for: its
-// parity is that of the current one or of the one before.
-// Whether `parity` has completed, as the hardware would say.
-bool completed(const Barrier& barrier, uint32_t parity) {
-  return (barrier.phase & 1) != (parity & 1);
 }
 
 }  // namespace
@@ -370,51 +359,6 @@ void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
   barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
 }
 
-// PTX: mbarrier.test_wait.parity and one mbarrier.try_wait.parity (9.7.13.15): non-blocking here.
-// try_wait may suspend for a time that nobody promises and may return false early, so both look the
-// same to a kernel.
-// A poll. One that fails gives way, since the kernel's own loop would never end otherwise; very
-// many in a row are a hang.
-// Assumption: a failed poll of a loop lets every other thread run some time. PTX promises no
-// forward progress between divergent lanes that hold each other up.
-bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
-  const Pc pc = KB_EMU_PC;
-  Thread& thread = self();
-  const SharedPlace at = shared_place(bar, pc, "mbarrier.test_wait");
-  Barrier& barrier = at.cta->barrier(at.offset, pc);
-  if (!completed(barrier, parity)) {
-    // A loop of the kernel's own needs the others to run.
-    suspend({.kind = Wait::Kind::kYield, .pc = pc});
-    if (++thread.polls > kMaxPolls) {
-      fail({.kind = Class::kHang,
-            .pc = pc,
-            .other_pc = barrier.init_pc,
-            .shared_offset = barrier.offset,
-            .text = "a loop polls an mbarrier that does not complete"});
-    }
-  }
-  if (!completed(barrier, parity)) return false;
-  thread.polls = 0;
-  note_observed(*at.cta, barrier, parity, pc);
-  if (acquire) acquire_phase(barrier, scope, pc);
-  return true;
-}
-
-// PTX: mbarrier.try_wait.parity.{acquire,relaxed} in a loop until it is true (9.7.13.15).
-// try_wait in a loop, as wait.cuh has it: the thread sleeps until the phase is complete.
-// Acquire: what the phase's arrivals and copies released is known from here on. Relaxed: the phase
-// is known to be over, and nothing else.
-void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
-  const Pc pc = KB_EMU_PC;
-  interleave();
-  const SharedPlace at = shared_place(bar, pc, "mbarrier.try_wait");
-  Barrier& barrier = at.cta->barrier(at.offset, pc);
-  wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
-             [&barrier, parity] { return completed(barrier, parity); });
-  note_observed(*at.cta, barrier, parity, pc);
-  if (acquire) acquire_phase(barrier, scope, pc);
-}
-
 // PTX: fence.mbarrier_init.release.cluster (9.7.13): restricted to mbarrier.init of the executing
 // thread; takes effect for who synchronizes through barrier.cluster afterwards.
 // Makes the thread's own initializations visible to the cluster.
@@ -423,45 +367,6 @@ void fence_mbarrier_init() {
   for (Barrier& barrier : thread.cta->barriers) {
     if (barrier.live && barrier.owner == thread.component) barrier.fenced = true;
   }
-}
-
-// PTX: red.release.gpu.global.add.u32 (9.7.13): what publishes a CTA's results to those that wait
-// for a counter.
-// Not modelled: what is published. Vector clocks are a cluster's own; the host's own release order
-// makes the bytes visible to other OS threads.
-void red_add_u32(uint32_t* dst, uint32_t value) {
-  const Pc pc = KB_EMU_PC;
-  interleave();
-  global_access(dst, sizeof *dst, true, pc, "red.add");
-  global_changed(dst, sizeof *dst, pc, "red.add");
-  counter_atomic(dst, false, true);
-  __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
-}
-
-// PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop.
-// ld.acquire.gpu in a loop. Whoever waits for a counter meets other CTAs: they may write what it
-// reads.
-// Assumption: CTAs that such a wait makes meet may write each other's bytes without being a race:
-// `meets` turns that check off for the launch.
-void global_wait_at_least(const uint32_t* word, uint32_t value) {
-  const Pc pc = KB_EMU_PC;
-  interleave();
-  global_access(word, sizeof *word, false, pc, "a load of global memory");
-  self().cta->cluster->launch->meets = true;
-  wait_until(Wait::Kind::kGlobal, pc, 0, value,
-             [word, value] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value; });
-}
-
-// PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop, until a bit of the mask differs: the arrival
-// word of a grid barrier.
-void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
-  const Pc pc = KB_EMU_PC;
-  interleave();
-  global_access(word, sizeof *word, false, pc, "a load of global memory");
-  self().cta->cluster->launch->meets = true;
-  wait_until(Wait::Kind::kGlobal, pc, 0, before, [word, before, mask] {
-    return ((__atomic_load_n(word, __ATOMIC_ACQUIRE) ^ before) & mask) != 0;
-  });
 }
 
 }  // namespace kb::emu

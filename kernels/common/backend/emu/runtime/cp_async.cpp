@@ -5,6 +5,7 @@
 
 #include "api_tma.hpp"
 #include "core.hpp"
+#include "global_shadow.hpp"
 
 namespace kb::emu {
 
@@ -109,7 +110,7 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
   }
   if (source_bytes > 0) {
     global_access(src, source_bytes, false, pc, kWhat);
-    grid_access(src, source_bytes, false, pc, kWhat);
+    if (checking()) global_load(src, source_bytes, generic_actor(pc, kWhat));
   }
   const auto move = [to, src, bytes, source_bytes] {
     std::byte* destination = to.cta->shared + to.offset;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "options.hpp"
+#include "ptx/types.cuh"
 
 namespace kb::emu {
 
@@ -32,8 +34,19 @@ enum class Class : uint8_t {
   kExit,         // CTA exits with operations in flight or peers that need it
   kCrash,        // segmentation fault or stack overflow in the kernel's code
   kOrder,        // e.g. a commit by a thread that issued nothing
-  kUnwritten,    // shared or tensor memory read before anything was written there
+  kUnwritten,    // memory read before anything was written there
+  kNotReset,     // a counter that an earlier call has left changed
 };
+
+// The CTA and thread of a finding; the thread is -1 outside any.
+struct Where {
+  CtaIndex cta = {};
+  uint32_t rank = 0;
+  int32_t thread = -1;
+  const char* shared_type = nullptr;
+};
+// Of what runs now.
+Where where_now();
 
 // One finding, before the reader resolves addresses. Repeats (same class, pc, other_pc) are
 // counted.
@@ -44,10 +57,14 @@ struct Finding {
   int64_t shared_offset = -1;  // of the object, from the start of SharedStorage
   int64_t tmem_column = -1;
   int32_t other_thread = -1;
-  std::string text;  // one sentence; no addresses
+  std::optional<Where> where;  // if it is not the running thread, or task
+  std::string buffer;          // of global memory, with the place in it
+  std::string text;            // one sentence; no addresses
 };
 // Records a finding of the running thread (or of no thread) and goes on.
 void report(Finding finding);
+// Records what may explain the findings of this call, or its wrong results; none by itself.
+void note_cause(Finding finding);
 // Records a finding and ends the launch; does not return to the kernel.
 [[noreturn]] void fail(Finding finding);
 

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "assumptions.hpp"
+#include "global_shadow.hpp"
 #include "runner.hpp"
 #include "watchdog.hpp"
 
@@ -41,15 +42,13 @@ constexpr const char* kNames[] = {
     "crash",
     "order",
     "unwritten",
+    "not-reset",
 };
 
 struct Found {
   Finding finding;
   uint64_t count = 1;
-  CtaIndex cta = {};
-  uint32_t rank = 0;
-  int32_t thread = -1;
-  const char* shared_type = nullptr;
+  Where where;
 };
 
 // Lanes of one warp that wait for the same thing.
@@ -70,6 +69,7 @@ struct WaitRecord {
 
 std::mutex guard;
 std::vector<Found> all;
+std::vector<Found> causes;
 std::map<std::tuple<Class, Pc, Pc>, size_t> known;
 std::vector<WaitRecord> waits;
 std::atomic<bool> fatal{false};
@@ -90,17 +90,9 @@ void record(Finding&& finding, bool ends_launch) {
   } else if (all.size() >= options().max_findings) {
     ++dropped;
   } else {
-    Found entry;
-    entry.finding = std::move(finding);
-    const Thread* thread = current_thread;
-    if (const Cta* cta = thread != nullptr ? thread->cta : current_task_cta) {
-      entry.cta = cta->index;
-      entry.rank = cta->rank;
-      entry.shared_type = cta->shared_type;
-    }
-    if (thread != nullptr) entry.thread = static_cast<int32_t>(thread->index);
+    const Where where = finding.where.value_or(where_now());
     known.emplace(key, all.size());
-    all.push_back(std::move(entry));
+    all.push_back({.finding = std::move(finding), .where = where});
   }
   if (ends_launch && !fatal.exchange(true)) {
     first_fatal = std::string(kNames[static_cast<size_t>(kind)]) + ": " + text;
@@ -160,13 +152,23 @@ void put_finding(std::string& out, const Found& found) {
   out += ",\"other_pc\":";
   put_pc(out, finding.other_pc);
   out += ",\"count\":" + std::to_string(found.count) + ",\"cta\":";
-  put_cta(out, found.cta);
-  out += ",\"rank\":" + std::to_string(found.rank) + ",\"thread\":" + std::to_string(found.thread) +
+  put_cta(out, found.where.cta);
+  out += ",\"rank\":" + std::to_string(found.where.rank) +
+         ",\"thread\":" + std::to_string(found.where.thread) +
          ",\"shared_offset\":" + std::to_string(finding.shared_offset) +
          ",\"tmem_column\":" + std::to_string(finding.tmem_column) +
-         ",\"other_thread\":" + std::to_string(finding.other_thread) + ",\"shared_type\":";
-  put_string(out, found.shared_type ? found.shared_type : "");
+         ",\"other_thread\":" + std::to_string(finding.other_thread) + ",\"buffer\":";
+  put_string(out, finding.buffer);
+  out += ",\"shared_type\":";
+  put_string(out, found.where.shared_type ? found.where.shared_type : "");
   out += "}";
+}
+
+void put_findings(std::string& out, const std::vector<Found>& findings) {
+  for (size_t i = 0; i < findings.size(); ++i) {
+    if (i > 0) out += ",";
+    put_finding(out, findings[i]);
+  }
 }
 
 const char* wait_name(Wait::Kind kind) {
@@ -226,6 +228,26 @@ std::string launch_text;
 
 }  // namespace
 
+Where where_now() {
+  const Thread* thread = current_thread;
+  const Cta* cta = thread != nullptr ? thread->cta : current_task_cta;
+  if (cta == nullptr) return {};
+  return {cta->index, cta->rank, thread != nullptr ? static_cast<int32_t>(thread->index) : -1,
+          cta->shared_type};
+}
+
+// The first word stands for the others that are carried along at the same lines.
+void note_cause(Finding finding) {
+  const std::lock_guard lock(guard);
+  for (Found& each : causes) {
+    if (each.finding.pc != finding.pc || each.finding.other_pc != finding.other_pc) continue;
+    ++each.count;
+    return;
+  }
+  if (causes.size() >= options().max_findings) return;
+  causes.push_back({.finding = std::move(finding), .where = where_now()});
+}
+
 void report(Finding finding) {
   record(std::move(finding), false);
 }
@@ -267,6 +289,7 @@ std::string launch_error() {
 void report_hang(std::deque<Cluster>& clusters, Pc running) {
   uint32_t threads = 0;
   uint32_t run = 0;
+  settle_counters();  // a race comes before the hang that it may have led to
   {
     const std::lock_guard lock(guard);
     if (fatal.load()) return;
@@ -339,6 +362,7 @@ void report_hang(std::deque<Cluster>& clusters, Pc running) {
 void clear_findings() {
   const std::lock_guard lock(guard);
   all.clear();
+  causes.clear();
   known.clear();
   waits.clear();
   dropped = 0;
@@ -351,10 +375,9 @@ void clear_findings() {
 const char* findings_json(uint64_t launches, uint64_t switch_count, double seconds) {
   const std::lock_guard lock(guard);
   report_text = "{\"findings\":[";
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i > 0) report_text += ",";
-    put_finding(report_text, all[i]);
-  }
+  put_findings(report_text, all);
+  report_text += "],\"causes\":[";
+  put_findings(report_text, causes);
   report_text += "],\"waits\":[";
   for (size_t i = 0; i < waits.size(); ++i) {
     if (i > 0) report_text += ",";

@@ -105,24 +105,27 @@ void griddepcontrol_launch_dependents() {
 }
 
 // What the running thread is about to access was accessed by that earlier grid.
-void check_grids(const GridAccess& last, bool writing, Pc pc, const char* what) {
+bool check_grids(const GridAccess& last, bool writing, Pc pc, const char* what) {
   const Thread& thread = self();
   const Launch& launch = *thread.cta->cluster->launch;
-  if (last.serial < launch.open_strictly) return;
+  if (last.serial < launch.open_strictly) return false;
   const bool waited = knows_wait(thread);
   const uint64_t open = waited ? launch.open_waited : launch.open_unwaited;
   if (last.serial < open) {
     if (!waited) assume(Assumption::kTriggersHandOn);
-    return;
+    return false;
   }
   const std::string done = last.wrote ? "writes" : "reads";
   report({.kind = Class::kRace,
           .pc = pc,
-          .text = std::string(what) + (writing ? " writes " : " reads ") + last.buffer +
+          .other_pc = last.pc,
+          .buffer = last.buffer,
+          .text = std::string(what) + (writing ? " writes " : " reads ") + last.name +
                   " that an earlier grid of the stream " + done + ", " +
                   (waited ? "and that griddepcontrol.wait does not wait for: a grid between them "
                             "never executed griddepcontrol.wait"
                           : "which may still run: no griddepcontrol.wait comes first")});
+  return true;
 }
 
 }  // namespace kb::emu

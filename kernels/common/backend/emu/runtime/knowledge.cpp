@@ -14,9 +14,82 @@ void Clock::join(const Clock& other) {
   for (size_t i = 0; i < count; ++i) at[i] = std::max(at[i], other.at[i]);
 }
 
-// The thread as it is now: its epoch changes when it releases.
+namespace {
+
+using ClockPointer = std::shared_ptr<const Clock>;
+
+// The maximum of two clocks of one cluster: one of them where it covers the other.
+ClockPointer joined_clock(const ClockPointer& left, const ClockPointer& right) {
+  if (left == right) return left;
+  bool left_covers = true;
+  bool right_covers = true;
+  for (size_t i = 0; i < left->at.size(); ++i) {
+    left_covers &= left->at[i] >= right->at[i];
+    right_covers &= right->at[i] >= left->at[i];
+  }
+  if (left_covers) return left;
+  if (right_covers) return right;
+  Clock both = *left;
+  both.join(*right);
+  return std::make_shared<const Clock>(std::move(both));
+}
+
+}  // namespace
+
+Abroad::Pointer Abroad::of(uint32_t cluster, const Clock& seen) {
+  Abroad one;
+  one.entries_.push_back({cluster, std::make_shared<const Clock>(seen)});
+  return std::make_shared<const Abroad>(std::move(one));
+}
+
+// One of the two where it says all that the other does: what many have acquired from one word stays
+// one object.
+Abroad::Pointer Abroad::joined(const Pointer& left, const Pointer& right) {
+  if (left == right || right == nullptr) return left;
+  if (left == nullptr) return right;
+  Abroad all;
+  all.entries_.reserve(left->entries_.size() + right->entries_.size());
+  bool is_left = true;
+  bool is_right = true;
+  auto a = left->entries_.begin();
+  auto b = right->entries_.begin();
+  while (a != left->entries_.end() || b != right->entries_.end()) {
+    if (b == right->entries_.end() || (a != left->entries_.end() && a->cluster < b->cluster)) {
+      is_right = false;
+      all.entries_.push_back(*a++);
+    } else if (a == left->entries_.end() || b->cluster < a->cluster) {
+      is_left = false;
+      all.entries_.push_back(*b++);
+    } else {
+      const ClockPointer both = joined_clock(a->seen, b->seen);
+      is_left &= both == a->seen;
+      is_right &= both == b->seen;
+      all.entries_.push_back({a->cluster, both});
+      ++a, ++b;
+    }
+  }
+  if (is_left) return left;
+  if (is_right) return right;
+  return std::make_shared<const Abroad>(std::move(all));
+}
+
+const Clock* Abroad::clock(uint32_t cluster) const {
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), cluster,
+                       [](const Entry& entry, uint32_t id) { return entry.cluster < id; });
+  return found == entries_.end() || found->cluster != cluster ? nullptr : found->seen.get();
+}
+
+bool Abroad::covers(uint32_t cluster, uint32_t component, uint32_t epoch) const {
+  const Clock* known = clock(cluster);
+  return known != nullptr && known->covers(component, epoch);
+}
+
 Actor generic_actor(Pc pc, const char* what) {
-  Thread& thread = self();
+  return generic_actor(self(), pc, what);
+}
+
+Actor generic_actor(const Thread& thread, Pc pc, const char* what) {
   Actor actor;
   actor.knows = &thread.knows;
   actor.component = thread.component;
@@ -59,11 +132,15 @@ AsyncActor async_actor(uint32_t component, uint32_t epoch, bool async, bool tens
 
 // PTX: 9.7.9: there is no order between asynchronous copies, of one thread or of several.
 // Each copy is a component of its own, as long as there are slots.
-AsyncActor copy_actor(Pc pc, const char* what) {
+Event copy_slot() {
   Cluster& cluster = *self().cta->cluster;
   const uint32_t number = cluster.next_copy++;
-  const uint32_t component = cluster.components - kCopySlots + number % kCopySlots;
-  return async_actor(component, number / kCopySlots + 1, true, false, pc, what);
+  return {cluster.components - kCopySlots + number % kCopySlots, number / kCopySlots + 1};
+}
+
+AsyncActor copy_actor(Pc pc, const char* what) {
+  const Event slot = copy_slot();
+  return async_actor(slot.component, slot.epoch, true, false, pc, what);
 }
 
 // PTX: 9.7.16.6, pipelined instructions: tcgen05.mma, cp and commit of one thread in order among

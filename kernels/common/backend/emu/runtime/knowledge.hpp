@@ -3,12 +3,20 @@
 // later actor's clock covers it. knowledge.cpp has the definitions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "options.hpp"
 
 namespace kb::emu {
+
+// An event: epoch of a component of the cluster's clocks.
+struct Event {
+  uint32_t component = 0;
+  uint32_t epoch = 0;
+};
 
 // A vector clock over the cluster's components: its threads, each warp's tensor pipe and TMEM
 // loads, and slots for copies in flight.
@@ -18,14 +26,43 @@ struct Clock {
   bool covers(uint32_t component, uint32_t epoch) const { return at[component] >= epoch; }
 };
 
-// What somebody knows: which events happened before (seen), and which generic writes the async
-// proxy will see (published: those seen at a fence.proxy.async that happened before).
+// What is known of the events of clusters: the clock of each that has released something at the
+// scope of the GPU, as it was then. Never changed once it is made, so that who knows the same
+// shares it.
+class Abroad {
+ public:
+  using Pointer = std::shared_ptr<const Abroad>;  // null: nothing
+  static Pointer of(uint32_t cluster, const Clock& seen);
+  static Pointer joined(const Pointer& left, const Pointer& right);
+  // Null if nothing is known of the cluster.
+  const Clock* clock(uint32_t cluster) const;
+  bool covers(uint32_t cluster, uint32_t component, uint32_t epoch) const;
+
+ private:
+  struct Entry {
+    uint32_t cluster;
+    std::shared_ptr<const Clock> seen;
+  };
+  std::vector<Entry> entries_;  // by cluster
+};
+
+// What somebody knows: which events happened before (seen), which generic writes the async proxy
+// will see (published: those seen at a fence.proxy.async that happened before), and which events of
+// other clusters happened before (abroad).
 struct Knowledge {
   Clock seen;
   Clock published;
+  Abroad::Pointer abroad;
   void join(const Knowledge& other) {
     seen.join(other.seen);
     published.join(other.published);
+    if (other.abroad != nullptr) abroad = Abroad::joined(abroad, other.abroad);
+  }
+  // Nothing is known any more; the memory is kept for what comes next.
+  void clear() {
+    std::fill(seen.at.begin(), seen.at.end(), 0);
+    std::fill(published.at.begin(), published.at.end(), 0);
+    abroad = nullptr;
   }
 };
 
@@ -34,17 +71,19 @@ struct Actor {
   const Knowledge* knows = nullptr;
   uint32_t component = 0;
   uint32_t epoch = 0;
-  bool async = false;   // through the async proxy
-  bool tensor = false;  // tcgen05 pipe or wgmma
-  bool atomic = false;  // needs no order with other atomic accesses
-  uint8_t bytes = 0xf;  // of each 4-byte cell, as a mask
-  int32_t thread = -1;  // in the CTA
+  bool async = false;    // through the async proxy
+  bool tensor = false;   // tcgen05 pipe or wgmma
+  bool atomic = false;   // needs no order with other atomic accesses
+  bool returns = false;  // an atomic that returns what was there
+  uint8_t bytes = 0xf;   // of each 4-byte cell, as a mask
+  int32_t thread = -1;   // in the CTA
   uint32_t cta_rank = 0;
   Pc pc = nullptr;
   const char* what = "";  // "TMA load", "store", "tcgen05.mma", …
 };
-// The running thread as a generic actor.
-Actor generic_actor(Pc pc, const char* what);
+// A thread as a generic actor, which its epoch stands for: it changes when the thread releases.
+Actor generic_actor(const Thread& thread, Pc pc, const char* what);
+Actor generic_actor(Pc pc, const char* what);  // the running one
 
 // An asynchronous operation of the running thread, as an actor of its own. Its knowledge is the
 // issuer's at the issue plus itself. `complete` of a barrier or group hands it on.
@@ -57,6 +96,8 @@ struct AsyncActor {
     return actor;
   }
 };
+// The component and epoch of one more copy of the running cluster.
+Event copy_slot();
 // A copy: unordered with the issuer's other operations.
 AsyncActor copy_actor(Pc pc, const char* what);
 // Operations that one warp's threads issue complete in order within `pipe`.

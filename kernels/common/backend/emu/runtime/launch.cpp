@@ -15,6 +15,7 @@
 
 #include "api_core.hpp"
 #include "findings.hpp"
+#include "global_shadow.hpp"
 #include "grids.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
@@ -40,6 +41,7 @@ Progress progress;
 
 std::atomic<uint64_t> switch_count{0};
 uint64_t launches = 0;
+uint64_t last_serial = 0;
 double seconds = 0;
 
 std::mutex spare_guard;
@@ -132,6 +134,10 @@ bool broken(Fact fact) {
   return current_options.broken_fact == static_cast<uint32_t>(fact);
 }
 
+uint64_t launches_begun() {
+  return last_serial;
+}
+
 bool others_run() {
   return progress.running.load() > 1;
 }
@@ -178,10 +184,9 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   current.cluster = config.cluster;
   current.shared_bytes = config.shared_bytes;
   current.cooperative = config.cooperative;
-  current.meets = config.cooperative;
   current.number = launches++;
-  static uint64_t serial = 0;
-  current.serial = ++serial;
+  current.serial = ++last_serial;
+  if (!checking()) forget_contents();
   current.body = std::move(body);
   order_grid(current, config.dependent, config.stream);
   progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
@@ -210,12 +215,14 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   // Threads of a cooperative grid wait for each other: one OS thread interleaves them all, so that
   // a schedule is a schedule of the whole grid.
   workers = config.cooperative ? 1 : std::min(workers, progress.clusters);
+  current.os_threads = workers;
   const Watchdog watchdog(current);
   std::vector<std::thread> others;
   for (uint32_t i = 1; i < workers; ++i) others.emplace_back([&current] { run_clusters(current); });
   run_clusters(current);
   for (std::thread& other : others) other.join();
   seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  settle_counters();
   grid_completed(current, config.stream);
   const std::string error = launch_error();
   if (!error.empty()) throw rt::Error(error);
@@ -275,14 +282,15 @@ KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::current_options = *options;
   kb::emu::clear_findings();
   kb::emu::stream_operation();
+  kb::emu::begin_call();
   kb::emu::launches = 0;
   kb::emu::switch_count = 0;
   kb::emu::seconds = 0;
 }
 
 KB_EMU_EXPORT void kb_emu_register(const void* pointer, uint64_t bytes, const char* name,
-                                   int writable) {
-  kb::emu::register_region(pointer, bytes, name, writable != 0);
+                                   int writable, int fresh) {
+  kb::emu::register_region(pointer, bytes, name, writable != 0, fresh != 0);
 }
 
 KB_EMU_EXPORT void kb_emu_unregister_all() {

@@ -19,6 +19,7 @@
 
 namespace kb::emu {
 
+struct Accesses;
 struct Fiber;
 
 // PTX: 2.1: %tid, %laneid; .local memory and registers are the fiber's stack.
@@ -32,10 +33,15 @@ struct Thread {
   bool exited = false;
   Wait wait;
   Knowledge knows;
-  Clock passed_by;                // what its acquires at CTA scope did not take from other CTAs
-  Pc passed_by_pc = nullptr;      // the last of them
-  int fenced = -1;                // the widest Scope of its fences
-  bool unfenced_atomic = false;   // an atomic has seen a release, and no fence came since
+  Clock passed_by;                  // what its acquires at CTA scope did not take from other CTAs
+  Pc passed_by_pc = nullptr;        // the last of them
+  Abroad::Pointer observed;         // what its atomics have seen released, with no fence since
+  Abroad::Pointer passed_narrowly;  // and what at a scope that does not reach it
+  Abroad::Pointer fenced;           // what its last fence at GPU scope releases by an atomic
+  Abroad::Pointer fenced_narrowly;  // and its last one at narrow_scope
+  Scope narrow_scope = Scope::kCta;
+  uint32_t fence_epoch = 0;       // after the fence at GPU scope
+  uint32_t accessed = 0;          // of its last plain access to global memory
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t polls = 0;             // unsuccessful ones in a row
   ThreadTma tma;                  // of tma.cpp
@@ -71,11 +77,9 @@ struct Cta {
   std::vector<std::byte> async_view;   // shared memory as the async proxy last saw it,
   std::vector<uint8_t> async_differs;  // for the 4-byte cells marked here
   uint32_t live_threads = 0;
-  uint32_t pending = 0;                  // tasks submitted and not run
-  bool triggered = false;                // griddepcontrol.launch_dependents
-  std::vector<uint32_t> known;           // CTAs whose release at GPU scope an atomic has seen
-  std::vector<uint32_t> known_narrowly;  // and whose release at a lower one
-  std::vector<uint16_t> barrier_index;   // by offset / 8; 0: none, else index + 1 into `barriers`
+  uint32_t pending = 0;                 // tasks submitted and not run
+  bool triggered = false;               // griddepcontrol.launch_dependents
+  std::vector<uint16_t> barrier_index;  // by offset / 8; 0: none, else index + 1 into `barriers`
   std::deque<Barrier> barriers;
 
   bool exited() const { return live_threads == 0; }
@@ -96,6 +100,7 @@ struct Cluster {
   std::vector<Event> grid_waits;  // griddepcontrol.wait, where a thread did not know of another's
   uint32_t components = 0;        // of its clocks
   uint32_t next_copy = 0;         // slot
+  std::shared_ptr<Accesses> accesses;  // that shadows keep (shadow.cpp)
   uint64_t random_state = 0;
   // Uniform in [0, bound); deterministic for a seed, launch and cluster.
   uint32_t random(uint32_t bound);
@@ -114,7 +119,7 @@ struct Launch {
   uint64_t number = 0;  // since kb_emu_configure
   uint64_t serial = 0;  // since the process began
   std::function<void()> body;
-  bool meets = false;  // cooperative, or some thread has waited for a counter
+  uint32_t os_threads = 1;
   // Grids of the stream from these serials on may still run (grids.cpp): for a thread that does not
   // know of a griddepcontrol.wait, and for one that does. Its own serial: none.
   uint64_t open_unwaited = 0;

@@ -1,152 +1,14 @@
-// Which memory is whose: state spaces .shared and .global (PTX ISA 9.1, 5.1), that is shared memory
-// of the running cluster and registered buffers; and the hooks that the compiler calls for every
+// Which shared memory is whose (PTX ISA 9.1, 5.1), and the hooks that the compiler calls for every
 // load and store of a kernel built for checking.
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 
 #include "api_core.hpp"
+#include "global_shadow.hpp"
 #include "regions.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
-
-namespace {
-
-struct Block {
-  std::byte* mapping;
-  size_t mapped;
-};
-std::map<const std::byte*, Block> blocks;  // by the end of the mapping
-
-std::shared_mutex regions_guard;
-std::map<const std::byte*, Region> regions;  // by their end
-uint64_t regions_version = 1;
-
-}  // namespace
-
-// Allocated when something is first written: most registered buffers are inputs.
-Words& words_of(const Region& region) {
-  if (region.words != nullptr) return *region.words;
-  const std::unique_lock lock(regions_guard);
-  const auto found = regions.find(region.end);
-  if (found->second.words == nullptr) {
-    const auto bytes = static_cast<size_t>(region.end - region.begin);
-    found->second.words = std::make_shared<Words>(bytes / 4 + 1);
-  }
-  __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);  // others look again
-  return *found->second.words;
-}
-
-// The region that holds an address, or null; the last one found is looked at first.
-const Region* region_at(const std::byte* byte) {
-  struct Last {
-    uint64_t version = 0;
-    Region region;
-  };
-  thread_local Last last;
-  if (last.version == __atomic_load_n(&regions_version, __ATOMIC_RELAXED) &&
-      byte >= last.region.begin && byte < last.region.end) {
-    return &last.region;
-  }
-  const std::shared_lock lock(regions_guard);
-  const auto found = regions.upper_bound(byte);
-  if (found == regions.end() || byte < found->second.begin) return nullptr;
-  last.region = found->second;
-  last.version = regions_version;
-  return &last.region;
-}
-
-// A buffer that kernels may use, from the host: a tensor of the call, or device_malloc.
-void register_region(const void* pointer, size_t bytes, const char* name, bool writable) {
-  const auto* begin = static_cast<const std::byte*>(pointer);
-  if (bytes == 0) return;
-  const std::unique_lock lock(regions_guard);
-  // Tensors may share storage: the widest registration stands.
-  const auto found = regions.upper_bound(begin);
-  if (found != regions.end() && found->second.begin <= begin && begin + bytes <= found->first) {
-    found->second.writable |= writable;
-  } else {
-    regions[begin + bytes] = {begin, begin + bytes, name, writable, nullptr};
-  }
-  __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
-}
-
-void unregister_region(const void* pointer) {
-  const auto* begin = static_cast<const std::byte*>(pointer);
-  const std::unique_lock lock(regions_guard);
-  const auto found = regions.upper_bound(begin);
-  if (found != regions.end() && found->second.begin == begin) regions.erase(found);
-  __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
-}
-
-// Tensors of the last call; device memory of the step stays.
-void unregister_foreign_regions() {
-  const std::unique_lock lock(regions_guard);
-  std::erase_if(regions, [](const auto& each) { return each.second.name != "device_malloc"; });
-  __atomic_add_fetch(&regions_version, 1, __ATOMIC_RELAXED);
-}
-
-// Runtime: cudaMalloc, aligned to 256 bytes.
-// The block ends at the end of a page, so that what lies behind it faults.
-void* allocate_device(size_t bytes) {
-  constexpr size_t kAlignment = 256;
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t used = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  const size_t pages = (used + page - 1) / page * page;
-  void* memory =
-      mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* mapping = static_cast<std::byte*>(memory);
-  mprotect(mapping + pages, page, PROT_NONE);
-  std::byte* begin = mapping + pages - used;
-  {
-    const std::unique_lock lock(regions_guard);
-    blocks[mapping + pages + page] = {mapping, pages + page};
-  }
-  register_region(begin, std::max<size_t>(bytes, 1), "device_malloc", true);
-  return begin;
-}
-
-void free_device(void* pointer) {
-  unregister_region(pointer);
-  const std::unique_lock lock(regions_guard);
-  const auto found = blocks.upper_bound(static_cast<const std::byte*>(pointer));
-  if (found == blocks.end() || found->second.mapping > pointer) return;
-  munmap(found->second.mapping, found->second.mapped);
-  blocks.erase(found);
-}
-
-bool device_block(const void* address) {
-  const std::shared_lock lock(regions_guard);
-  const auto found = blocks.upper_bound(static_cast<const std::byte*>(address));
-  return found != blocks.end() && found->second.mapping <= address;
-}
-
-// A buffer is what the host has registered: reading past its end is wrong even if memory is there.
-void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what) {
-  const auto* begin = static_cast<const std::byte*>(pointer);
-  const Region* region = region_at(begin);
-  if (region != nullptr && begin + bytes <= region->end && (!writing || region->writable)) return;
-  std::string text = what;
-  text += writing ? " writes " : " reads ";
-  text += std::to_string(bytes) + " bytes";
-  if (region == nullptr) {
-    text += " that no buffer owns";
-  } else if (begin + bytes > region->end) {
-    text += " beyond the end of " + region->name;
-  } else {
-    text += " of " + region->name + ", which is an input";
-  }
-  fail({.kind = Class::kOutOfBounds, .pc = pc, .text = std::move(text)});
-}
 
 // PTX: 5.1: the .shared window of a CTA, and generic addresses that fall into it.
 // A generic address of shared memory: which CTA of the cluster, and where.
@@ -231,7 +93,7 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
   if (byte >= cluster.shared_base && distance < cluster.ctas.size() * kSharedStride) {
     Cta& cta = cluster.cta(static_cast<uint32_t>(distance / kSharedStride));
     const auto offset = static_cast<uint32_t>(distance % kSharedStride);
-    const Actor actor = generic_actor(pc, writing ? "a store" : "a load");
+    const Actor actor = generic_actor(*thread, pc, writing ? "a store" : "a load");
     if (writing) {
       shared_write(cta, offset, static_cast<uint32_t>(bytes), actor);
     } else {
@@ -239,13 +101,15 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
     }
     return;
   }
-  grid_access(pointer, bytes, writing, pc, writing ? "a store" : "a load");
+  Region* region = region_at(byte);
   if (writing) {
     global_access(pointer, bytes, true, pc, "a store");
-    global_written(pointer, bytes, pc, "a store");
-  } else if (region_at(byte) == nullptr && device_block(byte)) {
+    global_store(*region, pointer, bytes, generic_actor(*thread, pc, "a store"));
+  } else if (region == nullptr) {
     // Parameters and constants are in no buffer; between the buffers there is nothing to read.
-    global_access(pointer, bytes, false, pc, "a load");
+    if (device_block(byte)) global_access(pointer, bytes, false, pc, "a load");
+  } else if (region->writable) {
+    global_load(*region, pointer, bytes, generic_actor(*thread, pc, "a load"));
   }
 }
 

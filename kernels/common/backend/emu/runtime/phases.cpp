@@ -1,13 +1,25 @@
-// What a thread learns when a wait for a phase of an mbarrier returns: which phase that was, and
-// what its arrivals released (PTX ISA 9.1, 9.7.13.15 and chapter 8).
+// Waits for a phase of an mbarrier, and what a thread learns when one returns: which phase that
+// was, and what its arrivals released (PTX ISA 9.1, 9.7.13.15 and chapter 8).
 #include <algorithm>
 
+#include "api_core.hpp"
 #include "assumptions.hpp"
 #include "core.hpp"
 
 namespace kb::emu {
 
 namespace {
+
+// A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
+constexpr uint64_t kMaxPolls = 1u << 22;
+
+// PTX: 9.7.13.15, test_wait and try_wait .parity: the phase named is the current one (incomplete:
+// false) or the one immediately before (complete: true). An older phase cannot be asked for: its
+// parity is that of the current one or of the one before.
+// Whether `parity` has completed, as the hardware would say.
+bool completed(const Barrier& barrier, uint32_t parity) {
+  return (barrier.phase & 1) != (parity & 1);
+}
 
 // The phase that a wait for `parity` means in a thread that knows of `count` completed ones: the
 // current one, or the one before it, which is complete.
@@ -34,8 +46,6 @@ int64_t count_seen(const Thread& thread, const Barrier& barrier) {
   const auto first = barrier.observed.begin() + thread.warp->index * kWarpSize;
   return std::max<int64_t>(0, *std::max_element(first, first + thread.warp->count));
 }
-
-}  // namespace
 
 // Not modelled: remote waits, which PTX does not have either.
 // A parity tells two phases apart only. A wait that returns for a later phase than the one that it
@@ -74,6 +84,53 @@ void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
     thread.passed_by.join(afar.seen);
     thread.passed_by_pc = pc;
   }
+}
+
+}  // namespace
+
+// PTX: mbarrier.test_wait.parity and one mbarrier.try_wait.parity (9.7.13.15): non-blocking here.
+// try_wait may suspend for a time that nobody promises and may return false early, so both look the
+// same to a kernel.
+// A poll. One that fails gives way, since the kernel's own loop would never end otherwise; very
+// many in a row are a hang.
+// Assumption: a failed poll of a loop lets every other thread run some time. PTX promises no
+// forward progress between divergent lanes that hold each other up.
+bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
+  const Pc pc = KB_EMU_PC;
+  Thread& thread = self();
+  const SharedPlace at = shared_place(bar, pc, "mbarrier.test_wait");
+  Barrier& barrier = at.cta->barrier(at.offset, pc);
+  if (!completed(barrier, parity)) {
+    // A loop of the kernel's own needs the others to run.
+    suspend({.kind = Wait::Kind::kYield, .pc = pc});
+    if (++thread.polls > kMaxPolls) {
+      fail({.kind = Class::kHang,
+            .pc = pc,
+            .other_pc = barrier.init_pc,
+            .shared_offset = barrier.offset,
+            .text = "a loop polls an mbarrier that does not complete"});
+    }
+  }
+  if (!completed(barrier, parity)) return false;
+  thread.polls = 0;
+  note_observed(*at.cta, barrier, parity, pc);
+  if (acquire) acquire_phase(barrier, scope, pc);
+  return true;
+}
+
+// PTX: mbarrier.try_wait.parity.{acquire,relaxed} in a loop until it is true (9.7.13.15).
+// try_wait in a loop, as wait.cuh has it: the thread sleeps until the phase is complete.
+// Acquire: what the phase's arrivals and copies released is known from here on. Relaxed: the phase
+// is known to be over, and nothing else.
+void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace at = shared_place(bar, pc, "mbarrier.try_wait");
+  Barrier& barrier = at.cta->barrier(at.offset, pc);
+  wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
+             [&barrier, parity] { return completed(barrier, parity); });
+  note_observed(*at.cta, barrier, parity, pc);
+  if (acquire) acquire_phase(barrier, scope, pc);
 }
 
 }  // namespace kb::emu

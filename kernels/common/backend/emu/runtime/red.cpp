@@ -1,9 +1,12 @@
-// red and atom, PTX ISA 9.1, 9.7.13. Other OS threads add to the same words of global memory.
+// red, atom and waits for words of global memory, PTX ISA 9.1, 9.7.13 and 9.7.9. Other OS threads
+// add to the same words.
 #include <atomic>
 #include <cmath>
 
+#include "api_core.hpp"
 #include "api_tensor.hpp"
 #include "core.hpp"
+#include "global_shadow.hpp"
 
 namespace kb::emu {
 
@@ -55,9 +58,22 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   const Pc pc = KB_EMU_PC;
   interleave();
   global_access(dst, sizeof *dst, true, pc, "atom.add");
-  global_changed(dst, sizeof *dst, pc, "atom.add");
+  counter_used(dst, false);
+  global_changed(dst, sizeof *dst, pc, "atom.add", true);
   counter_atomic(dst, true, false);
   return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
+}
+
+// PTX: red.release.gpu.global.add.u32 (9.7.13): what publishes a CTA's results to those that wait
+// for a counter.
+void red_add_u32(uint32_t* dst, uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  global_access(dst, sizeof *dst, true, pc, "red.add");
+  counter_used(dst, false);
+  global_changed(dst, sizeof *dst, pc, "red.add");
+  counter_atomic(dst, false, true);
+  __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
 }
 
 // PTX: red.shared::cta.add.u32 (9.7.13).
@@ -72,6 +88,39 @@ void red_shared_add_u32(uint32_t* dst, uint32_t value) {
   actor.atomic = true;
   shared_write(*at.cta, at.offset, sizeof *dst, actor);
   *dst += value;
+}
+
+namespace {
+
+// A poll of a word that is repeated until `ready` says that it holds what is waited for.
+template <typename Ready>
+void wait_for_word(const uint32_t* word, uint64_t value, bool meeting, Pc pc, const Ready& ready) {
+  constexpr const char* kWhat = "a wait for global memory";
+  interleave();
+  global_access(word, sizeof *word, false, pc, kWhat);
+  counter_used(word, meeting);
+  wait_until(Wait::Kind::kGlobal, pc, 0, value,
+             [word, ready] { return ready(__atomic_load_n(word, __ATOMIC_ACQUIRE)); });
+  if (!checking()) return;
+  counter_acquire(word);
+  Actor actor = generic_actor(pc, kWhat);
+  actor.atomic = true;
+  global_load(word, sizeof *word, actor);
+}
+
+}  // namespace
+
+// PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop.
+// What the atomics that it has seen released is known from here on.
+void global_wait_at_least(const uint32_t* word, uint32_t value) {
+  wait_for_word(word, value, false, KB_EMU_PC, [value](uint32_t now) { return now >= value; });
+}
+
+// PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop, until a bit of the mask differs: the arrival
+// word of a grid barrier.
+void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+  wait_for_word(word, before, true, KB_EMU_PC,
+                [before, mask](uint32_t now) { return ((now ^ before) & mask) != 0; });
 }
 
 }  // namespace kb::emu

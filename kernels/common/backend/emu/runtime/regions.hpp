@@ -1,25 +1,63 @@
-// Registered buffers of global memory (memory.cpp), and what launches did to their words
-// (global_words.cpp).
+// Registered buffers of global memory (regions.cpp), and the shadow of their words
+// (global_shadow.cpp).
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace kb::emu {
 
-// Of each four bytes of a buffer: who wrote them last, as launch << 32 | CTA + 1 or an atomic, and
-// who read them, see Readers.
-struct Words {
-  explicit Words(size_t count) : writers(count), readers(count) {}
-  std::vector<uint64_t> writers;
-  std::vector<uint64_t> readers;
-  // The last launches that wrote or read any of them: most buffers are for one of the two.
+// One access to a word: by which launch and cluster, at which event of the cluster's clocks.
+struct Access {
+  uint32_t serial;  // of the launch; 0: nobody, or the host
+  uint32_t epoch;
+  uint32_t cluster : 21;
+  uint32_t atomic : 1;
+  uint32_t returns : 1;  // an atomic that has seen what was there
+  uint32_t async : 1;    // by a copy
+  uint32_t bytes : 4;    // of the word that were accessed, as a mask
+  uint32_t written : 4;  // bytes that hold something, whoever wrote them; of writers only
+  uint16_t component : 15;
+  uint16_t triggered : 1;  // its CTA had triggered dependent grids
+  uint16_t place;          // where in the code (global_shadow.cpp)
+  static constexpr uint32_t kManyClusters = (1u << 21) - 1;  // ids from here on are not told apart
+  friend bool operator==(const Access&, const Access&) = default;
+};
+static_assert(sizeof(Access) == 16);
+
+// Of each four bytes of a buffer the last writer, and two others, of different clusters: readers
+// since, or atomics that the last writer, an atomic too, is in no order with.
+class Words {
+ public:
+  explicit Words(size_t count) : count(count), writers_(zeros(count)) {}
+  Access& writer(size_t word) { return writers_[word]; }
+  // Null before the first.
+  Access* others(size_t word) const { return others_ ? &others_[2 * word] : nullptr; }
+  Access* make_others(size_t word) {
+    if (!others_) others_ = zeros(2 * count);
+    return &others_[2 * word];
+  }
+
+  const size_t count;
+  // The last launches that wrote any of them, or became one of the others: most buffers are for
+  // one of the two.
   std::atomic<uint64_t> written_in = 0;
-  std::atomic<uint64_t> read_in = 0;
+  std::atomic<uint64_t> others_in = 0;
+  std::atomic_flag busy = ATOMIC_FLAG_INIT;
+
+ private:
+  struct Free {
+    void operator()(Access* memory) const { std::free(memory); }
+  };
+  using Pages = std::unique_ptr<Access[], Free>;
+  // Fresh pages of the operating system cost nothing until they are touched.
+  static Pages zeros(size_t count);
+  Pages writers_;
+  Pages others_;
 };
 
 // PTX: 5.1, state space .global: memory that the host allocated. PTX knows no buffers; bounds are
@@ -29,12 +67,18 @@ struct Region {
   const std::byte* end;
   std::string name;
   bool writable;
-  std::shared_ptr<Words> words;  // null when not checking
+  bool allocated;                // by the step, and not a tensor of the call
+  bool holds;                    // something, also where no kernel, copy or memset has written
+  std::unique_ptr<Words> words;  // null before the first access that is kept
+  // As a finding names a byte of it.
+  std::string at(size_t offset) const;
 };
 
-// The region that holds an address, or null; the last one found is looked at first.
-const Region* region_at(const std::byte* byte);
-// Allocated on first use: most registered buffers are inputs.
-Words& words_of(const Region& region);
+// The region that holds an address, or null. Regions come and go between launches only.
+Region* region_at(const std::byte* byte);
+// Its words, made on first use: most registered buffers are inputs.
+Words& words_of(Region& region);
+// Contents of device memory from here on that nobody has noted: of launches without the checker.
+void forget_contents();
 
 }  // namespace kb::emu

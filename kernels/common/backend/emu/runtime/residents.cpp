@@ -116,8 +116,6 @@ void Runner::start_threads(Cta& cta, Fiber* fibers) {
   cta.live_threads = launch_.threads;
   cta.pending = 0;
   cta.triggered = false;
-  cta.known.clear();
-  cta.known_narrowly.clear();
   const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
   cta.warps.clear();
   cta.warps.resize(warps);

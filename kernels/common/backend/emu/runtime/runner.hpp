@@ -128,9 +128,12 @@ void report_fault(const Runner& runner, std::deque<Cluster>& clusters);
 // barriers.cpp
 void check_barriers_at_exit(Cta& cta);
 
-// memory.cpp
-void register_region(const void* pointer, size_t bytes, const char* name, bool writable);
-void unregister_region(const void* pointer);
+// launch.cpp
+uint64_t launches_begun();
+
+// regions.cpp
+void register_region(const void* pointer, size_t bytes, const char* name, bool writable,
+                     bool fresh);
 // Device memory from pages of its own, with one behind it that faults.
 void* allocate_device(size_t bytes);
 void free_device(void* pointer);

@@ -2,16 +2,14 @@
 // covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009). Conflicting accesses
 // without order are what PTX ISA 9.1, chapter 8, leaves undefined.
 #include <algorithm>
-#include <unordered_map>
+#include <memory>
 
 #include "launch.hpp"
 
 namespace kb::emu {
 
-namespace {
-
 // An access, or several by one actor in one epoch from one place.
-struct Record {
+struct AccessRecord {
   uint32_t component;
   uint32_t epoch;
   Pc pc;
@@ -23,28 +21,23 @@ struct Record {
   uint8_t bytes;
 };
 
+// What a cluster's shadows refer to by index.
+struct Accesses {
+  std::vector<AccessRecord> records{1};  // index 0: nobody
+  std::vector<std::vector<uint32_t>> sets;
+};
+
+namespace {
+
+using Record = AccessRecord;
+
 // A cell with this bit has several readers that are not ordered with each other, or writers of
 // different bytes.
 constexpr uint32_t kSetBit = 0x80000000u;
 constexpr uint8_t kWholeCell = 0xf;
 
-struct Accesses {
-  std::vector<Record> records{1};  // index 0: nobody
-  std::vector<std::vector<uint32_t>> sets;
-};
-
-// By cluster: clusters of one OS thread are few (one, or a cooperative grid).
-thread_local std::unordered_map<const Cluster*, Accesses> all_accesses;
-
-// The cluster's log of accesses, found quickly while it stays the same.
 Accesses& accesses(const Cta& cta) {
-  thread_local const Cluster* last = nullptr;
-  thread_local Accesses* found = nullptr;
-  if (last != cta.cluster || found == nullptr) {
-    found = &all_accesses[cta.cluster];
-    last = cta.cluster;
-  }
-  return *found;
+  return *cta.cluster->accesses;
 }
 
 // The access's record: the same for all that one actor does in one epoch at one place.
@@ -117,7 +110,7 @@ const char* place(Shadow::Space space) {
 
 // Records are of one cluster: what starts anew has no past.
 void forget_accesses(Cluster& cluster) {
-  if (checking()) all_accesses[&cluster] = {};
+  if (checking()) cluster.accesses = std::make_shared<Accesses>();
 }
 
 Shadow::Shadow(Cta& cta, Space space, uint32_t cells)

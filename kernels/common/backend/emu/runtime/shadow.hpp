@@ -53,13 +53,16 @@ void shared_async_bytes(const Cta& cta, uint32_t offset, uint32_t bytes, const S
 // launch if not. `what` names the access. Always checked. Loads of padding are not accesses.
 void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what);
 
-// Notes that the running CTA writes there. Two CTAs that write the same bytes in one launch are a
-// race, unless its CTAs meet (cooperative, or waiting for a counter).
-void global_written(const void* pointer, size_t bytes, Pc pc, const char* what);
-// The same of an atomic: of two CTAs' there is no race.
-void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what);
+// An atomic of the running thread, checked and kept: with other atomics there is no race.
+// `returns`: what was there.
+void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what,
+                    bool returns = false);
 // An atomic at GPU scope on a word by which CTAs may release and acquire.
 void counter_atomic(const uint32_t* word, bool returns, bool releases);
+// A wait for a word has ended, which acquires; a word is about to be used by atomics or waits.
+// `meeting`: CTAs wait there for a bit to change.
+void counter_acquire(const uint32_t* word);
+void counter_used(const uint32_t* word, bool meeting);
 // Whether any CTA of this launch has written there. False when not checking.
 bool written_in_launch(const void* pointer, size_t bytes);
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include "global_shadow.hpp"
 #include "tma_issue.hpp"
 
 namespace kb::emu {
@@ -168,10 +170,11 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
   check_aligned(dst.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, false, pc, what);
-  box.check_grids(false, pc, what);
+  bool unread = checking();
   each_destination(mask, pc, what, [&](Cta& cta) {
     Cta* bar_cta = mask == kNoMask ? bar.cta : &cta;
     AsyncActor actor = copy_actor(pc, what);
+    if (std::exchange(unread, false)) box.check_global(false, actor.get());
     const Event copy = start_copy(
         {&cta, box.bytes, bar_cta, bar.offset}, &actor, pc, what,
         [&](const auto& each) { box.each_part(dst.offset, each); },
@@ -194,9 +197,12 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
   check_own(bar_at, pc, what);
   check_bulk(to.offset, src, bytes, pc, what);
   global_access(src, bytes, false, pc, what);
-  grid_access(src, bytes, false, pc, what);
+  bool unread = checking();
   each_destination(mask, pc, what, [&](Cta& cta) {
     AsyncActor actor = copy_actor(pc, what);
+    if (std::exchange(unread, false) && !global_load(src, bytes, actor.get())) {
+      report_unwritten(src, false, pc, what);
+    }
     start_copy(
         {&cta, bytes, &cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),
         [&cta, offset = to.offset, src, bytes] { std::memcpy(cta.shared + offset, src, bytes); });

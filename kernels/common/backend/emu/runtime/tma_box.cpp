@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "global_shadow.hpp"
+
 namespace kb::emu {
 
 namespace {
@@ -96,15 +98,24 @@ void Box::each_row(const Row& row) const {
   }
 }
 
-void Box::check_grids(bool writing, Pc pc, const char* what) const {
-  if (!checking()) return;
-  if (first == end || !global_watched(reinterpret_cast<const void*>(first), writing)) return;
+// A load of which nothing was ever written is reported; of a tile some rows may be empty.
+void Box::check_global(bool writing, const Actor& actor) const {
+  const auto* begin = reinterpret_cast<const void*>(first);
+  if (first == end || !global_watched(begin, writing)) return;
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map)) + inside_first;
+  const uint32_t size = (writing ? stored_end() : inside_end) - inside_first;
+  Region& region = *region_at(static_cast<const std::byte*>(begin));
+  bool any = writing;
   each_row([&](uint64_t address, uint32_t, bool inside) {
     if (!inside) return;
     const auto* row = reinterpret_cast<const std::byte*>(address) + x_bytes;
-    grid_access(row, inside_end - inside_first, writing, pc, what);
+    if (writing) {
+      global_store(region, row, size, actor);
+    } else {
+      any |= global_load(region, row, size, actor);
+    }
   });
+  if (!any) report_unwritten(begin, false, actor.pc, actor.what);
 }
 
 // PTX: 5.5.7: 16-byte pieces within 128 bytes change places by the address bits above: 32B by bit
@@ -176,7 +187,7 @@ void Box::load(std::byte* shared, uint32_t offset) const {
 // Assumption: a row that the tensor's extent cuts is written up to the next multiple of 16 bytes,
 // with what shared memory holds there: seen on an H200, and reported as a race if another CTA owns
 // those bytes.
-void Box::store(const std::byte* image, uint32_t offset, Pc pc) const {
+void Box::store(const std::byte* image, uint32_t offset) const {
   const Swizzle place = swizzle(offset);
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));
   alignas(kPiece) std::byte straight[kMaxRowBytes];
@@ -193,7 +204,6 @@ void Box::store(const std::byte* image, uint32_t offset, Pc pc) const {
     }
     const uint64_t to = address + static_cast<uint64_t>(x_bytes) + inside_first;
     std::memcpy(reinterpret_cast<void*>(to), row + inside_first, stored_end() - inside_first);
-    global_written(reinterpret_cast<void*>(to), stored_end() - inside_first, pc, "TMA store");
   });
 }
 

@@ -84,12 +84,12 @@ struct Box {
   // be; loads fill from the extent on.
   uint32_t stored_end() const { return (inside_end + kPiece - 1) / kPiece * kPiece; }
 
-  // Checks the rows inside the tensor against grids that may still run (grids.cpp).
-  void check_grids(bool writing, Pc pc, const char* what) const;
+  // Checks the rows inside the tensor against the shadow of global memory, and keeps the access.
+  void check_global(bool writing, const Actor& actor) const;
   // Shared memory at `offset` ← tensor; elements outside are filled.
   void load(std::byte* shared, uint32_t offset) const;
   // Tensor ← shared memory at `offset`, whose bytes are at `image`; elements outside are skipped.
-  void store(const std::byte* image, uint32_t offset, Pc pc) const;
+  void store(const std::byte* image, uint32_t offset) const;
   // Calls each(offset, bytes) for the parts of shared memory that a box at `offset` occupies.
   template <typename Each>
   void each_part(uint32_t offset, const Each& each) const {

@@ -8,15 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "knowledge.hpp"
 #include "ptx/types.cuh"
 
 namespace kb::emu {
-
-// An event: epoch of a component of the cluster's clocks.
-struct Event {
-  uint32_t component = 0;
-  uint32_t epoch = 0;
-};
 
 struct BulkStore;     // in flight (tma.cpp)
 struct ThreadCopies;  // a thread's cp.async (cp_async.cpp)
@@ -39,6 +34,7 @@ struct AcquiredMap {
 struct ThreadTma {
   std::vector<std::shared_ptr<BulkStore>> open;  // since the last commit
   std::vector<BulkGroup> groups;                 // oldest first
+  std::vector<Event> dropped;                    // writes of groups waited for with .read only
   uint64_t commits = 0;
   std::vector<AcquiredMap> acquired;
   std::vector<const TensorMap*> unreleased;  // global maps that it replaced fields of

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "global_shadow.hpp"
 #include "one_lane.hpp"
 #include "tma_issue.hpp"
 
@@ -12,7 +13,8 @@ namespace kb::emu {
 // the source may be reused although the destination is not written.
 // A bulk store in flight: the source is read, then the destination is written.
 struct BulkStore {
-  AsyncActor actor;
+  AsyncActor actor;  // of the reading
+  Event write;       // of the writing, by the same operation
   std::vector<std::byte> bytes;
   bool read = false;
   bool written = false;
@@ -23,24 +25,28 @@ namespace {
 // PTX: completion mechanism .bulk_group: reads and writes through the async proxy, in no order with
 // the thread's other accesses.
 // Starts a copy out of shared memory. each_part(each) calls each(offset, bytes) for what it reads
-// of the `bytes` from `from` on, write(image) writes what was there.
+// of the `bytes` from `from` on, write(image) writes what was there, check(actor) checks where.
 // The reading and the writing are two tasks, so that schedules exist in which a source is
 // overwritten between issue and read, or a result is missed between read and write.
-template <typename Parts, typename Write>
+template <typename Parts, typename Check, typename Write>
 Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* what,
-                  const Parts& each_part, const Write& write) {
+                  const Parts& each_part, const Check& check, const Write& write) {
   if (!checking()) {
     const Actor reader = issuer(pc, what);
     each_part([&](uint32_t at, uint32_t size) { shared_read(*from.cta, at, size, reader); });
     write(from.cta->shared + from.offset);
     return {};
   }
-  const auto store = std::make_shared<BulkStore>(BulkStore{copy_actor(pc, what), {}});
+  const auto store = std::make_shared<BulkStore>(BulkStore{copy_actor(pc, what), copy_slot(), {}});
   StaleCells stale;
   each_part([&](uint32_t at, uint32_t size) {
     const StaleCells more = shared_read(*from.cta, at, size, store->actor.get());
     stale.insert(stale.end(), more.begin(), more.end());
   });
+  Actor writer = store->actor.get();
+  writer.component = store->write.component;
+  writer.epoch = store->write.epoch;
+  check(writer);
   // Once, by whichever of the two tasks comes first.
   const auto read = [from, bytes, store, stale = std::move(stale)] {
     if (store->read) return;
@@ -68,11 +74,22 @@ bool done(const BulkGroup& group, bool BulkStore::* stage) {
                      [stage](const auto& store) { return (*store).*stage; });
 }
 
-// Drops groups at the front that nobody has to wait for any more.
-void drop_finished(std::vector<BulkGroup>& groups) {
+// The thread knows of an event of its own operations: whatever these knew, it knew at the issue.
+void know(Thread& thread, const Event& event) {
+  uint32_t& epoch = thread.knows.seen.at[event.component];
+  epoch = std::max(epoch, event.epoch);
+}
+
+// Drops groups at the front that nobody has to wait for any more; a later wait without .read covers
+// their writes, too.
+void drop_finished(ThreadTma& tma) {
+  std::vector<BulkGroup>& groups = tma.groups;
   const auto needed = std::find_if(groups.begin(), groups.end(), [](const BulkGroup& group) {
     return !group.stores.empty() && !(group.waited && done(group, &BulkStore::written));
   });
+  for (auto group = groups.begin(); group != needed; ++group) {
+    for (const auto& store : group->stores) tma.dropped.push_back(store->write);
+  }
   groups.erase(groups.begin(), needed);
 }
 
@@ -90,12 +107,10 @@ void bulk_store(void* dst, const void* src, uint32_t bytes) {
   check_own(from, pc, what);
   check_bulk(from.offset, dst, bytes, pc, what);
   global_access(dst, bytes, true, pc, what);
-  grid_access(dst, bytes, true, pc, what);
-  start_store(from, bytes, pc, what, whole(from.offset, bytes),
-              [dst, bytes, pc, what](const std::byte* image) {
-                std::memcpy(dst, image, bytes);
-                global_written(dst, bytes, pc, what);
-              });
+  start_store(
+      from, bytes, pc, what, whole(from.offset, bytes),
+      [&](const Actor& writer) { global_store(dst, bytes, writer); },
+      [dst, bytes](const std::byte* image) { std::memcpy(dst, image, bytes); });
 }
 
 // PTX: cp.async.bulk.tensor.{1d … 5d}.global.shared::cta.tile.bulk_group (9.7.9).
@@ -114,10 +129,10 @@ void box_store(const TensorMap* map, BoxStart start, const void* src) {
   check_aligned(from.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, true, pc, what);
-  box.check_grids(true, pc, what);
   const Event copy = start_store(
       from, box.footprint, pc, what, [&](const auto& each) { box.each_part(from.offset, each); },
-      [box, offset = from.offset, pc](const std::byte* image) { box.store(image, offset, pc); });
+      [&](const Actor& writer) { box.check_global(true, writer); },
+      [box, offset = from.offset](const std::byte* image) { box.store(image, offset); });
   if (checking()) map_read_by(map, copy, false, pc);
 }
 
@@ -128,7 +143,7 @@ void bulk_commit_group() {
   interleave();
   if (!checking()) return;
   ThreadTma& tma = self().tma;
-  drop_finished(tma.groups);
+  drop_finished(tma);
   tma.groups.push_back({std::move(tma.open)});
   tma.open.clear();
   ++tma.commits;
@@ -138,8 +153,6 @@ void bulk_commit_group() {
 // threads' stores are theirs to wait for.
 // All but the newest `pending` groups: sources read (.read), or writes made too. Only then does the
 // thread know of them.
-// Assumption: a wait with .read lets the thread know of the stores' reads and writes alike; the
-// shadow keeps no global memory, so nothing follows from the second.
 // Assumption: it also covers the reads of tensor maps by loads that complete on a barrier and were
 // issued before the last commit. PTX speaks of operations that complete through bulk groups: v11,
 // v15, v16, v18 and v20 rest on it.
@@ -147,7 +160,8 @@ void bulk_wait_group(uint32_t pending, bool read) {
   const Pc pc = KB_EMU_PC;
   interleave();
   if (!checking()) return;
-  std::vector<BulkGroup>& groups = self().tma.groups;
+  Thread& thread = self();
+  std::vector<BulkGroup>& groups = thread.tma.groups;
   // Groups that a wait has dropped before are complete and known: counting from the newest is
   // enough.
   const size_t required = groups.size() > pending ? groups.size() - pending : 0;
@@ -158,11 +172,17 @@ void bulk_wait_group(uint32_t pending, bool read) {
   });
   for (size_t i = 0; i < required; ++i) {
     BulkGroup& group = groups[i];
-    if (group.waited) continue;
-    for (const auto& store : group.stores) acquire_from(store->actor.knows);
+    for (const auto& store : group.stores) {
+      know(thread, {store->actor.actor.component, store->actor.actor.epoch});
+      if (!read) know(thread, store->write);
+    }
     group.waited = true;
   }
-  drop_finished(groups);
+  drop_finished(thread.tma);
+  if (!read) {
+    for (const Event& write : thread.tma.dropped) know(thread, write);
+    thread.tma.dropped.clear();
+  }
   map_reads_waited(pending);
 }
 

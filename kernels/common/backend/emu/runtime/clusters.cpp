@@ -1,0 +1,146 @@
+// Clusters and distributed shared memory: PTX ISA 9.1, 9.7.13 (barrier.cluster) and 9.7.9 (mapa,
+// ld, st and st.async to shared::cluster).
+#include <algorithm>
+#include <cstring>
+
+#include "api_core.hpp"
+#include "core.hpp"
+
+namespace kb::emu {
+
+// PTX: %cluster_ctarank, %cluster_nctarank, %clusterid (10).
+uint32_t cluster_ctarank() {
+  return self().cta->rank;
+}
+uint32_t cluster_nctarank() {
+  return static_cast<uint32_t>(self().cta->cluster->ctas.size());
+}
+uint32_t clusterid_x() {
+  return self().cta->index.x / cluster_nctarank();
+}
+
+// PTX: barrier.cluster.arrive{.release,.relaxed}.aligned (9.7.13).
+// One generation at a time: a second arrival needs the wait for the first.
+void barrier_cluster_arrive(bool release) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Thread& thread = self();
+  ClusterBarrier& barrier = thread.cta->cluster->barrier;
+  if (thread.cluster_arrivals > barrier.generation) {
+    fail({.kind = Class::kOrder,
+          .pc = pc,
+          .text = "barrier.cluster.arrive twice without barrier.cluster.wait between"});
+  }
+  thread.cluster_arrivals = barrier.generation + 1;
+  if (release) release_to(barrier.arriving);
+  ++barrier.arrived;
+}
+
+namespace {
+
+// PTX: 9.7.13, barrier.cluster.wait: all non-exited threads of the cluster have arrived. The
+// arrival of a thread that has exited since stands for nobody else's.
+bool all_have_arrived(const Cluster& cluster) {
+  const ClusterBarrier& barrier = cluster.barrier;
+  if (barrier.arrived < cluster.live_threads) return false;
+  return std::all_of(cluster.ctas.begin(), cluster.ctas.end(), [&barrier](const Cta& cta) {
+    return std::all_of(cta.threads.begin(), cta.threads.end(), [&barrier](const Thread& thread) {
+      return thread.exited || thread.cluster_arrivals > barrier.generation;
+    });
+  });
+}
+
+}  // namespace
+
+// PTX: barrier.cluster.wait{.acquire} (9.7.13): all non-exited threads of the cluster.
+// Whoever finds it complete begins the next generation.
+void barrier_cluster_wait() {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  Thread& thread = self();
+  Cluster& cluster = *thread.cta->cluster;
+  ClusterBarrier& barrier = cluster.barrier;
+  if (thread.cluster_arrivals == 0) {
+    fail({.kind = Class::kOrder,
+          .pc = pc,
+          .text = "barrier.cluster.wait without barrier.cluster.arrive"});
+  }
+  const uint64_t target = thread.cluster_arrivals;
+  wait_until(Wait::Kind::kCluster, pc, 0, target, [&cluster, &barrier, target] {
+    if (barrier.generation < target && all_have_arrived(cluster)) {
+      barrier.arrived = 0;
+      ++barrier.generation;
+      barrier.completed = std::move(barrier.arriving);
+      barrier.arriving = {};
+    }
+    return barrier.generation >= target;
+  });
+  acquire_from(barrier.completed);
+}
+
+// PTX: mapa.shared::cluster.u32 (9.7.9). Whether the other CTA still runs is asked when the address
+// is used.
+// The same offset in the shared memory of another rank.
+uint32_t mapa(const void* pointer, uint32_t rank) {
+  const Pc pc = KB_EMU_PC;
+  const SharedPlace at = shared_place(pointer, pc, "mapa");
+  Cluster& cluster = *self().cta->cluster;
+  if (rank >= cluster.ctas.size()) {
+    fail({.kind = Class::kOutOfBounds,
+          .pc = pc,
+          .text = "mapa of rank " + std::to_string(rank) + " in a cluster of " +
+                  std::to_string(cluster.ctas.size()) + " CTAs"});
+  }
+  return shared_address({&cluster.cta(rank), at.offset});
+}
+
+// PTX: st.shared::cluster.u32 (9.7.9), weak.
+// An ordinary store to another CTA; shared_place refuses one that has exited.
+// A CTA's shared memory exists from its start to its exit; peers have to make sure of both by
+// barrier.cluster.
+void st_shared_cluster(uint32_t address, uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace at = shared_place(address, pc, "st.shared::cluster");
+  shared_write(*at.cta, at.offset, 4, generic_actor(pc, "a store"));
+  std::memcpy(at.cta->shared + at.offset, &value, 4);
+}
+
+// PTX: ld.shared::cluster.u32 (9.7.9), weak.
+uint32_t ld_shared_cluster(uint32_t address) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace at = shared_place(address, pc, "ld.shared::cluster");
+  shared_read(*at.cta, at.offset, 4, generic_actor(pc, "a load"));
+  uint32_t value;
+  std::memcpy(&value, at.cta->shared + at.offset, 4);
+  return value;
+}
+
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9).
+// A weak store that completes on an mbarrier beside its destination, by the async mechanism.
+// Assumption: it acts through the async proxy, as other asynchronous copies do; PTX calls it an
+// asynchronous operation and names no proxy.
+void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const SharedPlace at = shared_place(address, pc, "st.async");
+  const SharedPlace bar_at = shared_place(bar, pc, "st.async");
+  if (bar_at.cta != at.cta) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .shared_offset = at.offset,
+          .text = "st.async: the mbarrier lies in another CTA than the destination"});
+  }
+  Barrier& barrier = at.cta->barrier(bar_at.offset, pc, at.cta != self().cta);
+  AsyncActor actor = copy_actor(pc, "st.async");
+  shared_write(*at.cta, at.offset, 4, actor.get());
+  barrier.bytes_in_flight += 4;
+  submit([at, value, &barrier, actor, pc]() mutable {
+    std::memcpy(at.cta->shared + at.offset, &value, 4);
+    barrier.bytes_in_flight -= 4;
+    barrier_complete_tx(barrier, 4, &actor.knows, pc);
+  });
+}
+
+}  // namespace kb::emu

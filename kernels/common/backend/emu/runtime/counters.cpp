@@ -1,0 +1,219 @@
+// Words of global memory by which CTAs meet or count: what atomics on them release and acquire (PTX
+// ISA 9.1, 8.7 to 8.9 and 9.7.13), and what a call leaves in them for the next.
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "api_core.hpp"
+#include "assumptions.hpp"
+#include "global_shadow.hpp"
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// What a fence of a scope below the GPU's has released by an atomic.
+struct Narrow {
+  uint32_t cluster;
+  uint32_t rank;
+  Scope scope;
+  Abroad::Pointer released;
+};
+
+// Of this launch.
+struct Counter {
+  Abroad::Pointer released;  // by atomics at the scope of the GPU
+  std::vector<Narrow> narrow;
+  bool meeting = false;  // CTAs wait for a bit of it to change
+  std::vector<Finding> deferred;
+};
+
+// Of all launches since the host has written the word.
+struct Kept {
+  uint32_t first = 0;    // what it held before the first atomic
+  bool meeting = false;  // nothing has to be set back
+};
+
+std::mutex guard;
+std::unordered_map<const uint32_t*, Counter> counters;
+std::map<const uint32_t*, Kept> kept;
+uint64_t call_serial = 0;
+
+// What the running thread releases: all that it knows by now.
+Abroad::Pointer release(Thread& thread) {
+  const Abroad::Pointer own = Abroad::of(thread.cta->cluster->id, thread.knows.seen);
+  ++thread.knows.seen.at[thread.component];
+  return Abroad::joined(thread.knows.abroad, own);
+}
+
+// What the last fence at GPU scope releases by an atomic: the atomic, too, if nothing came between
+// them that the fence does not cover.
+Abroad::Pointer release_by_fence(const Thread& thread) {
+  const uint32_t cluster = thread.cta->cluster->id;
+  const Clock* covered = thread.fenced == nullptr ? nullptr : thread.fenced->clock(cluster);
+  if (covered == nullptr || thread.accessed >= thread.fence_epoch) return thread.fenced;
+  Clock own = *covered;
+  own.at[thread.component] = thread.knows.seen.at[thread.component];
+  return Abroad::joined(thread.fenced, Abroad::of(cluster, own));
+}
+
+// Events of the thread's own cluster are in its own clock.
+void learn(Thread& thread, const Abroad::Pointer& released) {
+  if (released == nullptr) return;
+  if (const Clock* own = released->clock(thread.cta->cluster->id)) thread.knows.seen.join(*own);
+  thread.knows.abroad = Abroad::joined(thread.knows.abroad, released);
+}
+
+bool reaches(const Narrow& narrow, const Cta& cta) {
+  return narrow.cluster == cta.cluster->id &&
+         (narrow.scope == Scope::kCluster || narrow.rank == cta.rank);
+}
+
+}  // namespace
+
+// PTX: fence.acq_rel.{cta,cluster,gpu,sys} (9.7.13), and membar.
+// With an atomic after it a release, after an atomic an acquire.
+// Assumption: a narrower fence after an atomic acquires what its own cluster has released, be the
+// scope the CTA's alone.
+void fence_acq_rel(Scope scope) {
+  interleave();
+  if (!checking()) return;
+  Thread& thread = self();
+  if (thread.observed != nullptr) {
+    if (scope == Scope::kGpu) {
+      learn(thread, thread.observed);
+      thread.observed = nullptr;
+    } else if (const Clock* own = thread.observed->clock(thread.cta->cluster->id)) {
+      thread.knows.seen.join(*own);
+    }
+  }
+  if (scope == Scope::kGpu) {
+    thread.fenced = release(thread);
+    thread.fence_epoch = thread.knows.seen.at[thread.component];
+  } else {
+    thread.fenced_narrowly = release(thread);
+    thread.narrow_scope = scope;
+  }
+}
+
+// An atomic at GPU scope: sees what earlier ones on the word released, if it returns a value, and
+// releases if it has .release or comes after a fence.
+// PTX: 8.8: atomics on one word are a chain: who sees the last sees what each of them released.
+void counter_atomic(const uint32_t* word, bool returns, bool releases) {
+  if (!checking()) return;
+  Thread& thread = self();
+  const Cta& cta = *thread.cta;
+  const std::lock_guard lock(guard);
+  const auto found = counters.find(word);
+  if (returns && found != counters.end()) {
+    thread.observed = Abroad::joined(thread.observed, found->second.released);
+    for (const Narrow& narrow : found->second.narrow) {
+      auto& where = reaches(narrow, cta) ? thread.observed : thread.passed_narrowly;
+      where = Abroad::joined(where, narrow.released);
+    }
+  }
+  if (!releases && thread.fenced == nullptr && thread.fenced_narrowly == nullptr) return;
+  Counter& counter = counters[word];
+  counter.released =
+      Abroad::joined(counter.released, releases ? release(thread) : release_by_fence(thread));
+  if (!releases && thread.fenced_narrowly != nullptr) {
+    counter.narrow.push_back(
+        {cta.cluster->id, cta.rank, thread.narrow_scope, thread.fenced_narrowly});
+  }
+}
+
+// PTX: ld.acquire.gpu (9.7.9): what a wait for a counter has seen was released before.
+void counter_acquire(const uint32_t* word) {
+  if (!checking()) return;
+  const std::lock_guard lock(guard);
+  const auto found = counters.find(word);
+  if (found != counters.end()) learn(self(), found->second.released);
+}
+
+// What a word holds before this call's first atomic on it, or wait for it.
+void counter_used(const uint32_t* word, bool meeting) {
+  if (!checking()) return;
+  const std::lock_guard lock(guard);
+  Kept& known =
+      kept.try_emplace(word, Kept{__atomic_load_n(word, __ATOMIC_RELAXED), false}).first->second;
+  known.meeting |= meeting;
+  if (meeting) counters[word].meeting = true;
+}
+
+bool observed_by_atomic(const Thread& thread, const Access& earlier) {
+  const Abroad* observed = thread.observed.get();
+  return observed != nullptr && observed->covers(earlier.cluster, earlier.component, earlier.epoch);
+}
+
+// Whether that is a fault only what follows from it tells: it is kept as a possible cause.
+void note_carried(const Region& region, size_t word, const Access& left, const Actor& actor) {
+  const auto* at = reinterpret_cast<const uint32_t*>(region.begin + word * 4);
+  {
+    const std::lock_guard lock(guard);
+    const auto found = kept.find(at);
+    if (found != kept.end()) {
+      if (found->second.meeting || found->second.first == __atomic_load_n(at, __ATOMIC_RELAXED)) {
+        return;
+      }
+    }
+  }
+  note_cause({.kind = Class::kNotReset,
+              .pc = actor.pc,
+              .other_pc = place_pc(left),
+              .buffer = region.at(word * 4),
+              .text = std::string(actor.what) + " finds in " + region.name +
+                      " what an earlier call has left: nothing has set it back since its " +
+                      place_what(left)});
+}
+
+void defer_to_word(const uint32_t* word, Finding finding) {
+  constexpr size_t kMost = 16;
+  finding.where = where_now();
+  const std::lock_guard lock(guard);
+  std::vector<Finding>& deferred = counters[word].deferred;
+  const bool known = std::any_of(deferred.begin(), deferred.end(), [&](const Finding& each) {
+    return each.pc == finding.pc && each.other_pc == finding.other_pc;
+  });
+  if (!known && deferred.size() < kMost) deferred.push_back(std::move(finding));
+}
+
+// At the end of a launch.
+// Assumption: a plain load of a word at which CTAs meet gives a value that it has had, and the bits
+// that count are still.
+void settle_counters() {
+  std::vector<Finding> findings;
+  {
+    const std::lock_guard lock(guard);
+    for (auto& [word, counter] : counters) {
+      if (counter.deferred.empty()) continue;
+      if (counter.meeting) {
+        assume(Assumption::kPlainMeetingLoads);
+      } else {
+        std::move(counter.deferred.begin(), counter.deferred.end(), std::back_inserter(findings));
+      }
+    }
+    counters.clear();
+  }
+  // Whatever the addresses were.
+  std::sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tie(a.buffer, a.pc, a.other_pc) < std::tie(b.buffer, b.pc, b.other_pc);
+  });
+  for (Finding& finding : findings) report(std::move(finding));
+}
+
+void begin_call() {
+  call_serial = launches_begun() + 1;
+}
+
+uint64_t call_began() {
+  return call_serial;
+}
+
+void forget_counters(const std::byte* begin, const std::byte* end) {
+  const auto* first = reinterpret_cast<const uint32_t*>(begin);
+  kept.erase(kept.lower_bound(first), kept.lower_bound(reinterpret_cast<const uint32_t*>(end)));
+}
+
+}  // namespace kb::emu

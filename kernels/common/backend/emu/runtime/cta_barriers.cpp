@@ -1,0 +1,96 @@
+// Named barriers and the fence between proxies: PTX ISA 9.1, 9.7.13 (bar, fence.proxy.async).
+#include <utility>
+
+#include "api_core.hpp"
+#include "core.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+// PTX: barrier.cta / bar (9.7.13): sixteen a CTA; the count is a multiple of the warp size.
+// bar.sync and bar.arrive. The first to come says how many are expected; the generation counts
+// completions, so that a barrier that is used again at once loses nobody.
+// PTX: the .aligned form is for whole warps. Here every thread arrives by itself, so that a
+// bar.sync in divergent code leaves the others waiting.
+// Assumption: release and acquire at scope .cta among all that took part, those that only arrived
+// included as releasers.
+void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
+  interleave();
+  Thread& thread = self();
+  if (number > 15 || threads == 0 || threads % kWarpSize != 0 ||
+      threads > thread.cta->threads.size()) {
+    fail({.kind = Class::kNamedBarrier,
+          .pc = pc,
+          .text = "barrier " + std::to_string(number) + " for " + std::to_string(threads) +
+                  " threads: barriers are 0 … 15, counts multiples of 32 up to the CTA's threads"});
+  }
+  NamedBarrier& barrier = thread.cta->named[number];
+  if (barrier.arrived == 0) {
+    barrier.expected = threads;
+    barrier.pc = pc;
+  } else if (barrier.expected != threads) {
+    fail({.kind = Class::kNamedBarrier,
+          .pc = pc,
+          .other_pc = barrier.pc,
+          .text = "participants of barrier " + std::to_string(number) +
+                  " disagree: " + std::to_string(threads) + " threads here, " +
+                  std::to_string(barrier.expected) + " there"});
+  }
+  // An arrival releases, whether it waits or not; whoever waits acquires what all have released.
+  release_to(barrier.arriving);
+  const uint64_t generation = barrier.generation;
+  if (++barrier.arrived == barrier.expected) {
+    barrier.arrived = 0;
+    ++barrier.generation;
+    if (checking()) {
+      std::swap(barrier.completed, barrier.arriving);
+      barrier.arriving.clear();
+    }
+  } else if (waits) {
+    wait_until(Wait::Kind::kNamedBarrier, pc, number, generation,
+               [&barrier, generation] { return barrier.generation != generation; });
+  }
+  // A later generation cannot have completed without this thread, unless it only arrived.
+  if (waits) acquire_from(barrier.completed);
+}
+
+}  // namespace
+
+// PTX: bar.sync 0 (9.7.13), all threads of the CTA.
+// bar.sync 0, all threads of the CTA.
+void bar_sync_all() {
+  const Pc pc = KB_EMU_PC;
+  named_barrier(0, static_cast<uint32_t>(self().cta->threads.size()), true, pc);
+}
+
+// PTX: bar.sync a, b (9.7.13): arrives and waits.
+void bar_sync(uint32_t barrier, uint32_t threads) {
+  const Pc pc = KB_EMU_PC;
+  named_barrier(barrier, threads, true, pc);
+}
+
+// PTX: bar.arrive a, b (9.7.13): arrives without waiting; the thread acquires nothing.
+void bar_arrive(uint32_t barrier, uint32_t threads) {
+  const Pc pc = KB_EMU_PC;
+  named_barrier(barrier, threads, false, pc);
+}
+
+// PTX: fence.proxy.async{.shared::cta,.global} (9.7.13): between the generic and the async proxy,
+// in both directions, for the executing thread. What the thread knows of generic writes, its own
+// and others', is from now on published to the async proxy. Assumption: it publishes other threads'
+// writes that the fencing thread has observed, so that one thread can fence for a CTA after a
+// barrier. That is how everybody uses it; PTX's text has it through causality order. Not modelled:
+// .global: copies read global memory as it is.
+void fence_proxy_async(bool shared, bool) {
+  interleave();
+  if (!checking() || !shared) return;
+  Knowledge& knows = self().knows;
+  // Both directions: async writes that a barrier has made known are seen by ordinary loads without
+  // this fence.
+  knows.published.join(knows.seen);
+  // Its later writes are not published.
+  ++knows.seen.at[self().component];
+}
+
+}  // namespace kb::emu

@@ -1,0 +1,377 @@
+// The shadow of global memory: of each word the last writer, and readers since. An access is in
+// order with an earlier one of its launch if the actor's clocks cover it: those of its own cluster,
+// or what releases at the scope of the GPU have made known of others (PTX ISA 9.1, 8.5 to 8.9);
+// with one of an earlier launch unless grids overlap (grids.cpp).
+#include "global_shadow.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "api_core.hpp"
+#include "assumptions.hpp"
+#include "grids.hpp"
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kWholeWord = 0xf;
+
+// ---- places ----------------------------------------------------------------------------------
+
+struct Place {
+  Pc pc = nullptr;
+  const char* what = "an access";
+};
+std::mutex places_guard;
+std::vector<Place> places{1};  // the first: unknown
+std::unordered_map<Pc, uint16_t> place_numbers;
+
+uint16_t place_of(Pc pc, const char* what) {
+  constexpr size_t kKept = 64;
+  struct Kept {
+    Pc pc = nullptr;
+    uint16_t number = 0;
+  };
+  thread_local Kept kept[kKept];
+  Kept& last = kept[reinterpret_cast<uintptr_t>(pc) / 4 % kKept];
+  if (last.pc == pc) return last.number;
+  const std::lock_guard lock(places_guard);
+  const auto [found, first] = place_numbers.try_emplace(pc, 0);
+  if (first && places.size() <= UINT16_MAX) {
+    found->second = static_cast<uint16_t>(places.size());
+    places.push_back({pc, what});
+  }
+  last = {pc, found->second};
+  return last.number;
+}
+
+// ---- one access ------------------------------------------------------------------------------
+
+// Words of a buffer are for one OS thread at a time, if there are several.
+class Held {
+ public:
+  Held(Words& words, const Launch& launch) : words_(launch.os_threads > 1 ? &words : nullptr) {
+    while (words_ != nullptr && words_->busy.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~Held() {
+    if (words_ != nullptr) words_->busy.clear(std::memory_order_release);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  Words* words_;
+};
+
+class Accessing {
+ public:
+  Accessing(Region& region, const void* pointer, size_t bytes, const Actor& actor, bool writing)
+      : region_(region),
+        actor_(actor),
+        thread_(self()),
+        cluster_(*thread_.cta->cluster),
+        launch_(*cluster_.launch),
+        writing_(writing),
+        offset_(static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin)),
+        end_(std::min(offset_ + bytes, static_cast<size_t>(region.end - region.begin))),
+        words_(words_of(region)),
+        held_(words_, launch_) {
+    mine_ = {.serial = static_cast<uint32_t>(launch_.serial),
+             .epoch = actor.epoch,
+             .cluster = std::min(cluster_.id, Access::kManyClusters),
+             .atomic = actor.atomic,
+             .returns = actor.returns,
+             .async = actor.async,
+             .bytes = 0,
+             .written = 0,
+             .component = static_cast<uint16_t>(actor.component),
+             .triggered = thread_.cta->triggered,
+             .place = place_of(actor.pc, actor.what)};
+    if (!actor.atomic && !actor.async) thread_.accessed = actor.epoch;
+  }
+
+  bool load() {
+    bool any = region_.holds;
+    Access checked = {};
+    const bool atomics = words_.others_in == launch_.serial && !mine_.atomic;
+    for (size_t word = offset_ / 4; word * 4 < end_; ++word) {
+      mine_.bytes = mask(word);
+      const Access& writer = words_.writer(word);
+      if (writer != checked) {
+        check(writer, true, word);
+        if (mine_.bytes == kWholeWord) checked = writer;
+      }
+      if (atomics && writer.atomic) check_others(word, true);
+      any |= (writer.written & mine_.bytes) != 0;
+      check_written(writer, word);
+      keep_other(words_.make_others(word), mine_);
+    }
+    words_.others_in = launch_.serial;
+    return any;
+  }
+
+  void store() {
+    Access checked = {};
+    const bool overlaps = launch_.open_strictly != launch_.serial;
+    const bool others =
+        words_.others(0) != nullptr && (overlaps || words_.others_in == launch_.serial);
+    words_.written_in = launch_.serial;
+    for (size_t word = offset_ / 4; word * 4 < end_; ++word) {
+      mine_.bytes = mask(word);
+      Access& writer = words_.writer(word);
+      if (writer != checked) {
+        check(writer, true, word);
+        if (mine_.bytes == kWholeWord) checked = writer;
+      }
+      if (others) check_others(word, false);
+      if (mine_.atomic) {
+        check_written(writer, word);
+        keep_atomic(writer, word);
+      } else if (others && mine_.bytes == kWholeWord) {
+        std::fill_n(words_.others(word), 2, Access{});
+      }
+      const uint32_t written = writer.written | mine_.bytes;
+      const bool same = writer.serial == mine_.serial && writer.cluster == mine_.cluster &&
+                        writer.component == mine_.component;
+      // What is ordered with this access is so with the thread's earlier one.
+      const uint32_t bytes = same ? writer.bytes | mine_.bytes : mine_.bytes;
+      writer = mine_;
+      writer.bytes = bytes & 0xf;
+      writer.written = written & 0xf;
+    }
+  }
+
+ private:
+  uint32_t mask(size_t word) const {
+    const size_t low = word * 4 < offset_ ? offset_ - word * 4 : 0;
+    const size_t high = std::min<size_t>(4, end_ - word * 4);
+    return ((1u << high) - 1) & ~((1u << low) - 1) & kWholeWord;
+  }
+
+  bool in_order(const Access& earlier) const {
+    if (earlier.cluster == Access::kManyClusters) return true;
+    if (earlier.cluster == mine_.cluster) {
+      return actor_.knows->seen.covers(earlier.component, earlier.epoch);
+    }
+    const Abroad* abroad = actor_.knows->abroad.get();
+    return abroad != nullptr && abroad->covers(earlier.cluster, earlier.component, earlier.epoch);
+  }
+
+  bool home(const Access& earlier) const {
+    return earlier.cluster == mine_.cluster && earlier.component < threads_in_cluster() &&
+           earlier.component / launch_.threads == actor_.cta_rank;
+  }
+  uint32_t threads_in_cluster() const { return launch_.threads * launch_.cluster; }
+
+  // Reports once for each access, of its first word.
+  // Not modelled: two threads of one CTA that store to one word: most store the same value.
+  void check(const Access& earlier, bool wrote, size_t word) {
+    if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
+    if (earlier.atomic && mine_.atomic) return;
+    if (earlier.serial != mine_.serial) {
+      if (earlier.serial < launch_.open_strictly || (!wrote && !earlier.triggered)) return;
+      reported_ = check_grids(
+          {earlier.serial, wrote, region_.name, region_.at(word * 4), place_pc(earlier)}, writing_,
+          actor_.pc, actor_.what);
+      return;
+    }
+    if (in_order(earlier)) return;
+    if (writing_ && wrote && home(earlier) && !earlier.async && !actor_.async) return;
+    if (writing_ && !actor_.async && observed_by_atomic(thread_, earlier)) {
+      assume(Assumption::kDependentStores);
+      return;
+    }
+    reported_ = true;
+    report_race(earlier, wrote, word);
+  }
+
+  // `atomics`: of the two others only those that are.
+  void check_others(size_t word, bool atomics) {
+    const Access* others = words_.others(word);
+    // Atomics before one that has returned a value are what it has seen.
+    const Access& writer = words_.writer(word);
+    const bool seen = writer.returns && writer.serial == mine_.serial && in_order(writer);
+    for (uint32_t i = 0; others != nullptr && i < 2; ++i) {
+      if (others[i].atomic ? !seen : !atomics) check(others[i], others[i].atomic, word);
+    }
+  }
+
+  // PTX: 5.1: global memory holds nothing that PTX promises before something is written there.
+  void check_written(const Access& writer, size_t word) {
+    if (region_.holds || actor_.async || reported_) return;
+    if ((writer.written & mine_.bytes) == mine_.bytes) return;
+    reported_ = true;
+    report_unwritten(region_.begin + word * 4, mine_.atomic && writing_, actor_.pc, actor_.what);
+  }
+
+  // Atomics of several clusters need no order; who reads the word plainly needs it with each.
+  void keep_atomic(const Access& writer, size_t word) {
+    if (!writer.atomic || writer.serial == 0) return;
+    if (writer.serial == mine_.serial) {
+      if (in_order(writer)) return;
+      keep_other(words_.make_others(word), writer);
+      words_.others_in = launch_.serial;
+    } else if (region_.allocated && writer.serial < call_began()) {
+      note_carried(region_, word, writer, actor_);
+    }
+  }
+
+  // Two at most, of different clusters: the first that came, and the last.
+  static void keep_other(Access* others, const Access& access) {
+    if (others[0] == access) return;
+    if (others[0].serial != access.serial) {
+      others[0] = access;
+      others[1] = {};
+    } else if (others[0].cluster == access.cluster && others[0].atomic == access.atomic) {
+      others[0] = access;
+    } else {
+      others[1] = access;
+    }
+  }
+
+  void report_race(const Access& earlier, bool wrote, size_t word);
+  std::string why_not(const Access& earlier) const;
+
+  Region& region_;
+  const Actor& actor_;
+  Thread& thread_;
+  const Cluster& cluster_;
+  const Launch& launch_;
+  const bool writing_;
+  const size_t offset_;
+  const size_t end_;
+  Words& words_;
+  const Held held_;
+  Access mine_;
+  bool reported_ = false;
+};
+
+// Of another cluster: why an atomic between the two does not order them.
+std::string Accessing::why_not(const Access& earlier) const {
+  const Abroad* passed = thread_.passed_narrowly.get();
+  if (passed != nullptr && passed->covers(earlier.cluster, earlier.component, earlier.epoch)) {
+    return ": that CTA's fence before its atomic has a scope that does not reach this one";
+  }
+  return observed_by_atomic(thread_, earlier) ? ": no fence follows the atomic" : "";
+}
+
+// PTX: 8.7: conflicting accesses, not both atomic and in no causality order, are a data race.
+void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
+  const std::string done = wrote ? "writes" : "reads";
+  Finding finding{.kind = Class::kRace,
+                  .pc = actor_.pc,
+                  .other_pc = place_pc(earlier),
+                  .buffer = region_.at(word * 4)};
+  finding.text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name;
+  if (earlier.component < threads_in_cluster()) {
+    finding.other_thread = static_cast<int32_t>(earlier.component % launch_.threads);
+  }
+  if (earlier.cluster == mine_.cluster && earlier.async) {
+    finding.kind = writing_ ? Class::kOverwrite : Class::kEarlyRead;
+    finding.text +=
+        std::string(" that ") + place_what(earlier) + " " + done +
+        (writing_ ? ", whose completion was not observed" : ", before its completion was observed");
+  } else {
+    finding.text += std::string(" that another ") +
+                    (home(earlier) ? "thread of the CTA " : "CTA ") + done + ", without order" +
+                    why_not(earlier);
+  }
+  const bool plain_load = writing_ ? !wrote && mine_.atomic : earlier.atomic && !mine_.async;
+  if (plain_load && !earlier.async) {
+    defer_to_word(reinterpret_cast<const uint32_t*>(region_.begin + word * 4), std::move(finding));
+  } else {
+    report(std::move(finding));
+  }
+}
+
+}  // namespace
+
+Pc place_pc(const Access& access) {
+  const std::lock_guard lock(places_guard);
+  return places[access.place].pc;
+}
+
+const char* place_what(const Access& access) {
+  const std::lock_guard lock(places_guard);
+  return places[access.place].what;
+}
+
+bool global_watched(const void* pointer, bool writing) {
+  if (!checking()) return false;
+  const Region* region = region_at(static_cast<const std::byte*>(pointer));
+  return region != nullptr && (writing || region->writable);
+}
+
+bool global_load(Region& region, const void* pointer, size_t bytes, const Actor& actor) {
+  return Accessing(region, pointer, bytes, actor, false).load();
+}
+
+void global_store(Region& region, const void* pointer, size_t bytes, const Actor& actor) {
+  Accessing(region, pointer, bytes, actor, true).store();
+}
+
+bool global_load(const void* pointer, size_t bytes, const Actor& actor) {
+  if (!global_watched(pointer, false)) return true;
+  return global_load(*region_at(static_cast<const std::byte*>(pointer)), pointer, bytes, actor);
+}
+
+void global_store(const void* pointer, size_t bytes, const Actor& actor) {
+  if (!global_watched(pointer, true)) return;
+  global_store(*region_at(static_cast<const std::byte*>(pointer)), pointer, bytes, actor);
+}
+
+// Stricter: PTX lets a kernel read what holds nothing, as long as nothing depends on it.
+void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what) {
+  const Region& region = *region_at(static_cast<const std::byte*>(pointer));
+  const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin);
+  report({.kind = Class::kUnwritten,
+          .pc = pc,
+          .buffer = region.at(offset),
+          .text = std::string(what) + (adds ? " adds to " : " reads ") + region.name +
+                  " that nothing has written" + (region.allocated ? "" : " in this call")});
+}
+
+// An atomic: of two CTAs' there is no race.
+void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what, bool returns) {
+  if (!checking()) return;
+  Actor actor = generic_actor(pc, what);
+  actor.atomic = true;
+  actor.returns = returns;
+  global_store(pointer, bytes, actor);
+}
+
+// For maps in global memory: ordinary stores to one are not seen by the tensormap proxy.
+bool written_in_launch(const void* pointer, size_t bytes) {
+  Region* region = region_at(static_cast<const std::byte*>(pointer));
+  if (region == nullptr || region->words == nullptr) return false;
+  const auto first = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region->begin);
+  const uint64_t serial = self().cta->cluster->launch->serial;
+  for (size_t word = first / 4; word < (first + bytes) / 4; ++word) {
+    if (region->words->writer(word).serial == serial) return true;
+  }
+  return false;
+}
+
+// A copy or a memset of the stream: all launches before are over, and what comes later is behind
+// it.
+void host_wrote(void* pointer, size_t bytes) {
+  const auto* begin = static_cast<const std::byte*>(pointer);
+  Region* region = region_at(begin);
+  if (region == nullptr || (region->holds && !region->allocated)) return;
+  if (!checking()) {
+    region->holds = true;
+    return;
+  }
+  forget_counters(begin, begin + bytes);
+  Words& words = words_of(*region);
+  const auto first = static_cast<size_t>(begin - region->begin);
+  for (size_t word = first / 4; word < std::min((first + bytes + 3) / 4, words.count); ++word) {
+    words.writer(word) = {.written = kWholeWord};
+  }
+}
+
+}  // namespace kb::emu

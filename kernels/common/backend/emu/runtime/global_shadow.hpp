@@ -1,0 +1,48 @@
+// The shadow of global memory: order between CTAs, between grids of a stream, and what nobody has
+// written (global_shadow.cpp); what atomics on a word release, and what a call leaves in one
+// (counters.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "finding.hpp"
+#include "knowledge.hpp"
+#include "regions.hpp"
+
+namespace kb::emu {
+
+// Checks an access by the running thread, or by a copy that it issues, and keeps it. Only when
+// checking. A load by a copy returns whether anything was there: of a tile some rows may be empty.
+bool global_load(Region& region, const void* pointer, size_t bytes, const Actor& actor);
+void global_store(Region& region, const void* pointer, size_t bytes, const Actor& actor);
+// The same by address; what is in no buffer was reported before.
+bool global_load(const void* pointer, size_t bytes, const Actor& actor);
+void global_store(const void* pointer, size_t bytes, const Actor& actor);
+// Whether such an access can be in conflict: reads of inputs cannot.
+bool global_watched(const void* pointer, bool writing);
+// Reports a copy none of whose bytes anybody has written.
+void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what);
+
+// Where in the code a kept access was.
+Pc place_pc(const Access& access);
+const char* place_what(const Access& access);
+
+// counters.cpp
+// What the running thread's atomics have seen released and no fence has made its own yet covers an
+// access of another cluster: stores that depend on the atomic come after it.
+bool observed_by_atomic(const Thread& thread, const Access& earlier);
+// An atomic on what one of an earlier call has left.
+void note_carried(const Region& region, size_t word, const Access& left, const Actor& actor);
+// A plain load of a word that atomics change: reported at the end of the launch, unless CTAs meet
+// there.
+void defer_to_word(const uint32_t* word, Finding finding);
+void settle_counters();
+// Launches from here on belong to another call.
+void begin_call();
+// The serial of its first launch.
+uint64_t call_began();
+// The host has written there, or freed it.
+void forget_counters(const std::byte* begin, const std::byte* end);
+
+}  // namespace kb::emu
