@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernelbench.base import seeds
 from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
-from kernelbench.checks.checker import CheckRequest, CheckRow, ScheduleChecker, StepCheck
+from kernelbench.checks import allowances
+from kernelbench.checks.checker import ScheduleChecker
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
+from kernelbench.checks.rows import CheckRequest, CheckRow, StepCheck
 from kernelbench.emulator.settings import (
     DEFAULT_EMULATION,
     MAX_SMS,
@@ -64,6 +66,7 @@ def check(
     jobs: int | None = None,
     max_findings: int = MAX_FINDINGS,
     strict: bool = False,
+    allow: Mapping[str, str] | None = None,
     timeout_s: float = MEASURING.timeout_s,
     mma_rounding: Rounding = DEFAULT_EMULATION.mma_rounding,
     command: str | None = None,
@@ -92,6 +95,7 @@ def check(
         jobs: Shapes to check at the same time; one per core if None.
         max_findings: Different findings to keep per launch.
         strict: Whether a step that rests on an assumption of the emulator is not right.
+        allow: Reasons by identity, for findings that may be there; ``step.toml`` may have more.
         timeout_s: Seconds after which one schedule counts as hung.
         mma_rounding: How the sums of an MMA are rounded.
         command: What the report says made it; the Python call if None.
@@ -109,7 +113,9 @@ def check(
     at_least("budget_s", budget_s, 0)
     schedules = SCHEDULES if schedules is None else schedules
     asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
-    asked = replace(asked, sequence=sequence, budget_s=budget_s, strict=strict)
+    allow = dict(allow or {})
+    allowances.require_allowances(allow)
+    asked = replace(asked, sequence=sequence, budget_s=budget_s, strict=strict, allow=allow)
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
     steps, shapes = step_names(steps), names_of(shapes)
     emulation = Emulation(mma_rounding=mma_rounding)
@@ -127,6 +133,7 @@ def check(
         mma_rounding=mma_rounding,
         complete=failure is None,
         steps=done,
+        unmatched=allowances.unmatched(allow, [row for step in done for row in step.rows]),
     )
     if failure is not None:
         raise ended_early(failure, report)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
+from kernelbench.checks import allowances
+from kernelbench.checks.rows import CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator import branches
-from kernelbench.emulator.branches import Coverage
-from kernelbench.emulator.findings import Finding, Waiting
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
@@ -39,93 +39,6 @@ from kernelbench.worker.messages import (
 if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
 
-CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
-#: Statuses that mean the step is not right.
-FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A finding with the schedule that showed it first.
-
-    Attributes:
-        schedules: In how many schedules it was seen.
-        calls: Which call of the sequence showed it first; empty for a call like the first.
-        waits: Who waits for what, if it is a hang.
-    """
-
-    finding: Finding
-    inputs: str
-    sms: int
-    index: int
-    schedules: int = 1
-    waits: tuple[Waiting, ...] = ()
-    calls: str = ""
-
-
-@dataclass(frozen=True)
-class CheckRow:
-    """One step on one shape.
-
-    Attributes:
-        schedules: How many were run; asked: how many were to be, over all classes and SMs.
-        calls: The calls in sequence that were made after them, each once.
-        reason: What ended it early, in one line; empty if nothing did.
-        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`.
-    """
-
-    step: str
-    shape: str
-    dims: str
-    status: CheckStatus
-    schedules: int
-    asked: int
-    seconds: float
-    seen: tuple[Seen, ...] = ()
-    reason: str = ""
-    calls: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class StepCheck:
-    """Everything about one step.
-
-    Attributes:
-        coverage: Branches of its code over all shapes; None if unknown, and then ``note`` says why.
-        not_reached: Situations that none of the shapes and numbers of SMs has brought about.
-    """
-
-    step: str
-    source_sha: str
-    binary_sha: str | None
-    rows: tuple[CheckRow, ...]
-    coverage: Coverage | None = None
-    note: str = ""
-    not_reached: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CheckRequest:
-    """What is asked of every step.
-
-    Attributes:
-        jobs: Worker processes at the same time.
-        sequence: Whether calls in sequence follow the first schedules of each shape.
-        budget_s: Seconds for all shapes of a step, about; 0 for no limit.
-        strict: Whether what rests on an assumption is not right.
-    """
-
-    sms: tuple[int, ...]
-    schedules: int
-    seed: int
-    call_limit_s: float
-    max_findings: int
-    jobs: int = 1
-    sequence: bool = True
-    budget_s: float = 0.0
-    strict: bool = False
-
 
 @dataclass
 class _Progress:
@@ -133,7 +46,7 @@ class _Progress:
 
     schedules: int = 0
     calls: dict[str, None] = field(default_factory=dict)
-    seen: dict[tuple[str, ...], Seen] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
@@ -191,7 +104,9 @@ class ScheduleChecker:
         order = {shape.name: i for i, shape in enumerate(run.shapes)}
         rows.sort(key=lambda row: order[row.shape])
         checked = StepCheck(
-            run.step.name, sha, binary, tuple(rows), not_reached=self._not_reached(run, rows)
+            *(run.step.name, sha, binary, tuple(rows)),
+            not_reached=self._not_reached(run, rows),
+            unmatched=allowances.unmatched(allowances.of_step(run.step, {}), rows),
         )
         return self._with_coverage(checked, run, counters)
 
@@ -276,6 +191,7 @@ class ScheduleChecker:
             status = "hang" if ending.kind == "hang" else "fault"
             progress.reason = ending.reason
         else:
+            allowances.apply(progress.seen, allowances.of_step(run.step, self._request.allow))
             status = self._status(progress)
         return self._row(run, shape, status, progress, seconds)
 
@@ -288,10 +204,11 @@ class ScheduleChecker:
             return "wrong"
         if any(seen.finding.kind == "hang" for seen in progress.seen.values()):
             return "hang"
-        if progress.seen:
+        if any(not seen.allowed for seen in progress.seen.values()):
             return "finding"
         if progress.reason:
-            return "fault"
+            # What ends a launch leaves nothing to be right: an allowance cannot make it so.
+            return "finding" if progress.seen else "fault"
         if self._request.strict and progress.assumptions:
             progress.reason = f"rests on {', '.join(progress.assumptions)}, and --strict refuses it"
             return "finding"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.row_table import Row, RowTable
-from kernelbench.checks.checker import FAILED, CheckRow, StepCheck
+from kernelbench.checks.rows import FAILED, CheckRow, StepCheck
 
 CHECK_SCHEMA: Literal["kernelbench.check/1"] = "kernelbench.check/1"
 
@@ -18,6 +18,7 @@ class CheckReport(RowTable):
     Attributes:
         inputs: Input classes of the first step.
         complete: Whether everything that was asked for was run; not so after Ctrl-C.
+        unmatched: Identities that the command allows and that no step has.
     """
 
     schema: Literal["kernelbench.check/1"]
@@ -29,6 +30,7 @@ class CheckReport(RowTable):
     mma_rounding: str
     complete: bool
     steps: tuple[StepCheck, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[CheckRow, ...]:

@@ -54,6 +54,21 @@ class _Seconds(click.ParamType[float]):
         return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
 
 
+class _Allowance(click.ParamType[tuple[str, str]]):
+    """``ID=reason``."""
+
+    name = "allowance"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """The identity and the reason."""
+        if isinstance(value, tuple):
+            return value
+        identity, _, reason = str(value).partition("=")
+        return identity.strip(), reason.strip()
+
+
 @click.command(
     "check",
     epilog="\b\nExamples:\n"
@@ -117,6 +132,13 @@ class _Seconds(click.ParamType[float]):
     is_flag=True,
     help="Refuse what rests on an assumption of the emulator beyond PTX's text.",
 )
+@click.option(
+    "--allow",
+    type=_Allowance(),
+    multiple=True,
+    metavar="ID=REASON",
+    help="Let a finding be, by its identity; repeatable.",
+)
 @options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
 @options.fail_on_option("skipped")
@@ -133,6 +155,7 @@ def command(
     jobs: int,
     max_findings: int,
     strict: bool,
+    allow: tuple[tuple[str, str], ...],
     timeout: float,
     mma_rounding: Rounding,
     fail_on: tuple[str, ...],
@@ -162,6 +185,7 @@ def command(
                 jobs=jobs,
                 max_findings=max_findings,
                 strict=strict,
+                allow=dict(allow),
                 timeout_s=timeout,
                 mma_rounding=mma_rounding,
                 command=options.command_line(),
@@ -180,6 +204,6 @@ def command(
 
 
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:
-    view.results(report.steps)
+    view.results(report.steps, report.unmatched)
     if json_path is not None:
         options.write_json_output(json_path, report)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kernelbench.base import console
 from kernelbench.checks.api import CheckPlan
-from kernelbench.checks.checker import CheckRow, Seen, StepCheck
+from kernelbench.checks.rows import CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
@@ -42,8 +42,12 @@ class View:
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
 
-    def results(self, steps: Sequence[StepCheck]) -> None:
-        """The table, then findings and branches step by step, then the conclusion."""
+    def results(self, steps: Sequence[StepCheck], unmatched: Sequence[str] = ()) -> None:
+        """The table, then findings and branches step by step, then the conclusion.
+
+        Args:
+            unmatched: What the command allows and no step has.
+        """
         rows = [row for step in steps for row in step.rows]
         if not rows:
             return
@@ -74,6 +78,13 @@ class View:
                 self._row(row)
         self._assumptions(rows)
         for step in steps:
+            for identity in step.unmatched:
+                self._line(
+                    f"{step.step}: step.toml allows {identity}, which was not found", "yellow"
+                )
+        for identity in unmatched:
+            self._line(f"--allow {identity} matched nothing", "yellow")
+        for step in steps:
             # A shape that ended early has left most branches alone.
             if all(row.status == "clean" for row in step.rows):
                 self._branches(step)
@@ -100,13 +111,15 @@ class View:
             self._line(f"  … and {len(row.seen) - self._max_findings} more", "dim")
 
     def _seen(self, row: CheckRow, seen: Seen) -> None:
-        self._line(f"{row.step} {row.shape}:", "bold")
+        self._line(f"{row.step} {row.shape}:" + (" allowed" if seen.allowed else ""), "bold")
         for line in findings.lines(EmulatorReport((seen.finding,), seen.waits)):
             self._line("  " + line)
         again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
         when = f"in sequence: {seen.calls}" if seen.calls else f"schedule {seen.index + 1}{again}"
         sms = f"{seen.sms} SM{'s' if seen.sms > 1 else ''}"
         self._line(f"    seen     {seen.inputs}, {sms}, {when}")
+        if seen.allowed:
+            self._line(f"    allowed  {seen.allowed}")
 
     def _assumptions(self, rows: Sequence[CheckRow]) -> None:
         """What verdicts rest on beyond PTX's text, and whose."""

@@ -291,6 +291,39 @@ def test_a_seed_repeats_a_finding(project: Path) -> None:
     assert seen[0] == seen[1]
 
 
+def test_a_finding_is_allowed_by_its_identity(checked: tuple[Any, str], project: Path) -> None:
+    record, printed = checked
+    first = [s for s in row_of(record, "races")["seen"] if (s["sms"], s["index"]) == (1, 0)]
+    identities = {seen["finding"]["identity"] for seen in first}
+    assert len(identities) == 2
+    assert all(f"identity {identity}" in printed for identity in identities)
+    folder = project / "tiny" / "allowed"
+    if not folder.exists():
+        add_step(project, "allowed", "// one more line\n" + SOURCE.replace("FAULT;", "kRace;"))
+    allowances = [
+        f'[[allowance]]\nwhat = "{each}"\nreason = "r1"\n' for each in sorted(identities)[1:]
+    ]
+    (folder / "step.toml").write_text(STEP_TOML.format(name="allowed") + "".join(allowances))
+    outcome = launch(
+        "check", "allowed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 7,
+        "--allow", f"{min(identities)}=r2", "--allow", "race-0123456789=gone", root=project,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.out
+    assert "allowed  r2" in outcome.out
+    assert "--allow race-0123456789 matched nothing" in outcome.out
+    assert f"--allow {min(identities)}" not in outcome.out
+
+
+def test_an_allowance_cannot_make_a_hang_right(checked: tuple[Any, str], project: Path) -> None:
+    (seen,) = row_of(checked[0], "hangs")["seen"]
+    outcome = launch(
+        "check", "hangs", "--schedules", 1, "--sms", 1, "--allow",
+        f"{seen['finding']['identity']}=why not", root=project,
+    )  # fmt: skip
+    assert outcome.code == 3
+    assert "why not" in outcome.out
+
+
 def test_run_has_rows_but_no_times(project: Path, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     outcome = launch(
