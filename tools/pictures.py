@@ -30,7 +30,8 @@ COMMIT = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
 FENCE = "ptx::fence_proxy_async(ptx::space_shared_cta);"
 PAGE = ROOT / "docs" / "checker.md"
 MARKERS = ("<!-- fence:begin -->", "<!-- fence:end -->")
-COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7")
+COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7",
+           "--no-save")  # fmt: skip
 _WIDTH = 104
 
 # As rich's own, without the window around it and without fonts from the network.

@@ -48,6 +48,7 @@ class _Progress:
     calls: dict[str, None] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
 
@@ -55,23 +56,31 @@ class _Progress:
 class ScheduleChecker:
     """Checks steps one after another, shapes of a step at the same time if asked.
 
+    Args:
+        jobs: Worker processes at the same time.
+
     Attributes:
         interrupted: Whether Ctrl-C ended it; what was done until then is in the results.
     """
 
-    def __init__(self, request: CheckRequest, on_progress: OnProgress) -> None:
-        self._request = request
+    _request: CheckRequest
+
+    def __init__(self, jobs: int, on_progress: OnProgress) -> None:
+        self._jobs = jobs
         self._on_progress = on_progress
         self._stop = threading.Event()
         self.interrupted = False
 
-    def run(self, runs: Sequence[StepRun]) -> Generator[StepCheck, None, None]:
-        """Check every step; after Ctrl-C the step in hand is the last."""
+    def run(
+        self, planned: Sequence[tuple[StepRun, CheckRequest]]
+    ) -> Generator[StepCheck, None, None]:
+        """Check every step as is asked of it; after Ctrl-C the step in hand is the last."""
         with contextlib.ExitStack() as stack:
-            launchers = [stack.enter_context(Launcher()) for _ in range(self._request.jobs)]
+            launchers = [stack.enter_context(Launcher()) for _ in range(self._jobs)]
             # One for all steps: a launcher goes with the thread that started it.
             pool = stack.enter_context(ThreadPoolExecutor(len(launchers)))
-            for run in runs:
+            for run, request in planned:
+                self._request = request
                 if self._stop.is_set():
                     return
                 with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
@@ -103,25 +112,30 @@ class ScheduleChecker:
         rows += self._rows(run, left, launchers, pool, counters)
         order = {shape.name: i for i, shape in enumerate(run.shapes)}
         rows.sort(key=lambda row: order[row.shape])
+        reached, not_reached = self._situations(run, rows)
         checked = StepCheck(
             *(run.step.name, sha, binary, tuple(rows)),
-            not_reached=self._not_reached(run, rows),
+            reached=reached,
+            not_reached=not_reached,
             unmatched=allowances.unmatched(allowances.of_step(run.step, {}), rows),
         )
         return self._with_coverage(checked, run, counters)
 
-    def _not_reached(self, run: StepRun, rows: Sequence[CheckRow]) -> tuple[str, ...]:
-        """What no shape that was run through has made the step do, on any number of SMs."""
+    def _situations(
+        self, run: StepRun, rows: Sequence[CheckRow]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the shapes that were run through have made the step do, and what they have not."""
         done = {row.shape for row in rows if row.status == "clean"}
         if not hasattr(run.problem, "situations"):
-            return ()
+            return (), ()
         problem = cast("CompiledProblem", run.problem)
-        reached: dict[str, bool] = {}
+        found: dict[str, bool] = {}
         for shape in run.shapes:
             for sms in self._request.sms:
                 for name, happens in problem.situations(shape, run.step, sms).items():
-                    reached[name] = reached.get(name, False) or (happens and shape.name in done)
-        return tuple(name for name, happens in reached.items() if not happens)
+                    found[name] = found.get(name, False) or (happens and shape.name in done)
+        reached = tuple(name for name, happens in found.items() if happens)
+        return reached, tuple(name for name in found if name not in reached)
 
     @staticmethod
     def _build(run: StepRun) -> str:
@@ -233,7 +247,12 @@ class ScheduleChecker:
             sequence=request.sequence,
             other_shape=self._other_shape(run, shape),
             budget_s=self._share(run),
+            rounds=self._rounds(run, shape),
         )
+
+    def _rounds(self, run: StepRun, shape: Any) -> tuple[int, ...]:
+        asked = self._request.rounds.get(shape.name)
+        return () if asked is None else tuple(asked.get(each, 0) for each in run.classes)
 
     def _share(self, run: StepRun) -> float:
         """What each shape and class may take of the budget: shapes run side by side."""
@@ -264,6 +283,7 @@ class ScheduleChecker:
                 progress.calls[message.calls] = None
             else:
                 progress.schedules += 1
+                progress.rounds[message.inputs] = message.index + 1
             progress.reason = message.reason
             if message.reason and message.calls:
                 progress.reason += f" ({message.calls})"
@@ -305,6 +325,7 @@ class ScheduleChecker:
             reason=progress.reason,
             calls=tuple(progress.calls),
             assumptions=tuple(progress.assumptions),
+            rounds=progress.rounds,
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:

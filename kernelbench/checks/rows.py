@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -44,6 +43,7 @@ class CheckRow:
         calls: The calls in sequence that were made after them, each once.
         reason: What ended it early, in one line; empty if nothing did.
         assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`.
+        rounds: How many rounds began, by input class; a round is a schedule on each number of SMs.
     """
 
     step: str
@@ -57,6 +57,7 @@ class CheckRow:
     reason: str = ""
     calls: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    rounds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class StepCheck:
 
     Attributes:
         coverage: Branches of its code over all shapes; None if unknown, and then ``note`` says why.
-        not_reached: Situations that none of the shapes and numbers of SMs has brought about.
+        reached: Situations that a shape has brought about on some number of SMs.
+        not_reached: Those that none has.
         unmatched: Identities that its ``step.toml`` allows and that were not found.
     """
 
@@ -75,6 +77,7 @@ class StepCheck:
     rows: tuple[CheckRow, ...]
     coverage: Coverage | None = None
     note: str = ""
+    reached: tuple[str, ...] = ()
     not_reached: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
 
@@ -89,6 +92,8 @@ class CheckRequest:
         budget_s: Seconds for all shapes of a step, about; 0 for no limit.
         strict: Whether what rests on an assumption is not right.
         allow: Reasons by identity, for findings of any step that may be there.
+        rounds: How many rounds to run, by shape and input class, whatever the time; else as many as
+            ``schedules`` and ``budget_s`` allow.
     """
 
     sms: tuple[int, ...]
@@ -100,4 +105,5 @@ class CheckRequest:
     sequence: bool = True
     budget_s: float = 0.0
     strict: bool = False
-    allow: Mapping[str, str] = field(default_factory=dict)
+    allow: dict[str, str] = field(default_factory=dict)
+    rounds: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
-from kernelbench.checks import api
+from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
+from kernelbench.checks import api, repeat
 from kernelbench.checks.report import CheckReport
 from kernelbench.cli import check_view, options
-from kernelbench.emulator.settings import MAX_SMS, Rounding
+from kernelbench.emulator.settings import MAX_SMS
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.runs.settings import MEASURING
 
@@ -74,9 +75,10 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     epilog="\b\nExamples:\n"
     "  kernelbench check v07\n"
     "  kernelbench check v01..v07 --schedules 200 --jobs 2\n"
-    "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found",
+    "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found\n"
+    "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz",
 )
-@options.steps_argument
+@options.optional_steps_argument
 @options.check_shape_option
 @click.option(
     "--schedules",
@@ -87,6 +89,7 @@ class _Allowance(click.ParamType[tuple[str, str]]):
 )
 @click.option(
     "--budget",
+    "budget_s",
     type=_Seconds(),
     default=None,
     metavar="SECONDS",
@@ -141,25 +144,26 @@ class _Allowance(click.ParamType[tuple[str, str]]):
 )
 @options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
+@click.option(
+    "--repeat",
+    "repeat_file",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="RECORD",
+    help="Run again exactly what a saved check ran; takes no STEP.",
+)
+@click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
+@options.results_option
 @options.fail_on_option("skipped")
 @options.json_option
 def command(
     steps: tuple[str, ...],
     shapes: tuple[str, ...],
-    schedules: int | None,
-    budget: float | None,
-    sms: tuple[int, ...],
-    inputs: tuple[str, ...],
-    sequence: bool,
-    seed: int | None,
-    jobs: int,
-    max_findings: int,
-    strict: bool,
-    allow: tuple[tuple[str, str], ...],
-    timeout: float,
-    mma_rounding: Rounding,
+    repeat_file: str | None,
+    no_save: bool,
     fail_on: tuple[str, ...],
     json_path: str | None,
+    **asked: Any,
 ) -> int:
     """Look for hangs, races and misused barriers in each compiled STEP, on the CPU.
 
@@ -170,28 +174,27 @@ def command(
     taken.
     """
     options.require_writable(json_path)
-    view = check_view.View(console.err if json_path == "-" else console.out, max_findings)
+    view = check_view.View(console.err if json_path == "-" else console.out, asked["max_findings"])
+    if repeat_file is not None:
+        if steps or shapes:
+            raise UsageError("--repeat takes steps and shapes from the record, leave them out")
+        return _repeat(view, Path(repeat_file), asked["jobs"], json_path)
+    if not steps:
+        raise UsageError("no STEP given", "`kernelbench list` shows them")
+    asked["allow"] = dict(asked["allow"])
     try:
         with console.Status() as status:
             report = api.check(
                 steps,
                 shapes,
-                schedules=schedules,
-                budget_s=budget,
-                sms=sms,
-                inputs=inputs,
-                sequence=sequence,
-                seed=seed,
-                jobs=jobs,
-                max_findings=max_findings,
-                strict=strict,
-                allow=dict(allow),
-                timeout_s=timeout,
-                mma_rounding=mma_rounding,
+                save=not no_save,
                 command=options.command_line(),
                 on_plan=view.head,
                 on_progress=status,
+                on_saved=view.keep_path,
                 on_warning=console.warn,
+                timeout_s=asked.pop("timeout"),
+                **asked,
             )
     except (KernelbenchError, Interrupted) as error:
         if isinstance(error.partial, CheckReport):
@@ -201,6 +204,20 @@ def command(
     if report.failures:
         return int(ExitCode.INCORRECT)
     return int(options.code_of_skipped(len(report.skipped), len(report.rows()), fail_on))
+
+
+def _repeat(view: check_view.View, file: Path, jobs: int, json_path: str | None) -> int:
+    with console.Status() as status:
+        report, differences = repeat.repeat_check(
+            file,
+            jobs=jobs,
+            command=options.command_line(),
+            on_plan=view.head,
+            on_progress=status,
+        )
+    _show(view, report, json_path)
+    view.repeated(differences)
+    return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
 
 
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from kernelbench.base import console
 from kernelbench.checks.api import CheckPlan
@@ -23,6 +24,11 @@ class View:
         self._to = to
         self._max_findings = max_findings
         self._budget = False
+        self._path: Path | None = None
+
+    def keep_path(self, path: Path) -> None:
+        """Say last where the record is."""
+        self._path = path
 
     def head(self, plan: CheckPlan) -> None:
         """Say what is about to run."""
@@ -93,6 +99,15 @@ class View:
         counts = {"clean": 0} | Counter(row.status for row in rows)
         verdict = ", ".join(f"{count} {status}" for status, count in counts.items())
         self._to.print(f"→ {verdict} of {len(rows)}")
+        if self._path is not None:
+            self._line(f"saved {self._path}", "dim")
+
+    def repeated(self, differences: Sequence[str]) -> None:
+        """Whether a check that was repeated came out as it did."""
+        for line in differences:
+            self._line(f"otherwise than recorded: {line}", "bold red")
+        if not differences:
+            self._line("repeated: every row came out as recorded")
 
     def _print(self, head: str, text: str) -> None:
         self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)

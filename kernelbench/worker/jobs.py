@@ -111,6 +111,7 @@ class CheckJob:
         other_shape: A second shape for them; None if there is none.
         budget_s: Seconds after which no further round of schedules begins, for each shape and
             class; 0 for no limit.
+        rounds: How many rounds of each class to run instead, whatever the time; empty for none.
         max_findings: How many different findings a launch keeps.
         counters: Folder for the counts of branches; empty for none.
         os_threads: OS threads of the emulation; 0 for one per core.
@@ -131,6 +132,7 @@ class CheckJob:
     sequence: bool = False
     other_shape: Any = None
     budget_s: float = 0.0
+    rounds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -93,14 +93,18 @@ class _Case:
         A round is one schedule on each number of SMs; the sequence comes after the first. The
         budget of time ends the rounds after that: what little time allows is spread over all.
         """
+        job = self._job
+        rounds = job.rounds[job.classes.index(self._class)] if job.rounds else None
+        if rounds == 0:
+            return True
         self._begin()
         began = time.monotonic()
-        for index in range(self._job.schedules):
-            if index and 0 < self._job.budget_s < time.monotonic() - began:
+        for index in range(job.schedules if rounds is None else rounds):
+            if rounds is None and index and 0 < job.budget_s < time.monotonic() - began:
                 break
-            if not all(self._schedule(sms, index) for sms in self._job.sms):
+            if not all(self._schedule(sms, index) for sms in job.sms):
                 return False
-            if index == 0 and self._job.sequence and not self._sequence():
+            if index == 0 and job.sequence and not self._sequence():
                 return False
         return True
 

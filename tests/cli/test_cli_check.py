@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from conftest import ROOT, environment_of, launch, read_document
 
 from kernelbench.build import compiler
+from kernelbench.checks import store
 from kernelbench.cli import invoke as run_cli
 
 pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
@@ -322,6 +324,38 @@ def test_an_allowance_cannot_make_a_hang_right(checked: tuple[Any, str], project
     )  # fmt: skip
     assert outcome.code == 3
     assert "why not" in outcome.out
+
+
+def test_a_check_is_saved_shown_and_repeated(project: Path) -> None:
+    """What a budget of time had ended is repeated by what was run, whatever the time."""
+    root = project.parent / f"{project.name}-saved"
+    shutil.copytree(project, root, symlinks=True, ignore=shutil.ignore_patterns("results"))
+    outcome = launch(
+        "check", "right", "races", "--budget", "0.2", "--sms", "1,2", "--shape", "u1", root=root
+    )
+    (saved,) = (root / "results").glob("cpu-*/checks/*.json.gz")
+    assert outcome.code == 3
+    assert f"saved {saved}" in outcome.out
+    record = store.read_check(saved)
+    right, races = (step.rows[0] for step in record.steps)
+    assert right.rounds["gpu-mode"] * 2 == right.schedules > 0
+    again = launch("check", "--repeat", saved, "--json", "-", root=root)
+    assert again.code == 3
+    assert "repeated: every row came out as recorded" in again.err
+    rows = [step["rows"][0] for step in read_document(again.out)["steps"]]
+    assert [row["schedules"] for row in rows] == [right.schedules, races.schedules]
+    assert len(list((root / "results").glob("cpu-*/checks/*"))) == 1
+
+    clean = f"right checked: clean, {right.schedules:,} schedules, 1 shape, "
+    assert clean in launch("show", "right", root=root).out
+    tree = launch("lineage", "tiny", root=root).out
+    assert clean in tree
+    assert f"races checked: finding ({races.seen[0].finding.identity}" in tree
+
+    (root / "tiny" / "races" / "launch.cu").write_text(SOURCE.replace("FAULT;", "kRight;"))
+    refused = launch("check", "--repeat", saved, root=root)
+    assert refused.code == 2
+    assert "races has changed since that check" in refused.err
 
 
 def test_run_has_rows_but_no_times(project: Path, tmp_path: Path) -> None:
