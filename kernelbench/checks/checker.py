@@ -245,7 +245,7 @@ class ScheduleChecker:
             # Threads would fight for the counters of branches: shapes run side by side instead.
             os_threads=1,
             sequence=request.sequence,
-            other_shape=self._other_shape(run, shape),
+            other_shape=other_shape(run, shape),
             budget_s=self._share(run),
             rounds=self._rounds(run, shape),
         )
@@ -259,13 +259,6 @@ class ScheduleChecker:
         cases = len(run.classes) * sum(shape.name not in run.skip for shape in run.shapes)
         at_once = min(self._request.jobs, cases)
         return self._request.budget_s * at_once / cases
-
-    @staticmethod
-    def _other_shape(run: StepRun, shape: Any) -> Any:
-        """The next shape that the step takes, round the end; None if there is no other."""
-        taken = [each for each in run.shapes if each.name not in run.skip]
-        other = taken[(taken.index(shape) + 1) % len(taken)]
-        return None if other is shape else other
 
     def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
         if isinstance(message, PhaseBegins):
@@ -336,3 +329,10 @@ class ScheduleChecker:
         except (branches.NoCoverage, EnvironmentProblem) as error:
             return replace(checked, note=str(error))
         return replace(checked, coverage=found)
+
+
+def other_shape(run: StepRun, shape: Any) -> Any:
+    """The next shape that the step takes, round the end; None if there is no other."""
+    taken = [each for each in run.shapes if each.name not in run.skip]
+    other = taken[(taken.index(shape) + 1) % len(taken)]
+    return None if other is shape else other

@@ -10,7 +10,7 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
-from kernelbench.checks import api, repeat
+from kernelbench.checks import api, repeat, replay
 from kernelbench.checks.report import CheckReport
 from kernelbench.cli import check_view, options
 from kernelbench.emulator.settings import MAX_SMS
@@ -76,6 +76,7 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     "  kernelbench check v07\n"
     "  kernelbench check v01..v07 --schedules 200 --jobs 2\n"
     "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found\n"
+    "  kernelbench check v07 --minimize schedules              then --replay schedules/FILE\n"
     "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz",
 )
 @options.optional_steps_argument
@@ -152,6 +153,22 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     metavar="RECORD",
     help="Run again exactly what a saved check ran; takes no STEP.",
 )
+@click.option(
+    "--minimize",
+    "minimize_to",
+    type=click.Path(file_okay=False),
+    default=None,
+    metavar="FOLDER",
+    help="Write the shortest schedule that shows each finding into this folder.",
+)
+@click.option(
+    "--replay",
+    "replay_from",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Run such a schedule, as often as --schedules says (once); takes no STEP.",
+)
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
 @options.results_option
 @options.fail_on_option("skipped")
@@ -160,6 +177,8 @@ def command(
     steps: tuple[str, ...],
     shapes: tuple[str, ...],
     repeat_file: str | None,
+    replay_from: str | None,
+    minimize_to: str | None,
     no_save: bool,
     fail_on: tuple[str, ...],
     json_path: str | None,
@@ -175,13 +194,16 @@ def command(
     """
     options.require_writable(json_path)
     view = check_view.View(console.err if json_path == "-" else console.out, asked["max_findings"])
+    if (repeat_file or replay_from) and (steps or shapes):
+        raise UsageError("--repeat and --replay take step and shape from their file, name none")
     if repeat_file is not None:
-        if steps or shapes:
-            raise UsageError("--repeat takes steps and shapes from the record, leave them out")
         return _repeat(view, Path(repeat_file), asked["jobs"], json_path)
+    if replay_from is not None:
+        return _replay(view, Path(replay_from), asked["schedules"] or 1, asked["timeout"])
     if not steps:
         raise UsageError("no STEP given", "`kernelbench list` shows them")
     asked["allow"] = dict(asked["allow"])
+    timeout_s = asked.pop("timeout")
     try:
         with console.Status() as status:
             report = api.check(
@@ -193,7 +215,7 @@ def command(
                 on_progress=status,
                 on_saved=view.keep_path,
                 on_warning=console.warn,
-                timeout_s=asked.pop("timeout"),
+                timeout_s=timeout_s,
                 **asked,
             )
     except (KernelbenchError, Interrupted) as error:
@@ -201,6 +223,10 @@ def command(
             _show(view, error.partial, json_path)
         raise
     _show(view, report, json_path)
+    if minimize_to is not None:
+        with console.Status() as status:
+            for found in replay.shorten_findings(report, Path(minimize_to), timeout_s, status):
+                view.shortened(found)
     if report.failures:
         return int(ExitCode.INCORRECT)
     return int(options.code_of_skipped(len(report.skipped), len(report.rows()), fail_on))
@@ -218,6 +244,13 @@ def _repeat(view: check_view.View, file: Path, jobs: int, json_path: str | None)
     _show(view, report, json_path)
     view.repeated(differences)
     return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
+
+
+def _replay(view: check_view.View, file: Path, times: int, timeout_s: float) -> int:
+    with console.Status() as status:
+        found = replay.replay_file(file, times, timeout_s, status)
+    view.replayed(found)
+    return int(ExitCode.INCORRECT if found.shown else ExitCode.PASS)
 
 
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:

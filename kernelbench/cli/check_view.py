@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernelbench.base import console
 from kernelbench.checks.api import CheckPlan
+from kernelbench.checks.replay import Replayed, Shortened
 from kernelbench.checks.rows import CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
@@ -108,6 +109,35 @@ class View:
             self._line(f"otherwise than recorded: {line}", "bold red")
         if not differences:
             self._line("repeated: every row came out as recorded")
+
+    def shortened(self, found: Shortened) -> None:
+        """What came of looking for a shorter schedule."""
+        head = f"{found.step} {found.shape}: {found.identity}"
+        if found.file is None:
+            self._line(f"{head}: no schedule: {found.why}", "yellow")
+            return
+        file = found.file
+        how = f"in sequence, as the seed draws it ({file.calls})"
+        if file.decisions is not None:
+            how = (
+                f"{file.made:,} decisions, {file.kept:,} of them not usual → "
+                f"{len(file.decisions)} ({found.trials} trials)"
+            )
+        self._line(f"{head}: {how}: {found.path}")
+
+    def replayed(self, found: Replayed) -> None:
+        """The schedule of a file, and how often it has shown what it is of."""
+        file = found.file
+        count = "as drawn" if file.decisions is None else f"{len(file.decisions)} decisions"
+        self._print(file.step, f"{file.shape} · {file.inputs} · SMs {file.sms} · replayed, {count}")
+        if found.runs:
+            last = found.runs[-1]
+            for line in findings.lines(last.report, self._max_findings):
+                self._line("  " + line)
+            if last.reason.startswith("wrong: "):
+                self._line(f"  {last.reason}", "bold")
+        times = f"{found.shown} of {len(found.runs)}"
+        self._line(f"→ {file.identity} in {times}: {file.text}", "bold")
 
     def _print(self, head: str, text: str) -> None:
         self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +49,21 @@ class CheckedStep:
         assert entry.emulation is not None
         self.job = job
         self.problem = problem
+        self.entry = entry
         self.runtime: Runtime = entry.emulation
         self._kernel = kernel
         self._symbols = compiled.symbols_of(job.step)
 
-    def call(self, inputs: Inputs, sms: int, seed: int) -> Called:
-        """One call, done when it returns."""
+    def call(
+        self,
+        inputs: Inputs,
+        sms: int,
+        seed: int,
+        prepare: Callable[[Runtime], None] = lambda _runtime: None,
+    ) -> Called:
+        """One call, done when it returns; ``prepare`` sets what else the launches need."""
         self._configure(sms, seed)
+        prepare(self.runtime)
         poison = self._poison(inputs, seed)
         return self._called(*self._attempt(inputs), poison)
 

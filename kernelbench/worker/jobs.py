@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernelbench.emulator.decisions import Decision
 from kernelbench.executors.targets import Target
 from kernelbench.project.model import Lineage, Step
 from kernelbench.records.run_record import CallForm, L2Mode, Metric
@@ -136,10 +137,32 @@ class CheckJob:
 
 
 @dataclass(frozen=True)
+class ReplayJob:
+    """Run one schedule of a step again, or look for the shortest one that shows the same.
+
+    Attributes:
+        check: The shape, class and number of SMs, one of each, and the check's seed.
+        index: Which schedule of the check it was; ``calls``: which call of its sequence, or empty.
+        identity: What the schedule has shown: a finding's identity, or ``wrong``.
+        decisions: Those of the schedule; None: the seed draws them.
+        times: How often to run it.
+        fewest_s: Seconds to look for fewer decisions; 0: the schedule is run as it is.
+    """
+
+    check: CheckJob
+    index: int
+    calls: str
+    identity: str
+    decisions: tuple[Decision, ...] | None = None
+    times: int = 1
+    fewest_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class CeilingsJob:
     """Measure a GPU's ceilings for the roofline."""
 
     device_index: int
 
 
-Job = RunJob | CompareJob | CheckJob | CeilingsJob
+Job = RunJob | CompareJob | CheckJob | ReplayJob | CeilingsJob

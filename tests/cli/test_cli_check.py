@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, environment_of, launch, read_document
 
+from kernelbench.base.errors import RecordError
 from kernelbench.build import compiler
-from kernelbench.checks import store
+from kernelbench.checks import schedule_file, store
 from kernelbench.cli import invoke as run_cli
 
 pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
@@ -356,6 +357,38 @@ def test_a_check_is_saved_shown_and_repeated(project: Path) -> None:
     refused = launch("check", "--repeat", saved, root=root)
     assert refused.code == 2
     assert "races has changed since that check" in refused.err
+
+
+def test_a_finding_has_a_schedule_that_replays(project: Path, tmp_path: Path) -> None:
+    if not (project / "tiny" / "replayed").exists():
+        add_step(project, "replayed", SOURCE.replace("FAULT;", "kRace;"))
+    outcome = launch(
+        "check", "replayed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 7,
+        "--shape", "u1", "--no-save", "--minimize", tmp_path / "m", root=project,
+    )  # fmt: skip
+    assert outcome.code == 3
+    files = {file.name: schedule_file.read_schedule(file) for file in (tmp_path / "m").iterdir()}
+    (name,) = (name for name in files if name.startswith("replayed-u1-race-"))
+    file = files[name]
+    assert name == f"replayed-u1-{file.identity}.json"
+    assert file.decisions is not None
+    assert len(file.decisions) <= file.kept <= file.made
+    assert f"{file.made:,} decisions, {file.kept:,} of them not usual → " in outcome.out
+    path = tmp_path / "m" / name
+    again = launch("check", "--replay", path, "--schedules", 10, root=project)
+    assert again.code == 3
+    assert f"→ {file.identity} in 10 of 10: race: " in again.out
+    assert f"identity {file.identity}" in again.out
+
+    launch_file = project / "tiny" / "replayed" / "launch.cu"
+    launch_file.write_text(SOURCE.replace("FAULT;", "kRight;"))
+    changed = launch("check", "--replay", path, root=project)
+    assert changed.code == 2
+    assert "it has changed since, and its schedules with it" in changed.err
+    path.write_text("{}")
+    with pytest.raises(RecordError, match="is no schedule of check --minimize"):
+        schedule_file.read_schedule(path)
+    assert run_cli(["check", "right", "--replay", str(path)]) == 2
 
 
 def test_run_has_rows_but_no_times(project: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ struct Thread {
   bool unfenced_atomic = false;   // an atomic has seen a release, and no fence came since
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t polls = 0;             // unsuccessful ones in a row
+  uint32_t decisions = 0;         // of its own (choices.hpp)
   ThreadTma tma;                  // of tma.cpp
 };
 
