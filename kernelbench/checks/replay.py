@@ -21,6 +21,7 @@ from kernelbench.checks.schedule_file import (
     read_schedule,
     write_schedule,
 )
+from kernelbench.emulator.findings import Access, Finding
 from kernelbench.emulator.settings import Emulation, Rounding
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.measure.outcomes import error_of
@@ -36,9 +37,12 @@ from kernelbench.worker.messages import (
     PhaseBegins,
     ScheduleRun,
     ScheduleShortened,
+    StateTold,
     StepNotLoaded,
 )
 
+#: What a schedule without a finding shows.
+_NOTHING = Finding("", "", Access(), None, "", (), 0, -1, -1)
 #: Seconds to look for a shorter schedule of one finding.
 FEWEST_S = 60.0
 
@@ -137,7 +141,7 @@ def _shorten(
         return without("each trial would take --timeout seconds")
     if not file.calls:
         on_progress(f"{file.step} {file.shape}: the shortest schedule that shows {file.identity}")
-        for message in _messages(run, file, timeout_s, fewest_s=FEWEST_S):
+        for message in _messages(run, file, timeout_s, Look(), FEWEST_S):
             if isinstance(message, ScheduleShortened):
                 trials = message.trials
                 if message.decisions is None:
@@ -145,7 +149,7 @@ def _shorten(
                 file = replace(
                     file, decisions=message.decisions, made=message.made, kept=message.kept
                 )
-    if not all(_shows(file, each) for each in _runs(run, file, timeout_s, 1)):
+    if not _looked(run, file, Look(), timeout_s).shown:
         return without("it was not seen again in a process of its own")
     path = folder / f"{file.step}-{file.shape.replace('/', '_')}-{file.identity}.json"
     write_schedule(path, file)
@@ -158,15 +162,66 @@ class Replayed:
 
     Attributes:
         runs: What came of each time; shown: how often it showed the file's identity.
+        state: Of the last time, at the finding; empty if it was not asked for, or not made.
     """
 
     file: ScheduleFile
     runs: tuple[ScheduleRun, ...]
     shown: int
+    state: tuple[str, ...] = ()
 
 
-def replay_file(path: Path, times: int, timeout_s: float, on_progress: OnProgress) -> Replayed:
+@dataclass(frozen=True)
+class Look:
+    """What to see of a schedule beside its findings.
+
+    Attributes:
+        trace: File for its trace; None for none.
+        state: Whether to tell the state at the finding.
+        times: How often to run it.
+    """
+
+    trace: Path | None = None
+    state: bool = False
+    times: int = 1
+
+
+def replay_file(path: Path, look: Look, timeout_s: float, on_progress: OnProgress) -> Replayed:
     """Run the schedule of a file again.
+
+    Raises:
+        RecordError: If it is none.
+        UsageError: If the step is gone or has changed since.
+    """
+    file, run = planned_file(path)
+    on_progress(f"{file.step} {file.shape}: building for the checker")
+    EMULATOR.prepare_runtime(run.step)
+    EMULATOR.library(run.step, check=True)
+    return _looked(run, file, look, timeout_s)
+
+
+def look_at_report(
+    report: CheckReport, look: Look, timeout_s: float, on_progress: OnProgress
+) -> Replayed | None:
+    """The schedule of a report's first finding once more; if there is none, its first schedule.
+
+    None if the report has no schedule.
+    """
+    context = Context.find()
+    rows = [(step, row) for step in report.steps for row in step.rows if row.rounds]
+    for step, row in sorted(rows, key=lambda each: not each[1].seen):
+        found = next(_shown(row), None)
+        first = Seen(_NOTHING, next(iter(row.rounds)), report.sms[0], 0)
+        identity, seen, text = found or ("", first, "no finding")
+        shapes = [each.shape for each in step.rows]
+        run = _planned(context, row.step, shapes, seen.inputs, report.mma_rounding)
+        on_progress(f"{row.step} {row.shape}: once more, for a closer look")
+        return _looked(run, _as_drawn(report, run, row, seen, identity, text), look, timeout_s)
+    return None
+
+
+def planned_file(path: Path) -> tuple[ScheduleFile, StepRun]:
+    """A schedule's file, and the step as it would be run.
 
     Raises:
         RecordError: If it is none.
@@ -181,34 +236,32 @@ def replay_file(path: Path, times: int, timeout_s: float, on_progress: OnProgres
             f"{file.source_sha[:12]}); it has changed since, and its schedules with it",
             f"look again: kernelbench check {file.step} --shape {file.shape}",
         )
-    on_progress(f"{file.step} {file.shape}: building for the checker")
-    EMULATOR.prepare_runtime(run.step)
-    EMULATOR.library(run.step, check=True)
-    found = tuple(_runs(run, file, timeout_s, times))
-    return Replayed(file, found, sum(_shows(file, each) for each in found))
+    return file, run
+
+
+def _looked(run: StepRun, file: ScheduleFile, look: Look, timeout_s: float) -> Replayed:
+    messages = [*_runs(run, file, timeout_s, look)]
+    runs = tuple(each for each in messages if isinstance(each, ScheduleRun))
+    state = [each.lines for each in messages if isinstance(each, StateTold)]
+    shown = sum(_shows(file, each) for each in runs)
+    return Replayed(file, runs, shown, state[-1] if state else ())
 
 
 def _shows(file: ScheduleFile, run: ScheduleRun) -> bool:
     return any(finding.identity == file.identity for finding in run.report.findings)
 
 
-def _runs(run: StepRun, file: ScheduleFile, timeout_s: float, times: int) -> Iterator[ScheduleRun]:
-    """Each in a process of its own where the calls before are a part of it."""
-    for _ in range(times if file.calls else 1):
-        for message in _messages(run, file, timeout_s, times=times):
-            if isinstance(message, ScheduleRun):
-                yield message
+def _runs(run: StepRun, file: ScheduleFile, timeout_s: float, look: Look) -> Iterator[Message]:
+    """What comes of running it; in a process of its own where calls before belong to it."""
+    for _ in range(look.times if file.calls else 1):
+        yield from _messages(run, file, timeout_s, look)
 
 
 def _messages(
-    run: StepRun, file: ScheduleFile, timeout_s: float, *, times: int = 1, fewest_s: float = 0.0
+    run: StepRun, file: ScheduleFile, timeout_s: float, look: Look, fewest_s: float = 0.0
 ) -> Iterator[Message]:
     with tempfile.TemporaryDirectory(prefix="kernelbench-") as counters, Launcher() as launcher:
-        job = ReplayJob(
-            _check_job(run, file, timeout_s, counters),
-            *(file.index, file.calls, file.identity, file.decisions, times, fewest_s),
-        )
-        messages = launcher.run(job)
+        messages = launcher.run(job_of(run, file, timeout_s, look, counters, fewest_s))
         with contextlib.closing(messages):  # type: ignore[type-var]
             for message in messages:
                 _raise_failure(message)
@@ -217,6 +270,28 @@ def _messages(
         ending = launcher.ending
         if ending is not None and ending.kind != "done":
             raise error_of("harness", f"the replay of {file.step} {file.shape}: {ending.reason}")
+
+
+def job_of(
+    run: StepRun,
+    file: ScheduleFile,
+    timeout_s: float,
+    look: Look,
+    counters: str = "",
+    fewest_s: float = 0.0,
+) -> ReplayJob:
+    """What a worker is asked to do with a schedule."""
+    return ReplayJob(
+        _check_job(run, file, timeout_s, counters),
+        index=file.index,
+        calls=file.calls,
+        identity=file.identity,
+        decisions=file.decisions,
+        times=look.times,
+        fewest_s=fewest_s,
+        trace=str(look.trace.resolve()) if look.trace else "",
+        state=look.state,
+    )
 
 
 def _raise_failure(message: Message) -> None:

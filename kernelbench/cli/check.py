@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
-from kernelbench.checks import api, repeat, replay
+from kernelbench.base.json_file import write_json
+from kernelbench.checks import api, debugger, repeat, replay
 from kernelbench.checks.report import CheckReport
+from kernelbench.checks.sarif import sarif_of
 from kernelbench.cli import check_view, options
 from kernelbench.emulator.settings import MAX_SMS
 from kernelbench.machine.toolchain import cpu_count
@@ -169,6 +173,31 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     metavar="FILE",
     help="Run such a schedule, as often as --schedules says (once); takes no STEP.",
 )
+@click.option(
+    "--trace",
+    "trace_to",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Write the first finding's schedule for ui.perfetto.dev: a track for each warp and unit.",
+)
+@click.option(
+    "--at",
+    "state",
+    is_flag=True,
+    help="Say what a debugger would at the first finding: barriers, last operations.",
+)
+@click.option(
+    "--gdb", is_flag=True, help="With --replay: run it under gdb, which stops at the finding."
+)
+@click.option(
+    "--sarif",
+    "sarif_to",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Also write the findings as SARIF 2.1.0, for code scanning.",
+)
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
 @options.results_option
 @options.fail_on_option("skipped")
@@ -176,9 +205,6 @@ class _Allowance(click.ParamType[tuple[str, str]]):
 def command(
     steps: tuple[str, ...],
     shapes: tuple[str, ...],
-    repeat_file: str | None,
-    replay_from: str | None,
-    minimize_to: str | None,
     no_save: bool,
     fail_on: tuple[str, ...],
     json_path: str | None,
@@ -192,18 +218,22 @@ def command(
     found, with 5 if every shape was skipped. Also says which branches of the step no schedule has
     taken.
     """
-    options.require_writable(json_path)
+    asked["timeout_s"] = asked.pop("timeout")
+    more = _More(**{each.name: asked.pop(each.name) for each in fields(_More)})
+    for path in (json_path, more.trace_to, more.sarif_to):
+        options.require_writable(path)
     view = check_view.View(console.err if json_path == "-" else console.out, asked["max_findings"])
-    if (repeat_file or replay_from) and (steps or shapes):
-        raise UsageError("--repeat and --replay take step and shape from their file, name none")
-    if repeat_file is not None:
-        return _repeat(view, Path(repeat_file), asked["jobs"], json_path)
-    if replay_from is not None:
-        return _replay(view, Path(replay_from), asked["schedules"] or 1, asked["timeout"])
+    if more.from_file:
+        if steps or shapes:
+            raise UsageError("--repeat and --replay take step and shape from their file, name none")
+        return _from_file(view, more, asked, json_path)
+    if more.gdb:
+        raise UsageError(
+            "--gdb goes with --replay FILE", "`check STEP --minimize FOLDER` writes such files"
+        )
     if not steps:
         raise UsageError("no STEP given", "`kernelbench list` shows them")
     asked["allow"] = dict(asked["allow"])
-    timeout_s = asked.pop("timeout")
     try:
         with console.Status() as status:
             report = api.check(
@@ -215,7 +245,6 @@ def command(
                 on_progress=status,
                 on_saved=view.keep_path,
                 on_warning=console.warn,
-                timeout_s=timeout_s,
                 **asked,
             )
     except (KernelbenchError, Interrupted) as error:
@@ -223,13 +252,62 @@ def command(
             _show(view, error.partial, json_path)
         raise
     _show(view, report, json_path)
-    if minimize_to is not None:
-        with console.Status() as status:
-            for found in replay.shorten_findings(report, Path(minimize_to), timeout_s, status):
-                view.shortened(found)
+    _look_closer(view, report, more, asked["timeout_s"])
     if report.failures:
         return int(ExitCode.INCORRECT)
     return int(options.code_of_skipped(len(report.skipped), len(report.rows()), fail_on))
+
+
+@dataclass(frozen=True)
+class _More:
+    """What the command line has beside :func:`kernelbench.check`."""
+
+    repeat_file: str | None
+    replay_from: str | None
+    minimize_to: str | None
+    trace_to: str | None
+    sarif_to: str | None
+    state: bool
+    gdb: bool
+
+    @property
+    def from_file(self) -> bool:
+        """Whether a file says what to run."""
+        return self.repeat_file is not None or self.replay_from is not None
+
+    def look(self, times: int) -> replay.Look:
+        """What to see of a schedule."""
+        return replay.Look(Path(self.trace_to) if self.trace_to else None, self.state, times)
+
+
+def _from_file(
+    view: check_view.View, more: _More, asked: dict[str, Any], json_path: str | None
+) -> int:
+    if more.repeat_file is not None:
+        return _repeat(view, Path(more.repeat_file), asked["jobs"], json_path)
+    file = Path(more.replay_from or "")
+    if more.gdb:
+        command = debugger.command_for(file)
+        os.execvp(command[0], command)
+    look = more.look(asked["schedules"] or 1)
+    with console.Status() as status:
+        found = replay.replay_file(file, look, asked["timeout_s"], status)
+    view.replayed(found)
+    view.looked(found, look)
+    return int(ExitCode.INCORRECT if found.shown else ExitCode.PASS)
+
+
+def _look_closer(view: check_view.View, report: CheckReport, more: _More, timeout_s: float) -> None:
+    """What is made of a report's findings."""
+    if more.sarif_to is not None:
+        write_json(Path(more.sarif_to), sarif_of(report))
+    look = more.look(1)
+    with console.Status() as status:
+        if more.minimize_to is not None:
+            for found in replay.shorten_findings(report, Path(more.minimize_to), timeout_s, status):
+                view.shortened(found)
+        if look.trace or look.state:
+            view.looked(replay.look_at_report(report, look, timeout_s, status), look)
 
 
 def _repeat(view: check_view.View, file: Path, jobs: int, json_path: str | None) -> int:
@@ -244,13 +322,6 @@ def _repeat(view: check_view.View, file: Path, jobs: int, json_path: str | None)
     _show(view, report, json_path)
     view.repeated(differences)
     return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
-
-
-def _replay(view: check_view.View, file: Path, times: int, timeout_s: float) -> int:
-    with console.Status() as status:
-        found = replay.replay_file(file, times, timeout_s, status)
-    view.replayed(found)
-    return int(ExitCode.INCORRECT if found.shown else ExitCode.PASS)
 
 
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernelbench.base import console
 from kernelbench.checks.api import CheckPlan
-from kernelbench.checks.replay import Replayed, Shortened
+from kernelbench.checks.replay import Look, Replayed, Shortened
 from kernelbench.checks.rows import CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
@@ -138,6 +138,21 @@ class View:
                 self._line(f"  {last.reason}", "bold")
         times = f"{found.shown} of {len(found.runs)}"
         self._line(f"→ {file.identity} in {times}: {file.text}", "bold")
+
+    def looked(self, found: Replayed | None, look: Look) -> None:
+        """Where the trace is, and the state at the finding."""
+        if found is None:
+            self._line("no schedule was run: nothing to look at", "yellow")
+            return
+        if look.state:
+            at = f"at {found.file.identity}" if found.file.identity else "nothing was found"
+            self._line(f"{found.file.step} {found.file.shape}: {at}", "bold")
+            missed = () if found.state or not found.file.identity else ("it was not seen again",)
+            for line in found.state or missed:
+                self._line(f"  {line}")
+        if look.trace is not None:
+            what = found.file.identity or "a schedule without a finding"
+            self._line(f"trace of {what}: {look.trace} (open it at ui.perfetto.dev)")
 
     def _print(self, head: str, text: str) -> None:
         self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)

@@ -69,6 +69,11 @@ _WAITS = {
 }
 
 
+def resource_name(kind: str) -> str:
+    """What a wait of a kind is for, where it is no barrier of the step's own."""
+    return _WAITS.get(kind, kind)
+
+
 @dataclass(frozen=True)
 class Access:
     """One side of a finding: which role, at which line, and what stands there."""
@@ -175,9 +180,8 @@ class EmulatorReport:
 def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
     """Resolve what the runtime reported."""
     waits = tuple(_group(_waiting(wait, symbols) for wait in raw.get("waits", [])))
-    found = [_identified(_finding(each), waits) for each in symbols.findings(raw)]
     return EmulatorReport(
-        _causes_first(found),
+        _causes_first(findings_in_time(raw, symbols, waits)),
         waits,
         int(raw.get("launches", 0)),
         int(raw.get("switches", 0)),
@@ -185,6 +189,13 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         int(raw.get("dropped", 0)),
         tuple(raw.get("assumptions", ())),
     )
+
+
+def findings_in_time(
+    raw: Mapping[str, Any], symbols: Symbols, waits: Sequence[Waiting]
+) -> list[Finding]:
+    """The findings of a report in the order in which they were made."""
+    return [_identified(_finding(each), waits) for each in symbols.findings(raw)]
 
 
 def _identified(finding: Finding, waits: Sequence[Waiting]) -> Finding:
@@ -249,7 +260,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     place = symbols.place(wait.get("pc"))
     kind = str(wait["kind"])
     pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
-    what, state, needs, victim = _WAITS.get(kind, kind), "", "", 3
+    what, state, needs, victim = resource_name(kind), "", "", 3
     if kind == "mbarrier":
         offset = int(wait["object"])
         name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)

@@ -55,6 +55,11 @@ def code_at(file: Path, line: int) -> str:
     return f"{text} #{number}" if number > 1 else text
 
 
+def shown_code(code: str) -> str:
+    """What :func:`code_at` gives, for people: without the number."""
+    return re.sub(r" #\d+$", "", code)
+
+
 @functools.lru_cache(maxsize=64)
 def _normalised_lines(file: Path, _changed: int) -> tuple[str, ...]:
     text = file.read_text(encoding="utf-8", errors="replace")

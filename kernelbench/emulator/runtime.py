@@ -166,6 +166,10 @@ class Runtime:
             ctypes.POINTER(_Decision), ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64),
         ]  # fmt: skip
         lib.kb_emu_decisions.restype = ctypes.c_uint64
+        lib.kb_emu_trace.argtypes = []
+        lib.kb_emu_trace.restype = None
+        lib.kb_emu_trace_events.argtypes = []
+        lib.kb_emu_trace_events.restype = ctypes.c_char_p
         lib.kb_emu_report.argtypes = []
         lib.kb_emu_report.restype = ctypes.c_char_p
 
@@ -223,6 +227,15 @@ class Runtime:
         kept = (_Decision * count)()
         self._library.kb_emu_decisions(kept, count, ctypes.byref(made))
         return [(d.launch, d.cluster, d.who, d.number, d.value) for d in kept], made.value
+
+    def trace(self) -> None:
+        """Keep the events of the launches to come until :meth:`configure`; on one OS thread."""
+        self._library.kb_emu_trace()
+
+    def trace_events(self) -> dict[str, Any]:
+        """The events that were kept, see :mod:`kernelbench.emulator.trace`."""
+        events: dict[str, Any] = json.loads(self._library.kb_emu_trace_events())
+        return events
 
     def register(self, address: int, size: int, name: str, *, writable: bool) -> None:
         """Say which memory kernels may access: ``size`` bytes at ``address``."""

@@ -41,7 +41,11 @@ class Called:
 
 
 class CheckedStep:
-    """A step that is loaded for the checker; every call is made by way of it."""
+    """A step that is loaded for the checker; every call is made by way of it.
+
+    Attributes:
+        prepare: Sets what else the launches of each call need, after the options are set.
+    """
 
     def __init__(
         self, job: CheckJob, problem: CompiledProblem, entry: LoadedStep, kernel: Kernel
@@ -50,20 +54,14 @@ class CheckedStep:
         self.job = job
         self.problem = problem
         self.entry = entry
+        self.prepare: Callable[[Runtime], None] = lambda _runtime: None
         self.runtime: Runtime = entry.emulation
         self._kernel = kernel
-        self._symbols = compiled.symbols_of(job.step)
+        self.symbols = compiled.symbols_of(job.step)
 
-    def call(
-        self,
-        inputs: Inputs,
-        sms: int,
-        seed: int,
-        prepare: Callable[[Runtime], None] = lambda _runtime: None,
-    ) -> Called:
-        """One call, done when it returns; ``prepare`` sets what else the launches need."""
+    def call(self, inputs: Inputs, sms: int, seed: int) -> Called:
+        """One call, done when it returns."""
         self._configure(sms, seed)
-        prepare(self.runtime)
         poison = self._poison(inputs, seed)
         return self._called(*self._attempt(inputs), poison)
 
@@ -101,6 +99,7 @@ class CheckedStep:
             os_threads=job.os_threads,
             limit_s=job.call_limit_s,
         )
+        self.prepare(self.runtime)
 
     @staticmethod
     def _poison(inputs: Inputs, seed: int) -> torch.Tensor:
@@ -123,7 +122,7 @@ class CheckedStep:
             return [], f"raised {describe_exception(error, self.job.step.entry)}"
 
     def _called(self, outputs: list[torch.Tensor], reason: str, poison: torch.Tensor) -> Called:
-        found = findings.resolve_report(self.runtime.report(), self._symbols)
+        found = findings.resolve_report(self.runtime.report(), self.symbols)
         if reason and found.findings:
             reason = found.headline()
         copies = None if reason else [output.clone() for output in outputs]

@@ -147,6 +147,8 @@ class ReplayJob:
         decisions: Those of the schedule; None: the seed draws them.
         times: How often to run it.
         fewest_s: Seconds to look for fewer decisions; 0: the schedule is run as it is.
+        trace: File for the trace of the last run; empty for none.
+        state: Whether to tell the state at the finding, of the last run.
     """
 
     check: CheckJob
@@ -156,6 +158,8 @@ class ReplayJob:
     decisions: tuple[Decision, ...] | None = None
     times: int = 1
     fewest_s: float = 0.0
+    trace: str = ""
+    state: bool = False
 
 
 @dataclass(frozen=True)

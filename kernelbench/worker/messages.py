@@ -187,6 +187,13 @@ class ScheduleShortened:
 
 
 @dataclass(frozen=True)
+class StateTold:
+    """The state at a finding, line by line; empty if the finding was not made."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CeilingsMeasured:
     """The ceilings of a GPU."""
 
@@ -215,6 +222,7 @@ Message = (
     | StepNotLoaded
     | ScheduleRun
     | ScheduleShortened
+    | StateTold
     | CeilingsMeasured
     | JobDone
 )

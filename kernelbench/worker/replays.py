@@ -7,18 +7,23 @@ in sequence comes again with the whole sequence, as the seed draws it.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelbench.base import files
 from kernelbench.emulator import branches
 from kernelbench.emulator.decisions import Decision, OutOfTime, fewest
+from kernelbench.emulator.findings import findings_in_time, resolve_report
 from kernelbench.emulator.runtime import Runtime
+from kernelbench.emulator.state import state_at
+from kernelbench.emulator.trace import Trace, chrome_trace
 from kernelbench.worker.call_sequence import CallSequence
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import ReplayJob
-from kernelbench.worker.messages import ScheduleRun, ScheduleShortened
+from kernelbench.worker.messages import ScheduleRun, ScheduleShortened, StateTold
 from kernelbench.worker.reporter import Reporter
 from kernelbench.worker.schedules import inputs_seed, open_checked, schedule_seed
 
@@ -31,12 +36,14 @@ def run_replay(job: ReplayJob, report: Reporter) -> None:
     if step is None:
         return
     replay = _Replay(job, step, report)
+    if job.fewest_s:
+        replay.shorten()
+        return
     if job.calls:
         replay.sequence()
-    elif job.fewest_s:
-        replay.shorten()
     else:
         replay.repeat()
+    replay.tell()
 
 
 class _Replay:
@@ -63,7 +70,7 @@ class _Replay:
         """Run it, and report each time what came of it."""
         self._warm_up()
         for _ in range(self._job.times):
-            called = self._call(self._job.decisions)
+            called = self._call(self._job.decisions, traced=self._traced)
             self._report(self._run_of(called))
 
     def sequence(self) -> None:
@@ -74,6 +81,7 @@ class _Replay:
         )
         # The first schedules of a check go before the sequence.
         self._call(None)
+        self._step.prepare = Runtime.trace if self._traced else _nothing
         for index, each in enumerate(calls.run()):
             if each.calls == job.calls:
                 self._report(
@@ -107,13 +115,39 @@ class _Replay:
     def _warm_up(self) -> None:
         self._call(())
 
-    def _call(self, decisions: Sequence[Decision] | None) -> Called:
+    @property
+    def _traced(self) -> bool:
+        return bool(self._job.trace) or self._job.state
+
+    def tell(self) -> None:
+        """The trace of the last run, and the state at its finding."""
+        if not self._traced:
+            return
+        job, runtime, symbols = self._job, self._step.runtime, self._step.symbols
+        raw = runtime.report()
+        waits = resolve_report(raw, symbols).waits
+        found = findings_in_time(raw, symbols, waits)
+        self._report.phase("trace", 600, "harness")
+        trace = Trace(runtime.trace_events(), found, symbols)
+        if job.state:
+            self._report(StateTold(tuple(state_at(trace, job.identity))))
+        if job.trace:
+            title = f"{job.check.step.name} {self._shape.name}, {self._sms} SMs"
+            files.write_text(Path(job.trace), json.dumps(chrome_trace(trace, title)))
+
+    def _call(self, decisions: Sequence[Decision] | None, *, traced: bool = False) -> Called:
         self._announce("replayed")
 
-        def decide(runtime: Runtime) -> None:
+        def prepare(runtime: Runtime) -> None:
             runtime.decide(decisions)
+            if traced:
+                runtime.trace()
 
-        return self._step.call(self._inputs, self._sms, self._seed, decide)
+        self._step.prepare = prepare
+        try:
+            return self._step.call(self._inputs, self._sms, self._seed)
+        finally:
+            self._step.prepare = _nothing
 
     def _announce(self, what: str) -> None:
         check = self._job.check
@@ -132,3 +166,7 @@ class _Replay:
             self._shape.name, self._class, self._sms, self._job.index, self._why(called),
             called.report,
         )  # fmt: skip
+
+
+def _nothing(_runtime: Runtime) -> None:
+    """No more than the options."""

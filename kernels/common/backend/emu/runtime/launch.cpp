@@ -19,6 +19,7 @@
 #include "grids.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
+#include "trace.hpp"
 #include "watchdog.hpp"
 
 namespace kb::emu {
@@ -282,6 +283,7 @@ KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::current_options = *options;
   kb::emu::clear_findings();
   kb::emu::forget_decisions();
+  kb::emu::forget_trace();
   kb::emu::stream_operation();
   kb::emu::launches = 0;
   kb::emu::switch_count = 0;

@@ -1,6 +1,7 @@
 // Which memory is whose: state spaces .shared and .global (PTX ISA 9.1, 5.1), that is shared memory
 // of the running cluster and registered buffers; and the hooks that the compiler calls for every
 // load and store of a kernel built for checking.
+#define KB_EMU_UNTRACED  // loads and stores would be nearly all of a trace
 #include <sys/mman.h>
 #include <unistd.h>
 

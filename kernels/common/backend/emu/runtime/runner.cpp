@@ -7,6 +7,7 @@
 
 #include "grids.hpp"
 #include "launch.hpp"
+#include "trace.hpp"
 #include "watchdog.hpp"
 
 namespace kb::emu {
@@ -264,7 +265,9 @@ void Runner::run(const std::vector<uint32_t>& ids) {
         report_hang(clusters_);
         break;
       }
-      if (checking() ? pass_checked() : pass_plain()) continue;
+      const bool ran = checking() ? pass_checked() : pass_plain();
+      if (tracing) trace_barriers(clusters_);
+      if (ran) continue;
       if (wait_for_other_clusters()) continue;
       report_hang(clusters_);
     }
@@ -282,12 +285,14 @@ void Runner::run(const std::vector<uint32_t>& ids) {
 void Runner::submit(Task task, bool outlives) {
   // Tasks submit tasks, too: a commit its arrivals.
   Cta* cta = current_thread != nullptr ? current_thread->cta : const_cast<Cta*>(current_task_cta);
+  if (tracing) task = traced(std::move(task), -1);
   if (!outlives) ++cta->pending;
   unordered_.push_back({cta, outlives, std::move(task)});
 }
 
 // A queue for each warp and pipe that has ever had a task.
 void Runner::submit_in_order(Warp& warp, Pipe pipe, Task task) {
+  if (tracing) task = traced(std::move(task), static_cast<int>(pipe));
   ++warp.cta->pending;
   ++in_order_pending_;
   for (InOrder& queue : in_order_) {
@@ -340,7 +345,9 @@ Thread& self() {
 void suspend(const Wait& wait) {
   Thread& thread = self();
   thread.wait = wait;
+  if (tracing) trace_wait(wait);
   current_runner->yield_to_scheduler();
+  if (tracing && wait.kind != Wait::Kind::kYield) trace_resumed();
 }
 
 // One time in eight: often enough for every order to come up, seldom enough to stay fast.
