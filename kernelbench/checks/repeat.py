@@ -13,8 +13,8 @@ from kernelbench.checks.api import CheckPlan, make_report
 from kernelbench.checks.report import CheckReport
 from kernelbench.checks.rows import CheckRequest, CheckRow, StepCheck
 from kernelbench.emulator.settings import Emulation
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.context import Context
-from kernelbench.project.registry import source_sha
 from kernelbench.runs.plan import plan_check
 from kernelbench.runs.runner import StepRun
 

@@ -25,8 +25,8 @@ from kernelbench.emulator.findings import Access, Finding
 from kernelbench.emulator.settings import Emulation, Rounding
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.measure.outcomes import error_of
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.context import Context
-from kernelbench.project.registry import source_sha
 from kernelbench.runs.plan import plan_check
 from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import CheckJob, ReplayJob

@@ -53,8 +53,10 @@ class _Places:
     def __init__(self, step: Step, root: Path) -> None:
         self._root = root
         blocks = [common_folder(step), *lineage_blocks(step)]
-        parts = (step.path, *([step.base] if step.base else []), *blocks)
-        self._folders = [part.parent for part in parts]
+        steps = [step]
+        while steps[-1].base is not None:
+            steps.append(steps[-1].base)
+        self._folders = [part.parent for part in (*(each.path for each in steps), *blocks)]
         self.entry = self._uri(step.entry or step.path)
 
     def of(self, access: Access, text: str = "") -> _Json:

@@ -11,11 +11,13 @@ from kernelbench.checks.api import CheckPlan
 from kernelbench.checks.replay import Look, Replayed, Shortened
 from kernelbench.checks.rows import CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
+from kernelbench.emulator.decisions import in_words
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
 
 _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
 _SHOWN_BRANCHES = 40
+_SHOWN_DECISIONS = 12
 
 
 class View:
@@ -130,6 +132,8 @@ class View:
         file = found.file
         count = "as drawn" if file.decisions is None else f"{len(file.decisions)} decisions"
         self._print(file.step, f"{file.shape} · {file.inputs} · SMs {file.sms} · replayed, {count}")
+        for decision in (file.decisions or ())[:_SHOWN_DECISIONS]:
+            self._line(f"  {in_words(decision)}", "dim")
         if found.runs:
             last = found.runs[-1]
             for line in findings.lines(last.report, self._max_findings):

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 
 #: Launch, cluster, who, number, value: see ``Decision`` in ``choices.hpp``.
 Decision = tuple[int, int, int, int, int]
-_WHO = {-1: "scheduler", -2: "order of clusters", -3: "elected lanes"}
+#: ``Who`` in ``choices.hpp``; a scheduler's first two decisions, see ``Runner::run``.
+_CLUSTER_ORDER, _ELECTED = -2, -3
+_STYLE, _HELD_UP = 0, 1
 
 
 class OutOfTime(Exception):
@@ -87,7 +89,18 @@ def _without_chunks(best: _Best, tried: _Tried) -> None:
 
 
 def in_words(decision: Decision) -> str:
-    """``launch 0, cluster 0, thread 64: gives way at its 3rd chance``, for people."""
+    """``launch 0, cluster 0: thread 64 gives way at its 3rd chance``, for people."""
     launch, cluster, who, number, value = decision
-    place = f"launch {launch}, cluster {cluster}, {_WHO.get(who, f'thread {who}')}"
-    return f"{place}: {value} at {number}"
+    if who == _ELECTED:
+        return f"of the lanes {number:#x} the one after {value} others is elected"
+    if who == _CLUSTER_ORDER:
+        return f"launch {launch}: place {number} of the clusters' order is changed with {value}"
+    place = f"launch {launch}, cluster {cluster}"
+    if who >= 0:
+        return f"{place}: thread {who} gives way before its primitive {number}"
+    if number == _STYLE:
+        when = "late" if value == 0 else "now and then"
+        return f"{place}: what is asynchronous completes {when}"
+    if number == _HELD_UP:
+        return f"{place}: warp {value} is held up until no other can run"
+    return f"{place}: the scheduler's decision {number} is {value}"

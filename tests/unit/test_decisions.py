@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kernelbench.emulator.decisions import Decision, OutOfTime, fewest
+from kernelbench.emulator.decisions import Decision, OutOfTime, fewest, in_words
 
 
 def decisions(count: int) -> list[Decision]:
@@ -59,3 +59,19 @@ def test_the_best_so_far_is_left_when_time_is_over() -> None:
     found = fewest(every, shows)
     assert every[20] in found
     assert len(found) < 300
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        ((0, 3, -1, 0, 0), "launch 0, cluster 3: what is asynchronous completes late"),
+        ((0, 3, -1, 0, 2), "launch 0, cluster 3: what is asynchronous completes now and then"),
+        ((1, 0, -1, 1, 4), "launch 1, cluster 0: warp 4 is held up until no other can run"),
+        ((1, 0, -1, 9, 4), "launch 1, cluster 0: the scheduler's decision 9 is 4"),
+        ((0, 0, 64, 2, 1), "launch 0, cluster 0: thread 64 gives way before its primitive 2"),
+        ((2, 0, -2, 5, 1), "launch 2: place 5 of the clusters' order is changed with 1"),
+        ((0, 0, -3, 255, 2), "of the lanes 0xff the one after 2 others is elected"),
+    ],
+)
+def test_a_decision_is_said_in_words(decision: Decision, words: str) -> None:
+    assert in_words(decision) == words
