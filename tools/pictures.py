@@ -1,14 +1,15 @@
 """What `kernelbench check` says of v07 without one of its instructions, as the pages show it.
 
-``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` (without a tcgen05.commit) and
-fills in the report of ``docs/checker.md`` (without a proxy fence); ``--check`` only says whether
-they are what the checker prints today. It needs a C++ compiler and no GPU.
+``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` and ``trace.svg`` (without a
+tcgen05.commit) and fills in the report of ``docs/checker.md`` (without a proxy fence); ``--check``
+only says whether they are what the checker prints today. It needs a C++ compiler and no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -19,18 +20,21 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
+from trace_picture import trace_svg
 
 from kernelbench.report.readme_tables import replace_between
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "finding.svg"
+TRACE = ROOT / "docs" / "pictures" / "trace.svg"
 
 STEP = "v07"
 COMMIT = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
 FENCE = "ptx::fence_proxy_async(ptx::space_shared_cta);"
 PAGE = ROOT / "docs" / "checker.md"
 MARKERS = ("<!-- fence:begin -->", "<!-- fence:end -->")
-COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7")
+COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7",
+           "--no-save")  # fmt: skip
 _WIDTH = 104
 
 # As rich's own, without the window around it and without fonts from the network.
@@ -73,13 +77,17 @@ def broken_project(folder: Path, dropped: str) -> None:
     (folder / "shapes.yaml").write_text(text.partition("\nfused_moe:")[0])
 
 
-def report(dropped: str) -> list[str]:
-    """What ``check`` prints of the step: its report, without the machine and the seconds."""
+def report(dropped: str, trace: Path) -> list[str]:
+    """What ``check`` prints of the step: its report, without the machine and the seconds.
+
+    Args:
+        trace: Where the trace of its finding goes.
+    """
     with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
         broken_project(Path(folder), dropped)
         environment = os.environ | {"KERNELBENCH_ROOT": folder, "NO_COLOR": "1"}
         done = subprocess.run(
-            [sys.executable, "-m", "kernelbench", *COMMAND],
+            [sys.executable, "-m", "kernelbench", *COMMAND, "--trace", str(trace)],
             capture_output=True, text=True, check=False, cwd=ROOT,
             env=environment | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
@@ -87,7 +95,7 @@ def report(dropped: str) -> list[str]:
     begin = f"{STEP} u3:"
     if done.returncode != 3 or begin not in lines:
         raise SystemExit(f"the checker found nothing:\n{done.stdout}{done.stderr}")
-    return lines[lines.index(begin) :]
+    return [line for line in lines[lines.index(begin) :] if not line.startswith("trace of ")]
 
 
 def drawn(lines: list[str]) -> str:
@@ -125,8 +133,14 @@ def main() -> int:
     )
     check = parser.parse_args().check
     stale = 0
-    for file, text in ((PICTURE, drawn(report(COMMIT))), (PAGE, page_with(report(FENCE)))):
-        if file.read_text(encoding="utf-8") == text:
+    with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
+        trace = Path(folder) / "trace.json"
+        page = page_with(report(FENCE, trace))
+        finding = drawn(report(COMMIT, trace))
+        title = f"{STEP} without one of its tcgen05.commit: the order of events, one schedule"
+        shown = trace_svg(json.loads(trace.read_text()), title, r"(full|empty)\[[01]\]|tmem_full")
+    for file, text in ((PICTURE, finding), (TRACE, shown), (PAGE, page)):
+        if file.is_file() and file.read_text(encoding="utf-8") == text:
             continue
         stale += 1
         name = file.relative_to(ROOT)

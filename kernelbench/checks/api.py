@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kernelbench.base import seeds
 from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
-from kernelbench.checks.checker import CheckRequest, CheckRow, ScheduleChecker, StepCheck
+from kernelbench.checks import allowances, store
+from kernelbench.checks.checker import ScheduleChecker
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
+from kernelbench.checks.rows import CheckRequest, CheckRow, StepCheck
 from kernelbench.emulator.settings import (
     DEFAULT_EMULATION,
     MAX_SMS,
@@ -18,8 +21,9 @@ from kernelbench.emulator.settings import (
     Emulation,
     Rounding,
 )
+from kernelbench.machine.environment import cpu_name
 from kernelbench.machine.toolchain import cpu_count
-from kernelbench.project.context import Context
+from kernelbench.project.context import Context, parse_results
 from kernelbench.records import run_record
 from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan_check
@@ -31,6 +35,7 @@ from kernelbench.runs.settings import (
     call_text,
     names_of,
     one_of,
+    require_results,
     step_names,
 )
 
@@ -64,12 +69,16 @@ def check(
     jobs: int | None = None,
     max_findings: int = MAX_FINDINGS,
     strict: bool = False,
+    allow: Mapping[str, str] | None = None,
     timeout_s: float = MEASURING.timeout_s,
     mma_rounding: Rounding = DEFAULT_EMULATION.mma_rounding,
+    save: bool = False,
+    results: str | Path | None = None,
     command: str | None = None,
     on_plan: Callable[[CheckPlan], None] | None = None,
     on_progress: OnProgress | None = None,
     on_row: Callable[[CheckRow], None] | None = None,
+    on_saved: Callable[[Path], None] | None = None,
     on_warning: OnWarning = warn_in_python,
 ) -> CheckReport:
     """Run compiled steps on the CPU under many seeded schedules, and compare every result's bits.
@@ -92,11 +101,13 @@ def check(
         jobs: Shapes to check at the same time; one per core if None.
         max_findings: Different findings to keep per launch.
         strict: Whether a step that rests on an assumption of the emulator is not right.
+        allow: Reasons by identity, for findings that may be there; ``step.toml`` may have more.
         timeout_s: Seconds after which one schedule counts as hung.
         mma_rounding: How the sums of an MMA are rounded.
+        save: Whether to keep the report in ``results`` (the project's, if None).
         command: What the report says made it; the Python call if None.
         on_plan, on_progress: Told what will run, and what is going on.
-        on_row: Told of each shape when its step is done.
+        on_row: Told of each shape when its step is done; on_saved: where the record is.
         on_warning: Told what a user must know (a Python warning).
 
     Raises:
@@ -109,24 +120,60 @@ def check(
     at_least("budget_s", budget_s, 0)
     schedules = SCHEDULES if schedules is None else schedules
     asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
-    asked = replace(asked, sequence=sequence, budget_s=budget_s, strict=strict)
+    allow = dict(allow or {})
+    allowances.require_allowances(allow)
+    asked = replace(asked, sequence=sequence, budget_s=budget_s, strict=strict, allow=allow)
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
     steps, shapes = step_names(steps), names_of(shapes)
     emulation = Emulation(mma_rounding=mma_rounding)
-    runs = plan_check(Context.find(), steps, shapes, names_of(inputs), emulation, warn=on_warning)
+    context = Context.find()
+    folder = parse_results(results, context.project)
+    if save:
+        require_results(folder, "choose another with --results, or give --no-save")
+    runs = plan_check(context, steps, shapes, names_of(inputs), emulation, warn=on_warning)
     if on_plan is not None:
         on_plan(CheckPlan(tuple(runs), asked))
-    done, failure = _check_all(runs, asked, on_progress, on_row)
+    report = make_report(
+        [(run, asked) for run in runs], asked, mma_rounding,
+        command or call_text("check", *steps, *shapes), on_progress, on_row,
+    )  # fmt: skip
+    if save:
+        _save(folder, report, on_saved)
+    return report
+
+
+def make_report(
+    planned: Sequence[tuple[StepRun, CheckRequest]],
+    asked: CheckRequest,
+    mma_rounding: Rounding,
+    command: str,
+    on_progress: OnProgress | None,
+    on_row: Callable[[CheckRow], None] | None,
+) -> CheckReport:
+    """Check steps, each as is asked of it.
+
+    Args:
+        asked: What the report says was asked of all.
+
+    Raises:
+        KernelbenchError: What ended it early; its ``partial`` is the report up to there.
+        Interrupted: After Ctrl-C, likewise.
+    """
+    done, failure = _check_all(planned, on_progress, on_row)
     report = CheckReport(
         schema=CHECK_SCHEMA,
+        id=run_record.new_id(),
+        device=cpu_name(),
         created=run_record.now_iso(),
-        command=command or call_text("check", *steps, *shapes),
+        command=command,
         seed=asked.seed,
         sms=asked.sms,
-        inputs=runs[0].classes,
+        inputs=planned[0][0].classes,
         mma_rounding=mma_rounding,
+        request=asked,
         complete=failure is None,
         steps=done,
+        unmatched=allowances.unmatched(asked.allow, [row for step in done for row in step.rows]),
     )
     if failure is not None:
         raise ended_early(failure, report)
@@ -134,17 +181,16 @@ def check(
 
 
 def _check_all(
-    runs: Sequence[StepRun],
-    asked: CheckRequest,
+    planned: Sequence[tuple[StepRun, CheckRequest]],
     on_progress: OnProgress | None,
     on_row: Callable[[CheckRow], None] | None,
 ) -> tuple[tuple[StepCheck, ...], BaseException | None]:
     """The steps that were checked, and what ended it early."""
     done: list[StepCheck] = []
     failure: BaseException | None = None
-    checker = ScheduleChecker(asked, on_progress or (lambda _text: None))
+    checker = ScheduleChecker(planned[0][1].jobs, on_progress or (lambda _text: None))
     try:
-        with contextlib.closing(checker.run(runs)) as found:
+        with contextlib.closing(checker.run(planned)) as found:
             for step in found:
                 done.append(step)
                 if on_row is not None:
@@ -153,6 +199,15 @@ def _check_all(
     except (KernelbenchError, KeyboardInterrupt) as error:
         failure = error
     return tuple(done), KeyboardInterrupt() if checker.interrupted else failure
+
+
+def _save(folder: Path, report: CheckReport, on_saved: Callable[[Path], None] | None) -> None:
+    try:
+        path = store.save_check(folder, report)
+    except KernelbenchError as error:
+        raise ended_early(error, report) from error
+    if on_saved is not None:
+        on_saved(path)
 
 
 def _request(

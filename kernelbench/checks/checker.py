@@ -10,15 +10,15 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
+from kernelbench.checks import allowances
+from kernelbench.checks.rows import CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator import branches
-from kernelbench.emulator.branches import Coverage
-from kernelbench.emulator.findings import Finding, Waiting
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.machine.toolchain import emulator_compiler
@@ -39,93 +39,6 @@ from kernelbench.worker.messages import (
 if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
 
-CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
-#: Statuses that mean the step is not right.
-FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A finding with the schedule that showed it first.
-
-    Attributes:
-        schedules: In how many schedules it was seen.
-        calls: Which call of the sequence showed it first; empty for a call like the first.
-        waits: Who waits for what, if it is a hang.
-    """
-
-    finding: Finding
-    inputs: str
-    sms: int
-    index: int
-    schedules: int = 1
-    waits: tuple[Waiting, ...] = ()
-    calls: str = ""
-
-
-@dataclass(frozen=True)
-class CheckRow:
-    """One step on one shape.
-
-    Attributes:
-        schedules: How many were run; asked: how many were to be, over all classes and SMs.
-        calls: The calls in sequence that were made after them, each once.
-        reason: What ended it early, in one line; empty if nothing did.
-        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`.
-    """
-
-    step: str
-    shape: str
-    dims: str
-    status: CheckStatus
-    schedules: int
-    asked: int
-    seconds: float
-    seen: tuple[Seen, ...] = ()
-    reason: str = ""
-    calls: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class StepCheck:
-    """Everything about one step.
-
-    Attributes:
-        coverage: Branches of its code over all shapes; None if unknown, and then ``note`` says why.
-        not_reached: Situations that none of the shapes and numbers of SMs has brought about.
-    """
-
-    step: str
-    source_sha: str
-    binary_sha: str | None
-    rows: tuple[CheckRow, ...]
-    coverage: Coverage | None = None
-    note: str = ""
-    not_reached: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CheckRequest:
-    """What is asked of every step.
-
-    Attributes:
-        jobs: Worker processes at the same time.
-        sequence: Whether calls in sequence follow the first schedules of each shape.
-        budget_s: Seconds for all shapes of a step, about; 0 for no limit.
-        strict: Whether what rests on an assumption is not right.
-    """
-
-    sms: tuple[int, ...]
-    schedules: int
-    seed: int
-    call_limit_s: float
-    max_findings: int
-    jobs: int = 1
-    sequence: bool = True
-    budget_s: float = 0.0
-    strict: bool = False
-
 
 @dataclass
 class _Progress:
@@ -133,8 +46,9 @@ class _Progress:
 
     schedules: int = 0
     calls: dict[str, None] = field(default_factory=dict)
-    seen: dict[tuple[str, ...], Seen] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
 
@@ -142,23 +56,31 @@ class _Progress:
 class ScheduleChecker:
     """Checks steps one after another, shapes of a step at the same time if asked.
 
+    Args:
+        jobs: Worker processes at the same time.
+
     Attributes:
         interrupted: Whether Ctrl-C ended it; what was done until then is in the results.
     """
 
-    def __init__(self, request: CheckRequest, on_progress: OnProgress) -> None:
-        self._request = request
+    _request: CheckRequest
+
+    def __init__(self, jobs: int, on_progress: OnProgress) -> None:
+        self._jobs = jobs
         self._on_progress = on_progress
         self._stop = threading.Event()
         self.interrupted = False
 
-    def run(self, runs: Sequence[StepRun]) -> Generator[StepCheck, None, None]:
-        """Check every step; after Ctrl-C the step in hand is the last."""
+    def run(
+        self, planned: Sequence[tuple[StepRun, CheckRequest]]
+    ) -> Generator[StepCheck, None, None]:
+        """Check every step as is asked of it; after Ctrl-C the step in hand is the last."""
         with contextlib.ExitStack() as stack:
-            launchers = [stack.enter_context(Launcher()) for _ in range(self._request.jobs)]
+            launchers = [stack.enter_context(Launcher()) for _ in range(self._jobs)]
             # One for all steps: a launcher goes with the thread that started it.
             pool = stack.enter_context(ThreadPoolExecutor(len(launchers)))
-            for run in runs:
+            for run, request in planned:
+                self._request = request
                 if self._stop.is_set():
                     return
                 with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
@@ -190,23 +112,30 @@ class ScheduleChecker:
         rows += self._rows(run, left, launchers, pool, counters)
         order = {shape.name: i for i, shape in enumerate(run.shapes)}
         rows.sort(key=lambda row: order[row.shape])
+        reached, not_reached = self._situations(run, rows)
         checked = StepCheck(
-            run.step.name, sha, binary, tuple(rows), not_reached=self._not_reached(run, rows)
+            *(run.step.name, sha, binary, tuple(rows)),
+            reached=reached,
+            not_reached=not_reached,
+            unmatched=allowances.unmatched(allowances.of_step(run.step, {}), rows),
         )
         return self._with_coverage(checked, run, counters)
 
-    def _not_reached(self, run: StepRun, rows: Sequence[CheckRow]) -> tuple[str, ...]:
-        """What no shape that was run through has made the step do, on any number of SMs."""
+    def _situations(
+        self, run: StepRun, rows: Sequence[CheckRow]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the shapes that were run through have made the step do, and what they have not."""
         done = {row.shape for row in rows if row.status == "clean"}
         if not hasattr(run.problem, "situations"):
-            return ()
+            return (), ()
         problem = cast("CompiledProblem", run.problem)
-        reached: dict[str, bool] = {}
+        found: dict[str, bool] = {}
         for shape in run.shapes:
             for sms in self._request.sms:
                 for name, happens in problem.situations(shape, run.step, sms).items():
-                    reached[name] = reached.get(name, False) or (happens and shape.name in done)
-        return tuple(name for name, happens in reached.items() if not happens)
+                    found[name] = found.get(name, False) or (happens and shape.name in done)
+        reached = tuple(name for name, happens in found.items() if happens)
+        return reached, tuple(name for name in found if name not in reached)
 
     @staticmethod
     def _build(run: StepRun) -> str:
@@ -276,6 +205,7 @@ class ScheduleChecker:
             status = "hang" if ending.kind == "hang" else "fault"
             progress.reason = ending.reason
         else:
+            allowances.apply(progress.seen, allowances.of_step(run.step, self._request.allow))
             status = self._status(progress)
         return self._row(run, shape, status, progress, seconds)
 
@@ -288,10 +218,11 @@ class ScheduleChecker:
             return "wrong"
         if any(seen.finding.kind == "hang" for seen in progress.seen.values()):
             return "hang"
-        if progress.seen:
+        if any(not seen.allowed for seen in progress.seen.values()):
             return "finding"
         if progress.reason:
-            return "fault"
+            # What ends a launch leaves nothing to be right: an allowance cannot make it so.
+            return "finding" if progress.seen else "fault"
         if self._request.strict and progress.assumptions:
             progress.reason = f"rests on {', '.join(progress.assumptions)}, and --strict refuses it"
             return "finding"
@@ -314,22 +245,20 @@ class ScheduleChecker:
             # Threads would fight for the counters of branches: shapes run side by side instead.
             os_threads=1,
             sequence=request.sequence,
-            other_shape=self._other_shape(run, shape),
+            other_shape=other_shape(run, shape),
             budget_s=self._share(run),
+            rounds=self._rounds(run, shape),
         )
+
+    def _rounds(self, run: StepRun, shape: Any) -> tuple[int, ...]:
+        asked = self._request.rounds.get(shape.name)
+        return () if asked is None else tuple(asked.get(each, 0) for each in run.classes)
 
     def _share(self, run: StepRun) -> float:
         """What each shape and class may take of the budget: shapes run side by side."""
         cases = len(run.classes) * sum(shape.name not in run.skip for shape in run.shapes)
         at_once = min(self._request.jobs, cases)
         return self._request.budget_s * at_once / cases
-
-    @staticmethod
-    def _other_shape(run: StepRun, shape: Any) -> Any:
-        """The next shape that the step takes, round the end; None if there is no other."""
-        taken = [each for each in run.shapes if each.name not in run.skip]
-        other = taken[(taken.index(shape) + 1) % len(taken)]
-        return None if other is shape else other
 
     def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
         if isinstance(message, PhaseBegins):
@@ -347,6 +276,7 @@ class ScheduleChecker:
                 progress.calls[message.calls] = None
             else:
                 progress.schedules += 1
+                progress.rounds[message.inputs] = message.index + 1
             progress.reason = message.reason
             if message.reason and message.calls:
                 progress.reason += f" ({message.calls})"
@@ -388,6 +318,7 @@ class ScheduleChecker:
             reason=progress.reason,
             calls=tuple(progress.calls),
             assumptions=tuple(progress.assumptions),
+            rounds=progress.rounds,
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:
@@ -398,3 +329,10 @@ class ScheduleChecker:
         except (branches.NoCoverage, EnvironmentProblem) as error:
             return replace(checked, note=str(error))
         return replace(checked, coverage=found)
+
+
+def other_shape(run: StepRun, shape: Any) -> Any:
+    """The next shape that the step takes, round the end; None if there is no other."""
+    taken = [each for each in run.shapes if each.name not in run.skip]
+    other = taken[(taken.index(shape) + 1) % len(taken)]
+    return None if other is shape else other

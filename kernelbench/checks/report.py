@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.row_table import Row, RowTable
-from kernelbench.checks.checker import FAILED, CheckRow, StepCheck
+from kernelbench.checks.rows import FAILED, CheckRequest, CheckRow, StepCheck
+from kernelbench.emulator.settings import Rounding
 
 CHECK_SCHEMA: Literal["kernelbench.check/1"] = "kernelbench.check/1"
 
@@ -16,19 +17,27 @@ class CheckReport(RowTable):
     """What was found in some steps; as JSON the contract of ``kernelbench check --json``.
 
     Attributes:
+        id: Sorts by time; the record's file is named by it.
+        device: The CPU.
+        request: What was asked of every step, the seed included.
         inputs: Input classes of the first step.
         complete: Whether everything that was asked for was run; not so after Ctrl-C.
+        unmatched: Identities that the command allows and that no step has.
     """
 
     schema: Literal["kernelbench.check/1"]
+    id: str
+    device: str
     created: str
     command: str
     seed: int
     sms: tuple[int, ...]
     inputs: tuple[str, ...]
-    mma_rounding: str
+    mma_rounding: Rounding
+    request: CheckRequest
     complete: bool
     steps: tuple[StepCheck, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[CheckRow, ...]:

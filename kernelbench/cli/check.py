@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
-from kernelbench.checks import api
+from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
+from kernelbench.base.json_file import write_json
+from kernelbench.checks import api, debugger, repeat, replay
 from kernelbench.checks.report import CheckReport
+from kernelbench.checks.sarif import sarif_of
 from kernelbench.cli import check_view, options
-from kernelbench.emulator.settings import MAX_SMS, Rounding
+from kernelbench.emulator.settings import MAX_SMS
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.runs.settings import MEASURING
 
@@ -54,14 +59,31 @@ class _Seconds(click.ParamType[float]):
         return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
 
 
+class _Allowance(click.ParamType[tuple[str, str]]):
+    """``ID=reason``."""
+
+    name = "allowance"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """The identity and the reason."""
+        if isinstance(value, tuple):
+            return value
+        identity, _, reason = str(value).partition("=")
+        return identity.strip(), reason.strip()
+
+
 @click.command(
     "check",
     epilog="\b\nExamples:\n"
     "  kernelbench check v07\n"
     "  kernelbench check v01..v07 --schedules 200 --jobs 2\n"
-    "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found",
+    "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found\n"
+    "  kernelbench check v07 --minimize schedules              then --replay schedules/FILE\n"
+    "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz",
 )
-@options.steps_argument
+@options.optional_steps_argument
 @options.check_shape_option
 @click.option(
     "--schedules",
@@ -72,6 +94,7 @@ class _Seconds(click.ParamType[float]):
 )
 @click.option(
     "--budget",
+    "budget_s",
     type=_Seconds(),
     default=None,
     metavar="SECONDS",
@@ -117,26 +140,75 @@ class _Seconds(click.ParamType[float]):
     is_flag=True,
     help="Refuse what rests on an assumption of the emulator beyond PTX's text.",
 )
+@click.option(
+    "--allow",
+    type=_Allowance(),
+    multiple=True,
+    metavar="ID=REASON",
+    help="Let a finding be, by its identity; repeatable.",
+)
 @options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
+@click.option(
+    "--repeat",
+    "repeat_file",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="RECORD",
+    help="Run again exactly what a saved check ran; takes no STEP.",
+)
+@click.option(
+    "--minimize",
+    "minimize_to",
+    type=click.Path(file_okay=False),
+    default=None,
+    metavar="FOLDER",
+    help="Write the shortest schedule that shows each finding into this folder.",
+)
+@click.option(
+    "--replay",
+    "replay_from",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Run such a schedule, as often as --schedules says (once); takes no STEP.",
+)
+@click.option(
+    "--trace",
+    "trace_to",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Write the first finding's schedule for ui.perfetto.dev: a track for each warp and unit.",
+)
+@click.option(
+    "--at",
+    "state",
+    is_flag=True,
+    help="Say what a debugger would at the first finding: barriers, last operations.",
+)
+@click.option(
+    "--gdb", is_flag=True, help="With --replay: run it under gdb, which stops at the finding."
+)
+@click.option(
+    "--sarif",
+    "sarif_to",
+    type=click.Path(dir_okay=False),
+    default=None,
+    metavar="FILE",
+    help="Also write the findings as SARIF 2.1.0, for code scanning.",
+)
+@click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
+@options.results_option
 @options.fail_on_option("skipped")
 @options.json_option
 def command(
     steps: tuple[str, ...],
     shapes: tuple[str, ...],
-    schedules: int | None,
-    budget: float | None,
-    sms: tuple[int, ...],
-    inputs: tuple[str, ...],
-    sequence: bool,
-    seed: int | None,
-    jobs: int,
-    max_findings: int,
-    strict: bool,
-    timeout: float,
-    mma_rounding: Rounding,
+    no_save: bool,
     fail_on: tuple[str, ...],
     json_path: str | None,
+    **asked: Any,
 ) -> int:
     """Look for hangs, races and misused barriers in each compiled STEP, on the CPU.
 
@@ -146,40 +218,113 @@ def command(
     found, with 5 if every shape was skipped. Also says which branches of the step no schedule has
     taken.
     """
-    options.require_writable(json_path)
-    view = check_view.View(console.err if json_path == "-" else console.out, max_findings)
+    asked["timeout_s"] = asked.pop("timeout")
+    more = _More(**{each.name: asked.pop(each.name) for each in fields(_More)})
+    for path in (json_path, more.trace_to, more.sarif_to):
+        options.require_writable(path)
+    view = check_view.View(console.err if json_path == "-" else console.out, asked["max_findings"])
+    if more.from_file:
+        if steps or shapes:
+            raise UsageError("--repeat and --replay take step and shape from their file, name none")
+        return _from_file(view, more, asked, json_path)
+    if more.gdb:
+        raise UsageError(
+            "--gdb goes with --replay FILE", "`check STEP --minimize FOLDER` writes such files"
+        )
+    if not steps:
+        raise UsageError("no STEP given", "`kernelbench list` shows them")
+    asked["allow"] = dict(asked["allow"])
     try:
         with console.Status() as status:
             report = api.check(
                 steps,
                 shapes,
-                schedules=schedules,
-                budget_s=budget,
-                sms=sms,
-                inputs=inputs,
-                sequence=sequence,
-                seed=seed,
-                jobs=jobs,
-                max_findings=max_findings,
-                strict=strict,
-                timeout_s=timeout,
-                mma_rounding=mma_rounding,
+                save=not no_save,
                 command=options.command_line(),
                 on_plan=view.head,
                 on_progress=status,
+                on_saved=view.keep_path,
                 on_warning=console.warn,
+                **asked,
             )
     except (KernelbenchError, Interrupted) as error:
         if isinstance(error.partial, CheckReport):
             _show(view, error.partial, json_path)
         raise
     _show(view, report, json_path)
+    _look_closer(view, report, more, asked["timeout_s"])
     if report.failures:
         return int(ExitCode.INCORRECT)
     return int(options.code_of_skipped(len(report.skipped), len(report.rows()), fail_on))
 
 
+@dataclass(frozen=True)
+class _More:
+    """What the command line has beside :func:`kernelbench.check`."""
+
+    repeat_file: str | None
+    replay_from: str | None
+    minimize_to: str | None
+    trace_to: str | None
+    sarif_to: str | None
+    state: bool
+    gdb: bool
+
+    @property
+    def from_file(self) -> bool:
+        """Whether a file says what to run."""
+        return self.repeat_file is not None or self.replay_from is not None
+
+    def look(self, times: int) -> replay.Look:
+        """What to see of a schedule."""
+        return replay.Look(Path(self.trace_to) if self.trace_to else None, self.state, times)
+
+
+def _from_file(
+    view: check_view.View, more: _More, asked: dict[str, Any], json_path: str | None
+) -> int:
+    if more.repeat_file is not None:
+        return _repeat(view, Path(more.repeat_file), asked["jobs"], json_path)
+    file = Path(more.replay_from or "")
+    if more.gdb:
+        command = debugger.command_for(file)
+        os.execvp(command[0], command)
+    look = more.look(asked["schedules"] or 1)
+    with console.Status() as status:
+        found = replay.replay_file(file, look, asked["timeout_s"], status)
+    view.replayed(found)
+    view.looked(found, look)
+    return int(ExitCode.INCORRECT if found.shown else ExitCode.PASS)
+
+
+def _look_closer(view: check_view.View, report: CheckReport, more: _More, timeout_s: float) -> None:
+    """What is made of a report's findings."""
+    if more.sarif_to is not None:
+        write_json(Path(more.sarif_to), sarif_of(report))
+    look = more.look(1)
+    with console.Status() as status:
+        if more.minimize_to is not None:
+            for found in replay.shorten_findings(report, Path(more.minimize_to), timeout_s, status):
+                view.shortened(found)
+        if look.trace or look.state:
+            view.looked(replay.look_at_report(report, look, timeout_s, status), look)
+
+
+def _repeat(view: check_view.View, file: Path, jobs: int, json_path: str | None) -> int:
+    with console.Status() as status:
+        report, differences = repeat.repeat_check(
+            file,
+            jobs=jobs,
+            command=options.command_line(),
+            on_plan=view.head,
+            on_progress=status,
+        )
+    _show(view, report, json_path)
+    view.repeated(differences)
+    return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
+
+
 def _show(view: check_view.View, report: CheckReport, json_path: str | None) -> None:
-    view.results(report.steps)
+    view.results(report.steps, report.unmatched)
     if json_path is not None:
         options.write_json_output(json_path, report)

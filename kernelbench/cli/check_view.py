@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from kernelbench.base import console
 from kernelbench.checks.api import CheckPlan
-from kernelbench.checks.checker import CheckRow, Seen, StepCheck
+from kernelbench.checks.replay import Look, Replayed, Shortened
+from kernelbench.checks.rows import CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
+from kernelbench.emulator.decisions import in_words
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
 
 _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
 _SHOWN_BRANCHES = 40
+_SHOWN_DECISIONS = 12
 
 
 class View:
@@ -23,6 +27,11 @@ class View:
         self._to = to
         self._max_findings = max_findings
         self._budget = False
+        self._path: Path | None = None
+
+    def keep_path(self, path: Path) -> None:
+        """Say last where the record is."""
+        self._path = path
 
     def head(self, plan: CheckPlan) -> None:
         """Say what is about to run."""
@@ -42,8 +51,12 @@ class View:
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
 
-    def results(self, steps: Sequence[StepCheck]) -> None:
-        """The table, then findings and branches step by step, then the conclusion."""
+    def results(self, steps: Sequence[StepCheck], unmatched: Sequence[str] = ()) -> None:
+        """The table, then findings and branches step by step, then the conclusion.
+
+        Args:
+            unmatched: What the command allows and no step has.
+        """
         rows = [row for step in steps for row in step.rows]
         if not rows:
             return
@@ -74,6 +87,13 @@ class View:
                 self._row(row)
         self._assumptions(rows)
         for step in steps:
+            for identity in step.unmatched:
+                self._line(
+                    f"{step.step}: step.toml allows {identity}, which was not found", "yellow"
+                )
+        for identity in unmatched:
+            self._line(f"--allow {identity} matched nothing", "yellow")
+        for step in steps:
             # A shape that ended early has left most branches alone.
             if all(row.status == "clean" for row in step.rows):
                 self._branches(step)
@@ -82,6 +102,61 @@ class View:
         counts = {"clean": 0} | Counter(row.status for row in rows)
         verdict = ", ".join(f"{count} {status}" for status, count in counts.items())
         self._to.print(f"→ {verdict} of {len(rows)}")
+        if self._path is not None:
+            self._line(f"saved {self._path}", "dim")
+
+    def repeated(self, differences: Sequence[str]) -> None:
+        """Whether a check that was repeated came out as it did."""
+        for line in differences:
+            self._line(f"otherwise than recorded: {line}", "bold red")
+        if not differences:
+            self._line("repeated: every row came out as recorded")
+
+    def shortened(self, found: Shortened) -> None:
+        """What came of looking for a shorter schedule."""
+        head = f"{found.step} {found.shape}: {found.identity}"
+        if found.file is None:
+            self._line(f"{head}: no schedule: {found.why}", "yellow")
+            return
+        file = found.file
+        how = f"in sequence, as the seed draws it ({file.calls})"
+        if file.decisions is not None:
+            how = (
+                f"{file.made:,} decisions, {file.kept:,} of them not usual → "
+                f"{len(file.decisions)} ({found.trials} trials)"
+            )
+        self._line(f"{head}: {how}: {found.path}")
+
+    def replayed(self, found: Replayed) -> None:
+        """The schedule of a file, and how often it has shown what it is of."""
+        file = found.file
+        count = "as drawn" if file.decisions is None else f"{len(file.decisions)} decisions"
+        self._print(file.step, f"{file.shape} · {file.inputs} · SMs {file.sms} · replayed, {count}")
+        for decision in (file.decisions or ())[:_SHOWN_DECISIONS]:
+            self._line(f"  {in_words(decision)}", "dim")
+        if found.runs:
+            last = found.runs[-1]
+            for line in findings.lines(last.report, self._max_findings):
+                self._line("  " + line)
+            if last.reason.startswith("wrong: "):
+                self._line(f"  {last.reason}", "bold")
+        times = f"{found.shown} of {len(found.runs)}"
+        self._line(f"→ {file.identity} in {times}: {file.text}", "bold")
+
+    def looked(self, found: Replayed | None, look: Look) -> None:
+        """Where the trace is, and the state at the finding."""
+        if found is None:
+            self._line("no schedule was run: nothing to look at", "yellow")
+            return
+        if look.state:
+            at = f"at {found.file.identity}" if found.file.identity else "nothing was found"
+            self._line(f"{found.file.step} {found.file.shape}: {at}", "bold")
+            missed = () if found.state or not found.file.identity else ("it was not seen again",)
+            for line in found.state or missed:
+                self._line(f"  {line}")
+        if look.trace is not None:
+            what = found.file.identity or "a schedule without a finding"
+            self._line(f"trace of {what}: {look.trace} (open it at ui.perfetto.dev)")
 
     def _print(self, head: str, text: str) -> None:
         self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)
@@ -100,13 +175,15 @@ class View:
             self._line(f"  … and {len(row.seen) - self._max_findings} more", "dim")
 
     def _seen(self, row: CheckRow, seen: Seen) -> None:
-        self._line(f"{row.step} {row.shape}:", "bold")
+        self._line(f"{row.step} {row.shape}:" + (" allowed" if seen.allowed else ""), "bold")
         for line in findings.lines(EmulatorReport((seen.finding,), seen.waits)):
             self._line("  " + line)
         again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
         when = f"in sequence: {seen.calls}" if seen.calls else f"schedule {seen.index + 1}{again}"
         sms = f"{seen.sms} SM{'s' if seen.sms > 1 else ''}"
         self._line(f"    seen     {seen.inputs}, {sms}, {when}")
+        if seen.allowed:
+            self._line(f"    allowed  {seen.allowed}")
 
     def _assumptions(self, rows: Sequence[CheckRow]) -> None:
         """What verdicts rest on beyond PTX's text, and whose."""

@@ -47,6 +47,7 @@ def command(
     of `kernelbench run` on a GPU of the step's own kind; what an emulator ran has no time.
     """
     from kernelbench.base import console
+    from kernelbench.checks.store import last_checks
     from kernelbench.lineages.tree import SCHEMA, TreeRecord, trees
     from kernelbench.project.context import Context, parse_results
     from kernelbench.records import ledger, outcomes, store
@@ -56,7 +57,8 @@ def command(
     chosen = [context.lineages.lineage(lineage)] if lineage else [*context.lineages.lineages]
     folder = parse_results(results, context.project)
     runs, broken = store.load_runs(folder)
-    for line in broken:
+    checks, broken_checks = last_checks(folder)
+    for line in (*broken, *broken_checks):
         console.warn(line)
     comparisons = ledger.read_ledger(folder)
     found = trees(
@@ -65,6 +67,7 @@ def command(
         runs,
         comparisons,
         outcomes=outcomes.read_outcomes(folder),
+        checks=checks,
         shapes=shapes,
         device=device,
     )

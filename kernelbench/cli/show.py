@@ -70,7 +70,11 @@ def command(
     elif steps:
         runs, broken = store.load_runs(folder)
         _warn(broken)
-        _show_rows(wanted.of(runs), form)
+        checked = _checks(folder, steps) if form == "table" else []
+        if not checked or any(row.result.step in steps for row in rows.latest(runs)):
+            _show_rows(wanted.of(runs), form)
+        for line in checked:
+            console.out.print(console.Text(line), soft_wrap=True)
     else:
         figures, broken = store.newest_figures(folder)
         _warn(broken)
@@ -79,6 +83,15 @@ def command(
             return 0
         _show_figures(wanted.newest(figures), form)
     return 0
+
+
+def _checks(folder: Path, steps: Sequence[str]) -> list[str]:
+    """What the newest check of each step found."""
+    from kernelbench.checks.store import last_checks
+
+    found, broken = last_checks(folder, steps)
+    _warn(broken)
+    return [f"{step} checked: {last.in_words()}" for step, last in sorted(found.items())]
 
 
 def _warn(lines: Sequence[str]) -> None:

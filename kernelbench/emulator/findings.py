@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from kernelbench.emulator.identity import identity_of
 from kernelbench.emulator.symbols import Place, Symbols
 
 #: Classes of findings and what they mean in a few words.
@@ -71,12 +72,18 @@ _WAITS = {
 }
 
 
+def resource_name(kind: str) -> str:
+    """What a wait of a kind is for, where it is no barrier of the step's own."""
+    return _WAITS.get(kind, kind)
+
+
 @dataclass(frozen=True)
 class Access:
-    """One side of a finding: which role, at which line."""
+    """One side of a finding: which role, at which line, and what stands there."""
 
     role: str = ""
     where: str = ""
+    code: str = ""
 
     def __str__(self) -> str:
         return " at ".join(part for part in (self.role, self.where) if part) or "unknown place"
@@ -92,6 +99,8 @@ class Finding:
         other: The access that it conflicts with.
         object: The barrier or buffer by name; empty if there is none.
         cta, rank, thread: Where it was seen first; thread is -1 outside any thread.
+        kernel: The kernel's entry; empty if unknown.
+        identity: Equal for the same fault found again (:mod:`kernelbench.emulator.identity`).
     """
 
     kind: str
@@ -104,11 +113,8 @@ class Finding:
     thread: int
     other_thread: int
     count: int = 1
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Equal for the same fault found again, also elsewhere in the same buffer."""
-        return (self.kind, str(self.access), str(self.other), self.buffer)
+    kernel: str = ""
+    identity: str = ""
 
     @property
     def buffer(self) -> str:
@@ -173,15 +179,7 @@ class EmulatorReport:
         text = first.text.rstrip(".")
         place = first.access.where
         if first.kind == "hang" and self.waits and not place:
-            # Among equals the one with few threads: many wait for a result, one for a stage.
-            stuck = min(
-                self.waits,
-                key=lambda wait: (
-                    wait.victim,
-                    not wait.needs,
-                    wait.lanes.bit_count() * len(wait.warps),
-                ),
-            )
+            stuck = _stuck(self.waits)
             text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
             text += f": {stuck.needs} missing" if stuck.needs else ""
             place = stuck.access.where
@@ -192,19 +190,44 @@ class EmulatorReport:
 
 def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
     """Resolve what the runtime reported."""
-    waits = raw.get("waits", [])
-    causes = symbols.findings({"findings": raw.get("causes", [])})
+    waits = tuple(_group(_waiting(wait, symbols) for wait in raw.get("waits", [])))
+    causes = findings_in_time({"findings": raw.get("causes", [])}, symbols, waits)
     report = EmulatorReport(
-        _causes_first([_finding(found) for found in symbols.findings(raw)]),
-        tuple(_group(_waiting(wait, symbols) for wait in waits)),
+        _causes_first(findings_in_time(raw, symbols, waits)),
+        waits,
         int(raw.get("launches", 0)),
         int(raw.get("switches", 0)),
         float(raw.get("seconds", 0.0)),
         int(raw.get("dropped", 0)),
         tuple(raw.get("assumptions", ())),
-        tuple(_finding(cause) for cause in causes),
+        tuple(causes),
     )
     return report.explaining() if report.findings else report
+
+
+def findings_in_time(
+    raw: Mapping[str, Any], symbols: Symbols, waits: Sequence[Waiting]
+) -> list[Finding]:
+    """The findings of a report in the order in which they were made."""
+    return [_identified(_finding(each), waits) for each in symbols.findings(raw)]
+
+
+def _identified(finding: Finding, waits: Sequence[Waiting]) -> Finding:
+    sides = [finding.access, *([finding.other] if finding.other else [])]
+    obj = finding.object
+    if finding.kind == "hang" and waits and not finding.access.where:
+        stuck = _stuck(waits)
+        sides, obj = [stuck.access], stuck.what
+    places = [(side.role, side.where, side.code) for side in sides]
+    return replace(finding, identity=identity_of(finding.kind, finding.kernel, obj, places))
+
+
+def _stuck(waits: Sequence[Waiting]) -> Waiting:
+    """The wait to name first; among equals the one with few threads: many wait for a result."""
+    return min(
+        waits,
+        key=lambda wait: (wait.victim, not wait.needs, wait.lanes.bit_count() * len(wait.warps)),
+    )
 
 
 def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -237,19 +260,21 @@ def _finding(found: Mapping[str, Any]) -> Finding:
         thread=int(found.get("thread", -1)),
         other_thread=int(found.get("other_thread", -1)),
         count=int(found.get("count", 1)),
+        kernel=str(found["kernel"]),
     )
 
 
 def _access(found: Mapping[str, Any], prefix: str) -> Access:
     file, line = found[f"{prefix}file"], found[f"{prefix}line"]
-    return Access(str(found[f"{prefix}role"]), f"{file}:{line}" if file else "")
+    where = f"{file}:{line}" if file else ""
+    return Access(str(found[f"{prefix}role"]), where, str(found[f"{prefix}code"]))
 
 
 def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     place = symbols.place(wait.get("pc"))
     kind = str(wait["kind"])
     pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
-    what, state, needs, victim = _WAITS.get(kind, kind), "", "", 3
+    what, state, needs, victim = resource_name(kind), "", "", 3
     if kind == "mbarrier":
         offset = int(wait["object"])
         name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
@@ -282,7 +307,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
 
 
 def _place_access(place: Place | None) -> Access:
-    return Access(place.role, str(place)) if place is not None else Access()
+    return Access(place.role, str(place), place.code) if place is not None else Access()
 
 
 def _count(number: int, noun: str) -> str:
@@ -349,6 +374,7 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
     if finding.other is not None:
         thread = f" (thread {finding.other_thread})" if finding.other_thread >= 0 else ""
         yield f"  against  {finding.other}{thread}"
+    yield f"  identity {finding.identity}"
 
 
 def _waiting_line(wait: Waiting) -> str:

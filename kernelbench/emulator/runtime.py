@@ -19,6 +19,7 @@ from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler
+from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.settings import DEFAULT_EMULATION, ROUNDINGS, Emulation
 from kernelbench.machine.toolchain import cpu_facts, emulator_compiler
 
@@ -50,6 +51,18 @@ class EmulatorOptions(ctypes.Structure):
         ("max_findings", ctypes.c_uint32),
         ("limit_ms", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
+    )
+
+
+class _Decision(ctypes.Structure):
+    """``kb::emu::Decision``."""
+
+    _fields_ = (
+        ("launch", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint32),
+        ("who", ctypes.c_int32),
+        ("number", ctypes.c_uint32),
+        ("value", ctypes.c_uint32),
     )
 
 
@@ -145,6 +158,18 @@ class Runtime:
         lib.kb_emu_queue.restype = None
         lib.kb_emu_finish.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
         lib.kb_emu_finish.restype = ctypes.c_int
+        lib.kb_emu_keep_decisions.argtypes = []
+        lib.kb_emu_keep_decisions.restype = None
+        lib.kb_emu_give_decisions.argtypes = [ctypes.POINTER(_Decision), ctypes.c_uint64]
+        lib.kb_emu_give_decisions.restype = None
+        lib.kb_emu_decisions.argtypes = [
+            ctypes.POINTER(_Decision), ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64),
+        ]  # fmt: skip
+        lib.kb_emu_decisions.restype = ctypes.c_uint64
+        lib.kb_emu_trace.argtypes = []
+        lib.kb_emu_trace.restype = None
+        lib.kb_emu_trace_events.argtypes = []
+        lib.kb_emu_trace_events.restype = ctypes.c_char_p
         lib.kb_emu_report.argtypes = []
         lib.kb_emu_report.restype = ctypes.c_char_p
 
@@ -179,6 +204,38 @@ class Runtime:
             seed=seed & (2**64 - 1),
         )
         self._library.kb_emu_configure(ctypes.byref(options))
+
+    def decide(self, decisions: Sequence[Decision] | None) -> None:
+        """Of the launches to come until :meth:`configure`: take these decisions.
+
+        They have to run on one OS thread.
+
+        Args:
+            decisions: The usual choice is made elsewhere. None: the seed draws, and what it draws
+                is kept for :meth:`decisions`.
+        """
+        if decisions is None:
+            self._library.kb_emu_keep_decisions()
+            return
+        given = (_Decision * len(decisions))(*(_Decision(*each) for each in decisions))
+        self._library.kb_emu_give_decisions(given, len(decisions))
+
+    def decisions(self) -> tuple[list[Decision], int]:
+        """The decisions that were kept, in order, and how many were made in all."""
+        made = ctypes.c_uint64()
+        count = self._library.kb_emu_decisions(None, 0, ctypes.byref(made))
+        kept = (_Decision * count)()
+        self._library.kb_emu_decisions(kept, count, ctypes.byref(made))
+        return [(d.launch, d.cluster, d.who, d.number, d.value) for d in kept], made.value
+
+    def trace(self) -> None:
+        """Keep the events of the launches to come until :meth:`configure`; on one OS thread."""
+        self._library.kb_emu_trace()
+
+    def trace_events(self) -> dict[str, Any]:
+        """The events that were kept, see :mod:`kernelbench.emulator.trace`."""
+        events: dict[str, Any] = json.loads(self._library.kb_emu_trace_events())
+        return events
 
     def register(
         self, address: int, size: int, name: str, *, writable: bool, fresh: bool = False

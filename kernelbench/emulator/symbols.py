@@ -15,6 +15,7 @@ from typing import Any
 
 from kernelbench.emulator import dwarf
 from kernelbench.emulator.dwarf import Frame
+from kernelbench.emulator.identity import code_at
 from kernelbench.emulator.runtime import COMMON_NAME, LINEAGE_NAME, STEP_NAME
 from kernelbench.project import overlay
 
@@ -28,6 +29,7 @@ class Place:
         shown: The same, short: ``v07/kernel.cuh``.
         function: The function that holds the line.
         role: The step's function below the kernel's entry; empty if unknown.
+        kernel: The kernel's entry, or the function of the host; empty if unknown.
     """
 
     file: Path
@@ -35,6 +37,12 @@ class Place:
     line: int
     function: str
     role: str
+    kernel: str = ""
+
+    @property
+    def code(self) -> str:
+        """The line's text, see :func:`kernelbench.emulator.identity.code_at`."""
+        return code_at(self.file, self.line)
 
     def __str__(self) -> str:
         return f"{self.shown}:{self.line}"
@@ -66,7 +74,9 @@ class Symbols:
                 file, shown = located(self._folders[name], found[1])
                 names = [plain_name(other.function) for other in chain[chain.index(frame) :]]
                 function = next(filter(None, names), "")
-                return Place(file, shown, frame.line, function, self._role(chain))
+                own = self._own(chain)
+                kernel = own[-1] if own else ""
+                return Place(file, shown, frame.line, function, _role(own), kernel)
         return None
 
     def _resolve(self, file: str) -> tuple[str, PurePosixPath] | None:
@@ -76,24 +86,20 @@ class Symbols:
                 return name, path.relative_to(name)
         return None
 
-    def _role(self, chain: Sequence[Frame]) -> str:
+    def _own(self, chain: Sequence[Frame]) -> list[str]:
+        """The step's own functions, innermost first."""
         own = [
             plain_name(frame.function)
             for frame in chain
             if (found := self._resolve(frame.file)) and found[0] == STEP_NAME
         ]
-        own = [name for name in own if name]
-        warps = [name for name in own if re.fullmatch(r"\w+_warps?", name)]
-        if warps:
-            return warps[-1]
-        # Device functions are always inlined, so that the last one is the kernel's entry.
-        return own[-2] if len(own) > 1 else "".join(own)
+        return [name for name in own if name]
 
     def findings(self, report: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The report's findings with what is known of their places.
 
-        Adds ``file``, ``line``, ``function``, ``role``, the same with ``other_`` in front, and
-        ``shared_name``; None or an empty string where unknown.
+        Adds ``file``, ``line``, ``function``, ``role``, ``code``, ``kernel``, the same with
+        ``other_`` in front, and ``shared_name``; None or an empty string where unknown.
         """
         found = [dict(finding) for finding in report["findings"]]
         keys = ("pc", "other_pc")
@@ -104,6 +110,8 @@ class Symbols:
                 finding[f"{prefix}line"] = place.line if place else None
                 finding[f"{prefix}function"] = place.function if place else ""
                 finding[f"{prefix}role"] = place.role if place else ""
+                finding[f"{prefix}code"] = place.code if place else ""
+                finding[f"{prefix}kernel"] = place.kernel if place else ""
             finding["shared_name"] = self.shared_name(
                 finding.get("pc"), finding.get("shared_type"), finding.get("shared_offset", -1)
             )
@@ -120,6 +128,14 @@ class Symbols:
             return ""
         # The member of an opaque type says nothing.
         return re.sub(r"\.opaque(\[\d+\])?", "", layout.name_at(offset))
+
+
+def _role(own: Sequence[str]) -> str:
+    warps = [name for name in own if re.fullmatch(r"\w+_warps?", name)]
+    if warps:
+        return warps[-1]
+    # Device functions are always inlined, so that the last one is the kernel's entry.
+    return own[-2] if len(own) > 1 else "".join(own)
 
 
 def located(folder: Path, inside: PurePosixPath) -> tuple[Path, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.errors import UsageError
+from kernelbench.checks.store import LastCheck
 from kernelbench.executors.targets import device_timed
 from kernelbench.lineages.shape_table import outcome_rows
 from kernelbench.project.registry import Lineage, Lineages, Reported, Step, StepStatus
@@ -81,6 +82,7 @@ class Node:
         prefix: The lines that draw the branch that it is on; empty on the trunk.
         experiment: Whether it is a variant or a failed experiment.
         base: Name of the step whose files it shares; None for a step of its own.
+        last_check: What the newest `check` found, in words; empty if there was none.
     """
 
     step: str
@@ -95,6 +97,7 @@ class Node:
     measured: tuple[Measured, ...]
     checked: tuple[Checked, ...]
     verdicts: tuple[TreeVerdict, ...]
+    last_check: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ def trees(
     comparisons: Sequence[ledger.LedgerEntry],
     *,
     outcomes: Mapping[Setting, RunOutcome] | None = None,
+    checks: Mapping[str, LastCheck] | None = None,
     shapes: Sequence[str] = (),
     device: str | None = None,
 ) -> tuple[Tree, ...]:
@@ -138,6 +142,7 @@ def trees(
     Args:
         runs: Saved runs, oldest first; ``comparisons``: the ledger, likewise.
         outcomes: What is known of runs that are not among them.
+        checks: The newest check by step.
         shapes: The shapes to show; those with reported figures if there are none.
         device: Only devices whose name contains this, in any case.
 
@@ -160,7 +165,15 @@ def trees(
     times = times_of(runs)
     checked = _checked(shown)
     found = tuple(
-        _tree(lineage, lineages.steps_of(lineage.name), times, checked, comparisons, shapes)
+        _tree(
+            lineage,
+            lineages.steps_of(lineage.name),
+            times,
+            checked,
+            checks or {},
+            comparisons,
+            shapes,
+        )
         for lineage in chosen
     )
     for shape in shapes:
@@ -212,6 +225,7 @@ def _tree(
     steps: Sequence[Step],
     times: dict[str, list[Measured]],
     checked: dict[str, list[Checked]],
+    checks: Mapping[str, LastCheck],
     comparisons: Sequence[ledger.LedgerEntry],
     shapes: Sequence[str],
 ) -> Tree:
@@ -235,6 +249,7 @@ def _tree(
             measured=tuple(times.get(step.name, ())),
             checked=tuple(checked.get(step.name, ())),
             verdicts=verdicts_between(step.parent, step.name, comparisons),
+            last_check=checks[step.name].in_words() if step.name in checks else "",
         )
         for prefix, step in outline(steps)
     )

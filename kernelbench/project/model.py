@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,8 @@ STATUSES: tuple[StepStatus, ...] = ("planned", "works", "failed", "fixed")
 METRICS = ("call", "device", "end-to-end")
 UNITS = ("us", "TFLOPS")
 ALLOWED = ("spill", "warning")
+#: What a finding of the checker is known by (:mod:`kernelbench.emulator.identity`).
+IDENTITY = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{10}")
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,10 @@ class Repair:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the compilers may say of a step without a test failing.
+    """What the compilers or the checker may say of a step without a test failing.
 
     Attributes:
-        what: ``spill`` or ``warning``.
+        what: ``spill``, ``warning`` or the identity of a finding.
     """
 
     what: str

@@ -11,6 +11,7 @@ from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.base.toml_file import TomlTable
 from kernelbench.project.model import (
     ALLOWED,
+    IDENTITY,
     KIND_WORDS,
     METRICS,
     STATUSES,
@@ -279,7 +280,11 @@ def _read_repair(table: TomlTable) -> Repair:
 
 
 def _read_allowance(table: TomlTable) -> Allowance:
-    allowance = Allowance(table.string("what", choices=ALLOWED), table.string("reason"))
+    what = table.string("what")
+    if what not in ALLOWED and not IDENTITY.fullmatch(what):
+        wanted = f"one of {', '.join(ALLOWED)} or a finding's identity, as race-0123456789"
+        raise table.fail("what", f"expected {wanted}, found {what!r}")
+    allowance = Allowance(what, table.string("reason"))
     table.done()
     return allowance
 

@@ -163,8 +163,8 @@ def write_csv(rows: Iterable[TableRow]) -> str:
     """A CSV file with a header line.
 
     Medians have five significant digits, percentiles and speed of light three, errors two; the
-    records have all of them. An empty method is the usual one, graph replays for the device and events for the call;
-    empty reps of the call are the device's.
+    records have all of them. An empty method is the usual one, graph replays for the device and
+    events for the call; empty reps of the call are the device's.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

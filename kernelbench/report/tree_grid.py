@@ -140,6 +140,7 @@ def _notes(tree: Tree, reported: Sequence[str], timed: Sequence[tuple[str, str]]
             "right on: shapes on which the newest run was right; G: a GPU of the step's arch, "
             "S: gpu-soft, E: the emulator, T: torch on the CPU; only G has times"
         )
+    notes += [f"{n.step} checked: {n.last_check}" for n in tree.nodes if n.last_check]
     elsewhere = sorted({m.shape for node in tree.nodes for m in node.measured} - {*tree.shapes})
     if elsewhere:
         notes.append(f"also measured, see --shape: {', '.join(elsewhere)}")

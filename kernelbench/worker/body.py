@@ -38,8 +38,17 @@ from kernelbench.project.guarded import is_machine_fault
 from kernelbench.project.problem import Kernel, Problem, Work, judging
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.records.run_record import ResultStatus
-from kernelbench.worker import schedules
-from kernelbench.worker.jobs import Arm, CeilingsJob, CheckJob, CompareJob, Job, RunJob, Timing
+from kernelbench.worker import replays, schedules
+from kernelbench.worker.jobs import (
+    Arm,
+    CeilingsJob,
+    CheckJob,
+    CompareJob,
+    Job,
+    ReplayJob,
+    RunJob,
+    Timing,
+)
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
@@ -88,6 +97,10 @@ def execute_job(job: Job, report: Reporter) -> None:
         # Shapes run side by side; threads of each that wait for one another would cost more.
         torch.set_num_threads(max(1, job.os_threads))
         schedules.run_schedules(job, report)
+        return
+    if isinstance(job, ReplayJob):
+        torch.set_num_threads(1)
+        replays.run_replay(job, report)
         return
     report.phase("environment", 120, "machine")
     if job.target.gpu is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,11 @@ class Called:
 
 
 class CheckedStep:
-    """A step that is loaded for the checker; every call is made by way of it."""
+    """A step that is loaded for the checker; every call is made by way of it.
+
+    Attributes:
+        prepare: Sets what else the launches of each call need, after the options are set.
+    """
 
     def __init__(
         self, job: CheckJob, problem: CompiledProblem, entry: LoadedStep, kernel: Kernel
@@ -48,9 +53,11 @@ class CheckedStep:
         assert entry.emulation is not None
         self.job = job
         self.problem = problem
+        self.entry = entry
+        self.prepare: Callable[[Runtime], None] = lambda _runtime: None
         self.runtime: Runtime = entry.emulation
         self._kernel = kernel
-        self._symbols = compiled.symbols_of(job.step)
+        self.symbols = compiled.symbols_of(job.step)
 
     def call(self, inputs: Inputs, sms: int, seed: int) -> Called:
         """One call, done when it returns."""
@@ -92,6 +99,7 @@ class CheckedStep:
             os_threads=job.os_threads,
             limit_s=job.call_limit_s,
         )
+        self.prepare(self.runtime)
 
     @staticmethod
     def _poison(inputs: Inputs, seed: int) -> torch.Tensor:
@@ -114,7 +122,7 @@ class CheckedStep:
             return [], f"raised {describe_exception(error, self.job.step.entry)}"
 
     def _called(self, outputs: list[torch.Tensor], reason: str, poison: torch.Tensor) -> Called:
-        found = findings.resolve_report(self.runtime.report(), self._symbols)
+        found = findings.resolve_report(self.runtime.report(), self.symbols)
         if reason and found.findings:
             reason = found.headline()
         copies = None if reason else [output.clone() for output in outputs]

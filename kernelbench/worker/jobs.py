@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernelbench.emulator.decisions import Decision
 from kernelbench.executors.targets import Target
 from kernelbench.project.model import Lineage, Step
 from kernelbench.records.run_record import CallForm, L2Mode, Metric
@@ -111,6 +112,7 @@ class CheckJob:
         other_shape: A second shape for them; None if there is none.
         budget_s: Seconds after which no further round of schedules begins, for each shape and
             class; 0 for no limit.
+        rounds: How many rounds of each class to run instead, whatever the time; empty for none.
         max_findings: How many different findings a launch keeps.
         counters: Folder for the counts of branches; empty for none.
         os_threads: OS threads of the emulation; 0 for one per core.
@@ -131,6 +133,33 @@ class CheckJob:
     sequence: bool = False
     other_shape: Any = None
     budget_s: float = 0.0
+    rounds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """Run one schedule of a step again, or look for the shortest one that shows the same.
+
+    Attributes:
+        check: The shape, class and number of SMs, one of each, and the check's seed.
+        index: Which schedule of the check it was; ``calls``: which call of its sequence, or empty.
+        identity: What the schedule has shown: a finding's identity, or ``wrong``.
+        decisions: Those of the schedule; None: the seed draws them.
+        times: How often to run it.
+        fewest_s: Seconds to look for fewer decisions; 0: the schedule is run as it is.
+        trace: File for the trace of the last run; empty for none.
+        state: Whether to tell the state at the finding, of the last run.
+    """
+
+    check: CheckJob
+    index: int
+    calls: str
+    identity: str
+    decisions: tuple[Decision, ...] | None = None
+    times: int = 1
+    fewest_s: float = 0.0
+    trace: str = ""
+    state: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,4 +169,4 @@ class CeilingsJob:
     device_index: int
 
 
-Job = RunJob | CompareJob | CheckJob | CeilingsJob
+Job = RunJob | CompareJob | CheckJob | ReplayJob | CeilingsJob

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kernelbench.base import schema
+from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.measure.outcomes import CheckResult, TimedBlock, Whose
 from kernelbench.measure.speed_of_light import Ceilings
@@ -169,6 +170,30 @@ class ScheduleRun:
 
 
 @dataclass(frozen=True)
+class ScheduleShortened:
+    """The fewest decisions that were found whose schedule shows the same.
+
+    Attributes:
+        decisions: None if the schedule did not show it again, apart from the check.
+        made: How many were made in the schedule as the seed drew it; kept: how many of them were
+            not the usual ones.
+        trials: Schedules that were run.
+    """
+
+    decisions: tuple[Decision, ...] | None
+    made: int
+    kept: int
+    trials: int
+
+
+@dataclass(frozen=True)
+class StateTold:
+    """The state at a finding, line by line; empty if the finding was not made."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CeilingsMeasured:
     """The ceilings of a GPU."""
 
@@ -196,6 +221,8 @@ Message = (
     | DelayPlanted
     | StepNotLoaded
     | ScheduleRun
+    | ScheduleShortened
+    | StateTold
     | CeilingsMeasured
     | JobDone
 )

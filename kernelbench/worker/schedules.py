@@ -32,19 +32,12 @@ _COUNTERS_INTERVAL_S = 2.0
 
 def run_schedules(job: CheckJob, report: Reporter) -> None:
     """Run every shape, class, number of SMs and schedule of a job."""
-    problem = cast(CompiledProblem, judging(load_problem(job.lineage), job.step))
     if job.counters:
         branches.collect_into(Path(job.counters))
-    report.phase("build and load", compiled.BUILD_LIMIT_S)
-    try:
-        entry = EMULATOR.open(job.step, check=True)
-        kernel = compiled.bind_problem(problem, entry, job.step, job.target.device)
-    except (ProblemError, MachineFault):
-        raise
-    except KernelbenchError as error:
-        report(StepNotLoaded(str(error)))
+    step = open_checked(job, report)
+    if step is None:
         return
-    step = CheckedStep(job, problem, entry, kernel)
+    entry = step.entry
     counters = _Counters(entry.library)
     for shape in job.shapes:
         report(ShapeBegins(shape.name))
@@ -53,6 +46,34 @@ def run_schedules(job: CheckJob, report: Reporter) -> None:
                 break
         if job.counters:
             branches.write_counters(entry.library)
+
+
+def open_checked(job: CheckJob, report: Reporter) -> CheckedStep | None:
+    """The step, built and loaded for the checker; None if it cannot be, which is reported."""
+    problem = cast(CompiledProblem, judging(load_problem(job.lineage), job.step))
+    report.phase("build and load", compiled.BUILD_LIMIT_S)
+    try:
+        entry = EMULATOR.open(job.step, check=True)
+        kernel = compiled.bind_problem(problem, entry, job.step, job.target.device)
+    except (ProblemError, MachineFault):
+        raise
+    except KernelbenchError as error:
+        report(StepNotLoaded(str(error)))
+        return None
+    return CheckedStep(job, problem, entry, kernel)
+
+
+def schedule_seed(job: CheckJob, shape: str, input_class: str, sms: int, index: int) -> int:
+    """The seed of one schedule.
+
+    No part of the request but what the schedule belongs to: --sms 3 repeats what 1,2,3 found.
+    """
+    return derive(job.seed, "schedule", shape, input_class, sms, index)
+
+
+def inputs_seed(job: CheckJob, shape: str, input_class: str) -> int:
+    """The seed of the inputs of all schedules of a shape and class."""
+    return derive(job.seed, "inputs", shape, input_class)
 
 
 class _Counters:
@@ -93,21 +114,25 @@ class _Case:
         A round is one schedule on each number of SMs; the sequence comes after the first. The
         budget of time ends the rounds after that: what little time allows is spread over all.
         """
+        job = self._job
+        rounds = job.rounds[job.classes.index(self._class)] if job.rounds else None
+        if rounds == 0:
+            return True
         self._begin()
         began = time.monotonic()
-        for index in range(self._job.schedules):
-            if index and 0 < self._job.budget_s < time.monotonic() - began:
+        for index in range(job.schedules if rounds is None else rounds):
+            if rounds is None and index and 0 < job.budget_s < time.monotonic() - began:
                 break
-            if not all(self._schedule(sms, index) for sms in self._job.sms):
+            if not all(self._schedule(sms, index) for sms in job.sms):
                 return False
-            if index == 0 and self._job.sequence and not self._sequence():
+            if index == 0 and job.sequence and not self._sequence():
                 return False
         return True
 
     def _begin(self) -> None:
         job, shape = self._job, self._shape
         self._report.phase(f"{self._class}: inputs and reference", 600, "reference")
-        seed = derive(job.seed, "inputs", shape.name, self._class)
+        seed = inputs_seed(job, shape.name, self._class)
         self._inputs = self._draw(seed)
         # From a copy: the kernel has not seen it.
         self._reference = self._step.problem.reference(self._draw(seed), shape, self._class)
@@ -117,8 +142,7 @@ class _Case:
     def _schedule(self, sms: int, index: int) -> bool:
         job, shape = self._job, self._shape
         self._announce(f"{sms} SM{'s' if sms > 1 else ''}, schedule {index + 1}/{job.schedules}")
-        # No part of the request but what the schedule belongs to: --sms 3 repeats what 1,2,3 found.
-        seed = derive(job.seed, "schedule", shape.name, self._class, sms, index)
+        seed = schedule_seed(job, shape.name, self._class, sms, index)
         called = self._step.call(self._inputs, sms, seed)
         reason = self._judge(called, self._first.get(sms))
         if called.outputs is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -47,9 +48,12 @@ def test_run(project: Path) -> None:
 
 
 def test_check(project: Path) -> None:
-    done = call(project, steps="v22", shapes="u1", arguments="--schedules 1 --sms 2")
+    more = "--schedules 1 --sms 2"
+    done = call(project, steps="v22", shapes="u1", sarif="found.sarif", arguments=more)
     assert done.returncode == 0, done.stderr
     assert "1 clean of 1" in done.stdout
+    assert json.loads((project / "found.sarif").read_text())["runs"][0]["results"] == []
+    assert not (project / "results").exists()
 
 
 def test_a_gate_without_a_gpu_is_no_pass(project: Path) -> None:

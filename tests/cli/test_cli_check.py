@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, environment_of, launch, read_document
 
+from kernelbench.base.errors import RecordError
 from kernelbench.build import compiler
+from kernelbench.checks import schedule_file, store
 from kernelbench.cli import invoke as run_cli
 
 pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
@@ -289,6 +292,103 @@ def test_a_seed_repeats_a_finding(project: Path) -> None:
         seen.append([s["finding"]["access"] for s in row["seen"] if s["sms"] == 2])
     assert seen[0]
     assert seen[0] == seen[1]
+
+
+def test_a_finding_is_allowed_by_its_identity(checked: tuple[Any, str], project: Path) -> None:
+    record, printed = checked
+    first = [s for s in row_of(record, "races")["seen"] if (s["sms"], s["index"]) == (1, 0)]
+    identities = {seen["finding"]["identity"] for seen in first}
+    assert len(identities) == 2
+    assert all(f"identity {identity}" in printed for identity in identities)
+    folder = project / "tiny" / "allowed"
+    if not folder.exists():
+        add_step(project, "allowed", "// one more line\n" + SOURCE.replace("FAULT;", "kRace;"))
+    allowances = [
+        f'[[allowance]]\nwhat = "{each}"\nreason = "r1"\n' for each in sorted(identities)[1:]
+    ]
+    (folder / "step.toml").write_text(STEP_TOML.format(name="allowed") + "".join(allowances))
+    outcome = launch(
+        "check", "allowed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 7,
+        "--allow", f"{min(identities)}=r2", "--allow", "race-0123456789=gone", root=project,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.out
+    assert "allowed  r2" in outcome.out
+    assert "--allow race-0123456789 matched nothing" in outcome.out
+    assert f"--allow {min(identities)}" not in outcome.out
+
+
+def test_an_allowance_cannot_make_a_hang_right(checked: tuple[Any, str], project: Path) -> None:
+    (seen,) = row_of(checked[0], "hangs")["seen"]
+    outcome = launch(
+        "check", "hangs", "--schedules", 1, "--sms", 1, "--allow",
+        f"{seen['finding']['identity']}=why not", root=project,
+    )  # fmt: skip
+    assert outcome.code == 3
+    assert "why not" in outcome.out
+
+
+def test_a_check_is_saved_shown_and_repeated(project: Path) -> None:
+    """What a budget of time had ended is repeated by what was run, whatever the time."""
+    root = project.parent / f"{project.name}-saved"
+    shutil.copytree(project, root, symlinks=True, ignore=shutil.ignore_patterns("results"))
+    outcome = launch(
+        "check", "right", "races", "--budget", "0.2", "--sms", "1,2", "--shape", "u1", root=root
+    )
+    (saved,) = (root / "results").glob("cpu-*/checks/*.json.gz")
+    assert outcome.code == 3
+    assert f"saved {saved}" in outcome.out
+    record = store.read_check(saved)
+    right, races = (step.rows[0] for step in record.steps)
+    assert right.rounds["gpu-mode"] * 2 == right.schedules > 0
+    again = launch("check", "--repeat", saved, "--json", "-", root=root)
+    assert again.code == 3
+    assert "repeated: every row came out as recorded" in again.err
+    rows = [step["rows"][0] for step in read_document(again.out)["steps"]]
+    assert [row["schedules"] for row in rows] == [right.schedules, races.schedules]
+    assert len(list((root / "results").glob("cpu-*/checks/*"))) == 1
+
+    clean = f"right checked: clean, {right.schedules:,} schedules, 1 shape, "
+    assert clean in launch("show", "right", root=root).out
+    tree = launch("lineage", "tiny", root=root).out
+    assert clean in tree
+    assert f"races checked: finding ({races.seen[0].finding.identity}" in tree
+
+    (root / "tiny" / "races" / "launch.cu").write_text(SOURCE.replace("FAULT;", "kRight;"))
+    refused = launch("check", "--repeat", saved, root=root)
+    assert refused.code == 2
+    assert "races has changed since that check" in refused.err
+
+
+def test_a_finding_has_a_schedule_that_replays(project: Path, tmp_path: Path) -> None:
+    if not (project / "tiny" / "replayed").exists():
+        add_step(project, "replayed", SOURCE.replace("FAULT;", "kRace;"))
+    outcome = launch(
+        "check", "replayed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 7,
+        "--shape", "u1", "--no-save", "--minimize", tmp_path / "m", root=project,
+    )  # fmt: skip
+    assert outcome.code == 3
+    files = {file.name: schedule_file.read_schedule(file) for file in (tmp_path / "m").iterdir()}
+    (name,) = (name for name in files if name.startswith("replayed-u1-race-"))
+    file = files[name]
+    assert name == f"replayed-u1-{file.identity}.json"
+    assert file.decisions is not None
+    assert len(file.decisions) <= file.kept <= file.made
+    assert f"{file.made:,} decisions, {file.kept:,} of them not usual → " in outcome.out
+    path = tmp_path / "m" / name
+    again = launch("check", "--replay", path, "--schedules", 10, root=project)
+    assert again.code == 3
+    assert f"→ {file.identity} in 10 of 10: race: " in again.out
+    assert f"identity {file.identity}" in again.out
+
+    launch_file = project / "tiny" / "replayed" / "launch.cu"
+    launch_file.write_text(SOURCE.replace("FAULT;", "kRight;"))
+    changed = launch("check", "--replay", path, root=project)
+    assert changed.code == 2
+    assert "it has changed since, and its schedules with it" in changed.err
+    path.write_text("{}")
+    with pytest.raises(RecordError, match="is no schedule of check --minimize"):
+        schedule_file.read_schedule(path)
+    assert run_cli(["check", "right", "--replay", str(path)]) == 2
 
 
 def test_run_has_rows_but_no_times(project: Path, tmp_path: Path) -> None:

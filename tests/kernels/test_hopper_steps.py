@@ -228,7 +228,17 @@ def test_infinities_are_where_v00_has_them(
 @pytest.mark.long
 def test_parts_that_wait_for_each_other_do_not_hang_in_any_order() -> None:
     command = [sys.executable, "-m", "kernelbench", "check", "h06", "--seed", "1"]
-    command += ["--shape", "m=5:n=128:k=4096", "--sms", "3", "--schedules", "10", "--jobs", "1"]
+    command += [
+        "--shape",
+        "m=5:n=128:k=4096",
+        "--sms",
+        "3",
+        "--schedules",
+        "10",
+        "--jobs",
+        "1",
+        "--no-save",
+    ]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
 

@@ -313,7 +313,7 @@ def test_run_takes_a_file_back_on_the_emulator(tmp_path: Path) -> None:
 @needs_host
 def test_check_takes_a_file_back(tmp_path: Path) -> None:
     file = write_export("v22", tmp_path)
-    done = launch("check", file, "--shape", "u0", "--schedules", "1", "--sms", "4")
+    done = launch("check", file, "--shape", "u0", "--schedules", "1", "--sms", "4", "--no-save")
     assert done.code == ExitCode.PASS, done.out + done.err
 
 

@@ -68,6 +68,7 @@ def test_a_finding_has_both_sides_and_its_object() -> None:
         "  object   full[2]",
         "  here     load_warp at v07/kernel.cuh:101 (CTA 4, thread 128)",
         "  against  mma_warp at v07/kernel.cuh:102 (thread 5)",
+        f"  identity {report.findings[0].identity}",
     ]
     assert report.headline() == "race: a store and a load (load_warp, v07/kernel.cuh:101)"
 

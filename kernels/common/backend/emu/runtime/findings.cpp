@@ -16,6 +16,8 @@
 #include "runner.hpp"
 #include "watchdog.hpp"
 
+extern "C" void kb_emu_at_finding(uint64_t index);  // trace.cpp
+
 namespace kb::emu {
 
 namespace {
@@ -93,11 +95,14 @@ void record(Finding&& finding, bool ends_launch) {
     const Where where = finding.where.value_or(where_now());
     known.emplace(key, all.size());
     all.push_back({.finding = std::move(finding), .where = where});
+    kb_emu_at_finding(all.size() - 1);
   }
   if (ends_launch && !fatal.exchange(true)) {
     first_fatal = std::string(kNames[static_cast<size_t>(kind)]) + ": " + text;
   }
 }
+
+}  // namespace
 
 // ---- JSON ------------------------------------------------------------------------------------
 
@@ -129,6 +134,8 @@ void put_pc(std::string& out, Pc pc) {
   put_string(out, info.dli_fname);
   out += ",\"offset\":" + std::to_string(at - static_cast<const char*>(info.dli_fbase)) + "}";
 }
+
+namespace {
 
 void put_cta(std::string& out, const CtaIndex& cta) {
   out += '[';

@@ -2,8 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "options.hpp"
 
 namespace kb::emu {
+
+// JSON of a text, and of a place in a step's library.
+void put_string(std::string& out, std::string_view text);
+void put_pc(std::string& out, Pc pc);
 
 void clear_findings();
 // Everything since clear_findings, as JSON; valid until the next call.

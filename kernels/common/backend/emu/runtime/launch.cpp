@@ -14,11 +14,13 @@
 #include <thread>
 
 #include "api_core.hpp"
+#include "choices.hpp"
 #include "findings.hpp"
 #include "global_shadow.hpp"
 #include "grids.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
+#include "trace.hpp"
 #include "watchdog.hpp"
 
 namespace kb::emu {
@@ -150,7 +152,7 @@ int64_t Launch::cancel_next_cluster() {
   // later as a cluster of its own.
   const uint32_t asked = progress.asking.fetch_add(1);
   if (checking()) {
-    if (self().cta->cluster->random(16) == 0) return -1;
+    if (one_in(16)) return -1;
   } else if (progress.slots > 0 && asked >= rest) {
     return -1;
   }
@@ -200,7 +202,13 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
     std::iota(progress.order.begin(), progress.order.end(), 0u);
     uint64_t state = current_options.seed ^ current.number;
     for (uint32_t i = progress.slots; i > 1; --i) {
-      std::swap(progress.order[i - 1], progress.order[split_mix(state) % i]);
+      auto other = static_cast<uint32_t>(split_mix(state) % i);
+      if (deciding) {
+        const Decision which{
+            .launch = static_cast<uint32_t>(current.number), .who = kClusterOrder, .number = i - 1};
+        other = decide(which, other, i - 1, i);
+      }
+      std::swap(progress.order[i - 1], progress.order[other]);
     }
   }
   progress.next = progress.slots;
@@ -281,6 +289,8 @@ void unregister_foreign_regions();
 KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::current_options = *options;
   kb::emu::clear_findings();
+  kb::emu::forget_decisions();
+  kb::emu::forget_trace();
   kb::emu::stream_operation();
   kb::emu::begin_call();
   kb::emu::launches = 0;

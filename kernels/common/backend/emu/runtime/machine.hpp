@@ -44,6 +44,7 @@ struct Thread {
   uint32_t accessed = 0;          // of its last plain access to global memory
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t polls = 0;             // unsuccessful ones in a row
+  uint32_t decisions = 0;         // of its own (choices.hpp)
   ThreadTma tma;                  // of tma.cpp
 };
 

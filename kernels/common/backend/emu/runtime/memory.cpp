@@ -1,5 +1,6 @@
 // Which shared memory is whose (PTX ISA 9.1, 5.1), and the hooks that the compiler calls for every
 // load and store of a kernel built for checking.
+#define KB_EMU_UNTRACED  // loads and stores would be nearly all of a trace
 #include <cstring>
 #include <string>
 

@@ -9,7 +9,16 @@ namespace kb::emu {
 
 // Where in the step's library an operation was called; the reader maps it to file and line.
 using Pc = const void*;
-#define KB_EMU_PC (__builtin_extract_return_addr(__builtin_return_address(0)))
+#define KB_EMU_CALLER (__builtin_extract_return_addr(__builtin_return_address(0)))
+// Whether events are kept (trace.hpp); if so, a primitive is one.
+extern bool tracing;
+Pc trace_primitive(Pc pc);
+#ifdef KB_EMU_UNTRACED
+#define KB_EMU_PC KB_EMU_CALLER
+#else
+#define KB_EMU_PC \
+  (kb::emu::tracing ? kb::emu::trace_primitive(KB_EMU_CALLER) : kb::emu::Pc(KB_EMU_CALLER))
+#endif
 
 inline constexpr uint32_t kWarpSize = 32;
 // As on the hardware, shared memory starts at 1024 of its window.

@@ -7,6 +7,7 @@
 
 #include "grids.hpp"
 #include "launch.hpp"
+#include "trace.hpp"
 #include "watchdog.hpp"
 
 namespace kb::emu {
@@ -133,7 +134,7 @@ bool Runner::run_a_task() {
   for (const InOrder& queue : in_order_) ready_pipes += !queue.tasks.empty();
   const uint32_t choices = static_cast<uint32_t>(unordered_.size()) + ready_pipes;
   if (choices == 0) return false;
-  uint32_t pick = random(choices);
+  uint32_t pick = choose(choices, 0);
   if (pick < unordered_.size()) {
     Pending chosen = std::move(unordered_[pick]);
     unordered_[pick] = std::move(unordered_.back());
@@ -160,22 +161,61 @@ bool Runner::pass_checked() {
   // Early, late and mixed completion find different faults; a seed draws one of them.
   const uint32_t tasks = tasks_available();
   if (tasks > 0 && style_ != Style::kLate) {
-    if (style_ == Style::kEager || random(4) == 0) return run_a_task();
+    if (style_ == Style::kEager || one_in(4)) return run_a_task();
   }
   const auto count = static_cast<uint32_t>(warps_.size());
-  const uint32_t first = random(count);
+  const uint32_t next = (last_ + 1) % count;
+  const uint32_t which = decisions_;
+  const size_t place = decisions_kept();
+  const uint32_t first = choose(count, next);
   // One that polls memory goes on for ever: what it polls for must come at last.
-  const uint32_t held_up = random(4096) == 0 ? count : held_up_;
+  const uint32_t held_up = one_in(4096) ? count : held_up_;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t index = (first + i) % count;
     if (index == held_up) continue;
-    Warp& warp = *warps_[index];
-    if (run_warp(warp, random(warp.count))) return true;
+    if (!run_a_lane_first(*warps_[index])) continue;
+    last_ = index;
+    // Those before it cannot run: from the usual one on, it may have been the first that can.
+    const bool usual = (next + count - first) % count <= i;
+    if (deciding) amend_decision(place, scheduler_decision(which), index, usual);
+    return true;
   }
+  if (deciding) amend_decision(place, scheduler_decision(which), 0, true);
   if (run_a_task()) return true;
   if (held_up >= count) return false;
-  Warp& warp = *warps_[held_up];
-  return run_warp(warp, random(warp.count));
+  last_ = held_up;
+  return run_a_lane_first(*warps_[held_up]);
+}
+
+// A warp's lanes, from a drawn one on; false if none could run, and then nothing was decided.
+bool Runner::run_a_lane_first(Warp& warp) {
+  const uint32_t which = decisions_;
+  const size_t place = decisions_kept();
+  if (run_warp(warp, choose(warp.count, 0))) return true;
+  if (deciding) {
+    amend_decision(place, scheduler_decision(which), 0, true);
+    decisions_ = which;
+  }
+  return false;
+}
+
+// What the seed draws of `bound` choices, or what was decided in its place.
+uint32_t Runner::choose(uint32_t bound, uint32_t usual) {
+  const uint32_t drawn = random(bound);
+  return deciding ? decide(scheduler_decision(decisions_++), drawn, usual, bound) : drawn;
+}
+
+// One time in n; usually not.
+bool Runner::one_in(uint32_t n) {
+  const bool drawn = random(n) == 0;
+  return deciding ? decide(scheduler_decision(decisions_++), drawn, 0, 2) != 0 : drawn;
+}
+
+Decision Runner::scheduler_decision(uint32_t number) const {
+  return {.launch = static_cast<uint32_t>(launch_.number),
+          .cluster = clusters_[0].id,
+          .who = kScheduler,
+          .number = number};
 }
 
 uint32_t Runner::random(uint32_t bound) {
@@ -210,18 +250,24 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   in_order_pending_ = 0;
   for (size_t i = 0; i < ids.size(); ++i) start(clusters_[i], ids[i], i);
   random_state_ = clusters_[0].random_state ^ 0x5851f42d4c957f2du;
-  const uint32_t drawn = random(4);
-  style_ = drawn == 0 ? Style::kLate : drawn == 1 ? Style::kEager : Style::kMixed;
+  decisions_ = 0;
+  last_ = static_cast<uint32_t>(warps_.size()) - 1;
+  // Of four draws one is late, one eager and two are mixed; usual is eager.
+  const uint32_t style = choose(4, 1);
+  style_ = style == 0 ? Style::kLate : style == 1 ? Style::kEager : Style::kMixed;
   // Half of the schedules let one warp wait until no other can go on: others come round a ring
   // meanwhile, and a waiter that can be lapped is.
-  held_up_ = random(2 * static_cast<uint32_t>(warps_.size()));
+  const auto warps = static_cast<uint32_t>(warps_.size());
+  held_up_ = choose(2 * warps, warps);
   if (sigsetjmp(recovery_, 1) == 0) {
     while (live_ > 0 && !abandoned()) {
       if (overdue()) {
         report_hang(clusters_);
         break;
       }
-      if (checking() ? pass_checked() : pass_plain()) continue;
+      const bool ran = checking() ? pass_checked() : pass_plain();
+      if (tracing) trace_barriers(clusters_);
+      if (ran) continue;
       if (wait_for_other_clusters()) continue;
       report_hang(clusters_);
     }
@@ -239,12 +285,14 @@ void Runner::run(const std::vector<uint32_t>& ids) {
 void Runner::submit(Task task, bool outlives) {
   // Tasks submit tasks, too: a commit its arrivals.
   Cta* cta = current_thread != nullptr ? current_thread->cta : const_cast<Cta*>(current_task_cta);
+  if (tracing) task = traced(std::move(task), -1);
   if (!outlives) ++cta->pending;
   unordered_.push_back({cta, outlives, std::move(task)});
 }
 
 // A queue for each warp and pipe that has ever had a task.
 void Runner::submit_in_order(Warp& warp, Pipe pipe, Task task) {
+  if (tracing) task = traced(std::move(task), static_cast<int>(pipe));
   ++warp.cta->pending;
   ++in_order_pending_;
   for (InOrder& queue : in_order_) {
@@ -297,13 +345,26 @@ Thread& self() {
 void suspend(const Wait& wait) {
   Thread& thread = self();
   thread.wait = wait;
+  if (tracing) trace_wait(wait);
   current_runner->yield_to_scheduler();
+  if (tracing && wait.kind != Wait::Kind::kYield) trace_resumed();
 }
 
 // One time in eight: often enough for every order to come up, seldom enough to stay fast.
 void interleave() {
   if (!checking()) return;
-  if (self().cta->cluster->random(8) == 0) suspend({.kind = Wait::Kind::kYield});
+  if (one_in(8)) suspend({.kind = Wait::Kind::kYield});
+}
+
+bool one_in(uint32_t n) {
+  Thread& thread = self();
+  const bool drawn = thread.cta->cluster->random(n) == 0;
+  if (!deciding) return drawn;
+  const Decision which{.launch = static_cast<uint32_t>(thread.cta->cluster->launch->number),
+                       .cluster = thread.cta->cluster->id,
+                       .who = static_cast<int32_t>(thread.component),
+                       .number = thread.decisions++};
+  return decide(which, drawn, 0, 2) != 0;
 }
 
 uint32_t Cluster::random(uint32_t bound) {

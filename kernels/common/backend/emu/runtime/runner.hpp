@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "choices.hpp"
 #include "core.hpp"
 #include "fiber.hpp"
 
@@ -74,6 +75,10 @@ class Runner {
   bool run_a_task();
   uint32_t tasks_available() const;
   bool wait_for_other_clusters();
+  bool run_a_lane_first(Warp& warp);
+  uint32_t choose(uint32_t bound, uint32_t usual);
+  bool one_in(uint32_t n);
+  Decision scheduler_decision(uint32_t number) const;
   uint32_t random(uint32_t bound);
 
   Launch& launch_;
@@ -88,6 +93,8 @@ class Runner {
   enum class Style { kMixed, kLate, kEager } style_ = Style::kMixed;
   uint64_t random_state_ = 0;
   uint32_t held_up_ = ~0u;
+  uint32_t last_ = 0;       // the warp that ran last
+  uint32_t decisions_ = 0;  // of this scheduler, since it began with these clusters
   void* scheduler_ = nullptr;
   uint64_t switches_ = 0;
   bool on_fiber_ = false;

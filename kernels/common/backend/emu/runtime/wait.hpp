@@ -47,6 +47,8 @@ void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready r
 // PTX promises no order between threads that do not synchronize: a schedule may stop a thread
 // between any two instructions, which here is at the entry of every primitive.
 void interleave();
+// What the schedule decides for the running thread: true one time in n.
+bool one_in(uint32_t n);
 
 // PTX: one execution of a .sync instruction by the lanes of a member mask; several with disjoint
 // masks may be open in one warp.

@@ -83,12 +83,13 @@ namespace {
 // Which lane is elected is the implementation's choice, and the same one for a mask each time: an
 // H200 takes the lowest. In half of the checker's schedules each mask has another.
 uint32_t elected_lane(uint32_t members) {
-  const auto lowest = static_cast<uint32_t>(std::countr_zero(members));
-  if (!checking()) return lowest;
+  if (!checking()) return static_cast<uint32_t>(std::countr_zero(members));
   uint64_t state = options().seed * 0x9e3779b97f4a7c15u;
-  if (split_mix(state) % 2 == 0) return lowest;
+  const bool another = split_mix(state) % 2 != 0;
   state += members;
-  auto skipped = split_mix(state) % static_cast<uint32_t>(std::popcount(members));
+  const auto lanes = static_cast<uint32_t>(std::popcount(members));
+  auto skipped = another ? static_cast<uint32_t>(split_mix(state) % lanes) : 0;
+  if (deciding) skipped = decide({.who = kElected, .number = members}, skipped, 0, lanes);
   for (; skipped > 0; --skipped) members &= members - 1;
   return static_cast<uint32_t>(std::countr_zero(members));
 }

@@ -1,0 +1,109 @@
+"""What is asked of a check, and what comes of it: requests, rows, steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kernelbench.emulator.branches import Coverage
+from kernelbench.emulator.findings import Finding, Waiting
+
+CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
+#: Statuses that mean the step is not right.
+FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A finding with the schedule that showed it first.
+
+    Attributes:
+        schedules: In how many schedules it was seen.
+        calls: Which call of the sequence showed it first; empty for a call like the first.
+        waits: Who waits for what, if it is a hang.
+        allowed: Why it may be there; empty if nothing allows it.
+    """
+
+    finding: Finding
+    inputs: str
+    sms: int
+    index: int
+    schedules: int = 1
+    waits: tuple[Waiting, ...] = ()
+    calls: str = ""
+    allowed: str = ""
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One step on one shape.
+
+    Attributes:
+        schedules: How many were run; asked: how many were to be, over all classes and SMs.
+        calls: The calls in sequence that were made after them, each once.
+        reason: What ended it early, in one line; empty if nothing did.
+        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`.
+        rounds: How many rounds began, by input class; a round is a schedule on each number of SMs.
+    """
+
+    step: str
+    shape: str
+    dims: str
+    status: CheckStatus
+    schedules: int
+    asked: int
+    seconds: float
+    seen: tuple[Seen, ...] = ()
+    reason: str = ""
+    calls: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    rounds: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepCheck:
+    """Everything about one step.
+
+    Attributes:
+        coverage: Branches of its code over all shapes; None if unknown, and then ``note`` says why.
+        reached: Situations that a shape has brought about on some number of SMs.
+        not_reached: Those that none has.
+        unmatched: Identities that its ``step.toml`` allows and that were not found.
+    """
+
+    step: str
+    source_sha: str
+    binary_sha: str | None
+    rows: tuple[CheckRow, ...]
+    coverage: Coverage | None = None
+    note: str = ""
+    reached: tuple[str, ...] = ()
+    not_reached: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What is asked of every step.
+
+    Attributes:
+        jobs: Worker processes at the same time.
+        sequence: Whether calls in sequence follow the first schedules of each shape.
+        budget_s: Seconds for all shapes of a step, about; 0 for no limit.
+        strict: Whether what rests on an assumption is not right.
+        allow: Reasons by identity, for findings of any step that may be there.
+        rounds: How many rounds to run, by shape and input class, whatever the time; else as many as
+            ``schedules`` and ``budget_s`` allow.
+    """
+
+    sms: tuple[int, ...]
+    schedules: int
+    seed: int
+    call_limit_s: float
+    max_findings: int
+    jobs: int = 1
+    sequence: bool = True
+    budget_s: float = 0.0
+    strict: bool = False
+    allow: dict[str, str] = field(default_factory=dict)
+    rounds: dict[str, dict[str, int]] = field(default_factory=dict)
