@@ -5,8 +5,8 @@ uses). The trial applies it to a copy of the lineages, runs ``kernelbench check 
 defaults in a process of its own, and writes a line to the record. Entries that the record holds are
 not run again.
 
-``python tools/semantic_bugs/trial.py --list`` shows the entries, ``--compile`` only builds them,
-``--budget 20s -j 1`` runs them, ``--table`` prints the record as tables.
+``--list`` shows the entries, ``--compile`` only builds them, ``--budget 20s -j 1`` checks them,
+``--table`` prints the record as tables.
 """
 
 from __future__ import annotations
@@ -160,8 +160,17 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def first_findings(report: Path) -> list[str]:
-    """The findings' texts as the report's own rows have them, the first one first."""
-    return [json.dumps(row, sort_keys=True) for row in json.loads(report.read_text())["findings"]]
+    """What was found, a line for each shape, the first one first: reason, kind, text and object."""
+    lines = []
+    for step in json.loads(report.read_text())["steps"]:
+        for row in step["rows"]:
+            said = [row["reason"]] if row["status"] not in ("clean", "skipped") else []
+            for seen in row["seen"][:1]:
+                found = seen["finding"]
+                said += [found["kind"], found["text"], found["object"], seen["calls"]]
+            if said:
+                lines.append(f"{row['shape']}: " + " · ".join(filter(None, said)))
+    return lines
 
 
 def right_cause(entry: Entry, finding: str) -> bool:
