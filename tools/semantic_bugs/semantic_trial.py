@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -255,7 +256,7 @@ def print_tables(entries: list[Entry], record: dict[str, dict[str, Any]]) -> Non
         first = first.replace("|", "/").replace("\n", " ")
         print(
             f"| {entry.id} | {entry.step} | {'yes' if entry.subtle else ''} | {says} | {cause} "
-            f"| {row['seconds']:.0f} | {first[:200]} |"
+            f"| {row['seconds']:.0f} | {textwrap.shorten(first, 200)} |"
         )
 
 
