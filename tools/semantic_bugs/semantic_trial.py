@@ -1,0 +1,314 @@
+"""Plant semantic bugs in the steps, and correct variants, and see what ``kernelbench check`` says.
+
+Each entry of the TOML files beside this file is an edit of one step (or of a building block that it
+uses). The trial applies it to a copy of the lineages, runs ``kernelbench check STEP`` with its
+defaults in a process of its own, and writes a line to the record. Entries that the record holds are
+not run again.
+
+``--list`` shows the entries, ``--compile`` only builds them, ``--budget 20s -j 1`` checks them,
+``--table`` prints the record as tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent.parent
+LINEAGES = ("kernels", "moe", "hopper")
+RECORD = FOLDER / "record.jsonl"
+VARIANTS = "variants"
+WORDS = "words"
+#: What a check leaves with: nothing found, something found.
+CLEAN, FOUND = 0, 3
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A bug, or a correct variant: ``edits`` are (file, old text, new text)."""
+
+    id: str
+    family: str
+    step: str
+    edits: tuple[tuple[str, str, str], ...]
+    text: str
+    subtle: bool = False
+    expected: str = ""
+    objects: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    equivalent: str = ""
+
+    @property
+    def is_bug(self) -> bool:
+        return self.family != VARIANTS
+
+    @property
+    def digest(self) -> str:
+        """Of what is planted: another edit is another entry."""
+        return hashlib.sha256(repr((self.step, self.edits)).encode()).hexdigest()[:12]
+
+
+def read_entries() -> list[Entry]:
+    """All entries, file by file.
+
+    Raises:
+        SystemExit: If two have one id.
+    """
+    kinds = tomllib.loads((FOLDER / f"{WORDS}.toml").read_text())
+    entries = []
+    for file in sorted(FOLDER.glob("*.toml")):
+        if file.stem == WORDS:
+            continue
+        table = tomllib.loads(file.read_text())
+        for each in table.get("bug", []):
+            entries.append(_bug(each, file.stem, kinds))
+        for each in table.get("variant", []):
+            entries.append(Entry(each["id"], VARIANTS, each["step"], _edits(each), each["why"]))
+    ids = [entry.id for entry in entries]
+    if twice := {each for each in ids if ids.count(each) > 1}:
+        sys.exit(f"two entries have one id: {', '.join(sorted(twice))}")
+    return entries
+
+
+def _bug(each: dict[str, Any], family: str, kinds: dict[str, list[str]]) -> Entry:
+    return Entry(
+        each["id"],
+        family,
+        each["step"],
+        _edits(each),
+        each["bug"],
+        subtle=each.get("subtle", False),
+        expected=each["expected"],
+        objects=_spelled(each["object"], kinds),
+        causes=_spelled(each["cause"], kinds),
+        equivalent=each.get("equivalent", ""),
+    )
+
+
+def _edits(each: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((file, old, new) for file, old, new in each["edits"])
+
+
+def _spelled(words: list[str], kinds: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(w for word in words for w in (kinds[word[1:]] if word[0] == "@" else [word]))
+
+
+def plant(entry: Entry, folder: Path) -> None:
+    """A project in ``folder``: the lineages with the entry's edits.
+
+    Raises:
+        SystemExit: If a text that is to be replaced is not there exactly once.
+    """
+    for name in LINEAGES:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "shapes.yaml", folder)
+    names = ", ".join(f'"{name}"' for name in LINEAGES)
+    (folder / "pyproject.toml").write_text(f"[tool.kernelbench]\nlineages = [{names}]\n")
+    for file, old, new in entry.edits:
+        path = folder / file
+        text = path.read_text()
+        if text.count(old) != 1:
+            sys.exit(f"{entry.id}: {file} has {text.count(old)} of {old!r}, not one")
+        path.write_text(text.replace(old, new))
+
+
+def run_entry(entry: Entry, options: list[str]) -> dict[str, Any]:
+    """Check one entry; a line of the record."""
+    with tempfile.TemporaryDirectory(prefix="semantic_") as temporary:
+        folder = Path(temporary)
+        plant(entry, folder)
+        report = folder / "report.json"
+        command = [sys.executable, "-m", "kernelbench", "check", entry.step]
+        command += [*options, "--json", str(report)]
+        begin = time.monotonic()
+        done = subprocess.run(
+            command, cwd=folder, env=_environment(folder), capture_output=True, text=True
+        )
+        seconds = time.monotonic() - begin
+        findings = first_findings(report) if report.exists() else []
+    return {
+        "id": entry.id,
+        "digest": entry.digest,
+        "class": entry.family,
+        "step": entry.step,
+        "subtle": entry.subtle,
+        "exit": done.returncode,
+        "seconds": round(seconds, 1),
+        "findings": findings,
+        "right": right_cause(entry, findings[0]) if entry.is_bug and findings else None,
+        "error": "" if done.returncode in (CLEAN, FOUND) else done.stderr[-2000:],
+        "options": options,
+    }
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "KERNELBENCH_ROOT": str(folder), "PYTHONPATH": str(ROOT)}
+
+
+def first_findings(report: Path) -> list[str]:
+    """What was found, a line for each shape, the first one first: reason, kind, text and object."""
+    lines = []
+    for step in json.loads(report.read_text())["steps"]:
+        for row in step["rows"]:
+            said = [row["reason"]] if row["status"] not in ("clean", "skipped") else []
+            for seen in row["seen"][:1]:
+                found = seen["finding"]
+                said += [found["kind"], found["text"], found["object"], seen["calls"]]
+            if said:
+                lines.append(f"{row['shape']}: " + " · ".join(filter(None, said)))
+    return lines
+
+
+def right_cause(entry: Entry, finding: str) -> bool:
+    """Whether the finding names one of the entry's objects and one of its causes."""
+    low = finding.lower()
+    return any(word in low for word in entry.objects) and any(w in low for w in entry.causes)
+
+
+def compile_entry(entry: Entry, arch: bool) -> str:
+    """Build one entry for the emulator, as a check does, or for its arch; what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="semantic_") as temporary:
+        folder = Path(temporary)
+        plant(entry, folder)
+        done = subprocess.run(
+            [sys.executable, "-c", _BUILD, entry.step, "arch" if arch else "emulator"],
+            cwd=folder,
+            env=_environment(folder),
+            capture_output=True,
+            text=True,
+        )
+        return "" if done.returncode == 0 else done.stderr[-3000:]
+
+
+_BUILD = """
+import sys
+from kernelbench.executors.emulated import EmulatorExecutor
+from kernelbench.inspection.cubin import compile_cubin
+from kernelbench.project.context import Context
+(step,) = Context.find().lineages.select([sys.argv[1]])
+if sys.argv[2] == "arch":
+    compile_cubin(step)
+else:
+    EmulatorExecutor().library(step, check=True)
+"""
+
+
+# ---- The record and its tables
+
+
+def read_record() -> dict[str, dict[str, Any]]:
+    """The last line of each entry; those of other edits are left out."""
+    digests = {entry.id: entry.digest for entry in read_entries()}
+    record = {}
+    for line in RECORD.read_text().splitlines() if RECORD.exists() else []:
+        row = json.loads(line)
+        if digests.get(row["id"]) == row["digest"]:
+            record[row["id"]] = row
+    return record
+
+
+def print_tables(entries: list[Entry], record: dict[str, dict[str, Any]]) -> None:
+    """A line for each class, and one for each entry."""
+    print("| class | bugs | found | right cause | subtle | subtle found | seconds, median |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    families = sorted({entry.family for entry in entries if entry.is_bug})
+    bugs = [entry for entry in entries if entry.is_bug and not entry.equivalent]
+    for family in [*families, "all"]:
+        of = [b for b in bugs if family in (b.family, "all") and b.id in record]
+        if not of:
+            continue
+        found = [b for b in of if record[b.id]["exit"] == FOUND]
+        right = [b for b in found if record[b.id]["right"]]
+        subtle = [b for b in of if b.subtle]
+        hit = [b for b in subtle if b in found]
+        middle = statistics.median(record[b.id]["seconds"] for b in of)
+        print(
+            f"| {family} | {len(of)} | {len(found)} | {len(right)} | {len(subtle)} | {len(hit)} "
+            f"| {middle:.0f} |"
+        )
+    variants = [e for e in entries if not e.is_bug and e.id in record]
+    clean = sum(record[e.id]["exit"] == CLEAN for e in variants)
+    print(f"\n{clean} of {len(variants)} correct variants are clean.\n")
+    print("| entry | step | subtle | result | cause | seconds | first finding |")
+    print("| --- | --- | --- | --- | --- | ---: | --- |")
+    for entry in entries:
+        if (row := record.get(entry.id)) is None:
+            continue
+        says = {CLEAN: "clean", FOUND: "found"}.get(row["exit"], f"exit {row['exit']}")
+        says = f"{says}, equivalent: {entry.equivalent}" if entry.equivalent else says
+        cause = {True: "right", False: "other", None: ""}[row["right"]]
+        first = row["findings"][0] if row["findings"] else row["error"][-200:]
+        first = first.replace("|", "/").replace("\n", " ")
+        print(
+            f"| {entry.id} | {entry.step} | {'yes' if entry.subtle else ''} | {says} | {cause} "
+            f"| {row['seconds']:.0f} | {textwrap.shorten(first, 200)} |"
+        )
+
+
+# ---- Command line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("ids", nargs="*", help="entries, or starts of their names; default: all")
+    parser.add_argument("--list", action="store_true", help="show the entries")
+    parser.add_argument("--compile", choices=("emulator", "arch"), help="only build them")
+    parser.add_argument("--table", action="store_true", help="print the record as tables")
+    parser.add_argument("--budget", help="passed to check")
+    parser.add_argument("-j", type=int, default=1, help="entries at the same time")
+    arguments = parser.parse_args()
+    entries = read_entries()
+    if arguments.ids:
+        entries = [e for e in entries if any(e.id.startswith(start) for start in arguments.ids)]
+    if arguments.list:
+        for entry in entries:
+            print(f"{entry.id:42} {entry.step:4} {'subtle' if entry.subtle else '':6} {entry.text}")
+    elif arguments.compile:
+        _compile_all(entries, arguments.compile == "arch", arguments.j)
+    elif arguments.table:
+        print_tables(entries, read_record())
+    else:
+        _run_all(entries, ["--budget", arguments.budget] if arguments.budget else [], arguments.j)
+
+
+def _compile_all(entries: list[Entry], arch: bool, jobs: int) -> None:
+    failed = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        errors = pool.map(lambda entry: compile_entry(entry, arch), entries)
+        for entry, error in zip(entries, errors, strict=True):
+            failed += bool(error)
+            print(f"{entry.id}: {error or 'built'}", flush=True)
+    sys.exit(failed != 0)
+
+
+def _run_all(entries: list[Entry], options: list[str], jobs: int) -> None:
+    done = read_record()
+    left = [entry for entry in entries if entry.id not in done]
+    with ThreadPoolExecutor(jobs) as pool, RECORD.open("a") as record:
+        futures = [pool.submit(run_entry, entry, options) for entry in left]
+        for future in as_completed(futures):
+            row = future.result()
+            record.write(json.dumps(row) + "\n")
+            record.flush()
+            print(f"{row['id']}: exit {row['exit']}, {row['seconds']} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
