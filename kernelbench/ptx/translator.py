@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
 from kernelbench.ptx.layout import Layout
-from kernelbench.ptx.model import SIZES, Function, Module, Statement
+from kernelbench.ptx.model import SIZES, Function, Module, Statement, Symbol
 from kernelbench.ptx.names import identifier, variable
 from kernelbench.ptx.registers import arrays_of
 from kernelbench.ptx.table import row_of
@@ -52,9 +52,17 @@ def translate(module: Module) -> Translation:
     if obstacles:
         raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
     parts += ["}  // namespace", ""]
-    for entry in entries.values():
-        parts.append(f"KB_PTX_EXPORT({entry})")
+    parts += [f"KB_PTX_EXPORT({entry})" for entry in entries.values()]
+    parts += [
+        f"KB_PTX_VARIABLE(kb_ptx_variable_{at}, {variable(each.name)})"
+        for at, each in enumerate(global_variables(module))
+    ]
     return Translation("\n".join(parts) + "\n", entries, layouts)
+
+
+def global_variables(module: Module) -> list[Symbol]:
+    """The module's variables that kernels may write; ``kb_ptx_variable_N`` is the Nth's address."""
+    return [each for each in module.symbols.values() if each.space == "global"]
 
 
 def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:

@@ -15,6 +15,12 @@ using emu::launch_translated;
     name##_body(static_cast<px::Byte*>(parameters));                              \
   }
 
+// A variable of the module, as memory that kernels may write.
+#define KB_PTX_VARIABLE(name, variable)                            \
+  extern "C" __attribute__((visibility("default"))) void* name() { \
+    return variable;                                               \
+  }
+
 // What the loader calls; see kernelbench/ptx/library.py.
 extern "C" __attribute__((visibility("default"), used)) inline int kb_ptx_launch(
     kb::emu::TranslatedKernel kernel, const uint32_t* grid, const uint32_t* block, uint32_t cluster,
