@@ -13,7 +13,6 @@ from kernelbench.ptx.layout import Layout
 from kernelbench.ptx.model import Function, Location, Module, Statement
 from kernelbench.ptx.translator import PTX_FOLDER
 
-
 #: A variable of a function: ``_ZZ6kernelPiE4tile``.
 _STATIC = re.compile(r"^_ZZ.*E(\d+)([A-Za-z_]\w*)$")
 

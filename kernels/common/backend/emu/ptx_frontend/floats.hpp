@@ -71,8 +71,8 @@ PX T in(T a) {
 }
 template <Flags how, typename T>
 PX T out(T a) {
-  if (how.sat) return saturate(a);
-  return canonical(in<how>(a));
+  a = in<how>(a);
+  return how.sat ? saturate(a) : canonical(a);
 }
 
 // An operation in another rounding mode than to nearest; the compiler must not move it.
