@@ -48,13 +48,6 @@ def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return f"px::mbarrier_{name}({bar}, {writer.value(count, 4)}, {release});"
 
 
-def _transactions(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    operation, _, _, space = chosen
-    writer.expect(operands, 2)
-    bytes_ = writer.value(operands[1], 4)
-    return f"px::mbarrier_{operation}({writer.barrier(operands[0], space)}, {bytes_});"
-
-
 def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``mbarrier.{test_wait,try_wait}.parity p, [a], parity{, hint}``.
 
@@ -76,8 +69,6 @@ FORMS: tuple[Form, ...] = (
     Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "steps"),
     Form("mbarrier.{arrive|arrive_drop|arrive.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE
          + ".b64", _arrive, "steps"),
-    Form("mbarrier.{expect_tx|complete_tx}{.relaxed|}" + _SCOPE + _SPACE + ".b64",
-         _transactions, "steps"),
     Form("mbarrier.{test_wait|try_wait}.parity{.acquire|.relaxed|}" + _SCOPE + _LOCAL + ".b64",
          _wait, "steps"),
 )  # fmt: skip

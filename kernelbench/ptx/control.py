@@ -45,7 +45,7 @@ def _registers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
 FORMS: tuple[Form, ...] = (
     Form("bra{.uni|}", _branch, "steps"),
     Form("ret{.uni|}", fixed("return;"), "steps"),
-    Form("exit", fixed("return;"), "steps"),
+    Form("exit", fixed("return;"), "launch"),
     Form("trap", fixed("px::trap();"), "launch"),
     Form("nanosleep.u32", _sleep, "steps"),
     Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "steps"),

@@ -64,21 +64,10 @@ def _mask(writer: Writer, operand: Operand | None) -> str:
     return _NO_MASK if operand is None else f"int32_t({writer.value(operand, 2)})"
 
 
-def _bulk_to_cluster(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 4)
-    target, source, bar = (writer.shared(operands[at]) for at in (0, 1, 3))
-    return f"px::bulk_to_cluster({target}, {source}, {writer.value(operands[2], 4)}, {bar});"
-
-
 def _bulk_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 3 + bool(chosen[0]))
     target, source = writer.generic(operands[0]), writer.shared(operands[1])
     return f"px::bulk_store({target}, {source}, {writer.value(operands[2], 4)});"
-
-
-def _bulk_prefetch(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2 + bool(chosen[0]))
-    return f"px::bulk_prefetch({writer.generic(operands[0])}, {writer.value(operands[1], 4)});"
 
 
 def _box(writer: Writer, rank: str, operand: Operand) -> tuple[str, str]:
@@ -111,12 +100,6 @@ def _box_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     writer.expect(operands, 2 + bool(chosen[2]))
     map_, start = _box(writer, chosen[0], operands[0])
     return f"px::box_store({map_}, {start}, {writer.shared(operands[1])});"
-
-
-def _box_prefetch(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1 + bool(chosen[2]))
-    map_, start = _box(writer, chosen[0], operands[0])
-    return f"px::box_prefetch({map_}, {start});"
 
 
 def _bulk_wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -155,15 +138,11 @@ FORMS: tuple[Form, ...] = (
     Form("cp.async.mbarrier.arrive.noinc{.shared::cta|.shared|}.b64", _copy_arrive, "steps"),
     Form("cp.async.bulk.{shared::cta|shared::cluster}.global" + _BYTES
          + "{.multicast::cluster|}" + _HINT, _bulk_load, "steps"),
-    Form("cp.async.bulk.shared::cluster.shared::cta" + _BYTES, _bulk_to_cluster, "steps"),
     Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "steps"),
-    Form("cp.async.bulk.prefetch.L2.global" + _HINT, _bulk_prefetch, "steps"),
     Form(f"cp.async.bulk.tensor.{_RANK}.{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}"
          f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "steps"),
     Form(f"cp.async.bulk.tensor.{_RANK}.global.shared::cta{_TILE}.bulk_group{_HINT}",
          _box_store, "steps"),
-    Form(f"cp.async.bulk.prefetch.tensor.{_RANK}.L2.global{_TILE}{_HINT}",
-         _box_prefetch, "steps"),
     Form("cp.async.bulk.commit_group", fixed("px::bulk_commit();"), "steps"),
     Form("cp.async.bulk.wait_group{.read|}", _bulk_wait, "steps"),
     Form(f"tensormap.replace.tile.{_FIELDS}.{{shared::cta|global}}.b1024.{{b32|b64}}",

@@ -82,6 +82,7 @@ FORMS: tuple[Form, ...] = (
     pure("rsqrt.approx{.ftz|}.f32", "f32 f32", "rsqrt<px::flags(\"$0\")>"),
     pure("ex2.approx{.ftz|}.f32", "f32 f32", "ex2<px::flags(\"$0\")>"),
     pure("lg2.approx{.ftz|}.f32", "f32 f32", "lg2<px::flags(\"$0\")>"),
+    pure("tanh.approx.f32", "f32 f32", 'tanh<px::flags("")>'),
     pure("neg{.ftz|}.f32", "f32 f32", "neg<px::flags(\"$0\")>"),
     pure("abs{.ftz|}.f32", "f32 f32", "abs<px::flags(\"$0\")>"),
     pure("{neg|abs}.f64", "f64 f64", "$0<px::flags(\"\")>"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form
-from kernelbench.ptx.model import SIZES, Address
+from kernelbench.ptx.model import SIZES
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -164,22 +164,6 @@ def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], "b32", f"px::mapa({address}, {rank})")
 
 
-def _store_async(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 3)
-    address, value = writer.shared(operands[0]), writer.value(operands[1], 4)
-    return f"px::store_async({address}, {value}, {writer.shared(operands[2])});"
-
-
-def _prefetch(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """Hints without effect; that of a tensor map is checked."""
-    writer.expect(operands, 1)
-    if not isinstance(operands[0], Address):
-        raise StatementError("no address")
-    if chosen[-1] == "tensormap":
-        return f"px::prefetch_tensormap({writer.generic(operands[0])});"
-    return ";"
-
-
 _SPACES_READ = "{.param|.param::entry|.const|.global|.shared|.shared::cta|.shared::cluster|.local|}"
 _OPERATION = "{add|min|max|exch|cas|and|or|xor|inc|dec}"
 _ATOMIC_TYPE = "{b32|b64|u32|u64|s32|s64|f32|f64}"
@@ -212,7 +196,4 @@ FORMS: tuple[Form, ...] = (
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
     Form("mapa.shared::cluster.u32", _map_address, "steps"),
-    Form("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.{b32|u32|s32|f32}",
-         _store_async, "steps"),
-    Form("prefetch{.global|.local|}.{L1|L2|tensormap}", _prefetch, "steps"),
 )  # fmt: skip

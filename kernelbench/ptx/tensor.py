@@ -137,15 +137,6 @@ def _load_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     )
 
 
-def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    declared, name = _collected(writer, operands[1])
-    count = int(chosen[0])
-    if len(writer.values(operands[1], 4)) != count:
-        raise StatementError("another number of registers")
-    return f"{{ {declared} px::tcgen05_st({writer.shared(operands[0])}, {name}, {count}); }}"
-
-
 def _scaled_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``tcgen05.mma… [d], a-desc, b-desc, idesc, [scale-a], [scale-b], enable-input-d``."""
     writer.expect(operands, 7)
@@ -171,9 +162,6 @@ def _is_canceled(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
 def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2)
     response = writer.value(operands[1], 16)
-    if chosen[0] != "v4":
-        axis = chosen[0].removeprefix("::")
-        return writer.assign(operands[0], "b32", f"px::first_ctaid({response}).{axis}")
     name, items = writer.temporary(), operands[0].items[:3]  # type: ignore[union-attr]
     parts = [
         writer.assign(each, "b32", f"{name}.{axis}")
@@ -204,9 +192,7 @@ FORMS: tuple[Form, ...] = (
          "{.multicast::cluster|}.b64", _commit, "steps"),
     Form("tcgen05.ld.sync.aligned.{32x32b|16x64b|16x256b}.x{1|2|4|8|16|32|64|128}.b32",
          _load_tmem, "steps"),
-    Form("tcgen05.st.sync.aligned.32x32b.x{1|2|4|8|16|32|64|128}.b32", _store_tmem, "steps"),
     Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "steps"),
-    Form("tcgen05.wait::st.sync.aligned", fixed("px::tcgen05_wait_st();"), "steps"),
     Form("tcgen05.fence::before_thread_sync", fixed("px::tcgen05_fence_before();"), "steps"),
     Form("tcgen05.fence::after_thread_sync", fixed("px::tcgen05_fence_after();"), "steps"),
     Form(f"tcgen05.mma{_GROUP}.kind::mxf4nvf4.block_scale{{.scale_vec::4X|.block16}}"
@@ -215,7 +201,5 @@ FORMS: tuple[Form, ...] = (
     Form("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
          "{.multicast::cluster::all|}.b128", _try_cancel, "steps"),
     Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "steps"),
-    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.{v4}.b32.b128", _first_cta, "steps"),
-    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid{::x|::y|::z}.b32.b128", _first_cta,
-         "steps"),
+    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "steps"),
 )  # fmt: skip

@@ -127,6 +127,4 @@ FORMS: tuple[Form, ...] = (
     Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "steps"),
     Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "steps"),
     Form("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", _acquire_map, "steps"),
-    Form("fence.proxy.tensormap::generic.release.{cta|cluster|gpu|sys}",
-         fixed("px::fence_tensormap_release();"), "steps"),
 )  # fmt: skip

@@ -191,9 +191,6 @@ PX void fence_mbarrier_init() {
 PX void fence_proxy_async(bool shared, bool global) {
   emu::fence_proxy_async(shared, global);
 }
-PX void fence_tensormap_release() {
-  emu::fence_proxy_tensormap_release();
-}
 PX void fence_tensormap_acquire(const void* map) {
   emu::fence_proxy_tensormap_acquire(map_at(map));
 }
@@ -218,14 +215,6 @@ PX void mbarrier_arrive_drop(u32 bar, u32, bool release) {
 PX void mbarrier_arrive_expect_tx(u32 bar, u32 bytes, bool release) {
   if (is_own(bar)) return emu::mbarrier_arrive_expect_tx(cluster_at(bar), bytes, release);
   emu::mbarrier_arrive_expect_tx_remote(bar, bytes, release);
-}
-PX void mbarrier_expect_tx(u32 bar, u32 bytes) {
-  if (is_own(bar)) return emu::mbarrier_expect_tx(cluster_at(bar), bytes);
-  emu::mbarrier_expect_tx_remote(bar, bytes);
-}
-PX void mbarrier_complete_tx(u32 bar, u32 bytes) {
-  if (is_own(bar)) return emu::mbarrier_complete_tx(cluster_at(bar), bytes);
-  emu::mbarrier_complete_tx_remote(bar, bytes);
 }
 PX bool mbarrier_test(u32 bar, u32 parity, bool acquire, Scope scope) {
   return emu::mbarrier_test_wait_parity(cluster_at(bar), parity, acquire, scope);
@@ -252,14 +241,8 @@ PX void cp_async_arrive(u32 bar) {
 PX void bulk_load(u32 to, const void* from, u32 bytes, u32 bar, s32 mask) {
   emu::bulk_load(cluster_at(to), from, bytes, cluster_at(bar), mask);
 }
-PX void bulk_to_cluster(u32 to, u32 from, u32 bytes, u32 bar) {
-  emu::bulk_copy_to_cluster(to, cluster_at(from), bytes, bar);
-}
 PX void bulk_store(void* to, u32 from, u32 bytes) {
   emu::bulk_store(to, cluster_at(from), bytes);
-}
-PX void bulk_prefetch(const void* from, u32 bytes) {
-  emu::bulk_prefetch(from, bytes);
 }
 PX void bulk_commit() {
   emu::bulk_commit_group();
@@ -275,15 +258,6 @@ PX void box_load_pair(u32 to, const void* map, Start start, u32 bar) {
 }
 PX void box_store(const void* map, Start start, u32 from) {
   emu::box_store(map_at(map), start, cluster_at(from));
-}
-PX void box_prefetch(const void* map, Start start) {
-  emu::box_prefetch(map_at(map), start);
-}
-PX void prefetch_tensormap(const void* map) {
-  emu::prefetch_tensor_map(map_at(map));
-}
-PX void store_async(u32 to, b32 value, u32 bar) {
-  emu::st_async_shared_cluster(to, value, bar);
 }
 template <int count>
 PX void reduce_add(Byte* to, const f32 (&values)[count]) {
@@ -345,14 +319,8 @@ PX void tcgen05_commit(u32 group, u32 bar, bool multicast, u32 mask) {
 PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem) {
   emu::tcgen05_ld(shape, out, count, tmem);
 }
-PX void tcgen05_st(u32 tmem, const b32* in, u32 count) {
-  emu::tcgen05_st_32x32b(tmem, in, count);
-}
 PX void tcgen05_wait_ld() {
   emu::tcgen05_wait_ld();
-}
-PX void tcgen05_wait_st() {
-  emu::tcgen05_wait_st();
 }
 PX void tcgen05_fence_before() {
   emu::tcgen05_fence_before_thread_sync();
