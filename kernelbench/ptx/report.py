@@ -85,8 +85,14 @@ class PtxReport:
         yield from findings.lines(EmulatorReport((), self.waits))
 
 
-def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
-    """The findings of one schedule, from what the runtime reported."""
+def found_in(
+    raw: Mapping[str, Any], symbols: PtxSymbols, seed: int, threads: int
+) -> tuple[PtxFinding, ...]:
+    """The findings of one schedule, from what the runtime reported.
+
+    Args:
+        threads: Of a CTA.
+    """
     resolved = findings.resolve_report(raw, symbols)
     lines = {
         _key(each): (symbols.line(each.get("pc")), symbols.line(each.get("other_pc")))
@@ -95,7 +101,7 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
     out = []
     for finding in resolved.findings:
         both = lines.get((finding.kind, finding.text, finding.thread), (None, None))
-        severity = severity_of(finding, both, symbols)
+        severity = severity_of(finding, both, symbols, threads)
         out.append(
             PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
         )
@@ -111,7 +117,10 @@ def merged(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
     seen: dict[tuple[str, ...], PtxFinding] = {}
     for each in all_findings:
         first = seen.get(each.identity)
-        seen[each.identity] = (
-            each if first is None else replace(first, schedules=first.schedules + 1)
-        )
+        if first is None:
+            seen[each.identity] = each
+            continue
+        severity: Severity = "error" if "error" in (first.severity, each.severity) else "formal"
+        counted = replace(first, severity=severity, schedules=first.schedules + 1)
+        seen[each.identity] = counted
     return tuple(seen.values())

@@ -17,18 +17,22 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _WARP = 32
 
 
-def severity_of(finding: Finding, lines: tuple[int | None, int | None], of: PtxSymbols) -> Severity:
+def severity_of(
+    finding: Finding, lines: tuple[int | None, int | None], of: PtxSymbols, threads: int
+) -> Severity:
     """A finding's severity.
+
+    The runtime counts repeats of a finding and keeps the threads of the first. So only in a CTA of
+    one warp is it certain that all of them are lanes of one warp.
 
     Args:
         lines: Of PTX, of the access and of the one that it conflicts with.
+        threads: Of a CTA.
     """
     here, there = lines
-    if finding.kind != "race" or here is None or there is None:
+    if finding.kind != "race" or here is None or there is None or threads > _WARP:
         return "error"
     if min(finding.thread, finding.other_thread) < 0:
-        return "error"
-    if finding.thread // _WARP != finding.other_thread // _WARP:
         return "error"
     meet = here == there or _meet_between(min(here, there), max(here, there), of)
     return "formal" if meet else "error"
