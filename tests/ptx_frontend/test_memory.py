@@ -138,10 +138,12 @@ TAKE:
 @pytest.mark.parametrize(
     "atomic",
     [
-        "atom.relaxed.gpu.global.add.u32 %r, [%a], 1;", "atom.acq_rel.sys.global.inc.u32 %r, [%a], 999;",
-        "red.release.gpu.global.add.u32 [%a], 1;", "atom.add.u32 %r, [%a], 1;",
+        "atom.relaxed.gpu.global.add.u32 %r, [%a], 1;",
+        "atom.acq_rel.sys.global.inc.u32 %r, [%a], 999;",
+        "red.release.gpu.global.add.u32 [%a], 1;",
+        "atom.add.u32 %r, [%a], 1;",
     ],
-)  # fmt: skip
+)
 def test_atomics_of_many_threads(atomic):
     module = kernelbench.ptx.load("count.ptx", text=_filled(atomic, "", "", ""))
     words = np.zeros(1, np.uint32)
@@ -160,17 +162,18 @@ def _filled(atomic: str, store: str, load: str, after: str) -> str:
 @pytest.mark.parametrize(
     ("store", "load", "after", "right"),
     [
-        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global.b32 %r, [%flag];", "", True),
-        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu.b32 %r, [%flag];",
+        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global", "", True),
+        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu",
          "fence.acq_rel.gpu;", True),
-        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global.b32 %r, [%flag];",
-         "membar.gl;", True),
-        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu.b32 %r, [%flag];", "", True),
-        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu.b32 %r, [%flag];", "", False),
+        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global", "membar.gl;", True),
+        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu", "", True),
+        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu", "", False),
     ],
 )  # fmt: skip
 def test_a_flag_between_ctas(store, load, after, right):
-    module = kernelbench.ptx.load("flag.ptx", text=_filled("", store, load, after))
+    module = kernelbench.ptx.load(
+        "flag.ptx", text=_filled("", store, f"{load}.b32 %r, [%flag];", after)
+    )
     flag, data = np.zeros(1, np.uint32), np.zeros(2, np.uint32)
     report = module.launch("hand_over", 2, 1, [flag, data], cooperative=True, check=4)
     if right:

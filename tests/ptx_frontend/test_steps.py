@@ -15,6 +15,7 @@ from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
 from kernelbench.project.context import Context
 from kernelbench.project.registry import load_problem
+from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.ptx.library import library_of, load_library, translated
 from kernelbench.ptx.sources import PtxSymbols
 from kernelbench.ptx.step_kernels import kernels_replaced, scoped_name
@@ -33,8 +34,6 @@ class Step:
         context = Context.find()
         (self.step,) = context.lineages.select([name])
         self.problem = load_problem(context.lineage_for(self.step))
-        from kernelbench.project.shapes import ShapeTable, resolve_shape
-
         table = resolve_shape(shape, self.problem, ShapeTable())
         self.inputs = self.problem.make_inputs(table, self.problem.input_classes[0], 1, "cpu")
         self.check = check
@@ -83,6 +82,7 @@ def test_v07_gives_the_bits_of_the_direct_build():
     assert all(not each.any() for each in missing)
 
 
+@pytest.mark.slow
 def test_v07_is_clean_and_its_mutants_are_not():
     step = Step("v07", "m=40:n=128:k=512", check=True)
     assert step.by_ptx("v07.ptx", V07, range(3))[1] == set()

@@ -84,9 +84,8 @@ inline TensorMap encode_tensor_map(const TensorMapTile& tile) {
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments&&... arguments) {
   std::tuple<std::decay_t<Parameters>...> bound(std::forward<Arguments>(arguments)...);
-  detail::enqueue([kernel, config, bound]() mutable {
-    emu::launch(config, emu::kernel_body(kernel, bound));
-  });
+  detail::enqueue(
+      [kernel, config, bound]() mutable { emu::launch(config, emu::kernel_body(kernel, bound)); });
 }
 
 template <typename... Parameters>
