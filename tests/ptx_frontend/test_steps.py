@@ -1,4 +1,4 @@
-"""Steps of ours by the PTX that nvcc makes of them: the bits of the direct build, the same faults."""
+"""A step of ours by the PTX that nvcc makes of it: the direct build's bits, the same faults."""
 
 from __future__ import annotations
 
