@@ -6,7 +6,7 @@ not supported is named with its line before anything runs.
 """
 
 from kernelbench.ptx.errors import Obstacle, PtxError, UnsupportedPtxError
-from kernelbench.ptx.launcher import PtxModule, load
+from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.report import PtxFinding, PtxReport
 
 __all__ = [
@@ -18,3 +18,6 @@ __all__ = [
     "UnsupportedPtxError",
     "load",
 ]
+
+#: The package says of what.
+load = load_ptx

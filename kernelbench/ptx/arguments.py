@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelbench.ptx.errors import PtxError
-from kernelbench.ptx.layout import Layout
-from kernelbench.ptx.model import Function, Symbol
+from kernelbench.ptx.layout import AddressLayout
+from kernelbench.ptx.model import PtxFunction, Symbol
 
 _AXES = 3
 _FLOATS = {4: "<f", 8: "<d"}
@@ -29,8 +29,8 @@ class LaunchForm:
 
 
 def launch_form(
-    function: Function,
-    layout: Layout,
+    function: PtxFunction,
+    layout: AddressLayout,
     grid: int | Sequence[int],
     block: int | Sequence[int] | None,
     args: Sequence[Any],
@@ -55,7 +55,7 @@ def launch_form(
     )
 
 
-def _extents(function: Function, given: int | Sequence[int], what: str) -> tuple[int, int, int]:
+def _extents(function: PtxFunction, given: int | Sequence[int], what: str) -> tuple[int, int, int]:
     values = (given,) if isinstance(given, int) else tuple(given)
     if not 1 <= len(values) <= _AXES or any(type(each) is not int or each < 1 for each in values):
         raise PtxError(f"{function.name}: {what} {given!r} is not one to three positive integers")
@@ -63,7 +63,7 @@ def _extents(function: Function, given: int | Sequence[int], what: str) -> tuple
     return x, y, z
 
 
-def _block(function: Function, given: int | Sequence[int] | None) -> tuple[int, int, int]:
+def _block(function: PtxFunction, given: int | Sequence[int] | None) -> tuple[int, int, int]:
     required = function.directives.get("reqntid")
     if given is None:
         if required is None:
@@ -81,7 +81,7 @@ def _block(function: Function, given: int | Sequence[int] | None) -> tuple[int, 
     return block
 
 
-def _cluster(function: Function, given: int | None) -> int:
+def _cluster(function: PtxFunction, given: int | None) -> int:
     required = function.directives.get("reqnctapercluster")
     if required is not None:
         x, *others = required
@@ -93,7 +93,7 @@ def _cluster(function: Function, given: int | None) -> int:
     return 1 if given is None else given
 
 
-def packed(function: Function, layout: Layout, args: Sequence[Any]) -> bytes:
+def packed(function: PtxFunction, layout: AddressLayout, args: Sequence[Any]) -> bytes:
     """The parameters' bytes.
 
     Raises:

@@ -64,7 +64,7 @@ def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     return writer.assign(operands[0], "pred", call)
 
 
-FORMS: tuple[Form, ...] = (
+BARRIER_FORMS: tuple[Form, ...] = (
     Form(f"mbarrier.init{_LOCAL}.b64", _init, "steps"),
     Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "steps"),
     Form("mbarrier.{arrive|arrive_drop|arrive.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE

@@ -9,13 +9,13 @@ from kernelbench.ptx.model import (
     SIZES,
     Address,
     Chain,
-    Function,
     Location,
     Module,
     Negated,
     Number,
     Operand,
     Pair,
+    PtxFunction,
     Real,
     Statement,
     Sum,
@@ -27,13 +27,13 @@ _DECLARATIONS = (".local", ".shared", ".param")
 _SKIPPED = (".pragma", ".branchtargets", ".callprototype", ".calltargets")
 
 
-def read_body(tokens: Tokens, function: Function, module: Module) -> None:
+def read_body(tokens: Tokens, function: PtxFunction, module: Module) -> None:
     """Read ``{…}`` into ``function``; shared variables go to the module."""
     _Body(tokens, function, module).block()
 
 
 class _Body:
-    def __init__(self, tokens: Tokens, function: Function, module: Module) -> None:
+    def __init__(self, tokens: Tokens, function: PtxFunction, module: Module) -> None:
         self._tokens = tokens
         self._function = function
         self._module = module

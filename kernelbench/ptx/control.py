@@ -42,7 +42,7 @@ def _registers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     return f"px::setmaxnreg({writer.value(operands[0], 4)}, {up});"
 
 
-FORMS: tuple[Form, ...] = (
+CONTROL_FORMS: tuple[Form, ...] = (
     Form("bra{.uni|}", _branch, "steps"),
     Form("ret{.uni|}", fixed("return;"), "steps"),
     Form("exit", fixed("return;"), "launch"),

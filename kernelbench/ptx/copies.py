@@ -129,7 +129,7 @@ _FIELDS = (
     "interleave_layout|swizzle_mode|fill_mode}"
 )
 
-FORMS: tuple[Form, ...] = (
+COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.{ca|cg}.shared{::cta|}.global" + _HINT + "{.L2::64B|.L2::128B|.L2::256B|}",
          _copy, "copies"),
     Form("cp.async.commit_group", fixed("px::cp_async_commit();"), "copies"),

@@ -64,7 +64,7 @@ def _narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
 
 
-FORMS: tuple[Form, ...] = (
+FLOAT_FORMS: tuple[Form, ...] = (
     pure("add" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "add<px::flags(\"$0 $1 $2\")>"),
     pure("sub" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "sub<px::flags(\"$0 $1 $2\")>"),
     pure("mul" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "mul<px::flags(\"$0 $1 $2\")>"),

@@ -38,7 +38,7 @@ def _select(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     )
 
 
-FORMS: tuple[Form, ...] = (
+INTEGER_FORMS: tuple[Form, ...] = (
     pure(f"add.{_ALL}", "$0 $0 $0", "add"),
     pure("add.sat.s32", "s32 s32 s32", "add_sat"),
     pure(f"sub.{_ALL}", "$0 $0 $0", "sub"),

@@ -14,7 +14,7 @@ from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.arguments import LaunchForm, is_array, launch_form, memory_of
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
-from kernelbench.ptx.report import PtxFinding, PtxReport, found_in, merged
+from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in
 from kernelbench.ptx.sources import PtxSymbols
 from kernelbench.ptx.translator import global_variables
 
@@ -23,7 +23,7 @@ DEFAULT_SCHEDULES = 20
 _MESSAGE_BYTES = 1024
 
 
-def load(file: str | Path, *, text: str | None = None) -> PtxModule:
+def load_ptx(file: str | Path, *, text: str | None = None) -> PtxModule:
     """A PTX file, translated for the emulator. Nothing is compiled before the first launch.
 
     Args:
@@ -192,7 +192,7 @@ class _Schedules:
 
     def report(self, kernel: str) -> PtxReport:
         """All of them."""
-        found = merged(self._found)
+        found = each_once(self._found)
         return PtxReport(kernel, found, self.last.waits, self._made, self._seconds, self._error)
 
 

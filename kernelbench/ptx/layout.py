@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.model import Function, Module, Symbol
+from kernelbench.ptx.model import Module, PtxFunction, Symbol
 from kernelbench.ptx.names import variable
 
 
@@ -19,7 +19,7 @@ def placed(symbols: Iterable[Symbol]) -> tuple[dict[str, int], int]:
     return offsets, end
 
 
-class Layout:
+class AddressLayout:
     """Addresses of the names that a function sees, as C++.
 
     Names in windows (shared, param, local) are offsets there, 32 bits: so newer compilers keep
@@ -32,7 +32,7 @@ class Layout:
         parameter_bytes: Of all parameters.
     """
 
-    def __init__(self, module: Module, function: Function) -> None:
+    def __init__(self, module: Module, function: PtxFunction) -> None:
         shared = [each for each in module.symbols.values() if each.space == "shared"]
         self.shared, end = placed(each for each in shared if each.size)
         dynamic = [each for each in shared if not each.size]

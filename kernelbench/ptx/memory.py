@@ -177,7 +177,7 @@ _ORDERS = {
 }
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
 
-FORMS: tuple[Form, ...] = (
+MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"ld{{.weak|}}{_SPACES_READ}{{.nc|}}{_CACHE}{_LINES}{_POLICY}{_PREFETCH}{_VECTOR}.{_TYPE}",
          lambda w, c, o: _load(w, c[1:], o), "memory"),
     Form(f"ld.{{relaxed|acquire}}{_SCOPE}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}",

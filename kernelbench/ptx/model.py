@@ -122,7 +122,7 @@ class Statement:
 
 
 @dataclass
-class Function:
+class PtxFunction:
     """A kernel (``.entry``) or a ``.func``; its scopes are flattened.
 
     Attributes:
@@ -155,9 +155,9 @@ class Module:
     files: dict[int, str] = field(default_factory=dict)
     strings: dict[str, str] = field(default_factory=dict)
     symbols: dict[str, Symbol] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
+    functions: dict[str, PtxFunction] = field(default_factory=dict)
 
     @property
-    def kernels(self) -> dict[str, Function]:
+    def kernels(self) -> dict[str, PtxFunction]:
         """The functions that can be launched."""
         return {name: each for name, each in self.functions.items() if each.kernel}

@@ -23,7 +23,7 @@ def registers_in(operand: Operand) -> tuple[str, ...]:
     return tuple(each for each in items if isinstance(each, str))
 
 
-def names_in(operand: Operand) -> set[str]:
+def operand_names(operand: Operand) -> set[str]:
     """All names in an operand."""
     if isinstance(operand, str):
         return {operand}
@@ -36,4 +36,4 @@ def names_in(operand: Operand) -> set[str]:
         inner = (operand.first, operand.second)
     elif isinstance(operand, Negated):
         inner = (operand.operand,)
-    return set().union(*map(names_in, inner))
+    return set().union(*map(operand_names, inner))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kernelbench.ptx.body import read_body
 from kernelbench.ptx.declarations import SPACES, read_parameters, read_variable
-from kernelbench.ptx.model import Function, Module
+from kernelbench.ptx.model import Module, PtxFunction
 from kernelbench.ptx.tokens import END, Tokens, number_of
 
 _LINKING = (".visible", ".extern", ".weak", ".common")
@@ -90,11 +90,11 @@ def _read_section(tokens: Tokens, module: Module) -> None:
         module.strings[label] = data.split(b"\0")[0].decode(errors="replace")
 
 
-def _read_function(tokens: Tokens, module: Module) -> Function:
+def _read_function(tokens: Tokens, module: Module) -> PtxFunction:
     kernel = tokens.next() == ".entry"
     read_parameters(tokens)  # results of a .func
     line = tokens.line
-    function = Function(tokens.next(), line, kernel, read_parameters(tokens))
+    function = PtxFunction(tokens.next(), line, kernel, read_parameters(tokens))
     while tokens.peek() not in ("{", ";"):
         word = tokens.next()
         values = []

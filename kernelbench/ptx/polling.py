@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelbench.ptx.model import Negated, Number, Operand, Statement
-from kernelbench.ptx.names import names_in
+from kernelbench.ptx.names import operand_names
 
 #: Between a failed poll and the next one; real loops have fewer than ten statements.
 _MOST_STATEMENTS = 40
@@ -32,7 +32,7 @@ class _Walk:
         self._wait = wait
         self._labels = {each.label: at for at, each in enumerate(statements) if each.label}
         self._known: dict[str, int] = {str(wait.operands[0]): 0}
-        self._fixed = set().union(*map(names_in, wait.operands[1:]))
+        self._fixed = set().union(*map(operand_names, wait.operands[1:]))
 
     def returns(self) -> bool:
         start = next(at for at, each in enumerate(self._statements) if each is self._wait)
@@ -76,7 +76,7 @@ class _Walk:
 
     def _same(self, root: str, statement: Statement) -> bool:
         """Whether it gives its target the value that it had: computed from what does not change."""
-        sources = set().union(*map(names_in, statement.operands[1:]))
+        sources = set().union(*map(operand_names, statement.operands[1:]))
         return str(statement.operands[0]) not in sources and sources <= self._fixed | {
             name for name in sources if name not in self._known and self._written_once(name)
         }
@@ -85,7 +85,7 @@ class _Walk:
         writers = [
             each
             for each in self._statements
-            if each.operands and not each.label and name in names_in(each.operands[0])
+            if each.operands and not each.label and name in operand_names(each.operands[0])
         ]
         return len(writers) <= 1
 

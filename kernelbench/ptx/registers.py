@@ -6,13 +6,13 @@ the runtime keeps by address; everything else that names them reads and writes t
 
 from __future__ import annotations
 
-from kernelbench.ptx.model import Function
+from kernelbench.ptx.model import PtxFunction
 from kernelbench.ptx.names import registers_in
 
 _FILLING = ("wgmma.mma_async.", "tcgen05.ld.")
 
 
-def arrays_of(function: Function) -> dict[tuple[str, ...], str]:
+def arrays_of(function: PtxFunction) -> dict[tuple[str, ...], str]:
     """The array of each list of registers.
 
     A list that shares registers with another one has none: no array could be both.

@@ -112,7 +112,7 @@ def _key(raw: Mapping[str, Any]) -> tuple[str, str, int]:
     return str(raw["class"]), str(raw["text"]), int(raw.get("thread", -1))
 
 
-def merged(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
+def each_once(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
     """Findings of several schedules, each once, in the order in which they were seen."""
     seen: dict[tuple[str, ...], PtxFinding] = {}
     for each in all_findings:

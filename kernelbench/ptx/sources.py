@@ -9,8 +9,8 @@ from typing import Any
 
 from kernelbench.emulator import dwarf
 from kernelbench.emulator.symbols import Place, Symbols
-from kernelbench.ptx.layout import Layout
-from kernelbench.ptx.model import Function, Location, Module, Statement
+from kernelbench.ptx.layout import AddressLayout
+from kernelbench.ptx.model import Location, Module, PtxFunction, Statement
 from kernelbench.ptx.translator import PTX_FOLDER
 
 #: A variable of a function: ``_ZZ6kernelPiE4tile``.
@@ -24,12 +24,12 @@ class PtxSymbols(Symbols):
         file: Where the PTX is; a place without a file on disk is named all the same.
     """
 
-    def __init__(self, module: Module, layouts: Mapping[str, Layout], file: Path) -> None:
+    def __init__(self, module: Module, layouts: Mapping[str, AddressLayout], file: Path) -> None:
         super().__init__({})
         self._module = module
         self._file = file
         self._shared = next((each.shared for each in layouts.values()), {})
-        self._statements: dict[int, tuple[Function, Statement]] = {
+        self._statements: dict[int, tuple[PtxFunction, Statement]] = {
             statement.line: (function, statement)
             for function in module.kernels.values()
             for statement in function.statements
@@ -52,7 +52,7 @@ class PtxSymbols(Symbols):
                 return frame.line
         return None
 
-    def statement(self, line: int) -> tuple[Function, Statement] | None:
+    def statement(self, line: int) -> tuple[PtxFunction, Statement] | None:
         """The kernel and the statement of a line."""
         return self._statements.get(line)
 

@@ -21,14 +21,14 @@ from kernelbench.ptx import (
 from kernelbench.ptx.forms import Form
 
 TABLE: tuple[Form, ...] = (
-    *integers.FORMS,
-    *floats.FORMS,
-    *memory.FORMS,
-    *control.FORMS,
-    *warps.FORMS,
-    *barriers.FORMS,
-    *copies.FORMS,
-    *tensor.FORMS,
+    *integers.INTEGER_FORMS,
+    *floats.FLOAT_FORMS,
+    *memory.MEMORY_FORMS,
+    *control.CONTROL_FORMS,
+    *warps.WARP_FORMS,
+    *barriers.BARRIER_FORMS,
+    *copies.COPY_FORMS,
+    *tensor.TENSOR_FORMS,
 )
 
 

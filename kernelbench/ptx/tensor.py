@@ -173,7 +173,7 @@ def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
 _GROUP = ".cta_group::{1|2}"
 _COLUMNS = "{" + "|".join(str(n) for n in range(8, 257, 8)) + "}"
 
-FORMS: tuple[Form, ...] = (
+TENSOR_FORMS: tuple[Form, ...] = (
     Form("ldmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
          _load_matrix, "warps"),
     Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
-from kernelbench.ptx.layout import Layout
-from kernelbench.ptx.model import SIZES, Function, Module, Statement, Symbol
+from kernelbench.ptx.layout import AddressLayout
+from kernelbench.ptx.model import SIZES, Module, PtxFunction, Statement, Symbol
 from kernelbench.ptx.names import identifier, variable
 from kernelbench.ptx.registers import arrays_of
 from kernelbench.ptx.table import row_of
@@ -34,7 +34,7 @@ class Translation:
 
     source: str
     entries: dict[str, str]
-    layouts: dict[str, Layout]
+    layouts: dict[str, AddressLayout]
 
 
 def translate(module: Module) -> Translation:
@@ -45,7 +45,7 @@ def translate(module: Module) -> Translation:
     """
     obstacles: list[Obstacle] = []
     parts = [f'#include "{HEADER}"', "", "namespace {", "", *_variables(module, obstacles)]
-    layouts = {name: Layout(module, each) for name, each in module.kernels.items()}
+    layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
     entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
     for name, layout in layouts.items():
         parts += _function(module, module.functions[name], layout, entries[name], obstacles)
@@ -78,7 +78,11 @@ def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
 
 
 def _function(
-    module: Module, function: Function, layout: Layout, entry: str, obstacles: list[Obstacle]
+    module: Module,
+    function: PtxFunction,
+    layout: AddressLayout,
+    entry: str,
+    obstacles: list[Obstacle],
 ) -> Iterator[str]:
     arrays = arrays_of(function)
     writer = Writer(function, layout, arrays)

@@ -110,7 +110,7 @@ def _acquire_map(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return f"px::fence_tensormap_acquire({writer.generic(operands[0])});"
 
 
-FORMS: tuple[Form, ...] = (
+WARP_FORMS: tuple[Form, ...] = (
     Form("shfl.sync.{up|down|bfly|idx}.b32", _shuffle, "warps"),
     Form("vote.sync.{any.pred|all.pred|uni.pred|ballot.b32}", _vote, "warps"),
     Form("redux.sync.{add|min|max}.{u32|s32}", _reduce, "warps"),

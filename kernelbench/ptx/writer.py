@@ -13,20 +13,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.layout import Layout
+from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import (
     SIZES,
     Address,
-    Function,
     Negated,
     Number,
     Operand,
+    PtxFunction,
     Real,
     Statement,
     Sum,
     Vector,
 )
-from kernelbench.ptx.names import identifier, names_in, registers_in
+from kernelbench.ptx.names import identifier, operand_names, registers_in
 from kernelbench.ptx.special_registers import SPECIAL_REGISTERS
 
 _SHARED = ("shared", "shared::cta")
@@ -40,7 +40,7 @@ class Writer:
     """
 
     def __init__(
-        self, function: Function, layout: Layout, arrays: Mapping[tuple[str, ...], str]
+        self, function: PtxFunction, layout: AddressLayout, arrays: Mapping[tuple[str, ...], str]
     ) -> None:
         self.function = function
         self.statement = Statement(0)
@@ -55,7 +55,7 @@ class Writer:
         self._mentions = Counter(
             name
             for statement in function.statements
-            for name in {statement.guard, *itertools.chain(*map(names_in, statement.operands))}
+            for name in {statement.guard, *itertools.chain(*map(operand_names, statement.operands))}
         )
 
     # ---- names

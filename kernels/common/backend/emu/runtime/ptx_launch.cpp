@@ -23,6 +23,7 @@ struct Freed {
 
 }  // namespace
 
+// PTX: .entry (11.3): the one that stands for a kernel of a step.
 TranslatedKernel translation_of(const void* kernel) {
   const auto found = translations.find(kernel);
   return found != translations.end() ? found->second : nullptr;
@@ -34,6 +35,7 @@ BlockExtent block_extent() {
   return {static_cast<uint32_t>(self().cta->threads.size()), 1, 1};
 }
 
+// PTX: .entry (11.3), with a copy of its parameters for the whole grid (6.3).
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], uint32_t cluster, uint32_t shared_bytes,
                       bool cooperative, const void* parameters, size_t bytes, char* message,

@@ -158,10 +158,12 @@ void trap() {
   fail({.kind = Class::kCrash, .pc = pc, .text = "trap"});
 }
 
+// PTX: 5.1: where the CTA's .shared window begins.
 void* own_shared() {
   return self().cta->shared;
 }
 
+// PTX: 5.1: the same as an address of .shared::cluster.
 uint32_t own_shared_window() {
   return shared_address({self().cta, 0});
 }
@@ -173,6 +175,7 @@ void* cluster_shared(uint32_t address) {
   return at.cta->shared + at.offset;
 }
 
+// PTX: %dynamic_smem_size (10).
 uint32_t dynamic_shared_bytes(uint32_t static_bytes) {
   return self().cta->shared_bytes - static_bytes;
 }
