@@ -14,7 +14,7 @@ from kernelbench.executors.compiled import bind_problem, common_folder
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
 from kernelbench.project.context import Context
-from kernelbench.project.registry import load_problem
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.ptx.library import library_of, load_library, translated
 from kernelbench.ptx.sources import PtxSymbols
