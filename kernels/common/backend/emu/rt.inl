@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptx_frontend/step_kernels.hpp"
 #include "runtime/api_core.hpp"
 #include "runtime/api_tma.hpp"
 
@@ -87,11 +88,8 @@ inline TensorMap encode_tensor_map(const TensorMapTile& tile) {
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments&&... arguments) {
   std::tuple<std::decay_t<Parameters>...> bound(std::forward<Arguments>(arguments)...);
-  detail::enqueue([kernel, config, bound]() mutable {
-    emu::launch(config, [kernel, &bound] {
-      std::apply([kernel](auto&... each) { kernel(each...); }, bound);
-    });
-  });
+  detail::enqueue(
+      [kernel, config, bound]() mutable { emu::launch(config, emu::kernel_body(kernel, bound)); });
 }
 
 template <typename... Parameters>

@@ -25,7 +25,7 @@ enum Who : int32_t {
 };
 
 // Whether decisions are kept or taken from a list; else the seed alone draws.
-extern bool deciding;
+[[gnu::visibility("hidden")]] extern bool deciding;
 
 // What is decided where the seed has drawn `drawn` and `usual` is the usual choice: `drawn`, kept
 // if it is not usual; or what the list says, the usual choice if it says nothing.

@@ -11,7 +11,7 @@ namespace kb::emu {
 using Pc = const void*;
 #define KB_EMU_CALLER (__builtin_extract_return_addr(__builtin_return_address(0)))
 // Whether events are kept (trace.hpp); if so, a primitive is one.
-extern bool tracing;
+[[gnu::visibility("hidden")]] extern bool tracing;
 Pc trace_primitive(Pc pc);
 #ifdef KB_EMU_UNTRACED
 #define KB_EMU_PC KB_EMU_CALLER

@@ -1,0 +1,74 @@
+"""mbarriers (PTX ISA 9.1, 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.forms import Form
+from kernelbench.ptx.model import Address, Number
+from kernelbench.ptx.polling import only_polls
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.writer import Writer
+
+_LOCAL = "{.shared::cta|.shared|}"
+_SPACE = "{.shared::cta|.shared::cluster|.shared|}"
+_SCOPE = "{.cta|.cluster|}"
+
+
+def _init(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    count = writer.value(operands[1], 4)
+    return f"px::mbarrier_init({writer.barrier(operands[0], chosen[0])}, {count});"
+
+
+def _invalidate(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 1)
+    return f"px::mbarrier_inval({writer.barrier(operands[0], chosen[0])});"
+
+
+def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``mbarrier.arrive…  {state|_,} [a]{, count}``."""
+    operation, order, _, space = chosen
+    given = list(operands)
+    if not isinstance(given[0], Address):
+        if given[0] != "_" and writer.is_read(given[0]):
+            raise StatementError("a phase's state token that is used")
+        given.pop(0)
+    writer.expect(given, 2) if "expect_tx" in operation else writer.expect(given, 1, 2)
+    count = given[1] if len(given) > 1 else Number(1)
+    if operation == "arrive_drop" and count != Number(1):
+        raise StatementError("a count")
+    release = "false" if order == "relaxed" else "true"
+    name = operation.replace(".", "_")
+    bar = writer.barrier(given[0], space)
+    return f"px::mbarrier_{name}({bar}, {writer.value(count, 4)}, {release});"
+
+
+def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``mbarrier.{test_wait,try_wait}.parity p, [a], parity{, hint}``.
+
+    Where a loop does nothing but poll, the thread sleeps: a hang is then reported as one, with
+    what the barrier lacks.
+    """
+    _, order, scope, space = chosen
+    writer.expect(operands, 3, 4)
+    sleeps = only_polls(writer.function.statements, writer.statement)
+    barrier, parity = writer.barrier(operands[1], space), writer.value(operands[2], 4)
+    acquire = "false" if order == "relaxed" else "true"
+    call = f"px::mbarrier_{'wait' if sleeps else 'test'}({barrier}, {parity}, {acquire}, "
+    call += f"px::Scope::{'kCluster' if scope == 'cluster' else 'kCta'})"
+    return writer.assign(operands[0], "pred", call)
+
+
+BARRIER_FORMS: tuple[Form, ...] = (
+    Form(f"mbarrier.init{_LOCAL}.b64", _init, "steps"),
+    Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "steps"),
+    Form("mbarrier.{arrive|arrive_drop|arrive.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE
+         + ".b64", _arrive, "steps"),
+    Form("mbarrier.{test_wait|try_wait}.parity{.acquire|.relaxed|}" + _SCOPE + _LOCAL + ".b64",
+         _wait, "steps"),
+)  # fmt: skip

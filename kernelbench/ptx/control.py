@@ -1,0 +1,55 @@
+"""Control flow, and the whole grid's instructions (PTX ISA 9.1, 9.7.12, 9.7.13, 9.7.19)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.forms import Form, Lower
+from kernelbench.ptx.names import identifier
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.writer import Writer
+
+
+def _branch(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 1)
+    if not isinstance(operands[0], str):
+        raise StatementError("no label")
+    return f"goto L{identifier(operands[0])};"
+
+
+def fixed(code: str) -> Lower:
+    """An instruction without operands."""
+
+    def lower(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+        writer.expect(operands, 0)
+        return code
+
+    return lower
+
+
+def _sleep(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 1)
+    return "px::nanosleep();"
+
+
+def _registers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 1)
+    up = "true" if chosen[0] == "inc" else "false"
+    return f"px::setmaxnreg({writer.value(operands[0], 4)}, {up});"
+
+
+CONTROL_FORMS: tuple[Form, ...] = (
+    Form("bra{.uni|}", _branch, "steps"),
+    Form("ret{.uni|}", fixed("return;"), "steps"),
+    Form("exit", fixed("return;"), "launch"),
+    Form("trap", fixed("px::trap();"), "launch"),
+    Form("nanosleep.u32", _sleep, "steps"),
+    Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "steps"),
+    Form("griddepcontrol.wait", fixed("px::griddepcontrol_wait();"), "steps"),
+    Form("griddepcontrol.launch_dependents", fixed("px::griddepcontrol_launch_dependents();"),
+         "steps"),
+)  # fmt: skip

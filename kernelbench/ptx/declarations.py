@@ -1,0 +1,83 @@
+"""Declarations of variables and parameters (PTX ISA 9.1, 5.4 and 11.4)."""
+
+from __future__ import annotations
+
+from kernelbench.ptx.model import SIZES, Number, Real, Symbol
+from kernelbench.ptx.tokens import Tokens, number_of
+
+SPACES = (".global", ".const", ".shared", ".local", ".param")
+
+
+def read_variable(tokens: Tokens) -> Symbol:
+    """``.space .align n .type name[count] = {…};``"""
+    line, space = tokens.line, tokens.next()[1:]
+    symbol = _read_declarator(tokens, space, line)
+    if tokens.accept("="):
+        data = b"".join(_initial(tokens, symbol.type))
+        symbol = Symbol(
+            symbol.name, space, symbol.type, symbol.align, symbol.size, line, data[: symbol.size]
+        )
+    tokens.expect(";")
+    return symbol
+
+
+def _read_declarator(tokens: Tokens, space: str, line: int) -> Symbol:
+    align, kind, lanes, pointer = 0, "b8", 1, False
+    while tokens.peek().startswith("."):
+        word = tokens.next()
+        if word == ".align":
+            # Behind .ptr it is what the parameter points to that is aligned.
+            value = tokens.integer()
+            align = align if pointer else value
+        elif word == ".ptr":
+            pointer = True
+        elif word[1:] in SIZES:
+            kind = word[1:]
+        elif word in (".v2", ".v4"):
+            lanes = int(word[2:])
+        elif word == ".attribute":
+            tokens.skip_past(")")
+        elif word not in SPACES:
+            raise tokens.error(f"{word!r} in a declaration")
+    name, count = tokens.next(), lanes
+    while tokens.accept("["):
+        if tokens.accept("]"):
+            count = 0
+        else:
+            count *= tokens.integer()
+            tokens.expect("]")
+    element = SIZES[kind]
+    return Symbol(name, space, kind, align or element * lanes, count * element, line)
+
+
+def _initial(tokens: Tokens, kind: str) -> list[bytes]:
+    if tokens.accept("{"):
+        values: list[bytes] = []
+        while not tokens.accept("}"):
+            values += _initial(tokens, kind)
+            tokens.accept(",")
+        return values
+    size = SIZES[kind]
+    sign = -1 if tokens.accept("-") else 1
+    found = number_of(tokens.peek())
+    tokens.next()
+    if isinstance(found, Number):
+        return [(sign * found.value & ((1 << 8 * size) - 1)).to_bytes(size, "little")]
+    if isinstance(found, Real) and found.size == size and sign == 1:
+        return [found.bits.to_bytes(size, "little")]
+    raise tokens.error("an initializer that is no number")
+
+
+def read_parameters(tokens: Tokens) -> list[Symbol]:
+    """``(.param .type name, …)``; nothing if there is no parenthesis."""
+    found: list[Symbol] = []
+    if not tokens.accept("("):
+        return found
+    while not tokens.accept(")"):
+        line, word = tokens.line, tokens.next()
+        if word == ",":
+            continue
+        if word not in (".param", ".reg"):
+            raise tokens.error(f"{word!r} among parameters")
+        found.append(_read_declarator(tokens, "param", line))
+    return found

@@ -1,0 +1,55 @@
+"""What can be wrong with a PTX file, before anything of it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelbench.base.errors import UsageError
+
+
+class PtxError(UsageError):
+    """A PTX file that cannot be read, or a launch of it that cannot be right."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """One statement that the emulator cannot run.
+
+    Attributes:
+        line: Of the PTX text.
+        what: The opcode, or another part of the statement.
+        reason: Why, in a few words.
+    """
+
+    line: int
+    what: str
+    reason: str
+
+
+class UnsupportedPtxError(PtxError):
+    """Instructions that the emulator has no translation of, each with its line.
+
+    Args:
+        name: The file.
+        obstacles: At least one, in the order of the text.
+    """
+
+    #: How many are named in the message; the attribute has them all.
+    _NAMED = 3
+
+    def __init__(self, name: str, obstacles: Sequence[Obstacle]) -> None:
+        self.obstacles = tuple(obstacles)
+        named = ", ".join(
+            f"{each.what} at {name}:{each.line} ({each.reason})"
+            for each in self.obstacles[: self._NAMED]
+        )
+        more = len(self.obstacles) - self._NAMED
+        super().__init__(
+            f"unsupported PTX: {named}" + (f" and {more} more" if more > 0 else ""),
+            "docs/ptx.md lists what is supported",
+        )
+
+
+class StatementError(Exception):
+    """Why one statement cannot be translated; becomes an :class:`Obstacle`."""

@@ -1,0 +1,115 @@
+"""Floating-point arithmetic, comparisons and conversions (PTX ISA 9.1, 9.7.3 to 9.7.6, 9.7.9).
+
+Correctly rounded but for what PTX itself approximates (``.approx``, ``.full``): there the C
+library's function stands for the GPU's, which is within PTX's error bounds and not the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.forms import Form, pure
+from kernelbench.ptx.model import Pair
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.writer import Writer
+
+_ROUND = "{.rn|.rz|.rm|.rp|}"
+_HALF = "{f16|f16x2|bf16|bf16x2}"
+_INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
+_ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
+_LOGICAL = "{.and|.or|.xor|}"
+
+
+def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}``: q is of the complement."""
+    relation, joined, flush, kind = chosen
+    writer.expect(operands, 4 if joined else 3)
+    a, b = (writer.typed(each, kind) for each in operands[1:3])
+    if flush:
+        a, b = f"px::flushed({a})", f"px::flushed({b})"
+    found = writer.temporary()
+    out = [f"const bool {found} = px::is_{relation}({a}, {b});"]
+    both = isinstance(operands[0], Pair)
+    targets = operands[0] if isinstance(operands[0], Pair) else (operands[0],)
+    # The third operand may be one of the targets.
+    third = writer.temporary()
+    if joined:
+        out.append(f"const bool {third} = {writer.predicate(operands[3])};")
+    for target, text in zip(targets, (found, f"!{found}") if both else (found,), strict=True):
+        value = f"px::bit_{joined}({text}, {third})" if joined else text
+        out.append(writer.assign(target, "pred", value))
+    return "{ " + " ".join(out) + " }"
+
+
+def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.….x2.f32 d, a, b``: a in the upper half."""
+    rounding, saturate, kind = chosen
+    writer.expect(operands, 3)
+    name = "_".join(filter(None, ("pack", kind, rounding, saturate)))
+    a, b = (writer.typed(each, "f32") for each in operands[1:])
+    return writer.assign(operands[0], "b16" if kind == "e4m3x2" else "b32", f"px::{name}({a}, {b})")
+
+
+def _narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """Between integers: an operand's register may be wider than its type."""
+    saturate, result, kind = chosen
+    writer.expect(operands, 2)
+    if result == kind and saturate:
+        raise StatementError("cvt.sat to the same type")
+    name = f"{'saturated' if saturate else 'converted'}<{writer.cpp(result)}>"
+    return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
+
+
+FLOAT_FORMS: tuple[Form, ...] = (
+    pure("add" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "add<px::flags(\"$0 $1 $2\")>"),
+    pure("sub" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "sub<px::flags(\"$0 $1 $2\")>"),
+    pure("mul" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "mul<px::flags(\"$0 $1 $2\")>"),
+    pure("fma.{rn|rz|rm|rp}{.ftz|}{.sat|}.f32", "f32 f32 f32 f32",
+         "fma<px::flags(\"$0 $1 $2\")>"),
+    pure("add" + _ROUND + ".f64", "f64 f64 f64", "add<px::flags(\"$0\")>"),
+    pure("sub" + _ROUND + ".f64", "f64 f64 f64", "sub<px::flags(\"$0\")>"),
+    pure("mul" + _ROUND + ".f64", "f64 f64 f64", "mul<px::flags(\"$0\")>"),
+    pure("fma.{rn|rz|rm|rp}.f64", "f64 f64 f64 f64", "fma<px::flags(\"$0\")>"),
+    pure("div.rn{.ftz|}.f32", "f32 f32 f32", "div<px::flags(\"$0\")>"),
+    pure("div.rn.f64", "f64 f64 f64", "div<px::flags(\"\")>"),
+    pure("div.{approx|full}{.ftz|}.f32", "f32 f32 f32", "div<px::flags(\"$1\")>"),
+    pure("rcp.{rn|approx}{.ftz|}.f32", "f32 f32", "rcp<px::flags(\"$1\")>"),
+    pure("sqrt.{rn|approx}{.ftz|}.f32", "f32 f32", "sqrt<px::flags(\"$1\")>"),
+    pure("rsqrt.approx{.ftz|}.f32", "f32 f32", "rsqrt<px::flags(\"$0\")>"),
+    pure("ex2.approx{.ftz|}.f32", "f32 f32", "ex2<px::flags(\"$0\")>"),
+    pure("lg2.approx{.ftz|}.f32", "f32 f32", "lg2<px::flags(\"$0\")>"),
+    pure("tanh.approx.f32", "f32 f32", 'tanh<px::flags("")>'),
+    pure("neg{.ftz|}.f32", "f32 f32", "neg<px::flags(\"$0\")>"),
+    pure("abs{.ftz|}.f32", "f32 f32", "abs<px::flags(\"$0\")>"),
+    pure("{neg|abs}.f64", "f64 f64", "$0<px::flags(\"\")>"),
+    pure("{min|max}{.ftz|}{.NaN|}.f32", "f32 f32 f32", "$0<px::flags(\"$1 $2\")>"),
+    pure("{min|max}.f64", "f64 f64 f64", "$0<px::flags(\"\")>"),
+    pure("copysign.{f32|f64}", "$0 $0 $0", "copysign"),
+    pure("{add|sub|mul}{.rn|}.{f16|f16x2|bf16|bf16x2}", "$2 $2 $2", "$0_half"),
+    pure("fma.rn.{f16|f16x2|bf16|bf16x2}", "$0 $0 $0 $0", "fma_half"),
+    pure("{neg|abs}.{f16|f16x2|bf16|bf16x2}", "$1 $1", "$0_half"),
+    pure("{min|max}{.NaN|}.{f16|f16x2|bf16|bf16x2}", "$2 $2 $2", "$0_half<px::flags(\"$1\")>"),
+    pure("cvt{.sat|}.f32.f32", "f32 f32", "convert<float, px::flags(\"$0\")>"),
+    pure("cvt.{rni|rzi|rmi|rpi}.f32.f32", "f32 f32", "integral<px::flags(\"$0\")>"),
+    pure("cvt.{rni|rzi|rmi|rpi}.f64.f64", "f64 f64", "integral<px::flags(\"$0\")>"),
+    pure("cvt.f64.f32", "f64 f32", "convert<double, px::flags(\"\")>"),
+    pure("cvt.{rn|rz|rm|rp}.f32.f64", "f32 f64", "convert<float, px::flags(\"$0\")>"),
+    pure("cvt.f32.{f16|bf16}", "f32 $0", "widened"),
+    pure("cvt.{rn|rz}.{f16|bf16}.f32", "$1 f32", "narrowed_$1_$0"),
+    pure("cvt.rn.f16x2.e4m3x2", "b32 b16", "f16x2_of_e4m3x2"),
+    pure("cvt.{rn|rz|rm|rp}.{f32|f64}." + _INTEGERS, "$1 $2", "real<px::$1, px::flags(\"$0\")>"),
+    pure("cvt.{rni|rzi|rmi|rpi}{.ftz|}." + _INTEGERS + ".f32", "$2 f32",
+         "whole<px::$2, px::flags(\"$0 $1\")>"),
+    pure("cvt.{rni|rzi|rmi|rpi}." + _INTEGERS + ".f64", "$1 f64",
+         "whole<px::$1, px::flags(\"$0\")>"),
+    Form("cvt.{rn|rz}{}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
+    Form("cvt.{rn}{.satfinite}.{e4m3x2}.f32", _pack, "arithmetic"),
+    Form("cvt{.sat|}." + _INTEGERS + "." + _INTEGERS, _narrow, "arithmetic"),
+    Form("setp." + _ORDERED + _LOGICAL + "{.ftz|}.{f32|f64|f16|bf16}", _compare, "arithmetic"),
+    Form("setp.{eq|ne|lt|le|gt|ge|lo|ls|hi|hs}" + _LOGICAL
+         + "{}.{b16|b32|b64|u16|u32|u64|s16|s32|s64}", _compare, "arithmetic"),
+)  # fmt: skip

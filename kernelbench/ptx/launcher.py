@@ -1,0 +1,200 @@
+"""``kernelbench.ptx.load``: a PTX file whose kernels run on the emulator."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelbench.emulator.findings import EmulatorReport, resolve_report
+from kernelbench.emulator.runtime import Runtime, runtime
+from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
+from kernelbench.project.shipped import shipped_blocks
+from kernelbench.ptx.arguments import LaunchForm, is_array, launch_form, memory_of
+from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.library import Translated, library_of, load_library, translated
+from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in
+from kernelbench.ptx.sources import PtxSymbols
+from kernelbench.ptx.translator import global_variables
+
+#: Schedules of ``check=True``.
+DEFAULT_SCHEDULES = 20
+_MESSAGE_BYTES = 1024
+
+
+def load_ptx(file: str | Path, *, text: str | None = None) -> PtxModule:
+    """A PTX file, translated for the emulator. Nothing is compiled before the first launch.
+
+    Args:
+        file: Its path; with ``text`` only what it is called.
+        text: The PTX itself, if it is in no file.
+
+    Raises:
+        PtxError: If the file cannot be read, or is not PTX, with its line.
+        UnsupportedPtxError: If it has instructions that are not supported, each with its line.
+    """
+    path = Path(file)
+    if text is None:
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise PtxError(f"{path}: cannot be read: {error}") from error
+    return PtxModule(translated(path.name, text), path)
+
+
+class PtxModule:
+    """A translated PTX file.
+
+    Attributes:
+        kernels: The names of its kernels.
+    """
+
+    def __init__(self, source: Translated, path: Path) -> None:
+        self.kernels = tuple(source.translation.entries)
+        self._source = source
+        self._symbols = PtxSymbols(source.module, source.translation.layouts, path)
+        self._libraries: dict[bool, ctypes.CDLL] = {}
+
+    def launch(
+        self,
+        kernel: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int] | None = None,
+        args: Sequence[Any] = (),
+        *,
+        shared: int = 0,
+        cluster: int | None = None,
+        cooperative: bool = False,
+        check: bool | int = False,
+        seed: int = 0,
+        memory: Mapping[str, Any] | None = None,
+        emulation: Emulation = DEFAULT_EMULATION,
+        limit_s: float = 0.0,
+    ) -> PtxReport:
+        """Run a kernel.
+
+        Args:
+            kernel: Its name.
+            grid: CTAs, along x or along each dimension.
+            block: Threads of a CTA, likewise; by default the kernel's ``.reqntid``.
+            args: One for each parameter: a tensor of the CPU or a numpy array (its address), an
+                integer, a float, bytes, or a ctypes structure.
+            shared: Bytes of dynamic shared memory.
+            cluster: CTAs of a cluster along x; by default the kernel's ``.reqnctapercluster``.
+            cooperative: Whether all CTAs are resident at once.
+            check: Whether to look for faults, and in how many schedules. Arrays have their first
+                values before each, and those that the last one gave them afterwards.
+            seed: Of the first schedule.
+            memory: Arrays that the kernel reaches by other ways than its arguments, by name.
+            limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
+
+        Raises:
+            PtxError: For a launch that does not fit the kernel.
+            EnvironmentProblem: If there is no compiler.
+        """
+        translation = self._source.translation
+        if kernel not in self.kernels:
+            known = ", ".join(self.kernels) or "none"
+            raise PtxError(
+                f"{self._source.module.name} has no kernel {kernel!r}", f"it has {known}"
+            )
+        function, layout = self._source.module.functions[kernel], translation.layouts[kernel]
+        form = launch_form(function, layout, grid, block, args, shared, cluster, cooperative)
+        arrays = {f"argument {at}": each for at, each in enumerate(args) if is_array(each)}
+        arrays |= memory or {}
+        running, library = runtime(shipped_blocks()), self._library(bool(check))
+        run = _Schedules(
+            running, library, translation.entries[kernel], form, arrays, self._variables(library)
+        )
+        count = DEFAULT_SCHEDULES if check is True else max(int(check), 1)
+        for at in range(count):
+            running.configure(emulation, check=bool(check), seed=seed + at, limit_s=limit_s)
+            run.once(seed + at, self._symbols, again=at > 0)
+            if run.last.waits:
+                break  # a hang ends like this in most schedules, and takes long
+        return run.report(kernel)
+
+    def _library(self, check: bool) -> ctypes.CDLL:
+        if check not in self._libraries:
+            path = library_of(self._source, shipped_blocks(), check=check)
+            self._libraries[check] = load_library(path)
+        return self._libraries[check]
+
+    def _variables(self, library: ctypes.CDLL) -> list[tuple[int, int, str]]:
+        """Address, size and name of what the module has in global memory."""
+        found = []
+        for at, symbol in enumerate(global_variables(self._source.module)):
+            address = getattr(library, f"kb_ptx_variable_{at}")
+            address.restype = ctypes.c_void_p
+            found.append((address(), symbol.size, symbol.name))
+        return found
+
+
+class _Schedules:
+    """Launches of one form, one after another."""
+
+    def __init__(
+        self,
+        running: Runtime,
+        library: ctypes.CDLL,
+        entry: str,
+        form: LaunchForm,
+        arrays: Mapping[str, Any],
+        variables: Sequence[tuple[int, int, str]],
+    ) -> None:
+        self.last = EmulatorReport()
+        self._running = running
+        self._library = library
+        self._entry = getattr(library, entry)
+        self._form = form
+        self._arrays = arrays
+        self._first = {name: _bytes_in(each) for name, each in arrays.items()}
+        self._variables = variables
+        self._found: list[PtxFinding] = []
+        self._made, self._seconds, self._error = 0, 0.0, ""
+
+    def once(self, seed: int, symbols: PtxSymbols, *, again: bool) -> None:
+        """One launch; ``again``: from the arrays' first values."""
+        for name, array in self._arrays.items():
+            address, size = memory_of(array)
+            if again:
+                ctypes.memmove(address, self._first[name], size)
+            self._running.register(address, size, name, writable=True)
+        for address, size, name in self._variables:
+            self._running.register(address, size, name, writable=True)
+        try:
+            self._error = self._launch() or self._error
+        finally:
+            self._running.unregister_all()
+        raw = self._running.report()
+        self.last = resolve_report(raw, symbols)
+        x, y, z = self._form.block
+        self._found += found_in(raw, symbols, seed, x * y * z)
+        self._made += 1
+        self._seconds += self.last.seconds
+
+    def _launch(self) -> str:
+        form, message = self._form, ctypes.create_string_buffer(_MESSAGE_BYTES)
+        failed = self._library.kb_ptx_launch(
+            self._entry,
+            (ctypes.c_uint32 * 3)(*form.grid),
+            (ctypes.c_uint32 * 3)(*form.block),
+            ctypes.c_uint32(form.cluster),
+            ctypes.c_uint32(form.shared_bytes),
+            ctypes.c_int(form.cooperative),
+            form.parameters,
+            ctypes.c_size_t(len(form.parameters)),
+            message,
+            ctypes.c_size_t(_MESSAGE_BYTES),
+        )
+        return " ".join(message.value.decode(errors="replace").split()) if failed else ""
+
+    def report(self, kernel: str) -> PtxReport:
+        """All of them."""
+        found = each_once(self._found)
+        return PtxReport(kernel, found, self.last.waits, self._made, self._seconds, self._error)
+
+
+def _bytes_in(array: Any) -> bytes:
+    return ctypes.string_at(*memory_of(array))

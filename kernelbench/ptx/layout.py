@@ -1,0 +1,60 @@
+"""Where symbols are: shared memory, parameters, local memory, module variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.model import Module, PtxFunction, Symbol
+from kernelbench.ptx.names import variable
+
+
+def placed(symbols: Iterable[Symbol]) -> tuple[dict[str, int], int]:
+    """Offsets in declaration order, each aligned; and the bytes of all."""
+    offsets, end = {}, 0
+    for symbol in symbols:
+        end = -(-end // symbol.align) * symbol.align
+        offsets[symbol.name] = end
+        end += symbol.size
+    return offsets, end
+
+
+class AddressLayout:
+    """Addresses of the names that a function sees, as C++.
+
+    Names in windows (shared, param, local) are offsets there, 32 bits: so newer compilers keep
+    them, and ``cvta`` makes generic addresses of them.
+
+    Attributes:
+        shared: Offsets of shared variables; those of dynamic shared memory follow the static ones.
+        static_shared: Bytes of shared memory that the module takes itself.
+        parameters: Offsets of the function's parameters.
+        parameter_bytes: Of all parameters.
+    """
+
+    def __init__(self, module: Module, function: PtxFunction) -> None:
+        shared = [each for each in module.symbols.values() if each.space == "shared"]
+        self.shared, end = placed(each for each in shared if each.size)
+        dynamic = [each for each in shared if not each.size]
+        align = max((each.align for each in dynamic), default=1)
+        self.static_shared = -(-end // align) * align
+        self.shared |= dict.fromkeys((each.name for each in dynamic), self.static_shared)
+        self.parameters, self.parameter_bytes = placed(function.parameters)
+        self._local, self.local_bytes = placed(function.locals.values())
+        self._module = module
+
+    def address(self, name: str) -> str:
+        """A C++ expression.
+
+        Raises:
+            StatementError: For a name that is nothing in memory.
+        """
+        if name in self.shared:
+            return f"(shared_window + {self.shared[name]}u)"
+        if name in self.parameters:
+            return f"{self.parameters[name]}u"
+        if name in self._local:
+            return f"{self._local[name]}u"
+        if name in self._module.symbols:
+            return f"px::address_of({variable(name)})"
+        raise StatementError(f"{name} is not known")

@@ -1,0 +1,107 @@
+"""PTX text → :class:`~kernelbench.ptx.model.Module` (PTX ISA 9.1, chapters 4, 5 and 11).
+
+Not a validator: what ptxas would refuse may pass.
+"""
+
+from __future__ import annotations
+
+from kernelbench.ptx.body import read_body
+from kernelbench.ptx.declarations import SPACES, read_parameters, read_variable
+from kernelbench.ptx.model import Module, PtxFunction
+from kernelbench.ptx.tokens import END, Tokens, number_of
+
+_LINKING = (".visible", ".extern", ".weak", ".common")
+
+
+def parse(name: str, text: str) -> Module:
+    """Read a module.
+
+    Args:
+        name: What messages and findings call it.
+
+    Raises:
+        PtxError: With file and line, for text that is not PTX.
+    """
+    tokens = Tokens(name, text)
+    module = Module(name)
+    while tokens.peek() != END:
+        _read_directive(tokens, module)
+    if not module.version or not module.target:
+        raise tokens.error("no .version and .target: this is not a PTX module")
+    return module
+
+
+def _read_directive(tokens: Tokens, module: Module) -> None:
+    word = tokens.peek()
+    if word in (".entry", ".func"):
+        function = _read_function(tokens, module)
+        # A declaration does not replace the definition.
+        if function.statements or function.name not in module.functions:
+            module.functions[function.name] = function
+    elif word in SPACES:
+        symbol = read_variable(tokens)
+        module.symbols[symbol.name] = symbol
+    elif word in _LINKING or word == ";":
+        tokens.next()
+    elif word in (".pragma", ".alias"):
+        tokens.skip_past(";")
+    elif word == ".version":
+        tokens.next()
+        module.version = tokens.next()
+    elif word == ".target":
+        tokens.next()
+        module.target = tokens.next()
+        while tokens.accept(","):
+            tokens.next()
+    elif word == ".address_size":
+        tokens.next()
+        if tokens.peek() != "64":
+            raise tokens.error(f"addresses of {tokens.peek()} bits; 64 are supported")
+        tokens.next()
+    elif word == ".file":
+        tokens.next()
+        number = tokens.integer()
+        module.files[number] = tokens.next().strip('"')
+        while tokens.accept(","):
+            tokens.integer()
+    elif word == ".section":
+        _read_section(tokens, module)
+    else:
+        raise tokens.error(f"{word!r} at the top of a module")
+
+
+def _read_section(tokens: Tokens, module: Module) -> None:
+    """DWARF: only the strings are of use here."""
+    tokens.next()
+    wanted = tokens.next() == ".debug_str"
+    tokens.expect("{")
+    label, found = "", bytearray()
+    strings: dict[str, bytearray] = {}
+    while not tokens.accept("}"):
+        word = tokens.next()
+        if tokens.accept(":"):
+            label, found = word, bytearray()
+            strings[label] = found
+        elif word == ".b8" and wanted:
+            found.append(tokens.integer() & 0xFF)
+            while tokens.accept(","):
+                found.append(tokens.integer() & 0xFF)
+    for label, data in strings.items() if wanted else ():
+        module.strings[label] = data.split(b"\0")[0].decode(errors="replace")
+
+
+def _read_function(tokens: Tokens, module: Module) -> PtxFunction:
+    kernel = tokens.next() == ".entry"
+    read_parameters(tokens)  # results of a .func
+    line = tokens.line
+    function = PtxFunction(tokens.next(), line, kernel, read_parameters(tokens))
+    while tokens.peek() not in ("{", ";"):
+        word = tokens.next()
+        values = []
+        while number_of(tokens.peek()) is not None:
+            values.append(tokens.integer())
+            tokens.accept(",")
+        function.directives[word[1:]] = tuple(values)
+    if not tokens.accept(";"):
+        read_body(tokens, function, module)
+    return function

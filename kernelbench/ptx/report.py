@@ -1,0 +1,126 @@
+"""What launches of a PTX kernel found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernelbench.base.errors import IncorrectError
+from kernelbench.emulator import findings
+from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting
+from kernelbench.ptx.severity import Severity, severity_of
+from kernelbench.ptx.sources import PtxSymbols
+
+
+@dataclass(frozen=True)
+class PtxFinding:
+    """A finding with its source.
+
+    Attributes:
+        source: ``file:line`` of the compiler's source, innermost first; empty without ``.loc``.
+        other_source: The same of what it conflicts with.
+        seed: Of the schedule that showed it first.
+        schedules: In how many it was seen.
+    """
+
+    finding: Finding
+    severity: Severity
+    source: tuple[str, ...]
+    other_source: tuple[str, ...]
+    seed: int
+    schedules: int = 1
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Equal for the same fault found again."""
+        return self.finding.identity
+
+
+@dataclass(frozen=True)
+class PtxReport:
+    """What a launch found, in all its schedules.
+
+    Attributes:
+        kernel: Its name.
+        error: Why the launch ended early, in one line; empty if it did not.
+        seconds: Spent in the emulator.
+    """
+
+    kernel: str
+    findings: tuple[PtxFinding, ...]
+    waits: tuple[Waiting, ...]
+    schedules: int
+    seconds: float
+    error: str = ""
+
+    @property
+    def errors(self) -> tuple[PtxFinding, ...]:
+        """The findings that are not formal."""
+        return tuple(each for each in self.findings if each.severity == "error")
+
+    @property
+    def clean(self) -> bool:
+        """Whether the launch ended, without an error."""
+        return not self.errors and not self.error
+
+    def require_clean(self) -> None:
+        """Raise unless it is clean.
+
+        Raises:
+            IncorrectError: With the first error, in one line.
+        """
+        if not self.clean:
+            report = EmulatorReport(tuple(each.finding for each in self.errors), self.waits)
+            raise IncorrectError(f"{self.kernel}: {report.headline() or self.error}")
+
+    def lines(self) -> Iterator[str]:
+        """The report in words."""
+        for each in self.findings:
+            yield from findings.lines(EmulatorReport((each.finding,)))
+            yield f"  severity {each.severity}, in {each.schedules} of {self.schedules} schedules"
+            for name, chain in (("source", each.source), ("other", each.other_source)):
+                if chain:
+                    yield f"  {name:<8} {' in '.join(chain)}"
+        yield from findings.lines(EmulatorReport((), self.waits))
+
+
+def found_in(
+    raw: Mapping[str, Any], symbols: PtxSymbols, seed: int, threads: int
+) -> tuple[PtxFinding, ...]:
+    """The findings of one schedule, from what the runtime reported.
+
+    Args:
+        threads: Of a CTA.
+    """
+    resolved = findings.resolve_report(raw, symbols)
+    lines = {
+        _key(each): (symbols.line(each.get("pc")), symbols.line(each.get("other_pc")))
+        for each in raw["findings"]
+    }
+    out = []
+    for finding in resolved.findings:
+        both = lines.get((finding.kind, finding.text, finding.thread), (None, None))
+        severity = severity_of(finding, both, symbols, threads)
+        out.append(
+            PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
+        )
+    return tuple(out)
+
+
+def _key(raw: Mapping[str, Any]) -> tuple[str, str, int]:
+    return str(raw["class"]), str(raw["text"]), int(raw.get("thread", -1))
+
+
+def each_once(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
+    """Findings of several schedules, each once, in the order in which they were seen."""
+    seen: dict[tuple[str, ...], PtxFinding] = {}
+    for each in all_findings:
+        first = seen.get(each.identity)
+        if first is None:
+            seen[each.identity] = each
+            continue
+        severity: Severity = "error" if "error" in (first.severity, each.severity) else "formal"
+        counted = replace(first, severity=severity, schedules=first.schedules + 1)
+        seen[each.identity] = counted
+    return tuple(seen.values())

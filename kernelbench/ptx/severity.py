@@ -1,0 +1,53 @@
+"""Which findings are errors, and which are formal.
+
+*Formal* is what PTX's text leaves unordered and every implementation orders: accesses of lanes of
+one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
+the lanes together without saying that it orders memory.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from kernelbench.emulator.findings import Finding
+from kernelbench.ptx.sources import PtxSymbols
+
+Severity = Literal["error", "formal"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+_WARP = 32
+
+
+def severity_of(
+    finding: Finding, lines: tuple[int | None, int | None], of: PtxSymbols, threads: int
+) -> Severity:
+    """A finding's severity.
+
+    The runtime counts repeats of a finding and keeps the threads of the first. So only in a CTA of
+    one warp is it certain that all of them are lanes of one warp.
+
+    Args:
+        lines: Of PTX, of the access and of the one that it conflicts with.
+        threads: Of a CTA.
+    """
+    here, there = lines
+    if finding.kind != "race" or here is None or there is None or threads > _WARP:
+        return "error"
+    if min(finding.thread, finding.other_thread) < 0:
+        return "error"
+    meet = here == there or _meet_between(min(here, there), max(here, there), of)
+    return "formal" if meet else "error"
+
+
+def _meet_between(first: int, last: int, of: PtxSymbols) -> bool:
+    """Whether straight code from one line to another passes a ``.sync.aligned`` instruction."""
+    found = of.statement(first), of.statement(last)
+    if found[0] is None or found[1] is None or found[0][0] is not found[1][0]:
+        return False
+    met = False
+    for statement in found[0][0].statements:
+        if not first < statement.line < last:
+            continue
+        if statement.label or statement.opcode.startswith(("bra", "ret", "exit")):
+            return False
+        met |= ".sync.aligned" in statement.opcode and not statement.guard
+    return met

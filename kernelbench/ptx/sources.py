@@ -1,0 +1,97 @@
+"""From what the emulator reports to lines of PTX, and from there to the compiler's source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kernelbench.emulator import dwarf
+from kernelbench.emulator.symbols import Place, Symbols
+from kernelbench.ptx.layout import AddressLayout
+from kernelbench.ptx.model import Location, Module, PtxFunction, Statement
+from kernelbench.ptx.translator import PTX_FOLDER
+
+#: A variable of a function: ``_ZZ6kernelPiE4tile``.
+_STATIC = re.compile(r"^_ZZ.*E(\d+)([A-Za-z_]\w*)$")
+
+
+class PtxSymbols(Symbols):
+    """Resolves what the emulator reports about one PTX module.
+
+    Args:
+        file: Where the PTX is; a place without a file on disk is named all the same.
+    """
+
+    def __init__(self, module: Module, layouts: Mapping[str, AddressLayout], file: Path) -> None:
+        super().__init__({})
+        self._module = module
+        self._file = file
+        self._shared = next((each.shared for each in layouts.values()), {})
+        self._statements: dict[int, tuple[PtxFunction, Statement]] = {
+            statement.line: (function, statement)
+            for function in module.kernels.values()
+            for statement in function.statements
+        }
+
+    def place(self, pc: Mapping[str, Any] | None) -> Place | None:
+        """The PTX line of an address in the library."""
+        line = self.line(pc)
+        if line is None:
+            return None
+        function = self._statements[line][0].name if line in self._statements else ""
+        return Place(self._file, self._module.name, line, function, self._role(line))
+
+    def line(self, pc: Mapping[str, Any] | None) -> int | None:
+        """Its number, or None for an address elsewhere."""
+        if pc is None:
+            return None
+        for frame in dwarf.frames_at(str(pc["module"]), int(pc["offset"])):
+            if PurePosixPath(frame.file).is_relative_to(PTX_FOLDER):
+                return frame.line
+        return None
+
+    def statement(self, line: int) -> tuple[PtxFunction, Statement] | None:
+        """The kernel and the statement of a line."""
+        return self._statements.get(line)
+
+    def chain(self, line: int | None) -> tuple[str, ...]:
+        """``file:line`` of the source, innermost first; empty without ``.loc``."""
+        found = self._statements.get(line) if line is not None else None
+        if found is None:
+            return ()
+        return tuple(
+            f"{PurePosixPath(self._module.files.get(each.file, '?')).name}:{each.line}"
+            for each in found[1].chain
+        )
+
+    def shared_name(self, pc: Mapping[str, Any] | None, type_name: str | None, offset: int) -> str:
+        """The shared variable of an offset, and how far behind its beginning it is."""
+        before = [(at, name) for name, at in self._shared.items() if at <= offset]
+        if offset < 0 or not before:
+            return ""
+        at, name = max(before)
+        return short_name(name) + (f" + {offset - at:#x}" if offset > at else "")
+
+    def _role(self, line: int) -> str:  # type: ignore[override]
+        """The outermost function that was inlined into the kernel."""
+        found = self._statements.get(line)
+        names = [self._function(each) for each in found[1].chain] if found is not None else []
+        return next((name for name in reversed(names) if name), "")
+
+    def _function(self, location: Location) -> str:
+        return short_name(self._module.strings.get(location.function, ""))
+
+
+def short_name(mangled: str) -> str:
+    """``load_warp`` for ``_ZN2kb4step9load_warpERKNS0_6GroupsE``; other names as they are."""
+    if (static := _STATIC.search(mangled)) is not None:
+        return static[2][: int(static[1])]
+    if not mangled.startswith("_Z"):
+        return mangled
+    at, last = 3 if mangled.startswith("_ZN") else 2, mangled
+    while (number := re.compile(r"(?:S_|St|L)?(\d+)").match(mangled, at)) is not None:
+        end = number.end() + int(number[1])
+        last, at = mangled[number.end() : end], end
+    return last

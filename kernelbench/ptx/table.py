@@ -1,0 +1,51 @@
+"""The table of instructions: opcode → C++ → the test that proves it.
+
+An instruction that no row spells is unsupported, and is named with its line before anything runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+
+from kernelbench.ptx import (
+    barriers,
+    control,
+    copies,
+    floats,
+    integers,
+    memory,
+    tensor,
+    warps,
+)
+from kernelbench.ptx.forms import Form
+
+TABLE: tuple[Form, ...] = (
+    *integers.INTEGER_FORMS,
+    *floats.FLOAT_FORMS,
+    *memory.MEMORY_FORMS,
+    *control.CONTROL_FORMS,
+    *warps.WARP_FORMS,
+    *barriers.BARRIER_FORMS,
+    *copies.COPY_FORMS,
+    *tensor.TENSOR_FORMS,
+)
+
+
+@functools.cache
+def _by_root() -> dict[str, list[Form]]:
+    found: defaultdict[str, list[Form]] = defaultdict(list)
+    for form in TABLE:
+        for root in form.roots:
+            found[root].append(form)
+    return found
+
+
+@functools.cache
+def row_of(opcode: str) -> tuple[Form, tuple[str, ...]] | None:
+    """The row that spells an opcode, with the choices made; None if there is none."""
+    for form in _by_root().get(opcode.partition(".")[0], ()):
+        match = form.pattern.fullmatch(opcode)
+        if match is not None:
+            return form, tuple(choice.removeprefix(".") for choice in match.groups())
+    return None

@@ -1,0 +1,205 @@
+"""Matrices of a warp, wgmma, tcgen05 and launch control (PTX ISA 9.1, 9.7.14 to 9.7.16, 9.7.13).
+
+Registers that an instruction fills later live in arrays, which the runtime keeps by address; see
+:mod:`kernelbench.ptx.registers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.control import fixed
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.forms import Form, Lower
+from kernelbench.ptx.model import Number, Vector
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.writer import Writer
+
+
+def _collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:
+    """A constant array of an operand's elements: its declaration and its name."""
+    name, values = writer.temporary(), writer.values(operand, size)
+    return f"const px::b{8 * size} {name}[{len(values)}] = {{{', '.join(values)}}};", name
+
+
+def _spread(writer: Writer, target: Operand, name: str) -> str:
+    items = target.items if isinstance(target, Vector) else (target,)
+    return " ".join(writer.assign(each, "b32", f"{name}[{at}]") for at, each in enumerate(items))
+
+
+def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
+    writer.expect(operands, 2)
+    name, row = writer.temporary(), writer.pointer(operands[1], space)
+    call = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>({name}, {row});"
+    return f"{{ px::b32 {name}[{count}]; {call} {_spread(writer, operands[0], name)} }}"
+
+
+def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
+    writer.expect(operands, 2)
+    declared, name = _collected(writer, operands[1])
+    row = writer.pointer(operands[0], space)
+    return f"{{ {declared} px::stmatrix<{count}, {'true' if trans else 'false'}>({row}, {name}); }}"
+
+
+def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``mma.sync.aligned.m16n8k16.row.col.f32.{f16,bf16}.….f32``."""
+    writer.expect(operands, 4)
+    if chosen[0] != chosen[1]:
+        raise StatementError("operands of two types")
+    a, b, c = (_collected(writer, each) for each in operands[1:])
+    d = writer.temporary()
+    return " ".join((
+        f"{{ {a[0]} {b[0]} {c[0]} px::b32 {d}[4];",
+        f"px::mma_m16n8k16<px::{chosen[0]}>({d}, {a[1]}, {b[1]}, {c[1]});",
+        _spread(writer, operands[0], d),
+        "}",
+    ))  # fmt: skip
+
+
+def _wait(name: str) -> Lower:
+    def lower(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+        writer.expect(operands, 1)
+        return f"px::{name}({writer.value(operands[0], 4)});"
+
+    return lower
+
+
+def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``wgmma.mma_async d, a, b, scale-d, imm-scale-a, imm-scale-b{, trans-a, trans-b}``."""
+    columns, kinds = int(chosen[0]), chosen[1]
+    d, count = writer.array(operands[0])
+    if count != columns // 2:
+        raise StatementError(f"{count} registers of D")
+    if any(each != Number(1) for each in operands[4:6]):
+        raise StatementError("a negated operand")
+    if any(each != Number(0) for each in operands[6:]):
+        raise StatementError("a transposed operand")
+    kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16"}[kinds]
+    b, scale = writer.value(operands[2], 8), writer.predicate(operands[3])
+    if isinstance(operands[1], Vector):
+        declared, name = _collected(writer, operands[1])
+        a = f"{name}, 0"
+    else:
+        declared, a = "", f"nullptr, {writer.value(operands[1], 8)}"
+    head = f"px::wgmma(px::WgmmaKind::{kind}, {d}, {count}"
+    return f"{{ {declared} {head}, {a}, {b}, {scale}); }}"
+
+
+def _group(chosen: Sequence[str]) -> str:
+    return f"{chosen[0]}u"
+
+
+def _allocate(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    where, columns = writer.barrier(operands[0], chosen[1]), writer.value(operands[1], 4)
+    return f"px::tcgen05_alloc({_group(chosen)}, {where}, {columns});"
+
+
+def _free(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    tmem, columns = (writer.value(each, 4) for each in operands)
+    return f"px::tcgen05_dealloc({_group(chosen)}, {tmem}, {columns});"
+
+
+def _relinquish(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 0)
+    return f"px::tcgen05_relinquish({_group(chosen)});"
+
+
+def _copy_scales(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    tmem, source = writer.shared(operands[0]), writer.value(operands[1], 8)
+    return f"px::tcgen05_cp({_group(chosen)}, {tmem}, {source});"
+
+
+def _commit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    _, space, multicast = chosen
+    writer.expect(operands, 1 + bool(multicast))
+    mask = writer.value(operands[1], 2) if multicast else "0"
+    bar, many = writer.barrier(operands[0], space), "true" if multicast else "false"
+    return f"px::tcgen05_commit({_group(chosen)}, {bar}, {many}, {mask});"
+
+
+def _load_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    shape, repeat = chosen
+    writer.expect(operands, 2)
+    array, count = writer.array(operands[0])
+    words = {"32x32b": 1, "16x64b": 1, "16x256b": 4}[shape] * int(repeat)
+    if count != words:
+        raise StatementError(f"{count} registers")
+    return (
+        f"px::tcgen05_ld(px::TmemShape::k{shape}, {array}, {count}, {writer.shared(operands[1])});"
+    )
+
+
+def _scaled_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``tcgen05.mma… [d], a-desc, b-desc, idesc, [scale-a], [scale-b], enable-input-d``."""
+    writer.expect(operands, 7)
+    d, scale_a, scale_b = (writer.shared(operands[at]) for at in (0, 4, 5))
+    if isinstance(operands[1], tuple) and not isinstance(operands[1], Number):
+        raise StatementError("A in tensor memory")
+    a, b = writer.value(operands[1], 8), writer.value(operands[2], 8)
+    rest = f"{writer.value(operands[3], 4)}, {scale_a}, {scale_b}, {writer.predicate(operands[6])}"
+    return f"px::tcgen05_mma_mxf4nvf4({_group(chosen)}, {d}, {a}, {b}, {rest});"
+
+
+def _try_cancel(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    response, bar = (writer.shared(each) for each in operands)
+    return f"px::try_cancel({response}, {bar}, {'true' if chosen[1] else 'false'});"
+
+
+def _is_canceled(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    return writer.assign(operands[0], "pred", f"px::is_canceled({writer.value(operands[1], 16)})")
+
+
+def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    response = writer.value(operands[1], 16)
+    name, items = writer.temporary(), operands[0].items[:3]  # type: ignore[union-attr]
+    parts = [
+        writer.assign(each, "b32", f"{name}.{axis}")
+        for each, axis in zip(items, "xyz", strict=True)
+    ]
+    return f"{{ const auto {name} = px::first_ctaid({response}); {' '.join(parts)} }}"
+
+
+_GROUP = ".cta_group::{1|2}"
+_COLUMNS = "{" + "|".join(str(n) for n in range(8, 257, 8)) + "}"
+
+TENSOR_FORMS: tuple[Form, ...] = (
+    Form("ldmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
+         _load_matrix, "warps"),
+    Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
+         _store_matrix, "warps"),
+    Form("mma.sync.aligned.m16n8k16.row.col.f32.{f16|bf16}.{f16|bf16}.f32", _multiply, "warps"),
+    Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "steps"),
+    Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "steps"),
+    Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "steps"),
+    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k32.f32.{{e4m3.e4m3}}", _wgmma, "steps"),
+    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k16.f32.{{f16.f16}}", _wgmma, "steps"),
+    Form(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", _allocate, "steps"),
+    Form(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", _free, "steps"),
+    Form(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", _relinquish, "steps"),
+    Form(f"tcgen05.cp{_GROUP}.32x128b.warpx4", _copy_scales, "steps"),
+    Form(f"tcgen05.commit{_GROUP}.mbarrier::arrive::one{{.shared::cluster|}}"
+         "{.multicast::cluster|}.b64", _commit, "steps"),
+    Form("tcgen05.ld.sync.aligned.{32x32b|16x64b|16x256b}.x{1|2|4|8|16|32|64|128}.b32",
+         _load_tmem, "steps"),
+    Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "steps"),
+    Form("tcgen05.fence::before_thread_sync", fixed("px::tcgen05_fence_before();"), "steps"),
+    Form("tcgen05.fence::after_thread_sync", fixed("px::tcgen05_fence_after();"), "steps"),
+    Form(f"tcgen05.mma{_GROUP}.kind::mxf4nvf4.block_scale{{.scale_vec::4X|.block16}}"
+         "{.collector::a::fill|.collector::a::use|.collector::a::lastuse|.collector::a::discard|}",
+         _scaled_mma, "steps"),
+    Form("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
+         "{.multicast::cluster::all|}.b128", _try_cancel, "steps"),
+    Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "steps"),
+    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "steps"),
+)  # fmt: skip

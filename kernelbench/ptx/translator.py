@@ -1,0 +1,129 @@
+"""PTX module → C++ for the emulator: a function for each kernel, a ``#line`` for each statement.
+
+A finding's address in the library therefore leads to a line of the PTX text, and by ``.loc`` to the
+source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
+from kernelbench.ptx.layout import AddressLayout
+from kernelbench.ptx.model import SIZES, Module, PtxFunction, Statement, Symbol
+from kernelbench.ptx.names import identifier, variable
+from kernelbench.ptx.registers import arrays_of
+from kernelbench.ptx.table import row_of
+from kernelbench.ptx.writer import Writer
+
+#: What debug information calls the folder of a PTX file.
+PTX_FOLDER = "/kb/ptx"
+#: The header of everything that translations call.
+HEADER = "ptx_frontend/ptx.hpp"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A module in C++.
+
+    Attributes:
+        entries: The C function of each kernel, by the kernel's name.
+    """
+
+    source: str
+    entries: dict[str, str]
+    layouts: dict[str, AddressLayout]
+
+
+def translate(module: Module) -> Translation:
+    """Translate every kernel.
+
+    Raises:
+        UnsupportedPtxError: With every statement that cannot be translated.
+    """
+    obstacles: list[Obstacle] = []
+    parts = [f'#include "{HEADER}"', "", "namespace {", "", *_variables(module, obstacles)]
+    layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
+    entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
+    for name, layout in layouts.items():
+        parts += _function(module, module.functions[name], layout, entries[name], obstacles)
+    if obstacles:
+        raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
+    parts += ["}  // namespace", ""]
+    parts += [f"KB_PTX_EXPORT({entry})" for entry in entries.values()]
+    parts += [
+        f"KB_PTX_VARIABLE(kb_ptx_variable_{at}, {variable(each.name)})"
+        for at, each in enumerate(global_variables(module))
+    ]
+    return Translation("\n".join(parts) + "\n", entries, layouts)
+
+
+def global_variables(module: Module) -> list[Symbol]:
+    """The module's variables that kernels may write; ``kb_ptx_variable_N`` is the Nth's address."""
+    return [each for each in module.symbols.values() if each.space == "global"]
+
+
+def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
+    for symbol in module.symbols.values():
+        if symbol.space == "shared":
+            continue
+        if symbol.size == 0:
+            obstacles.append(Obstacle(symbol.line, symbol.name, "defined in another module"))
+            continue
+        initial = f" = {{{', '.join(map(str, symbol.initial))}}}" if symbol.initial else " = {}"
+        align = max(symbol.align, 16)
+        yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
+
+
+def _function(
+    module: Module,
+    function: PtxFunction,
+    layout: AddressLayout,
+    entry: str,
+    obstacles: list[Obstacle],
+) -> Iterator[str]:
+    arrays = arrays_of(function)
+    writer = Writer(function, layout, arrays)
+    body = [line for each in function.statements for line in _statement(writer, each, obstacles)]
+    named = set(re.findall(r"\br_\w+", "\n".join(body)))
+    yield f'#line {function.line} "{PTX_FOLDER}/{module.name}"'
+    yield f"void {entry}_body([[maybe_unused]] px::Byte* parameters) {{"
+    yield f"  [[maybe_unused]] constexpr uint32_t kStaticShared = {layout.static_shared};"
+    yield "  [[maybe_unused]] px::Byte* const own_shared = px::own_shared();"
+    yield "  [[maybe_unused]] const uint32_t shared_window = px::shared_window();"
+    if layout.local_bytes:
+        yield f"  alignas(16) px::Byte local[{layout.local_bytes}];"
+    for registers, array in arrays.items():
+        yield f"  alignas(16) px::b32 {array}[{len(registers)}] = {{}};"
+    for name, kind in function.registers.items():
+        # Registers that nothing names cost time to compile.
+        if writer.register(name) in named:
+            bits = "pred" if kind == "pred" else f"b{8 * SIZES[kind]}"
+            yield f"  px::{bits} {writer.register(name)}{{}};"
+    yield from body
+    yield "}"
+    yield ""
+
+
+def _statement(writer: Writer, statement: Statement, obstacles: list[Obstacle]) -> Iterator[str]:
+    yield f"#line {statement.line}"
+    if statement.label:
+        yield f"L{identifier(statement.label)}:;"
+        return
+    found = row_of(statement.opcode)
+    if found is None:
+        obstacles.append(Obstacle(statement.line, statement.opcode, "no translation"))
+        return
+    form, chosen = found
+    writer.statement = statement
+    try:
+        code = form.lower(writer, chosen, statement.operands)
+        if statement.guard:
+            guard = writer.predicate(statement.guard)
+            code = f"if ({'!' if statement.negated else ''}{guard}) {{ {code} }}"
+    except StatementError as error:
+        obstacles.append(Obstacle(statement.line, statement.opcode, str(error)))
+        return
+    yield f"  {code}"

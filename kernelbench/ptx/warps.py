@@ -1,0 +1,130 @@
+"""Warps, named barriers, clusters and fences (PTX ISA 9.1, 9.7.9 shfl, 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.control import fixed
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.forms import Form
+from kernelbench.ptx.model import Number, Pair
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.writer import Writer
+
+
+def _shuffle(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``shfl.sync.mode.b32 d{|p}, a, b, c, membermask``."""
+    writer.expect(operands, 5)
+    target = operands[0]
+    value, p = (target.first, target.second) if isinstance(target, Pair) else (target, "_")
+    given = ", ".join(writer.value(each, 4) for each in operands[1:])
+    name = writer.temporary()
+    return " ".join((
+        f"{{ const auto {name} = px::shfl<px::Shuffle::{chosen[0]}>({given});",
+        writer.assign(value, "b32", f"{name}.value"),
+        writer.assign(p, "pred", f"{name}.in_range"),
+        "}",
+    ))  # fmt: skip
+
+
+def _vote(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 3)
+    predicate, members = writer.predicate(operands[1]), writer.value(operands[2], 4)
+    kind = "b32" if chosen[0].startswith("ballot") else "pred"
+    name = chosen[0].partition(".")[0]
+    return writer.assign(operands[0], kind, f"px::vote_{name}({predicate}, {members})")
+
+
+def _reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 3)
+    operation, kind = chosen
+    value, members = writer.typed(operands[1], kind), writer.value(operands[2], 4)
+    return writer.assign(operands[0], kind, f"px::redux_{operation}({value}, {members})")
+
+
+def _elect(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``elect.sync d|p, membermask``: p in one lane, whose number is d in all of them."""
+    writer.expect(operands, 2)
+    target = operands[0]
+    if not isinstance(target, Pair):
+        raise StatementError("no d|p")
+    name, members = writer.temporary(), writer.value(operands[1], 4)
+    if target.first != "_" and writer.is_read(target.first):
+        raise StatementError("the elected lane's number")
+    out = f"{{ const bool {name} = px::elect({members}); "
+    return out + writer.assign(target.second, "pred", name) + " }"
+
+
+def _match(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 3)
+    value, members = writer.value(operands[1], 4), writer.value(operands[2], 4)
+    return writer.assign(operands[0], "b32", f"px::match_any({value}, {members})")
+
+
+def _warp_barrier(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 1)
+    return f"px::bar_warp_sync({writer.value(operands[0], 4)});"
+
+
+def _sync(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``bar.sync a{, b}``."""
+    writer.expect(operands, 1, 2)
+    if len(operands) == 2:
+        barrier, threads = (writer.value(each, 4) for each in operands)
+        return f"px::bar_sync({barrier}, {threads});"
+    if operands[0] == Number(0):
+        return "px::bar_sync_all();"
+    return f"px::bar_sync({writer.value(operands[0], 4)}, px::cta_threads());"
+
+
+def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    barrier, threads = (writer.value(each, 4) for each in operands)
+    return f"px::bar_arrive({barrier}, {threads});"
+
+
+def _cluster_arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 0)
+    return f"px::cluster_arrive({'false' if chosen[0] == 'relaxed' else 'true'});"
+
+
+def _fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``fence``, ``membar``: sequential consistency is taken as acquire and release."""
+    writer.expect(operands, 0)
+    scope = {"cta": "kCta", "cluster": "kCluster"}.get(chosen[-1], "kGpu")
+    return f"px::fence(px::Scope::{scope});"
+
+
+def _proxy_fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 0)
+    shared = "false" if chosen[0] == "global" else "true"
+    everywhere = "true" if chosen[0] in ("global", "") else "false"
+    return f"px::fence_proxy_async({shared}, {everywhere});"
+
+
+def _acquire_map(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    return f"px::fence_tensormap_acquire({writer.generic(operands[0])});"
+
+
+WARP_FORMS: tuple[Form, ...] = (
+    Form("shfl.sync.{up|down|bfly|idx}.b32", _shuffle, "warps"),
+    Form("vote.sync.{any.pred|all.pred|uni.pred|ballot.b32}", _vote, "warps"),
+    Form("redux.sync.{add|min|max}.{u32|s32}", _reduce, "warps"),
+    Form("redux.sync.{and|or|xor}.{b32}", _reduce, "warps"),
+    Form("match.any.sync.b32", _match, "warps"),
+    Form("elect.sync", _elect, "warps"),
+    Form("bar.warp.sync", _warp_barrier, "warps"),
+    Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "warps"),
+    Form("{bar|barrier}{.cta|}.arrive{.aligned|}", _arrive, "steps"),
+    Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "steps"),
+    Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "steps"),
+    Form("fence{.acq_rel|.sc|}.{cta|cluster|gpu|sys}", _fence, "memory"),
+    Form("membar.{cta|gl|sys}", _fence, "memory"),
+    Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "steps"),
+    Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "steps"),
+    Form("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", _acquire_map, "steps"),
+)  # fmt: skip

@@ -1,0 +1,235 @@
+// Floating-point arithmetic and comparisons (PTX ISA 9.1, 9.7.3 to 9.7.6). A NaN of f32 and
+// narrower types is the canonical one, as on GPUs.
+#pragma once
+
+#include <cfenv>
+#include <cmath>
+
+#include "integers.hpp"
+
+namespace px {
+
+enum class Round { kNearest, kZero, kDown, kUp };
+// An instruction's modifiers.
+struct Flags {
+  Round round = Round::kNearest;
+  bool ftz = false, sat = false, nan = false;
+};
+
+namespace detail {
+
+consteval bool equal(const char* text, size_t length, const char* word) {
+  size_t i = 0;
+  for (; i < length && word[i] != 0; ++i) {
+    if (text[i] != word[i]) return false;
+  }
+  return i == length && word[i] == 0;
+}
+
+consteval void take(Flags& flags, const char* text, size_t length) {
+  if (equal(text, length, "ftz")) flags.ftz = true;
+  if (equal(text, length, "sat")) flags.sat = true;
+  if (equal(text, length, "NaN")) flags.nan = true;
+  if (equal(text, length, "rz") || equal(text, length, "rzi")) flags.round = Round::kZero;
+  if (equal(text, length, "rm") || equal(text, length, "rmi")) flags.round = Round::kDown;
+  if (equal(text, length, "rp") || equal(text, length, "rpi")) flags.round = Round::kUp;
+}
+
+}  // namespace detail
+
+// "rz ftz sat" → Flags.
+consteval Flags flags(const char* words) {
+  Flags found;
+  const char* begin = words;
+  for (const char* at = words;; ++at) {
+    if (*at != ' ' && *at != 0) continue;
+    detail::take(found, begin, static_cast<size_t>(at - begin));
+    if (*at == 0) return found;
+    begin = at + 1;
+  }
+}
+
+PX f32 flushed(f32 a) {
+  return std::fpclassify(a) == FP_SUBNORMAL ? std::copysign(0.0f, a) : a;
+}
+PX f64 flushed(f64 a) {
+  return a;
+}
+PX f32 canonical(f32 a) {
+  return std::isnan(a) ? as<f32>(0x7fffffffu) : a;
+}
+PX f64 canonical(f64 a) {
+  return a;
+}
+template <typename T>
+PX T saturate(T a) {
+  return a > 0 ? (a < 1 ? a : T{1}) : T{0};  // NaN becomes 0
+}
+template <Flags how, typename T>
+PX T in(T a) {
+  return how.ftz ? flushed(a) : a;
+}
+template <Flags how, typename T>
+PX T out(T a) {
+  a = in<how>(a);
+  return how.sat ? saturate(a) : canonical(a);
+}
+
+// An operation in another rounding mode than to nearest; the compiler must not move it.
+template <Round round, typename Result, typename Operation, typename... T>
+__attribute__((noinline)) Result in_mode(Operation operation, T... operands) {
+  constexpr int kMode = round == Round::kZero   ? FE_TOWARDZERO
+                        : round == Round::kDown ? FE_DOWNWARD
+                                                : FE_UPWARD;
+  std::fesetround(kMode);
+  (([&] { asm volatile("" : "+m"(operands)); })(), ...);
+  Result result = operation(operands...);
+  asm volatile("" : "+m"(result));
+  std::fesetround(FE_TONEAREST);
+  return result;
+}
+template <Round round, typename Result, typename Operation, typename... T>
+PX Result rounded(Operation operation, T... operands) {
+  if constexpr (round == Round::kNearest) {
+    return operation(operands...);
+  } else {
+    return in_mode<round, Result>(operation, operands...);
+  }
+}
+
+template <Flags how, typename T>
+PX T add(T a, T b) {
+  const auto sum = [](T x, T y) { return x + y; };
+  return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b)));
+}
+template <Flags how, typename T>
+PX T sub(T a, T b) {
+  const auto difference = [](T x, T y) { return x - y; };
+  return out<how>(rounded<how.round, T>(difference, in<how>(a), in<how>(b)));
+}
+template <Flags how, typename T>
+PX T mul(T a, T b) {
+  const auto product = [](T x, T y) { return x * y; };
+  return out<how>(rounded<how.round, T>(product, in<how>(a), in<how>(b)));
+}
+template <Flags how, typename T>
+PX T fma(T a, T b, T c) {
+  const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
+  return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b), in<how>(c)));
+}
+template <Flags how, typename T>
+PX T div(T a, T b) {
+  return out<how>(in<how>(a) / in<how>(b));
+}
+template <Flags how>
+PX f32 rcp(f32 a) {
+  return out<how>(1.0f / in<how>(a));
+}
+template <Flags how>
+PX f32 sqrt(f32 a) {
+  return out<how>(std::sqrt(in<how>(a)));
+}
+template <Flags how>
+PX f32 rsqrt(f32 a) {
+  return out<how>(1.0f / std::sqrt(in<how>(a)));
+}
+template <Flags how>
+PX f32 ex2(f32 a) {
+  return out<how>(std::exp2(in<how>(a)));
+}
+template <Flags how>
+PX f32 lg2(f32 a) {
+  return out<how>(std::log2(in<how>(a)));
+}
+template <Flags how>
+PX f32 tanh(f32 a) {
+  return out<how>(std::tanh(in<how>(a)));
+}
+// Signs are bits, of NaN too.
+template <Flags how, typename T>
+PX T neg(T a) {
+  return -in<how>(a);
+}
+template <Flags how, typename T>
+PX T abs(T a) {
+  return std::fabs(in<how>(a));
+}
+// The sign of the first operand.
+template <typename T>
+PX T copysign(T a, T b) {
+  return std::copysign(b, a);
+}
+// -0 is less than +0. One NaN gives the other operand, unless .NaN.
+template <Flags how, typename T>
+PX T min(T a, T b) {
+  a = in<how>(a);
+  b = in<how>(b);
+  if (std::isnan(a) || std::isnan(b)) {
+    if (how.nan || (std::isnan(a) && std::isnan(b))) return canonical(a + b);
+    return std::isnan(a) ? b : a;
+  }
+  return a < b || (a == b && std::signbit(a)) ? a : b;
+}
+template <Flags how, typename T>
+PX T max(T a, T b) {
+  a = in<how>(a);
+  b = in<how>(b);
+  if (std::isnan(a) || std::isnan(b)) {
+    if (how.nan || (std::isnan(a) && std::isnan(b))) return canonical(a + b);
+    return std::isnan(a) ? b : a;
+  }
+  return a > b || (a == b && !std::signbit(a)) ? a : b;
+}
+
+// setp: ordered relations are false with a NaN, …u ones true.
+#define KB_PTX_COMPARE(name, ordered, unordered)         \
+  template <typename T>                                  \
+    requires std::is_floating_point_v<T>                 \
+  PX bool is_##name(T a, T b) {                          \
+    return std::isunordered(a, b) ? unordered : ordered; \
+  }
+KB_PTX_COMPARE(eq, a == b, false)
+KB_PTX_COMPARE(ne, a != b, false)
+KB_PTX_COMPARE(lt, a < b, false)
+KB_PTX_COMPARE(le, a <= b, false)
+KB_PTX_COMPARE(gt, a > b, false)
+KB_PTX_COMPARE(ge, a >= b, false)
+KB_PTX_COMPARE(equ, a == b, true)
+KB_PTX_COMPARE(neu, a != b, true)
+KB_PTX_COMPARE(ltu, a < b, true)
+KB_PTX_COMPARE(leu, a <= b, true)
+KB_PTX_COMPARE(gtu, a > b, true)
+KB_PTX_COMPARE(geu, a >= b, true)
+KB_PTX_COMPARE(num, true, false)
+KB_PTX_COMPARE(nan, false, true)
+#undef KB_PTX_COMPARE
+
+// cvt between f32 and f64, to integral values, and between floats and integers.
+template <typename To, Flags how, typename T>
+PX To convert(T a) {
+  return out<how>(rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a));
+}
+template <Flags how, typename T>
+PX T integral(T a) {
+  if (std::isnan(a)) return canonical(a);
+  if constexpr (how.round == Round::kZero) return std::trunc(a);
+  if constexpr (how.round == Round::kDown) return std::floor(a);
+  if constexpr (how.round == Round::kUp) return std::ceil(a);
+  return std::nearbyint(a);
+}
+template <typename To, Flags how, typename T>
+PX To real(T a) {
+  return rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a);
+}
+// What is beyond the type becomes its least or greatest value, NaN 0.
+template <typename To, Flags how, typename T>
+PX To whole(T a) {
+  using Limits = std::numeric_limits<To>;
+  const T value = integral<how>(in<how>(a));
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<T>(Limits::min())) return Limits::min();
+  if (value >= static_cast<T>(Limits::max())) return Limits::max();
+  return static_cast<To>(value);
+}
+
+}  // namespace px

@@ -1,0 +1,168 @@
+// f16, bf16 and narrower (PTX ISA 9.1, 9.7.4, 9.7.5, 9.7.9): arithmetic in a wider format, rounded
+// once.
+#pragma once
+
+#include "floats.hpp"
+
+namespace px {
+
+PX f32 widened(f16 a) {
+  return emu::f32_of_f16(a.bits);
+}
+PX f32 widened(bf16 a) {
+  return canonical(as<f32>(b32{a.bits} << 16));
+}
+
+PX f16 narrowed_f16_rn(f32 a) {
+  return {emu::f16_bits(a)};
+}
+PX bf16 narrowed_bf16_rn(f32 a) {
+  return {emu::bf16_bits(a)};
+}
+// Towards zero: one less where rounding to nearest has gone away from it, infinity included.
+PX f16 narrowed_f16_rz(f32 a) {
+  const f16 nearest = narrowed_f16_rn(a);
+  const bool away = std::fabs(widened(nearest)) > std::fabs(a);
+  return {static_cast<b16>(nearest.bits - away)};
+}
+PX bf16 narrowed_bf16_rz(f32 a) {
+  return {std::isnan(a) ? b16{0x7fff}
+                        : static_cast<b16>(as<b32>(__builtin_bit_cast(b32, a)) >> 16)};
+}
+
+// Packed: the first operand is the upper half.
+PX b32 pack_f16x2_rn(f32 a, f32 b) {
+  return joined<b32>(narrowed_f16_rn(b).bits, narrowed_f16_rn(a).bits);
+}
+PX b32 pack_bf16x2_rn(f32 a, f32 b) {
+  return joined<b32>(narrowed_bf16_rn(b).bits, narrowed_bf16_rn(a).bits);
+}
+PX b32 pack_f16x2_rz(f32 a, f32 b) {
+  return joined<b32>(narrowed_f16_rz(b).bits, narrowed_f16_rz(a).bits);
+}
+PX b32 pack_bf16x2_rz(f32 a, f32 b) {
+  return joined<b32>(narrowed_bf16_rz(b).bits, narrowed_bf16_rz(a).bits);
+}
+PX b16 pack_e4m3x2_rn_satfinite(f32 a, f32 b) {
+  return joined<b16>(emu::e4m3_bits_satfinite(b), emu::e4m3_bits_satfinite(a));
+}
+PX b32 f16x2_of_e4m3x2(b16 a) {
+  return joined<b32>(emu::f16_bits_of_e4m3(static_cast<b8>(a)),
+                     emu::f16_bits_of_e4m3(static_cast<b8>(a >> 8)));
+}
+
+namespace detail {
+
+PX f16 narrowed(f32 a, f16) {
+  return narrowed_f16_rn(a);
+}
+PX bf16 narrowed(f32 a, bf16) {
+  return narrowed_bf16_rn(a);
+}
+
+// Rounded to odd: rounding the result once more, to fewer than half its bits, is as rounding the
+// exact value once.
+PX f32 odd(f64 a) {
+  const auto nearest = static_cast<f32>(a);
+  if (nearest == a || std::isnan(a) || std::isinf(nearest)) return nearest;
+  const auto bits = __builtin_bit_cast(b32, nearest);
+  if (bits & 1) return nearest;
+  return as<f32>(std::fabs(static_cast<f64>(nearest)) > std::fabs(a) ? bits - 1 : bits + 1);
+}
+PX f64 odd_sum(f64 a, f64 b) {
+  const f64 sum = a + b;
+  if (!std::isfinite(sum)) return sum;
+  const f64 part = sum - a;
+  const f64 error = (a - (sum - part)) + (b - part);
+  const auto bits = __builtin_bit_cast(b64, sum);
+  if (error == 0 || bits & 1) return sum;
+  return as<f64>((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
+// Each half of a pair.
+template <typename Pair>
+using Half = std::conditional_t<std::is_same_v<Pair, f16x2>, f16, bf16>;
+template <typename Pair, typename Operation, typename... Pairs>
+PX Pair each(Operation operation, Pairs... pairs) {
+  using H = Half<Pair>;
+  return {joined<b32>(operation(H{static_cast<b16>(pairs.bits)}...).bits,
+                      operation(H{static_cast<b16>(pairs.bits >> 16)}...).bits)};
+}
+template <typename T>
+inline constexpr bool kPair = sizeof(T) == 4;
+
+}  // namespace detail
+
+// In fp32 sums and products of halves lose nothing that a second rounding could see.
+#define KB_PTX_HALF(name, expression)                                                 \
+  template <typename T>                                                               \
+  PX T name##_half(T a, T b) {                                                        \
+    if constexpr (detail::kPair<T>) {                                                 \
+      return detail::each<T>([](auto x, auto y) { return name##_half(x, y); }, a, b); \
+    } else {                                                                          \
+      const f32 x = widened(a), y = widened(b);                                       \
+      return detail::narrowed(expression, T{});                                       \
+    }                                                                                 \
+  }
+KB_PTX_HALF(add, x + y)
+KB_PTX_HALF(sub, x - y)
+KB_PTX_HALF(mul, x* y)
+#undef KB_PTX_HALF
+
+#define KB_PTX_HALF(name)                                                                  \
+  template <Flags how, typename T>                                                         \
+  PX T name##_half(T a, T b) {                                                             \
+    if constexpr (detail::kPair<T>) {                                                      \
+      return detail::each<T>([](auto x, auto y) { return name##_half<how>(x, y); }, a, b); \
+    } else {                                                                               \
+      return detail::narrowed(name<how>(widened(a), widened(b)), T{});                     \
+    }                                                                                      \
+  }
+KB_PTX_HALF(min)
+KB_PTX_HALF(max)
+#undef KB_PTX_HALF
+
+template <typename T>
+PX T fma_half(T a, T b, T c) {
+  if constexpr (detail::kPair<T>) {
+    return detail::each<T>([](auto x, auto y, auto z) { return fma_half(x, y, z); }, a, b, c);
+  } else {
+    const f64 product = f64{widened(a)} * widened(b);
+    return detail::narrowed(canonical(detail::odd(detail::odd_sum(product, widened(c)))), T{});
+  }
+}
+
+// Signs are bits.
+template <typename T>
+PX T neg_half(T a) {
+  return {static_cast<decltype(a.bits)>(a.bits ^ static_cast<b32>(0x80008000u))};
+}
+template <typename T>
+PX T abs_half(T a) {
+  return {static_cast<decltype(a.bits)>(a.bits & 0x7fff7fffu)};
+}
+
+// setp of halves.
+#define KB_PTX_COMPARE(name)                                    \
+  template <typename T>                                         \
+    requires(std::is_same_v<T, f16> || std::is_same_v<T, bf16>) \
+  PX bool is_##name(T a, T b) {                                 \
+    return is_##name(widened(a), widened(b));                   \
+  }
+KB_PTX_COMPARE(eq)
+KB_PTX_COMPARE(ne)
+KB_PTX_COMPARE(lt)
+KB_PTX_COMPARE(le)
+KB_PTX_COMPARE(gt)
+KB_PTX_COMPARE(ge)
+KB_PTX_COMPARE(equ)
+KB_PTX_COMPARE(neu)
+KB_PTX_COMPARE(ltu)
+KB_PTX_COMPARE(leu)
+KB_PTX_COMPARE(gtu)
+KB_PTX_COMPARE(geu)
+KB_PTX_COMPARE(num)
+KB_PTX_COMPARE(nan)
+#undef KB_PTX_COMPARE
+
+}  // namespace px

@@ -1,0 +1,181 @@
+// Windows, loads, stores and atomics (PTX ISA 9.1, 5.1, 9.7.9, 9.7.13). Generic and global
+// addresses are host pointers. A library for the checker announces each access to the runtime.
+#pragma once
+
+#include <cstring>
+
+#include "halves.hpp"
+#include "runtime/api_core.hpp"
+#include "runtime/api_ptx.hpp"
+#include "runtime/options.hpp"
+
+#ifdef KB_PTX_CHECK
+extern "C" {
+void __tsan_read1(void*);
+void __tsan_read2(void*);
+void __tsan_read4(void*);
+void __tsan_read8(void*);
+void __tsan_read16(void*);
+void __tsan_write1(void*);
+void __tsan_write2(void*);
+void __tsan_write4(void*);
+void __tsan_write8(void*);
+void __tsan_write16(void*);
+}
+#endif
+
+namespace px {
+
+using emu::Order;
+
+PX Byte* own_shared() {
+  return static_cast<Byte*>(emu::own_shared());
+}
+PX u32 shared_window() {
+  return emu::own_shared_window();
+}
+PX Byte* shared_at(Byte* own, u32 window, u32 address) {
+  if (address - window >= emu::kMaxSharedBytes) emu::no_shared_address();
+  return own + (address - window);
+}
+PX Byte* cluster_at(u32 address) {
+  return static_cast<Byte*>(emu::cluster_shared(address));
+}
+PX u32 to_shared(const void* pointer) {
+  return emu::smem_address(pointer);
+}
+PX Byte* pointer(u64 address) {
+  return reinterpret_cast<Byte*>(address);
+}
+PX u64 address_of(const void* pointer) {
+  return reinterpret_cast<u64>(pointer);
+}
+PX u32 mapa(u32 address, u32 rank) {
+  return emu::mapa(cluster_at(address), rank);
+}
+
+// Reads and writes of up to 16 bytes; wider ones are announced in parts.
+template <size_t bytes>
+PX void announce_read([[maybe_unused]] const void* at) {
+#ifdef KB_PTX_CHECK
+  auto* where = static_cast<Byte*>(const_cast<void*>(at));
+  if constexpr (bytes == 1) __tsan_read1(where);
+  if constexpr (bytes == 2) __tsan_read2(where);
+  if constexpr (bytes == 4) __tsan_read4(where);
+  if constexpr (bytes == 8) __tsan_read8(where);
+  for (size_t i = 0; i + 16 <= bytes; i += 16) __tsan_read16(where + i);
+#endif
+}
+template <size_t bytes>
+PX void announce_write([[maybe_unused]] void* at) {
+#ifdef KB_PTX_CHECK
+  auto* where = static_cast<Byte*>(at);
+  if constexpr (bytes == 1) __tsan_write1(where);
+  if constexpr (bytes == 2) __tsan_write2(where);
+  if constexpr (bytes == 4) __tsan_write4(where);
+  if constexpr (bytes == 8) __tsan_write8(where);
+  for (size_t i = 0; i + 16 <= bytes; i += 16) __tsan_write16(where + i);
+#endif
+}
+
+template <typename T, int count>
+struct Elements {
+  T at[count];
+};
+
+// A thread's own memory, parameters, constants.
+template <typename T, int count>
+PX Elements<T, count> own_load(const Byte* from) {
+  Elements<T, count> found;
+  std::memcpy(&found, from, sizeof found);
+  return found;
+}
+template <typename T, int count>
+PX void own_store(Byte* to, Elements<T, count> values) {
+  std::memcpy(to, &values, sizeof values);
+}
+template <typename T, int count>
+PX Elements<T, count> load(const Byte* from) {
+  announce_read<count * sizeof(T)>(from);
+  return own_load<T, count>(from);
+}
+template <typename T, int count>
+PX void store(Byte* to, Elements<T, count> values) {
+  announce_write<count * sizeof(T)>(to);
+  own_store(to, values);
+}
+template <typename T, int count>
+PX Elements<T, count> load_strongly(const Byte* from, bool acquire) {
+  Elements<T, count> found;
+  for (int i = 0; i < count; ++i) {
+    found.at[i] = static_cast<T>(emu::strong_load(from + i * sizeof(T), sizeof(T), acquire));
+  }
+  return found;
+}
+template <typename T, int count>
+PX Elements<T, count> load_acquire(const Byte* from) {
+  return load_strongly<T, count>(from, true);
+}
+template <typename T, int count>
+PX Elements<T, count> load_relaxed(const Byte* from) {
+  return load_strongly<T, count>(from, false);
+}
+template <typename T, int>
+PX void store_release(Byte* to, Elements<T, 1> value) {
+  emu::strong_store(to, sizeof(T), value.at[0], true);
+}
+template <typename T, int>
+PX void store_relaxed(Byte* to, Elements<T, 1> value) {
+  emu::strong_store(to, sizeof(T), value.at[0], false);
+}
+
+// Atomics.
+namespace detail {
+
+template <typename T>
+struct AtomicOperands {
+  T first, second;
+};
+template <typename T, typename Operation>
+u64 updated(u64 old, const void* context) {
+  using B = Bits<sizeof(T)>;
+  const auto& operands = *static_cast<const AtomicOperands<T>*>(context);
+  return __builtin_bit_cast(B, Operation{}(as<T>(static_cast<B>(old)), operands));
+}
+template <typename T, typename Operation>
+PX T atomic(Byte* at, bool returns, Order order, const AtomicOperands<T>& operands, Operation) {
+  constexpr auto kUpdate = updated<T, Operation>;
+  const u64 old = emu::atomic_update(at, sizeof(T), order, returns, kUpdate, &operands);
+  return as<T>(static_cast<Bits<sizeof(T)>>(old));
+}
+// Additions to memory flush, as the memory's own adders do.
+template <typename T>
+PX T memory_sum(T a, T b) {
+  if constexpr (kInteger<T>) {
+    return add(a, b);
+  } else {
+    return canonical(flushed(flushed(a) + flushed(b)));
+  }
+}
+
+}  // namespace detail
+
+#define KB_PTX_ATOMIC(name, expression)                                                \
+  template <typename T>                                                                \
+  PX T atomic_##name(Byte* at, bool returns, Order order, T value, T other = {}) {     \
+    return detail::atomic(at, returns, order, detail::AtomicOperands<T>{value, other}, \
+                          [](T old, const auto& given) -> T { return expression; });   \
+  }
+KB_PTX_ATOMIC(add, detail::memory_sum(old, given.first))
+KB_PTX_ATOMIC(min, min(old, given.first))
+KB_PTX_ATOMIC(max, max(old, given.first))
+KB_PTX_ATOMIC(exch, ((void)old, given.first))
+KB_PTX_ATOMIC(cas, old == given.first ? given.second : old)
+KB_PTX_ATOMIC(and, old& given.first)
+KB_PTX_ATOMIC(or, old | given.first)
+KB_PTX_ATOMIC(xor, old ^ given.first)
+KB_PTX_ATOMIC(inc, old >= given.first ? 0 : old + 1)
+KB_PTX_ATOMIC(dec, old == 0 || old > given.first ? given.first : old - 1)
+#undef KB_PTX_ATOMIC
+
+}  // namespace px

@@ -1,0 +1,349 @@
+// Warps, barriers, fences, copies, tensor cores: PTX's operands → the runtime's functions.
+#pragma once
+
+#include "memory.hpp"
+#include "runtime/api_tensor.hpp"
+#include "runtime/api_tma.hpp"
+
+namespace px {
+
+using emu::kNoMask;
+using emu::Scope;
+using emu::TmemShape;
+using emu::WgmmaKind;
+using kb::TensorMap;
+using Start = emu::BoxStart;
+
+PX const TensorMap* map_at(const void* pointer) {
+  return static_cast<const TensorMap*>(pointer);
+}
+
+// Special registers.
+PX u32 component(const emu::BlockExtent& of, int axis) {
+  return axis == 0 ? of.x : axis == 1 ? of.y : of.z;
+}
+PX u32 component(const kb::CtaIndex& of, int axis) {
+  return axis == 0 ? of.x : axis == 1 ? of.y : of.z;
+}
+PX u32 ntid(int axis) {
+  return component(emu::block_extent(), axis);
+}
+PX u32 tid(int axis) {
+  const emu::BlockExtent of = emu::block_extent();
+  const u32 flat = emu::thread_index();
+  return axis == 0 ? flat % of.x : axis == 1 ? flat / of.x % of.y : flat / (of.x * of.y);
+}
+PX u32 ctaid(int axis) {
+  return component(emu::cta_index(), axis);
+}
+PX u32 nctaid(int axis) {
+  return component(emu::cta_count(), axis);
+}
+PX u32 cta_threads() {
+  const emu::BlockExtent of = emu::block_extent();
+  return of.x * of.y * of.z;
+}
+PX u32 laneid() {
+  return emu::thread_index() % 32;
+}
+PX u32 warpid() {
+  return emu::thread_index() / 32;
+}
+PX u32 nwarpid() {
+  return (cta_threads() + 31) / 32;
+}
+PX u32 lanemask_eq() {
+  return 1u << laneid();
+}
+PX u32 nsmid() {
+  return static_cast<u32>(emu::sm_count());
+}
+PX u32 smid() {
+  return ((ctaid(2) * nctaid(1) + ctaid(1)) * nctaid(0) + ctaid(0)) % nsmid();
+}
+PX u32 cluster_ctarank() {
+  return emu::cluster_ctarank();
+}
+PX u32 cluster_nctarank() {
+  return emu::cluster_nctarank();
+}
+PX u32 clusterid(int axis) {
+  return axis == 0 ? emu::clusterid_x() : ctaid(axis);
+}
+PX u32 nclusterid(int axis) {
+  return axis == 0 ? nctaid(0) / cluster_nctarank() : nctaid(axis);
+}
+PX u32 dynamic_smem_size(u32 static_bytes) {
+  return emu::dynamic_shared_bytes(static_bytes);
+}
+
+// Warps.
+enum class Shuffle { up, down, bfly, idx };
+template <Shuffle mode>
+PX emu::Shuffled shfl(b32 value, u32 operand, u32 clamp, u32 members) {
+  constexpr emu::ShuffleMode kMode = mode == Shuffle::up     ? emu::ShuffleMode::kUp
+                                     : mode == Shuffle::down ? emu::ShuffleMode::kDown
+                                     : mode == Shuffle::bfly ? emu::ShuffleMode::kXor
+                                                             : emu::ShuffleMode::kIndex;
+  return emu::shfl_segment(kMode, value, operand, clamp, members);
+}
+PX b32 vote_ballot(bool p, u32 members) {
+  return emu::vote_ballot(p, members);
+}
+PX bool vote_any(bool p, u32 members) {
+  return vote_ballot(p, members) != 0;
+}
+PX bool vote_all(bool p, u32 members) {
+  return vote_ballot(p, members) == members;
+}
+PX bool vote_uni(bool p, u32 members) {
+  const b32 votes = vote_ballot(p, members);
+  return votes == 0 || votes == members;
+}
+template <typename T>
+PX T redux(emu::Reduction reduction, T value, u32 members) {
+  return static_cast<T>(
+      emu::redux(reduction, std::is_signed_v<T>, static_cast<u32>(value), members));
+}
+template <typename T>
+PX T redux_add(T value, u32 members) {
+  return redux(emu::Reduction::kAdd, value, members);
+}
+template <typename T>
+PX T redux_min(T value, u32 members) {
+  return redux(emu::Reduction::kMin, value, members);
+}
+template <typename T>
+PX T redux_max(T value, u32 members) {
+  return redux(emu::Reduction::kMax, value, members);
+}
+template <typename T>
+PX T redux_and(T value, u32 members) {
+  return redux(emu::Reduction::kAnd, value, members);
+}
+template <typename T>
+PX T redux_or(T value, u32 members) {
+  return redux(emu::Reduction::kOr, value, members);
+}
+template <typename T>
+PX T redux_xor(T value, u32 members) {
+  return redux(emu::Reduction::kXor, value, members);
+}
+PX b32 match_any(b32 value, u32 members) {
+  return emu::match_any(value, members);
+}
+PX bool elect(u32 members) {
+  return emu::elect_sync(members) != 0;
+}
+PX void bar_warp_sync(u32 members) {
+  emu::bar_warp_sync(members);
+}
+PX void setmaxnreg(u32 count, bool increase) {
+  emu::setmaxnreg(count, increase);
+}
+template <int count, bool transposed>
+PX void ldmatrix(b32* out, const Byte* row) {
+  emu::ldmatrix(out, count, transposed, row);
+}
+template <int count, bool transposed>
+PX void stmatrix(Byte* row, const b32* in) {
+  emu::stmatrix(row, in, count, transposed);
+}
+template <typename T>
+PX void mma_m16n8k16(b32* d, const b32* a, const b32* b, const b32* c) {
+  emu::mma_m16n8k16(std::is_same_v<T, bf16>, d, a, b, c);
+}
+
+// The CTA, the cluster, the grid.
+PX void bar_sync_all() {
+  emu::bar_sync_all();
+}
+PX void bar_sync(u32 barrier, u32 threads) {
+  emu::bar_sync(barrier, threads);
+}
+PX void bar_arrive(u32 barrier, u32 threads) {
+  emu::bar_arrive(barrier, threads);
+}
+PX void cluster_arrive(bool release) {
+  emu::barrier_cluster_arrive(release);
+}
+PX void cluster_wait() {
+  emu::barrier_cluster_wait();
+}
+PX void griddepcontrol_wait() {
+  emu::griddepcontrol_wait();
+}
+PX void griddepcontrol_launch_dependents() {
+  emu::griddepcontrol_launch_dependents();
+}
+PX void nanosleep() {
+  emu::sleep_a_while();
+}
+PX void trap() {
+  emu::trap();
+}
+PX void fence(Scope scope) {
+  emu::fence_acq_rel(scope);
+}
+PX void fence_mbarrier_init() {
+  emu::fence_mbarrier_init();
+}
+PX void fence_proxy_async(bool shared, bool global) {
+  emu::fence_proxy_async(shared, global);
+}
+PX void fence_tensormap_acquire(const void* map) {
+  emu::fence_proxy_tensormap_acquire(map_at(map));
+}
+
+// mbarriers, by their address in the shared windows.
+PX bool is_own(u32 bar) {
+  return bar >> 24 == emu::cluster_ctarank();
+}
+PX void mbarrier_init(u32 bar, u32 count) {
+  emu::mbarrier_init(cluster_at(bar), count);
+}
+PX void mbarrier_inval(u32 bar) {
+  emu::mbarrier_inval(cluster_at(bar));
+}
+PX void mbarrier_arrive(u32 bar, u32 count, bool release) {
+  if (is_own(bar)) return emu::mbarrier_arrive(cluster_at(bar), count, release);
+  emu::mbarrier_arrive_remote(bar, count, release);
+}
+PX void mbarrier_arrive_drop(u32 bar, u32, bool release) {
+  emu::mbarrier_arrive_drop(cluster_at(bar), release);
+}
+PX void mbarrier_arrive_expect_tx(u32 bar, u32 bytes, bool release) {
+  if (is_own(bar)) return emu::mbarrier_arrive_expect_tx(cluster_at(bar), bytes, release);
+  emu::mbarrier_arrive_expect_tx_remote(bar, bytes, release);
+}
+PX bool mbarrier_test(u32 bar, u32 parity, bool acquire, Scope scope) {
+  return emu::mbarrier_test_wait_parity(cluster_at(bar), parity, acquire, scope);
+}
+// The thread sleeps until the phase is complete.
+PX bool mbarrier_wait(u32 bar, u32 parity, bool acquire, Scope scope) {
+  emu::mbarrier_wait_parity(cluster_at(bar), parity, acquire, scope);
+  return true;
+}
+
+// Copies.
+PX void cp_async(u32 to, const void* from, u32 bytes, u32 source_bytes) {
+  emu::async_copy(cluster_at(to), from, bytes, min(source_bytes, bytes));
+}
+PX void cp_async_commit() {
+  emu::async_copy_commit_group();
+}
+PX void cp_async_wait(u32 pending) {
+  emu::async_copy_wait_group(pending);
+}
+PX void cp_async_arrive(u32 bar) {
+  emu::async_copy_arrive_noinc(cluster_at(bar));
+}
+PX void bulk_load(u32 to, const void* from, u32 bytes, u32 bar, s32 mask) {
+  emu::bulk_load(cluster_at(to), from, bytes, cluster_at(bar), mask);
+}
+PX void bulk_store(void* to, u32 from, u32 bytes) {
+  emu::bulk_store(to, cluster_at(from), bytes);
+}
+PX void bulk_commit() {
+  emu::bulk_commit_group();
+}
+PX void bulk_wait(u32 pending, bool read) {
+  emu::bulk_wait_group(pending, read);
+}
+PX void box_load(u32 to, const void* map, Start start, u32 bar, s32 mask) {
+  emu::box_load(cluster_at(to), map_at(map), start, cluster_at(bar), mask);
+}
+PX void box_load_pair(u32 to, const void* map, Start start, u32 bar) {
+  emu::box_load_pair(cluster_at(to), map_at(map), start, bar);
+}
+PX void box_store(const void* map, Start start, u32 from) {
+  emu::box_store(map_at(map), start, cluster_at(from));
+}
+template <int count>
+PX void reduce_add(Byte* to, const f32 (&values)[count]) {
+  emu::red_add_f32(reinterpret_cast<f32*>(to), values, count);
+}
+
+// Tensor maps; the fields in the order of emu::MapField.
+enum class Field : u32 {
+  global_address,
+  rank,
+  box_dim,
+  global_dim,
+  global_stride,
+  element_stride,
+  elemtype,
+  interleave_layout,
+  swizzle_mode,
+  fill_mode,
+};
+PX void tensormap_replace(void* map, bool in_global, Field field, u32 dimension, u64 value) {
+  emu::tensormap_replace(static_cast<TensorMap*>(map), in_global, static_cast<emu::MapField>(field),
+                         dimension, value);
+}
+PX void tensormap_cp_fenceproxy(void* to, const void* from) {
+  emu::tensormap_cp_fenceproxy(static_cast<TensorMap*>(to), map_at(from));
+}
+
+// wgmma.
+PX void wgmma_fence() {
+  emu::wgmma_fence();
+}
+PX void wgmma_commit() {
+  emu::wgmma_commit_group();
+}
+PX void wgmma_wait(u32 pending) {
+  emu::wgmma_wait_group(pending);
+}
+PX void wgmma(WgmmaKind kind, b32* d, u32 count, const b32* a, u64 a_tile, u64 b_tile,
+              bool accumulate) {
+  emu::wgmma_mma_async(kind, reinterpret_cast<f32*>(d), count, a, a_tile, b_tile, accumulate);
+}
+
+// tcgen05.
+PX void tcgen05_alloc(u32 group, u32 to, u32 columns) {
+  emu::tcgen05_alloc(group, reinterpret_cast<u32*>(cluster_at(to)), columns);
+}
+PX void tcgen05_dealloc(u32 group, u32 tmem, u32 columns) {
+  emu::tcgen05_dealloc(group, tmem, columns);
+}
+PX void tcgen05_relinquish(u32 group) {
+  emu::tcgen05_relinquish_alloc_permit(group);
+}
+PX void tcgen05_cp(u32 group, u32 tmem, u64 source) {
+  emu::tcgen05_cp_32x128b_warpx4(group, tmem, source);
+}
+PX void tcgen05_commit(u32 group, u32 bar, bool multicast, u32 mask) {
+  emu::tcgen05_commit(group, cluster_at(bar), multicast, mask);
+}
+PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem) {
+  emu::tcgen05_ld(shape, out, count, tmem);
+}
+PX void tcgen05_wait_ld() {
+  emu::tcgen05_wait_ld();
+}
+PX void tcgen05_fence_before() {
+  emu::tcgen05_fence_before_thread_sync();
+}
+PX void tcgen05_fence_after() {
+  emu::tcgen05_fence_after_thread_sync();
+}
+PX void tcgen05_mma_mxf4nvf4(u32 group, u32 d, u64 a, u64 b, u32 instruction, u32 scales_a,
+                             u32 scales_b, bool accumulate) {
+  emu::tcgen05_mma_mxf4nvf4_4x(group, d, a, b, instruction, scales_a, scales_b, accumulate);
+}
+
+// Launch control.
+PX void try_cancel(u32 response, u32 bar, bool multicast) {
+  emu::try_cancel(reinterpret_cast<kb::ClcResponse*>(cluster_at(response)), cluster_at(bar),
+                  multicast);
+}
+// The answer as clc.cpp writes it; its bytes have come through a load, which the checker has seen.
+PX bool is_canceled(b128 answer) {
+  return part<b32, 1>(answer) != 0;
+}
+PX kb::CtaIndex first_ctaid(b128 answer) {
+  return {part<b32, 2>(answer), part<b16, 6>(answer), part<b16, 7>(answer)};
+}
+
+}  // namespace px

@@ -1,0 +1,62 @@
+// What translated PTX calls beside the other api_*.hpp: forms of instructions that the ptx layer
+// does not have, addresses of windows, and launches. Each takes the caller's address on entry, so
+// that a finding names the PTX line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kb::emu {
+
+// Windows. Addresses are those of shared::cluster: rank << 24 | offset.
+void* own_shared();
+uint32_t own_shared_window();
+void* cluster_shared(uint32_t address);
+uint32_t dynamic_shared_bytes(uint32_t static_bytes);
+[[noreturn]] void no_shared_address();
+
+// The shape of a CTA.
+struct BlockExtent {
+  uint32_t x, y, z;
+};
+BlockExtent block_extent();
+
+// Warps.
+enum class ShuffleMode : uint32_t { kUp, kDown, kXor, kIndex };
+struct Shuffled {
+  uint32_t value;
+  bool in_range;
+};
+Shuffled shfl_segment(ShuffleMode mode, uint32_t value, uint32_t operand, uint32_t clamp,
+                      uint32_t members);
+enum class Reduction : uint32_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
+uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t members);
+uint32_t match_any(uint32_t value, uint32_t members);
+// `row`: of a matrix, for the lanes that give one.
+void ldmatrix(uint32_t* out, uint32_t count, bool transposed, const void* row);
+void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed);
+// d = a · b + c for a [16, 16], b [16, 8]; each lane's registers.
+void mma_m16n8k16(bool bf16, uint32_t* d, const uint32_t* a, const uint32_t* b, const uint32_t* c);
+
+// Memory, in shared or in global memory by the address.
+enum class Order : uint32_t { kRelaxed, kAcquire, kRelease, kAcqRel };
+// The old bits, of 4 or 8 bytes; `update` gives the new ones.
+uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
+                       uint64_t (*update)(uint64_t old, const void* context), const void* context);
+// A load, or a store of the bits given, that may synchronize.
+uint64_t strong_load(const void* at, uint32_t bytes, bool acquire);
+void strong_store(void* at, uint32_t bytes, uint64_t value, bool release);
+void sleep_a_while();
+[[noreturn]] void trap();
+
+// A translated kernel: takes its parameters as PTX lays them out.
+using TranslatedKernel = void (*)(void* parameters);
+// The translation that stands for a kernel of a step's library, or null.
+TranslatedKernel translation_of(const void* kernel);
+// Returns 0, or 1 and a message.
+int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
+                      const uint32_t (&block)[3], uint32_t cluster, uint32_t shared_bytes,
+                      bool cooperative, const void* parameters, size_t bytes, char* message,
+                      size_t size);
+
+}  // namespace kb::emu

@@ -1,0 +1,74 @@
+// Launches of translated PTX: by themselves, or in place of a kernel of a step's library.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+
+#include "api_core.hpp"
+#include "api_ptx.hpp"
+#include "core.hpp"
+#include "rt.cuh"
+
+namespace kb::emu {
+
+namespace {
+
+std::unordered_map<const void*, TranslatedKernel> translations;
+BlockExtent extent = {};
+
+struct Freed {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+}  // namespace
+
+// PTX: .entry (11.3): the one that stands for a kernel of a step.
+TranslatedKernel translation_of(const void* kernel) {
+  const auto found = translations.find(kernel);
+  return found != translations.end() ? found->second : nullptr;
+}
+
+// PTX: %ntid (10). Steps launch CTAs in one dimension.
+BlockExtent block_extent() {
+  if (extent.x != 0) return extent;
+  return {static_cast<uint32_t>(self().cta->threads.size()), 1, 1};
+}
+
+// PTX: .entry (11.3), with a copy of its parameters for the whole grid (6.3).
+int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
+                      const uint32_t (&block)[3], uint32_t cluster, uint32_t shared_bytes,
+                      bool cooperative, const void* parameters, size_t bytes, char* message,
+                      size_t size) {
+  constexpr size_t kAlignment = 128;  // of a tensor map
+  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  const std::unique_ptr<void, Freed> copy(std::aligned_alloc(kAlignment, rounded));
+  std::memcpy(copy.get(), parameters, bytes);
+  extent = {block[0], block[1], block[2]};
+  int status = 0;
+  try {
+    launch({.grid = {grid[0], grid[1], grid[2]},
+            .threads = block[0] * block[1] * block[2],
+            .shared_bytes = shared_bytes,
+            .cluster = cluster,
+            .cooperative = cooperative},
+           [kernel, &copy] { kernel(copy.get()); });
+  } catch (const rt::Error& error) {
+    std::snprintf(message, size, "%s", error.what());
+    status = 1;
+  }
+  extent = {};
+  return status;
+}
+
+}  // namespace kb::emu
+
+// What the loader calls; see kernelbench/ptx/step_kernels.py.
+extern "C" __attribute__((visibility("default"))) void kb_emu_translate(
+    const void* kernel, kb::emu::TranslatedKernel translation) {
+  if (translation == nullptr) {
+    kb::emu::translations.erase(kernel);
+  } else {
+    kb::emu::translations[kernel] = translation;
+  }
+}

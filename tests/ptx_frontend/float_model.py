@@ -1,0 +1,230 @@
+"""What PTX says that floating-point instructions do (PTX ISA 9.1, 9.7.3 to 9.7.5, 9.7.9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from exact import F16, F32, FORMATS, NAN, Format, Real, product, quotient, rounded, total
+from integer_model import clamped, signed
+
+_ROUNDINGS = ("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi")
+_INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
+
+
+@dataclass(frozen=True)
+class Near:
+    """What an approximation may miss: relative to its value, or of one unit where that is small."""
+
+    value: float
+    bound: float
+
+
+def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> int | Near:
+    """The result's bits, or what an approximation is near to.
+
+    Args:
+        operands: Bits.
+        types: Of the result and of the operands.
+    """
+    root, *modifiers = opcode.split(".")
+    if types[1] in ("f16x2", "bf16x2"):
+        half = types[1].removesuffix("x2")
+        parts = [
+            float_result(opcode, [each >> shift & 0xFFFF for each in operands], [half] * len(types))
+            for shift in (0, 16)
+        ]
+        assert isinstance(parts[0], int) and isinstance(parts[1], int)
+        return parts[1] << 16 | parts[0]
+    if root == "cvt":
+        return _converted(modifiers, operands, types)
+    form = FORMATS[types[1]]
+    values = [_flushed(form.decode(each), form, modifiers) for each in operands]
+    if root in ("neg", "abs", "copysign"):
+        return _signed_bits(root, operands, values, form)
+    if root in ("min", "max"):
+        return form.encode(_extreme(root, values, modifiers))
+    mode = next((each for each in modifiers if each in _ROUNDINGS), "rn")
+    if "approx" in modifiers or "full" in modifiers:
+        return _approximate(root, values, modifiers)
+    result = {
+        "add": lambda: total(tuple(values), mode),
+        "sub": lambda: total((values[0], _negated(values[1])), mode),
+        "mul": lambda: product(*values),
+        "fma": lambda: total((product(*values[:2]), values[2]), mode),
+        "div": lambda: quotient(*values),
+        "rcp": lambda: quotient(Real(0, Fraction(1)), values[0]),
+        "sqrt": lambda: _root(values[0]),
+    }[root]()
+    return _finished(result, form, mode, modifiers)
+
+
+def _finished(result: Real, form: Format, mode: str, modifiers: Sequence[str]) -> int:
+    if "sat" in modifiers:
+        if result.size == "nan" or result.sign:
+            return 0
+        if result.size == "inf" or result.size > 1:
+            result = Real(0, Fraction(1))
+    encoded = form.encode(result, mode)
+    flushed = _flushed(form.decode(encoded), form, modifiers)
+    return form.encode(flushed) if flushed.size != "nan" else encoded
+
+
+def _flushed(value: Real, form: Format, modifiers: Sequence[str]) -> Real:
+    if "ftz" in modifiers and form.subnormal(value):
+        return Real(value.sign, Fraction(0))
+    return value
+
+
+def _negated(value: Real) -> Real:
+    return Real(1 - value.sign, value.size)
+
+
+def _signed_bits(root: str, operands: Sequence[int], values: Sequence[Real], form: Format) -> int:
+    top = 1 << form.bits - 1
+    if root == "copysign":
+        return operands[0] & top | operands[1] & top - 1
+    size = operands[0] & top - 1 if values[0].size != 0 else 0
+    sign = 0 if root == "abs" else ~operands[0] & top
+    return sign | size
+
+
+def _extreme(root: str, values: Sequence[Real], modifiers: Sequence[str]) -> Real:
+    numbers = [each for each in values if each.size != "nan"]
+    if not numbers or (len(numbers) < 2 and "NaN" in modifiers):
+        return NAN
+
+    def order(each: Real) -> tuple[float | Fraction, int]:
+        if each.size == "inf":
+            return (-math.inf if each.sign else math.inf), 0
+        return each.value, -each.sign
+
+    return (min if root == "min" else max)(numbers, key=order)
+
+
+@cache
+def _root(value: Real) -> Real:
+    """To many more bits than any format has: never half-way, as no square root is."""
+    if value.size == "nan" or (value.sign and value.size != 0):
+        return NAN
+    if value.size in ("inf", 0):
+        return value
+    assert isinstance(value.size, Fraction)
+    scale = 1 << 400
+    exact = math.isqrt(value.size.numerator * scale * scale // value.size.denominator)
+    return Real(0, Fraction(exact, scale))
+
+
+#: Greatest relative errors that PTX documents, or as many units in the last place.
+_BOUNDS = {"ex2": 2**-22, "lg2": 2**-22, "rsqrt": 2**-22.4, "rcp": 2**-23, "sqrt": 2**-22}
+_BOUNDS |= {"div": 2**-22, "tanh": 2**-10.9}
+
+
+def _approximate(root: str, values: Sequence[Real], modifiers: Sequence[str]) -> Near:
+    floats = [_as_float(each) for each in values]
+    functions: dict[str, Callable[..., float]] = {
+        "ex2": lambda x: math.inf if x > 2000 else 0.0 if x < -2000 else 2.0**x,
+        "lg2": lambda x: math.nan if x < 0 else math.log2(x) if x else -math.inf,
+        "rsqrt": lambda x: math.nan if x < 0 else 1 / math.sqrt(x) if x else math.inf,
+        "sqrt": lambda x: math.nan if x < 0 else math.sqrt(x),
+        "tanh": math.tanh,
+    }
+    if any(math.isnan(each) for each in floats):
+        value = math.nan
+    elif root in ("rcp", "div"):
+        terms = [Real(0, Fraction(1)), values[0]] if root == "rcp" else list(values)
+        value = _as_float(quotient(*terms))
+    else:
+        value = functions[root](*floats)
+        value = (
+            math.copysign(value, -1.0)
+            if root == "rsqrt" and values[0] == Real(1, Fraction(0))
+            else value
+        )
+    return Near(value, _BOUNDS[root])
+
+
+def _as_float(real: Real) -> float:
+    if real.size == "nan":
+        return math.nan
+    if real.size == "inf":
+        return -math.inf if real.sign else math.inf
+    return math.copysign(float(abs(real.value)), -1 if real.sign else 1)
+
+
+def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequence[str]) -> int:
+    to, of = types[0], types[1]
+    mode = next((each for each in modifiers if each in _ROUNDINGS), "rn")
+    if "e4m3x2" in modifiers and "f16x2" in modifiers:
+        halves = [F16.encode(e4m3_value(operands[0] >> shift & 255)) for shift in (0, 8)]
+        return halves[1] << 16 | halves[0]
+    if of in _INTEGERS:
+        value = signed(operands[0], of)
+        return FORMATS[to].encode(Real(int(value < 0), Fraction(abs(value))), mode)
+    form = FORMATS[of]
+    source = _flushed(form.decode(operands[0]), form, modifiers)
+    if to in _INTEGERS:
+        if source.size == "nan":
+            return 0
+        whole = rounded(source.value, mode) if source.finite else (-1) ** source.sign * 2**80
+        return clamped(whole, to)
+    if mode.endswith("i") and source.finite:
+        whole = rounded(source.value, mode)
+        return FORMATS[to].encode(Real(source.sign, Fraction(abs(whole))))
+    return _finished(source, FORMATS[to], mode if not mode.endswith("i") else "rn", modifiers)
+
+
+def packed(opcode: str, operands: Sequence[int]) -> int:
+    """``cvt.….x2.f32``: the first operand is the upper half."""
+    modifiers = opcode.split(".")
+    values = [F32.decode(each) for each in operands]
+    mode = "rz" if "rz" in modifiers else "rn"
+    if "e4m3x2" in modifiers:
+        high, low = (e4m3_code(each) for each in values)
+        return high << 8 | low
+    form = FORMATS["f16" if "f16x2" in modifiers else "bf16"]
+    high, low = (form.encode(each, mode) for each in values)
+    return high << 16 | low
+
+
+def e4m3_value(code: int) -> Real:
+    sign, exponent, fraction = code >> 7, code >> 3 & 15, code & 7
+    if code & 127 == 127:
+        return NAN
+    if exponent == 0:
+        return Real(sign, Fraction(fraction, 512))
+    return Real(sign, (8 + fraction) * Fraction(2) ** (exponent - 10))
+
+
+def e4m3_code(value: Real) -> int:
+    """The nearest of all finite codes, ties to the even one."""
+    if value.size == "nan":
+        return 127
+    if value.size == "inf":
+        return value.sign << 7 | 126
+    best = min(range(127), key=lambda code: (abs(e4m3_value(code).size - value.size), code & 1))  # type: ignore[operator]
+    return value.sign << 7 | best
+
+
+def compared(relation: str, operands: Sequence[int], kind: str, *, flush: bool) -> bool:
+    """``setp`` of floats."""
+    form = FORMATS[kind]
+    a, b = (_flushed(form.decode(each), form, ["ftz"] if flush else []) for each in operands)
+    unordered = "nan" in (a.size, b.size)
+    if relation in ("num", "nan"):
+        return unordered == (relation == "nan")
+    if unordered:
+        return relation.endswith("u") and relation != "u"
+    x, y = _as_float_exactly(a), _as_float_exactly(b)
+    return {
+        "eq": x == y, "ne": x != y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y,
+    }[relation.removesuffix("u")]  # fmt: skip
+
+
+def _as_float_exactly(real: Real) -> float | Fraction:
+    if real.size == "inf":
+        return -math.inf if real.sign else math.inf
+    return real.value

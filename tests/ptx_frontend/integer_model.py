@@ -1,0 +1,128 @@
+"""What PTX says that integer instructions do (PTX ISA 9.1, 9.7.1, 9.7.8, 9.7.9), in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Value = int
+
+
+def width(kind: str) -> int:
+    return 1 if kind == "pred" else int(kind[1:])
+
+
+def signed(value: int, kind: str) -> int:
+    """Bits as the value that a type gives them."""
+    bits = width(kind)
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if kind[0] == "s" and value >> bits - 1 else value
+
+
+def clamped(value: int, kind: str) -> int:
+    bits = width(kind)
+    least = -(1 << bits - 1) if kind[0] == "s" else 0
+    most = (1 << bits - 1) - 1 if kind[0] == "s" else (1 << bits) - 1
+    return max(least, min(most, value))
+
+
+def integer_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> int | None:
+    """The result's bits, to be cut to its type; None for an instruction of floats.
+
+    Args:
+        operands: Bits.
+        types: Of the result and of the operands.
+    """
+    root, *modifiers = opcode.split(".")
+    if any(kind[0] == "f" or kind.startswith("bf") for kind in types):
+        return None
+    kind = types[1]
+    n = width(kind)
+    values = [signed(*each) for each in zip(operands, types[1:], strict=True)]
+    a, b, c = (*values, 0, 0, 0)[:3]
+    high = n if "hi" in modifiers else 0
+    if root in ("add", "sub"):
+        total = a + b if root == "add" else a - b
+        return clamped(total, kind) if "sat" in modifiers else total
+    if root == "mul":
+        return a * b >> high
+    if root == "mad":
+        return (a * b >> high) + c
+    if root in ("div", "rem"):
+        return _divided(root, a, b)
+    if root in ("min", "max"):
+        return min(a, b) if root == "min" else max(a, b)
+    if root in ("abs", "neg"):
+        return abs(a) if root == "abs" else -a
+    if root in ("and", "or", "xor"):
+        return {"and": a & b, "or": a | b, "xor": a ^ b}[root]
+    if root in ("not", "cnot"):
+        return ~a if root == "not" else int(a == 0)
+    if root in ("shl", "shr"):
+        return a << b if root == "shl" and b < n else a >> min(b, n) if root == "shr" else 0
+    if root == "cvt":
+        return clamped(a, types[0]) if "sat" in modifiers else a
+    return _bits(root, modifiers, a, operands, n, kind)
+
+
+def _divided(root: str, a: int, b: int) -> int:
+    if b == 0:
+        return -1 if root == "div" else a
+    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return quotient if root == "div" else a - quotient * b
+
+
+def _bits(
+    root: str, modifiers: Sequence[str], a: int, operands: Sequence[int], n: int, kind: str
+) -> int:
+    text = f"{a & (1 << n) - 1:0{n}b}"
+    if root == "popc":
+        return text.count("1")
+    if root == "clz":
+        return n - len(text.lstrip("0"))
+    if root == "brev":
+        return int(text[::-1], 2)
+    if root == "bfind":
+        found = text.find("0" if a < 0 else "1")
+        return 0xFFFFFFFF if found < 0 else n - 1 - found
+    if root == "shf":
+        low, high, amount = operands
+        amount = amount % 32 if modifiers[1] == "wrap" else min(amount, 32)
+        both = high << 32 | low
+        return both << amount >> 32 if modifiers[0] == "l" else both >> amount
+    if root == "bfe":
+        return _field(a, operands[1] & 255, operands[2] & 255, n, kind)
+    if root == "bfi":
+        field, base, position, length = operands
+        position, length = position & 255, length & 255
+        mask = ((1 << length) - 1 << position) & (1 << n) - 1
+        return base & ~mask | field << position & mask
+    if root == "lop3":
+        x, y, z, table = operands
+        return sum(
+            (table >> (4 * (x >> i & 1) + 2 * (y >> i & 1) + (z >> i & 1)) & 1) << i
+            for i in range(32)
+        )
+    if root == "prmt":
+        return _permuted(operands[1] << 32 | operands[0], operands[2])
+    raise AssertionError(f"no model of {root}")
+
+
+def _field(a: int, position: int, length: int, n: int, kind: str) -> int:
+    """PTX's pseudocode, bit by bit."""
+    unsigned = a & (1 << n) - 1
+    sign = 0
+    if kind[0] == "s" and length:
+        sign = unsigned >> min(position + length - 1, n - 1) & 1
+    return sum(
+        (unsigned >> position + i & 1 if i < length and position + i < n else sign) << i
+        for i in range(n)
+    )
+
+
+def _permuted(source: int, selectors: int) -> int:
+    out = 0
+    for i in range(4):
+        selector = selectors >> 4 * i & 15
+        byte = source >> 8 * (selector & 7) & 255
+        out |= ((255 if byte & 128 else 0) if selector & 8 else byte) << 8 * i
+    return out

@@ -1,0 +1,136 @@
+"""``kernelbench.ptx.load``: kernels that nvcc made of small.cu, on arrays, and what is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import kernelbench.ptx
+from kernelbench import IncorrectError
+from kernelbench.base.errors import ExitCode
+
+pytestmark = pytest.mark.usefixtures("emulator_runtime")
+
+FILE = Path(__file__).parent / "small.ptx"
+REVERSED = list(range(63, -1, -1))
+
+
+@pytest.fixture(scope="module")
+def module():
+    return kernelbench.ptx.load(FILE)
+
+
+def test_kernels_by_name(module):
+    assert {"add", "reverse", "stop"} <= set(module.kernels)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor], ids=["numpy", "torch"])
+def test_arrays_and_numbers(module, kind):
+    a, b = kind([float(i) for i in range(100)]), kind([2.0 * i for i in range(100)])
+    a, b = (each.astype("f4") if kind is np.array else each.float() for each in (a, b))
+    c = a * 0
+    report = module.launch("add", 4, 32, [a, b, c, 100])
+    assert report.clean and report.schedules == 1
+    assert [float(each) for each in c] == [3.0 * i for i in range(100)]
+
+
+def test_doubles_and_more_dimensions(module):
+    x = np.arange(8.0)
+    module.launch("scale", (1, 2), (1, 4), [x, 0.5]).require_clean()
+    assert x.tolist() == [i / 2 for i in range(8)]
+
+
+def test_dynamic_shared_memory_in_many_schedules(module):
+    data = np.arange(64, dtype=np.int32)
+    report = module.launch("reverse", 1, 64, [data], shared=256, check=5)
+    # Each schedule began with the first values.
+    assert (report.clean, report.schedules, data.tolist()) == (True, 5, REVERSED)
+
+
+def test_a_race_is_found_with_its_source(module):
+    data = np.arange(64, dtype=np.int32)
+    report = module.launch("reverse_without_barrier", 1, 64, [data], shared=256, check=5)
+    races = [each for each in report.errors if each.finding.kind == "race"]
+    assert races and not report.clean
+    chains = {each.source for each in races} | {each.other_source for each in races}
+    assert chains == {("small.cu:13", "small.cu:26"), ("small.cu:25",)}
+    assert {each.finding.access.role for each in races} <= {"other_end", ""}
+    assert all(each.finding.access.where.startswith("small.ptx:") for each in races)
+    assert any("small.cu" in line for line in report.lines())
+    with pytest.raises(IncorrectError, match=r"race: .*small\.ptx:\d+") as error:
+        report.require_clean()
+    assert error.value.exit_code == ExitCode.INCORRECT
+
+
+def test_equal_findings_have_one_identity(module):
+    data = np.arange(64, dtype=np.int32)
+    first, second = (
+        module.launch("reverse_without_barrier", 1, 64, [data], shared=256, check=3, seed=seed)
+        for seed in (0, 100)
+    )
+    assert {each.identity for each in first.findings} == {each.identity for each in second.findings}
+    assert max(each.schedules for each in first.findings) == 3
+
+
+def test_lanes_of_one_instruction_are_a_formal_matter(module):
+    data = np.full(32, 7, np.int32)
+    report = module.launch("all_lanes_write", 1, 32, [data], check=4)
+    assert {each.severity for each in report.findings} == {"formal"}
+    assert report.clean and data.tolist() == [7] * 32
+
+
+def test_warps_that_write_one_word_are_an_error(module):
+    data = np.full(64, 7, np.int32)
+    report = module.launch("all_lanes_write", 1, 64, [data], check=4)
+    assert any(each.severity == "error" for each in report.findings)
+
+
+def test_memory_of_the_module(module):
+    data = np.zeros(8, np.int32)
+    assert module.launch("count", 8, 1, [data], check=2).clean
+    assert data.tolist() == [1] * 8
+
+
+def test_beyond_the_end(module):
+    a, c = np.zeros(64, np.float32), np.zeros(60, np.float32)
+    report = module.launch("add", 2, 32, [a, a, c, 64], check=1)
+    assert [each.finding.kind for each in report.errors] == ["out-of-bounds"]
+    assert report.errors[0].source == ("small.cu:5",)
+
+
+def test_trap_and_exit(module):
+    assert module.launch("stop", 1, 1, [np.zeros(1, np.int32)]).clean
+    report = module.launch("stop", 1, 1, [np.ones(1, np.int32)])
+    assert [each.finding.text for each in report.errors] == ["trap"]
+
+
+def test_a_hang_says_where(module):
+    report = module.launch("wait_for_ever", 1, 1, [np.zeros(1, np.int32)], check=3)
+    assert [each.finding.kind for each in report.errors] == ["hang"]
+    assert report.schedules == 1
+    assert report.waits[0].access.where.startswith("small.ptx:")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "ad"}, "small.ptx has no kernel 'ad'; it has add"),
+        ({"grid": 0}, "add: grid 0 is not one to three positive integers"),
+        ({"block": (1, 2, 3, 4)}, "add: block (1, 2, 3, 4) is not one to three positive"),
+        ({"block": None}, "add: no block; it has no .reqntid that says it"),
+        ({"block": 2000}, "add: 2000 threads; a CTA can have 1024"),
+        ({"args": [1, 2]}, "add: 2 arguments for 4 parameters"),
+        ({"args": [0, 0, 0, 1 << 40]}, "add: argument 3, 1099511627776, is none for a parameter"),
+        ({"args": [0, 0, 0, "n"]}, "add: argument 3, a str, is none for a parameter of 4 bytes"),
+        ({"args": [np.zeros((4, 4))[:, 1], 0, 0, 1]}, "an array that is not contiguous"),
+    ],
+)
+def test_launches_that_do_not_fit(module, options, message):
+    form = {"kernel": "add", "grid": 1, "block": 32, "args": [0, 0, 0, 0]} | options
+    with pytest.raises(kernelbench.ptx.PtxError) as error:
+        module.launch(**form)
+    assert message in str(error.value)
+    assert error.value.exit_code == ExitCode.USAGE

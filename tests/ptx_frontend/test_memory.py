@@ -1,0 +1,229 @@
+"""Loads, stores and atomics of every width, in every state space."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from exact import F32, F64, total
+from integer_model import signed
+
+import kernelbench.ptx
+from kernelbench.ptx.model import SIZES
+
+pytestmark = pytest.mark.usefixtures("emulator_runtime")
+
+HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
+THREADS, ROUNDS = 256, 4
+TUPLES = THREADS * ROUNDS
+_OPERATIONS = {
+    "add": ("u32", "s32", "u64", "f32", "f64"),
+    "min": ("u32", "s32", "u64", "s64"),
+    "max": ("u32", "s32", "u64", "s64"),
+    "exch": ("b32", "b64"),
+    "cas": ("b32", "b64"),
+    "and": ("b32", "b64"),
+    "or": ("b32", "b64"),
+    "xor": ("b32", "b64"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+}
+ATOMICS = [(operation, kind) for operation, kinds in _OPERATIONS.items() for kind in kinds]
+
+
+def _updated(operation: str, kind: str, old: int, b: int, c: int) -> int:
+    """PTX ISA 9.1, 9.7.13: atom."""
+    x, y = signed(old, kind), signed(b, kind)
+    if kind[0] == "f":
+        form = F32 if kind == "f32" else F64
+        values = [form.decode(old), form.decode(b)]
+        return form.encode(total((values[0], values[1]), "rn"))
+    if operation == "cas":
+        return c if old == b else old
+    return {
+        "add": x + y, "min": min(x, y), "max": max(x, y), "exch": b, "and": x & y, "or": x | y,
+        "xor": x ^ y, "inc": 0 if x >= y else x + 1, "dec": y if x == 0 or x > y else x - 1,
+    }[operation] & ((1 << 8 * SIZES[kind]) - 1)  # fmt: skip
+
+
+def _operands(kind: str) -> np.ndarray:
+    """Old, b and c; often equal or small, so that cas, inc and dec go both ways."""
+    rng = random.Random(kind)
+    rows = []
+    for _ in range(TUPLES):
+        bits = 8 * SIZES[kind]
+        if kind[0] == "f":
+            # Normal numbers: additions to memory flush subnormals of f32.
+            top, shift = (0x3F, 24) if kind == "f32" else (0x3F8, 52)
+            row = [
+                rng.getrandbits(shift) | top << shift | rng.getrandbits(1) << bits - 1
+                for _ in "abc"
+            ]
+        elif rng.random() < 0.5:
+            row = [rng.randrange(3) for _ in "abc"]
+        else:
+            row = [rng.getrandbits(bits) for _ in "abc"]
+        rows.append(row)
+    return np.array(rows, np.uint64).T.copy()
+
+
+def _kernel(name: str, operation: str, kind: str, space: str, returns: bool) -> Iterator[str]:
+    bits = 8 * SIZES[kind]
+    yield f".visible .entry {name}(.param .u64 p_in, .param .u64 p_old, .param .u64 p_new)\n{{"
+    yield ".reg .b64 %in, %old, %new, %o, %at; .reg .b32 %t, %c, %s;"
+    yield f".reg .b{bits} %x, %b, %d, %r;"
+    yield "ld.param.u64 %in, [p_in]; ld.param.u64 %old, [p_old]; ld.param.u64 %new, [p_new];"
+    yield f"mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mad.lo.u32 %c, %c, {THREADS}, %t;"
+    yield "mul.wide.u32 %o, %c, 8; add.s64 %in, %in, %o; add.s64 %old, %old, %o;"
+    yield "add.s64 %new, %new, %o;"
+    yield f"ld.global.b{bits} %x, [%in]; ld.global.b{bits} %b, [%in+{8 * TUPLES}];"
+    yield f"ld.global.b{bits} %d, [%in+{16 * TUPLES}];"
+    if space == "shared":
+        yield "mov.u32 %s, words; mad.lo.u32 %s, %t, 8, %s;"
+        address = "%s"
+    else:
+        address = "%new"
+    where = "" if space == "generic" else f".{space}"
+    yield f"st{where}.b{bits} [{address}], %x;"
+    values = "%b, %d" if operation == "cas" else "%b"
+    if returns:
+        yield f"atom{where}.{operation}.{kind} %r, [{address}], {values};"
+        yield f"st.global.b{bits} [%old], %r;"
+    else:
+        yield f"red.relaxed.gpu{where}.{operation}.{kind} [{address}], {values};"
+    if space == "shared":
+        yield f"ld.shared.b{bits} %r, [%s]; st.global.b{bits} [%new], %r;"
+    yield "ret;\n}"
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "generic"])
+def test_atomics(space):
+    cases = [(*each, returns) for each in ATOMICS for returns in (True, False)]
+    cases = [case for case in cases if case[2] or case[0] not in ("exch", "cas")]
+    text = [HEAD, f".shared .align 8 .b8 words[{8 * THREADS}];"]
+    for at, (operation, kind, returns) in enumerate(cases):
+        text += _kernel(f"k{at}", operation, kind, space, returns)
+    module = kernelbench.ptx.load("atomics.ptx", text="\n".join(text))
+    for at, (operation, kind, returns) in enumerate(cases):
+        given = _operands(kind)
+        old, new = np.zeros(TUPLES, np.uint64), np.zeros(TUPLES, np.uint64)
+        module.launch(f"k{at}", ROUNDS, THREADS, [given, old, new]).require_clean()
+        rows = given.T.tolist()
+        assert new.tolist() == [_updated(operation, kind, *row) for row in rows], (operation, kind)
+        if returns:
+            assert old.tolist() == [row[0] for row in rows], (operation, kind)
+
+
+COUNT = (
+    HEAD
+    + """
+.visible .entry count(.param .u64 p)
+{ .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [p]; ATOMIC ret; }
+.visible .entry hand_over(.param .u64 p, .param .u64 q)
+{
+  .reg .b64 %flag, %data; .reg .b32 %c, %r; .reg .pred %p;
+  ld.param.u64 %flag, [p]; ld.param.u64 %data, [q]; mov.u32 %c, %ctaid.x;
+  setp.ne.u32 %p, %c, 0; @%p bra TAKE;
+  st.global.b32 [%data], 41; STORE ret;
+TAKE:
+  LOAD setp.eq.s32 %p, %r, 0; @%p bra TAKE;
+  AFTER ld.global.b32 %r, [%data]; add.s32 %r, %r, 1; st.global.b32 [%data+4], %r; ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "atomic",
+    [
+        "atom.relaxed.gpu.global.add.u32 %r, [%a], 1;",
+        "atom.acq_rel.sys.global.inc.u32 %r, [%a], 999;",
+        "red.release.gpu.global.add.u32 [%a], 1;",
+        "atom.add.u32 %r, [%a], 1;",
+    ],
+)
+def test_atomics_of_many_threads(atomic):
+    module = kernelbench.ptx.load("count.ptx", text=_filled(atomic, "", "", ""))
+    words = np.zeros(1, np.uint32)
+    assert module.launch("count", 5, 96, [words], check=3).clean
+    assert words.tolist() == [480]
+
+
+def _filled(atomic: str, store: str, load: str, after: str) -> str:
+    parts = {"ATOMIC": atomic, "STORE": store, "LOAD": load, "AFTER": after}
+    text = COUNT
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "after", "right"),
+    [
+        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global", "", True),
+        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu",
+         "fence.acq_rel.gpu;", True),
+        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global", "membar.gl;", True),
+        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu", "", True),
+        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu", "", False),
+    ],
+)  # fmt: skip
+def test_a_flag_between_ctas(store, load, after, right):
+    module = kernelbench.ptx.load(
+        "flag.ptx", text=_filled("", store, f"{load}.b32 %r, [%flag];", after)
+    )
+    flag, data = np.zeros(1, np.uint32), np.zeros(2, np.uint32)
+    report = module.launch("hand_over", 2, 1, [flag, data], cooperative=True, check=4)
+    if right:
+        assert report.clean, list(report.lines())
+        assert data.tolist() == [41, 42]
+    else:
+        assert [each.finding.kind for each in report.errors] == ["hang"]
+
+
+WIDTHS = HEAD + """
+.const .align 8 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 255};
+.visible .entry widths(.param .u64 p, .param .align 16 .b8 q[16])
+{
+  .reg .b64 %a, %w, %l; .reg .b32 %x, %y, %z, %v, %s; .reg .b16 %h; .reg .b128 %q;
+  .local .align 16 .b8 own[32];
+  .shared .align 16 .b8 tile[32];
+  ld.param.u64 %a, [p];
+  ld.global.s8 %x, [%a]; st.global.b32 [%a+64], %x;
+  ld.global.u8 %x, [%a]; st.global.b32 [%a+68], %x;
+  ld.global.s16 %x, [%a]; st.global.b32 [%a+72], %x;
+  ld.global.nc.L1::no_allocate.L2::128B.v4.b32 {%x, %y, _, %v}, [%a+16];
+  st.global.v2.b32 [%a+80], {%v, %x}; st.global.u8 [%a+88], %y;
+  ld.param.b64 %w, [q+8]; st.global.b64 [%a+96], %w;
+  ld.const.b64 %w, [table]; st.global.b64 [%a+104], %w;
+  mov.b64 %l, own; st.local.v2.b64 [%l+16], {%a, %w}; ld.local.b64 %w, [own+24];
+  st.global.b64 [%a+112], %w;
+  cvta.local.u64 %l, %l; st.b32 [%l], 77; ld.local.b32 %x, [own]; st.global.b32 [%a+120], %x;
+  mov.b32 %s, tile; st.shared.b32 [%s+4], 88; cvt.u64.u32 %l, %s; cvta.shared.u64 %l, %l;
+  ld.b32 %x, [%l+4]; st.global.b32 [%a+124], %x;
+  cvta.to.shared.u64 %l, %l; cvt.u32.u64 %s, %l; ld.shared::cta.b32 %x, [%s+4];
+  st.global.b32 [%a+128], %x;
+  ld.global.b128 %q, [%a]; st.global.b128 [%a+144], %q;
+  mov.b64 %w, {%x, %y}; mov.b64 {%z, %h}, %w; ret;
+}
+""".replace("mov.b64 %w, {%x, %y}; mov.b64 {%z, %h}, %w;", "")  # fmt: skip
+
+
+def test_widths_spaces_and_hints():
+    module = kernelbench.ptx.load("widths.ptx", text=WIDTHS)
+    data = np.arange(192, dtype=np.uint8)
+    data[:2] = (0x80, 0xFF)
+    given = bytes(range(100, 116))
+    assert module.launch("widths", 1, 1, [data, given], check=2).clean
+
+    def at(offset: int, size: int) -> int:
+        return int.from_bytes(data[offset : offset + size].tobytes(), "little")
+
+    assert [at(64, 4), at(68, 4), at(72, 4)] == [0xFFFFFF80, 0x80, 0xFFFFFF80]
+    assert data[80:88].tolist() == [28, 29, 30, 31, 16, 17, 18, 19] and data[88] == 20
+    assert data[96:104].tolist() == list(range(108, 116))
+    assert data[104:112].tolist() == [1, 2, 3, 4, 5, 6, 7, 255] == data[112:120].tolist()
+    assert [at(120, 4), at(124, 4), at(128, 4)] == [77, 88, 88]
+    assert data[144:160].tolist() == data[:16].tolist()
