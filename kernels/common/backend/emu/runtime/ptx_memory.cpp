@@ -68,10 +68,9 @@ void strong_access(const void* at, uint32_t bytes, bool writing, Pc pc, const ch
 void synchronize(const void* at, Order order, bool returns) {
   if (in_shared(at)) return;
   const bool releases = order == Order::kRelease || order == Order::kAcqRel;
-  counter_atomic(static_cast<const uint32_t*>(at), returns, releases);
-  if (returns && (order == Order::kAcquire || order == Order::kAcqRel)) {
-    self().unfenced_atomic = false;
-  }
+  const auto* word = static_cast<const uint32_t*>(at);
+  counter_atomic(word, returns, releases);
+  if (returns && (order == Order::kAcquire || order == Order::kAcqRel)) counter_acquire(word);
 }
 
 // A thread that polls lets the others run, and sleeps when that has not helped for long.
@@ -102,6 +101,7 @@ uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context) {
   const Pc pc = KB_EMU_PC;
   interleave();
+  if (bytes == 4 && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), false);
   strong_access(at, bytes, true, pc, returns ? "atom" : "red");
   synchronize(at, order, returns);
   if (bytes == 8) {
@@ -125,8 +125,6 @@ uint64_t strong_load(const void* at, uint32_t bytes, bool acquire) {
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, false, pc, "a strong load");
-  // CTAs that wait for each other take turns, and are believed.
-  if (!in_shared(at)) self().cta->cluster->launch->meets = true;
   wait_if_polling(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
   if (bytes >= 4) synchronize(at, acquire ? Order::kAcquire : Order::kRelaxed, true);
