@@ -32,7 +32,7 @@ class PtxFinding:
     schedules: int = 1
 
     @property
-    def identity(self) -> tuple[str, ...]:
+    def identity(self) -> str:
         """Equal for the same fault found again."""
         return self.finding.identity
 
@@ -114,13 +114,11 @@ def _key(raw: Mapping[str, Any]) -> tuple[str, str, int]:
 
 def each_once(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
     """Findings of several schedules, each once, in the order in which they were seen."""
-    seen: dict[tuple[str, ...], PtxFinding] = {}
+    seen: dict[str, PtxFinding] = {}
+    seeds: dict[str, set[int]] = {}
     for each in all_findings:
-        first = seen.get(each.identity)
-        if first is None:
-            seen[each.identity] = each
-            continue
+        first = seen.setdefault(each.identity, each)
+        seeds.setdefault(each.identity, set()).add(each.seed)
         severity: Severity = "error" if "error" in (first.severity, each.severity) else "formal"
-        counted = replace(first, severity=severity, schedules=first.schedules + 1)
-        seen[each.identity] = counted
-    return tuple(seen.values())
+        seen[each.identity] = replace(first, severity=severity)
+    return tuple(replace(found, schedules=len(seeds[identity])) for identity, found in seen.items())

@@ -41,7 +41,7 @@ class PtxSymbols(Symbols):
         if line is None:
             return None
         function = self._statements[line][0].name if line in self._statements else ""
-        return Place(self._file, self._module.name, line, function, self._role(line))
+        return Place(self._file, self._module.name, line, function, self._role(line), function)
 
     def line(self, pc: Mapping[str, Any] | None) -> int | None:
         """Its number, or None for an address elsewhere."""
@@ -74,7 +74,7 @@ class PtxSymbols(Symbols):
         at, name = max(before)
         return short_name(name) + (f" + {offset - at:#x}" if offset > at else "")
 
-    def _role(self, line: int) -> str:  # type: ignore[override]
+    def _role(self, line: int) -> str:
         """The outermost function that was inlined into the kernel."""
         found = self._statements.get(line)
         names = [self._function(each) for each in found[1].chain] if found is not None else []
