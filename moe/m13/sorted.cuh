@@ -49,8 +49,8 @@ struct Turns {
   uint32_t first, stride, end;
 };
 
-// Of few tokens each warp has one at most, first of all. Where a CTA has more, the warps that gather
-// route half of them while the others quantize; these have the rest, afterwards.
+// Of few tokens each warp has one at most, first of all. Where a CTA has more, the warps that
+// gather route half of them while the others quantize; these have the rest, afterwards.
 inline constexpr uint32_t kFewTokens = kRouteThreads / 32;
 
 KB_DEVICE Turns first_turns(uint32_t tokens) {
@@ -192,7 +192,8 @@ KB_DEVICE const Count* prepare_tokens(const Arguments& args) {
     clear_counts(args.meeting->counts[turn ^ 1]);
   }
   pending.write();
-  if (multiplies && tokens > kFewTokens) [[unlikely]] list_rest(args, counts, tokens);
+  if (multiplies && tokens > kFewTokens) [[unlikely]]
+    list_rest(args, counts, tokens);
   ptx::bar_sync(kRouteBarrier, kThreads);
   if (ptx::thread_index() == 0) meet_all(&args.meeting->barrier, before);
   ptx::bar_sync(kMetBarrier, kRouteThreads);

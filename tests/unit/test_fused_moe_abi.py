@@ -89,8 +89,11 @@ def test_the_memory_of_a_call_is_registered_and_forgotten(
             self.forgotten = 0
             self.queueing = False
 
-        def register(self, address: int, size: int, name: str, *, writable: bool) -> None:
+        def register(
+            self, address: int, size: int, name: str, *, writable: bool, fresh: bool
+        ) -> None:
             self.seen[name] = (address, size, writable)
+            assert fresh == writable
 
         def unregister_all(self) -> None:
             self.forgotten += 1
