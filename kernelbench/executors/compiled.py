@@ -8,6 +8,7 @@ executor what it can run, and needs neither.
 from __future__ import annotations
 
 import ctypes
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +69,15 @@ class LibraryExecutor:
             cast("CompiledProblem", problem).prepare(step)
         return artefact_sha(self.library(step))
 
-    def open(self, step: Step, *, timed: bool = False, check: bool = False) -> LoadedStep:
+    def open(
+        self, step: Step, *, timed: bool = False, check: bool = False, copy: Path | None = None
+    ) -> LoadedStep:
         """Build and open a step's library.
 
         Args:
             timed: Whether its calls are timed.
             check: Whether for the checker, where there is one.
+            copy: Where to copy the library to and load it from: its statics are its own then.
 
         Raises:
             EnvironmentProblem: If the library cannot be loaded.
@@ -81,6 +85,8 @@ class LibraryExecutor:
         from kernelbench.executors.loaded_step import LoadedStep
 
         path = self.library(step, check=check)
+        if copy is not None:
+            path = Path(shutil.copyfile(path, copy))
         runtime = self.runtime(step)
         try:
             found = ctypes.CDLL(str(path))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +20,7 @@ from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors import compiled
 from kernelbench.executors.callables import describe_exception
+from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
@@ -57,7 +61,27 @@ class CheckedStep:
         self.prepare: Callable[[Runtime], None] = lambda _runtime: None
         self.runtime: Runtime = entry.emulation
         self._kernel = kernel
+        self._by_sms: dict[int, tuple[LoadedStep, Kernel]] = {}
+        self._copies = tempfile.TemporaryDirectory(prefix="kernelbench-", dir=job.counters or None)
         self.symbols = compiled.symbols_of(job.step)
+
+    @property
+    def libraries(self) -> list[ctypes.CDLL]:
+        """What the calls so far were made in."""
+        return [entry.library for entry, _ in self._by_sms.values()]
+
+    def _instance(self, sms: int) -> tuple[LoadedStep, Kernel]:
+        """The step for a GPU of so many SMs, loaded when first asked for.
+
+        A host path may keep what it has made for this many, such as a graph: no process sees two.
+        """
+        if not self._by_sms:
+            return self.entry, self._kernel
+        copy = Path(self._copies.name) / f"{sms}.so"
+        entry = EMULATOR.open(self.job.step, check=True, copy=copy)
+        entry = dataclasses.replace(entry, emulation=self.runtime)
+        target = self.job.target.device
+        return entry, compiled.bind_problem(self.problem, entry, self.job.step, target)
 
     def call(self, inputs: Inputs, sms: int, seed: int) -> Called:
         """One call, done when it returns."""
@@ -91,6 +115,9 @@ class CheckedStep:
 
     def _configure(self, sms: int, seed: int) -> None:
         job = self.job
+        if sms not in self._by_sms:
+            self._by_sms[sms] = self._instance(sms)
+        _, self._kernel = self._by_sms[sms]
         self.runtime.configure(
             dataclasses.replace(job.target.emulation or DEFAULT_EMULATION, sms=sms),
             check=True,

@@ -7,7 +7,6 @@ finding that ended a launch.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -37,15 +36,14 @@ def run_schedules(job: CheckJob, report: Reporter) -> None:
     step = open_checked(job, report)
     if step is None:
         return
-    entry = step.entry
-    counters = _Counters(entry.library)
+    counters = _Counters(step)
     for shape in job.shapes:
         report(ShapeBegins(shape.name))
         for input_class in job.classes:
             if not _Case(step, shape, input_class, report, counters).run():
                 break
         if job.counters:
-            branches.write_counters(entry.library)
+            counters.write()
 
 
 def open_checked(job: CheckJob, report: Reporter) -> CheckedStep | None:
@@ -79,15 +77,20 @@ def inputs_seed(job: CheckJob, shape: str, input_class: str) -> int:
 class _Counters:
     """Writes the counts now and then: a worker that is killed takes along what it has not."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
+    def __init__(self, step: CheckedStep) -> None:
+        self._step = step
         self._written = time.monotonic()
 
     def __call__(self) -> None:
         now = time.monotonic()
         if now - self._written > _COUNTERS_INTERVAL_S:
             self._written = now
-            branches.write_counters(self._library)
+            self.write()
+
+    def write(self) -> None:
+        """Write them now."""
+        for library in self._step.libraries:
+            branches.write_counters(library)
 
 
 class _Case:

@@ -125,6 +125,13 @@ def test_steps_that_keep_what_they_may(
         assert set(row.calls) >= set(calls.CALLS)
 
 
+def test_a_graph_is_of_one_number_of_sms(in_checkout: Path) -> None:
+    """m10 keeps the graph of a call: one that was recorded on two SMs does not fit on one."""
+    report = kernelbench.check("m10", MOE_SHAPES[0], schedules=2, sms=(1, 2), seed=11)
+    (row,) = report.steps[0].rows
+    assert (row.status, row.schedules) == ("clean", 4), row
+
+
 @pytest.mark.parametrize(
     ("problem", "shape"),
     [(GEMM, GEMM_SHAPES[0]), (MOE, MOE_SHAPES[0])],
