@@ -128,10 +128,7 @@ def run(
         on_plan(planned)
     measured = _measure(planned, on_progress, on_row)
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
-    if any(row.device_us for row in record.results):
-        kept = store.newest_figures(folder)[0].get(record.device, ())
-        rows = with_distance(record.results, kept, record.protocol.l2)
-        record = replace(record, results=rows)
+    record = _noted(record, folder)
     for warning in (*warnings_of(record.environment), *measured.runner.defects):
         on_warning(str(warning))
     if on_report is not None:
@@ -200,6 +197,14 @@ def _record(command: str, planned: RunPlan, measured: _Measured) -> RunRecord:
             **_emulated(planned.steps),
         },
     )
+
+
+def _noted(record: RunRecord, folder: Path) -> RunRecord:
+    """With a note on each device time that is far from the newest kept one."""
+    if not any(row.device_us for row in record.results):
+        return record
+    kept = store.newest_figures(folder)[0].get(record.device, ())
+    return replace(record, results=with_distance(record.results, kept, record.protocol.l2))
 
 
 def _protocol(planned: RunPlan, environment: Environment) -> Protocol:
