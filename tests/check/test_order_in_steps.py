@@ -132,3 +132,17 @@ def test_what_a_verdict_rests_on_is_said_and_refused_if_asked() -> None:
     row = checked("m07", strict=True)
     assert row.status == "finding"
     assert row.reason == "rests on dependent-stores, and --strict refuses it"
+
+
+def test_a_loop_that_polls_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where asynchronous work completes as late as it may: a loop can always run."""
+    wait = "mbarrier_wait_parity(&shared.tmem_empty[accum.stage], accum.phase ^ 1);"
+    loop = (
+        "while (!ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cta, "
+        "&shared.tmem_empty[accum.stage], accum.phase ^ 1)) {\n    }"
+    )
+    name = plant(tmp_path, "v16", "kernel.cuh", wait, loop)
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
+    report = kernelbench.check(name, ("m=40,128:n=256:k=256",), schedules=2, sms=(1,), seed=7)
+    (row,) = report.steps[0].rows
+    assert (row.status, row.schedules) == ("clean", 2), row

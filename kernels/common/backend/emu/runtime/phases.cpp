@@ -5,6 +5,7 @@
 #include "api_core.hpp"
 #include "assumptions.hpp"
 #include "core.hpp"
+#include "runner.hpp"
 
 namespace kb::emu {
 
@@ -12,6 +13,8 @@ namespace {
 
 // A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
 constexpr uint64_t kMaxPolls = 1u << 22;
+// Where nothing completes while a thread can run, a loop that polls would run for ever.
+constexpr uint64_t kPollsUntilHelped = 1u << 12;
 
 // PTX: 9.7.13.15, test_wait and try_wait .parity: the phase named is the current one (incomplete:
 // false) or the one immediately before (complete: true). An older phase cannot be asked for: its
@@ -103,7 +106,8 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, S
   if (!completed(barrier, parity)) {
     // A loop of the kernel's own needs the others to run.
     suspend({.kind = Wait::Kind::kYield, .pc = pc});
-    if (++thread.polls > kMaxPolls) {
+    if (++thread.polls % kPollsUntilHelped == 0) current_runner->complete_one();
+    if (thread.polls > kMaxPolls) {
       fail({.kind = Class::kHang,
             .pc = pc,
             .other_pc = barrier.init_pc,

@@ -160,6 +160,10 @@ bool Runner::run_a_task() {
 bool Runner::pass_checked() {
   // Early, late and mixed completion find different faults; a seed draws one of them.
   const uint32_t tasks = tasks_available();
+  if (owes_a_task_ && tasks > 0) {
+    owes_a_task_ = false;
+    return run_a_task();
+  }
   if (tasks > 0 && style_ != Style::kLate) {
     if (style_ == Style::kEager || one_in(4)) return run_a_task();
   }

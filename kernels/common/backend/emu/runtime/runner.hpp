@@ -42,6 +42,8 @@ class Runner {
   bool pipe_idle(const Warp& warp, Pipe pipe) const;
   void yield_to_scheduler();
   bool on_fiber() const { return on_fiber_; }
+  // A loop polls: what has been issued must complete at last, however late.
+  void complete_one() { owes_a_task_ = true; }
   // From the signal handler: the fault is described and the launch ends.
   [[noreturn]] void faulted();
   const Stacks& stacks() const { return resources_->stacks; }
@@ -93,6 +95,7 @@ class Runner {
   enum class Style { kMixed, kLate, kEager } style_ = Style::kMixed;
   uint64_t random_state_ = 0;
   uint32_t held_up_ = ~0u;
+  bool owes_a_task_ = false;
   uint32_t last_ = 0;       // the warp that ran last
   uint32_t decisions_ = 0;  // of this scheduler, since it began with these clusters
   void* scheduler_ = nullptr;
