@@ -100,7 +100,22 @@ def plant(root: Path, source: str, file: str, before: str, after: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+#: Of these tests/emulator/test_emu_global.py has each in a small kernel.
+IN_SMALL_KERNELS = {
+    "outputs set to zero while others add to them",
+    "CTAs that meet before their threads are through",
+    "CTAs that do not meet",
+    "outputs that nobody sets to zero",
+}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=pytest.mark.long if fault in IN_SMALL_KERNELS else ())
+        for fault in FAULTS
+    ],
+)
 def test_a_planted_fault_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
