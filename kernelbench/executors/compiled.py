@@ -77,7 +77,7 @@ class LibraryExecutor:
         Args:
             timed: Whether its calls are timed.
             check: Whether for the checker, where there is one.
-            copy: Where to copy the library to and load it from: its statics are its own then.
+            copy: Where to copy the library to and load it from, with static variables of its own.
 
         Raises:
             EnvironmentProblem: If the library cannot be loaded.
