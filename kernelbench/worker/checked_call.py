@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +64,7 @@ class CheckedStep:
         self.runtime: Runtime = entry.emulation
         self._kernel = kernel
         self._by_sms: dict[int, tuple[LoadedStep, Kernel]] = {}
-        self._copies = tempfile.TemporaryDirectory(prefix="kernelbench-", dir=job.counters or None)
+        self._copies: Path | None = None
         self.symbols = compiled.symbols_of(job.step)
 
     @property
@@ -77,7 +79,11 @@ class CheckedStep:
         """
         if not self._by_sms:
             return self.entry, self._kernel
-        copy = Path(self._copies.name) / f"{sms}.so"
+        if self._copies is None:
+            folder = tempfile.mkdtemp(prefix="kernelbench-", dir=self.job.counters or None)
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self._copies = Path(folder)
+        copy = self._copies / f"{sms}.so"
         entry = EMULATOR.open(self.job.step, check=True, copy=copy)
         entry = dataclasses.replace(entry, emulation=self.runtime)
         target = self.job.target.device
