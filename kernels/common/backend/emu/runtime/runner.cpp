@@ -255,6 +255,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   for (size_t i = 0; i < ids.size(); ++i) start(clusters_[i], ids[i], i);
   random_state_ = clusters_[0].random_state ^ 0x5851f42d4c957f2du;
   decisions_ = 0;
+  owes_a_task_ = false;
   last_ = static_cast<uint32_t>(warps_.size()) - 1;
   // Of four draws one is late, one eager and two are mixed; usual is eager.
   const uint32_t style = choose(4, 1);
