@@ -6,13 +6,15 @@ import gzip
 import json
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelbench.base import schema
 from kernelbench.base.errors import RecordError
 from kernelbench.base.files import atomic_write
 
 _GZIP_MAGIC = b"\x1f\x8b"
+
+T = TypeVar("T")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -62,3 +64,22 @@ def read_json(path: Path) -> Any:
         raise RecordError(f"{path} is not a whole gzip file: {error}") from error
     except ValueError as error:
         raise RecordError(f"{path} is not valid JSON: {error}") from error
+
+
+def read_document(path: Path, kind: type[T], wanted: str, called: str) -> T:
+    """A value of a dataclass from a JSON file that names its schema.
+
+    Args:
+        wanted: The schema; called: what such a file is, for the error.
+
+    Raises:
+        RecordError: If the file is absent, of another schema, or lacks a field.
+    """
+    value = read_json(path)
+    found = value.get("schema") if isinstance(value, dict) else None
+    if found != wanted:
+        raise RecordError(f"{path} is no {called}: its schema is {found!r}")
+    try:
+        return schema.decode(kind, value)
+    except schema.SchemaError as error:
+        raise RecordError(f"{path}: {error}") from error

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.callbacks import OnProgress
-from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure, artefact_sha
 from kernelbench.checks import allowances
@@ -266,9 +265,7 @@ class ScheduleChecker:
             so_far = f", {found} finding{'s' if found > 1 else ''}" if found else ""
             self._on_progress(f"{run.step.name} {shape.name}: {message.name}{so_far}")
         elif isinstance(message, JobFailed):
-            if message.traceback:
-                raise defect(message.reason, message.traceback)
-            raise error_of(message.status, message.reason)
+            raise message.as_error()
         elif isinstance(message, StepNotLoaded):
             progress.reason, progress.unloadable = message.reason, True
         elif isinstance(message, ScheduleRun):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.callbacks import OnProgress
-from kernelbench.base.defects import defect
 from kernelbench.base.errors import UsageError
 from kernelbench.checks.checker import other_shape
 from kernelbench.checks.report import CheckReport
@@ -298,9 +297,7 @@ def _raise_failure(message: Message) -> None:
     if isinstance(message, StepNotLoaded):
         raise UsageError(message.reason)
     if isinstance(message, JobFailed):
-        if message.traceback:
-            raise defect(message.reason, message.traceback)
-        raise error_of(message.status, message.reason)
+        raise message.as_error()
 
 
 def _check_job(run: StepRun, file: ScheduleFile, timeout_s: float, counters: str) -> CheckJob:

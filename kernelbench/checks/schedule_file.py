@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kernelbench.base import schema
-from kernelbench.base.errors import RecordError
-from kernelbench.base.json_file import read_json, write_json
+from kernelbench.base.json_file import read_document, write_json
 from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.settings import Rounding
 
@@ -65,11 +63,4 @@ def read_schedule(path: Path) -> ScheduleFile:
     Raises:
         RecordError: If the file is no schedule, with the field.
     """
-    value = read_json(path)
-    found = value.get("schema") if isinstance(value, dict) else None
-    if found != SCHEDULE_SCHEMA:
-        raise RecordError(f"{path} is no schedule of check --minimize: its schema is {found!r}")
-    try:
-        return schema.decode(ScheduleFile, value)
-    except schema.SchemaError as error:
-        raise RecordError(f"{path}: {error}") from error
+    return read_document(path, ScheduleFile, SCHEDULE_SCHEMA, "schedule of check --minimize")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernelbench.base import schema
 from kernelbench.base.errors import RecordError
-from kernelbench.base.json_file import read_json, row_lines, write_gzip
+from kernelbench.base.json_file import read_document, row_lines, write_gzip
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
 from kernelbench.checks.rows import StepCheck
 from kernelbench.records.run_record import RUN_SUFFIX, device_slug
@@ -69,14 +69,7 @@ def read_check(path: Path) -> CheckReport:
     Raises:
         RecordError: If it is none, with the field.
     """
-    value = read_json(path)
-    found = value.get("schema") if isinstance(value, dict) else None
-    if found != CHECK_SCHEMA:
-        raise RecordError(f"{path} is no record of a check: its schema is {found!r}")
-    try:
-        return schema.decode(CheckReport, value)
-    except schema.SchemaError as error:
-        raise RecordError(f"{path}: {error}") from error
+    return read_document(path, CheckReport, CHECK_SCHEMA, "record of a check")
 
 
 def last_checks(

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.seeds import derive
 from kernelbench.compare.comparer import ArmFailure, block_samples, protocol_size
@@ -166,9 +165,7 @@ class Collector:
                 current = []
             elif isinstance(message, JobFailed):
                 attempt["ending"] = message.reason
-                if message.traceback:
-                    raise defect(message.reason, message.traceback)
-                raise error_of(message.status, message.reason)
+                raise message.as_error()
             elif isinstance(message, ArmFailed | TimingFailed) and message.status in UNJUDGED:
                 attempt["ending"] = message.reason
                 raise error_of(message.status, message.reason)

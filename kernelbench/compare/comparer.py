@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelbench.base.defects import defect
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
 from kernelbench.executors.targets import Target
@@ -206,9 +205,7 @@ class Comparer:
             collected.notes.setdefault(message.metric, []).extend(message.notes)
             collected.busy_s += message.busy_s
         elif isinstance(message, JobFailed):
-            if message.traceback:
-                raise defect(message.reason, message.traceback)
-            raise error_of(message.status, message.reason)
+            raise message.as_error()
         elif isinstance(message, ArmFailed | TimingFailed) and message.status in UNJUDGED:
             raise error_of(message.status, message.reason)
         elif isinstance(message, ArmFailed):

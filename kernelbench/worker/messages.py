@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kernelbench.base import schema
+from kernelbench.base.defects import defect
+from kernelbench.base.errors import KernelbenchError
 from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.measure.outcomes import CheckResult, TimedBlock, Whose
+from kernelbench.measure.outcomes import CheckResult, TimedBlock, Whose, error_of
 from kernelbench.measure.speed_of_light import Ceilings
 from kernelbench.project.problem import Work
 from kernelbench.records.run_record import Environment, ReadFloor, ResultStatus
@@ -41,6 +43,12 @@ class JobFailed:
     status: ResultStatus
     reason: str
     traceback: str = ""
+
+    def as_error(self) -> KernelbenchError:
+        """What to raise where the job was all that was asked for."""
+        if self.traceback:
+            return defect(self.reason, self.traceback)
+        return error_of(self.status, self.reason)
 
 
 @dataclass(frozen=True)
