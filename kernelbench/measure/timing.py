@@ -11,7 +11,7 @@ Each repetition takes one of several input sets, drawn at random. Randomly chose
 checked afterwards: a step that is right only when it is not timed is found.
 
 This module holds what both kinds of device share, and timing on the CPU; the rest is in
-``gpu_timing.py``.
+``gpu_timing.py``, ``gpu_device_time.py`` and ``gpu_call_time.py``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ import torch
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.executors.callables import describe_exception, with_beforehand
 from kernelbench.machine.clocks import ClockSampler
-from kernelbench.measure.gpu_timing import GpuTimer
+from kernelbench.measure.gpu_call_time import call_time
+from kernelbench.measure.gpu_device_time import device_time
+from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.kernel_activity import ProfilerError
 from kernelbench.measure.outcomes import TimedBlock, status_of
 from kernelbench.measure.timing import (
@@ -125,7 +127,7 @@ class Series:
                 reading = sampler.read()
                 return reading.sm_mhz, reading.slowed
 
-            timer = GpuTimer(
+            gpu = GpuTiming(
                 torch.device(job.target.device),
                 self.problem,
                 self.shape,
@@ -140,8 +142,8 @@ class Series:
                 timing.batch,
             )
             if metric == "device":
-                return timer.device_time(kernels, order, timing.warmups)
-            return timer.call_time(kernels, order, timing.warmups, timing.call)
+                return device_time(gpu, kernels, order, timing.warmups)
+            return call_time(gpu, kernels, order, timing.warmups, timing.call)
 
 
 def draw_series(

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from kernelbench.base.errors import MachineFault
-from kernelbench.measure import timing
-from kernelbench.measure.gpu_timing import GpuTimer
+from kernelbench.measure import gpu_call_time, timing
+from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.timing import (
     Measurement,
     SampledOutputs,
@@ -233,14 +233,17 @@ def test_outputs_are_sampled_from_every_arm_and_unpredictably() -> None:
     ],
 )
 def test_a_call_that_ends_late_is_blamed_unless_one_of_nothing_does(
-    excess_us: float, nothing_us: float, raised: type[Exception] | None
+    monkeypatch: pytest.MonkeyPatch,
+    excess_us: float,
+    nothing_us: float,
+    raised: type[Exception] | None,
 ) -> None:
     """Of a GPU that others use: their turns are not the step's work."""
-    timer = object.__new__(GpuTimer)
-    timer._excess_of_nothing = lambda: nothing_us  # type: ignore[method-assign]
+    monkeypatch.setattr(gpu_call_time, "_excess_of_nothing", lambda _gpu: nothing_us)
+    gpu = object.__new__(GpuTiming)
     measured = Measurement("call", "events", [TimedBlock([0], [0], [10.0])])
     with pytest.raises(raised) if raised else contextlib.nullcontext():
-        timer._require_joined(0, excess_us, measured, 1)
+        gpu_call_time._require_joined(gpu, 0, excess_us, measured, 1)
 
 
 @pytest.mark.parametrize("name", ["Event", "synchronize"])
