@@ -26,9 +26,9 @@ from kernelbench.worker.launcher import Launcher
 _REPS, _QUICK_REPS, _WARMUPS = 500, 100, 50
 #: Seconds from one look at who uses the GPU to the next.
 _POLL_S = 1.0
-#: How the complaint of ``measure/gpu_call_time.py`` begins that work escapes the events. It is drawn
-#: from host time beyond the events, which is long, too, where the GPU gives another process its
-#: turn between.
+#: How the complaint of ``measure/gpu_call_time.py`` begins that work escapes the events. It is
+#: drawn from host time beyond the events, which is long, too, where the GPU gives another process
+#: its turn between.
 _ESCAPED = "device work goes on after the step's end event"
 _NOT_JUDGED = "not judged: "
 _OUTCOMES: dict[str, StageOutcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "fault": "FAILED"}

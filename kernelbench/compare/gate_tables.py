@@ -147,6 +147,18 @@ def compare_tables(
         if base.status != "pass" and key not in current_rows:
             reason = f"{base.status} in the baseline, absent now"
             rows.append(bare_row(*key, "", "skipped", reason))
+    return GateReport(
+        "tables",
+        current.device,
+        tuple(_without_lone_inputs(rows)),
+        margins.note(),
+        tuple(_notes(baseline, current, margins)),
+        fail_on,
+    )
+
+
+def _notes(baseline: RunRecord, current: RunRecord, margins: _Margins) -> list[str]:
+    """What a reader of the comparison has to know beside its rows."""
     notes = []
     if not current.complete:
         notes.append("the current run was interrupted: the rows it lacks count as missing")
@@ -167,14 +179,7 @@ def compare_tables(
             f"the spread rests on {margins.few_sessions} sessions, which widens the margins: "
             "calibrate with 40"
         )
-    return GateReport(
-        "tables",
-        current.device,
-        tuple(_without_lone_inputs(rows)),
-        margins.note(),
-        tuple(notes),
-        fail_on,
-    )
+    return notes
 
 
 class _Margins:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernelbench.compare import comparer
 from kernelbench.compare.comparer import Collected
@@ -107,24 +108,7 @@ def append_to_ledger(
                 change=e.change,
                 ci=e.change_ci,
                 p_holm=line.verdict.p_holm,
-                figures={
-                    "p": e.p,
-                    "p_permutation": e.p_perm,
-                    "welch_p": e.welch.p,
-                    "welch_t": e.welch.t,
-                    "welch_df": e.welch.df,
-                    "rho1": e.rho1,
-                    "ess": e.ess,
-                    "s_d": e.s_d,
-                    "mde": e.mde,
-                    "margin": e.margin,
-                    "margin_source": e.margin_source,
-                    "blocks": e.blocks,
-                    "dropped": e.dropped,
-                    "reps": e.reps,
-                    "sm_mhz": line.collected.sm_mhz(line.metric),
-                    "sol_us": line.sol_us,
-                },
+                figures=_figures(line),
                 protocol={
                     "seed": seed,
                     "reps": timing.reps,
@@ -138,3 +122,26 @@ def append_to_ledger(
         )
     ledger.append(folder, entries)
     return identifier
+
+
+def _figures(line: ComparisonLine) -> dict[str, Any]:
+    """What a verdict rests on, by name, as the ledger keeps it."""
+    e = line.verdict.estimate
+    return {
+        "p": e.p,
+        "p_permutation": e.p_perm,
+        "welch_p": e.welch.p,
+        "welch_t": e.welch.t,
+        "welch_df": e.welch.df,
+        "rho1": e.rho1,
+        "ess": e.ess,
+        "s_d": e.s_d,
+        "mde": e.mde,
+        "margin": e.margin,
+        "margin_source": e.margin_source,
+        "blocks": e.blocks,
+        "dropped": e.dropped,
+        "reps": e.reps,
+        "sm_mhz": line.collected.sm_mhz(line.metric),
+        "sol_us": line.sol_us,
+    }

@@ -26,7 +26,7 @@ from kernelbench.records.run_record import (
 )
 from kernelbench.runs.shape_rows import Failure, ShapeRows, against_floor, with_times
 from kernelbench.worker.jobs import Arm, RunJob, Timing
-from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.launcher import Ending, Launcher
 from kernelbench.worker.messages import (
     BlockTimed,
     ClassChecked,
@@ -139,23 +139,7 @@ class Runner:
                 if current is None:
                     return
                 continue
-            if failed is not None:
-                failure = Failure(failed.status, failed.reason)
-                if failed.traceback:
-                    self.defects.append(defect(failed.reason, failed.traceback))
-            else:
-                assert ending is not None
-                failure = Failure(ending.status, ending.reason)
-            if (
-                failed is None
-                and self.environment is None
-                and ending is not None
-                and ending.phase in ("start", "environment")
-            ):
-                raise EnvironmentProblem(
-                    f"the worker failed before it reached the step: {ending.reason}",
-                    "see `kernelbench doctor`",
-                )
+            failure = self._failure(failed, ending)
             if current is None:
                 # It died while loading the step: every shape would.
                 for shape in left:
@@ -163,6 +147,24 @@ class Runner:
                 return
             yield from self._finish(run, current, rows, failure)
             left = left[done:]
+
+    def _failure(self, failed: JobFailed | None, ending: Ending | None) -> Failure:
+        """Why the worker did not go on.
+
+        Raises:
+            EnvironmentProblem: If it never came as far as the step.
+        """
+        if failed is not None:
+            if failed.traceback:
+                self.defects.append(defect(failed.reason, failed.traceback))
+            return Failure(failed.status, failed.reason)
+        assert ending is not None
+        if self.environment is None and ending.phase in ("start", "environment"):
+            raise EnvironmentProblem(
+                f"the worker failed before it reached the step: {ending.reason}",
+                "see `kernelbench doctor`",
+            )
+        return Failure(ending.status, ending.reason)
 
     def _job(self, run: StepRun, shapes: tuple[Any, ...]) -> RunJob:
         return RunJob(

@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -192,6 +192,12 @@ def target_slowdown(estimates: Sequence[Estimate]) -> float:
     return math.expm1(float(np.median(levels)))
 
 
+class _Judge(Protocol):
+    """The verdict about one comparison; with the spread of sessions, if it is known."""
+
+    def __call__(self, samples: BlockSamples, spread: SessionSpread | None = None) -> Verdict: ...
+
+
 def analyze(
     aa: Sequence[AASample],
     planted: Sequence[PlantedSample] = (),
@@ -239,36 +245,7 @@ def analyze(
     levels: dict[int, list[float]] = {}
     for trial, estimate in zip(aa, estimates, strict=True):
         levels.setdefault(trial.session, []).append(math.log(estimate.base_us))
-
-    session_aware = None
-    if len(set(numbers)) > MIN_SESSIONS:
-        spreads = {}
-        for session in set(numbers):
-            others = [i for i, number in enumerate(numbers) if number != session]
-            spreads[session] = _comparison_spread(
-                [numbers[i] for i in others], [estimates[i] for i in others]
-            )
-        aware = [judge(trial.samples, spreads[trial.session]) for trial in aa]
-        session_aware = false_positives(aware, alpha)
-
     target = target_slowdown(estimates)
-    synthetic = [
-        _power(
-            level,
-            [level],
-            [judge(trial.samples.scaled(1 + level)) for trial in aa],
-            target=level == target,
-        )
-        for level in (*LEVELS, target)
-    ]
-    groups: dict[float, list[PlantedSample]] = {}
-    for trial_planted in planted:
-        groups.setdefault(trial_planted.level, []).append(trial_planted)
-    control = None
-    if sequential:
-        count = sum(welch_sequential(a, b).p < alpha for a, b in sequential)
-        high = binomial_band(len(sequential), alpha)[1]
-        control = SequentialControl(share(count, len(sequential)), high, count > high)
     return CalibrationRecord(
         schema="kernelbench.calibration/1",
         id=run_record.new_id(),
@@ -280,18 +257,10 @@ def analyze(
         margin=margin,
         alpha=alpha,
         false_positives=false_positives(verdicts, alpha),
-        session_aware=session_aware,
-        planted=tuple(
-            _power(
-                level,
-                [trial.planted for trial in trials],
-                [judge(trial.samples) for trial in trials],
-                any(trial.target for trial in trials),
-            )
-            for level, trials in sorted(groups.items())
-        ),
-        synthetic=tuple(synthetic),
-        sequential=control,
+        session_aware=_session_aware(aa, estimates, judge, alpha),
+        planted=_planted_power(planted, judge),
+        synthetic=_synthetic_power(aa, target, judge),
+        sequential=_sequential_control(sequential, alpha),
         comparison_spread=_comparison_spread(numbers, estimates),
         level_spread=session_spread(levels),
         target_slowdown=target,
@@ -299,3 +268,59 @@ def analyze(
         samples_file=samples_file,
         protocol=dict(protocol or {}),
     )
+
+
+def _session_aware(
+    aa: Sequence[AASample], estimates: Sequence[Estimate], judge: _Judge, alpha: float
+) -> FalsePositives | None:
+    """False positives where each session is judged with the spread of the others."""
+    numbers = [trial.session for trial in aa]
+    if len(set(numbers)) <= MIN_SESSIONS:
+        return None
+    spreads = {}
+    for session in set(numbers):
+        others = [i for i, number in enumerate(numbers) if number != session]
+        spreads[session] = _comparison_spread(
+            [numbers[i] for i in others], [estimates[i] for i in others]
+        )
+    return false_positives([judge(trial.samples, spreads[trial.session]) for trial in aa], alpha)
+
+
+def _planted_power(planted: Sequence[PlantedSample], judge: _Judge) -> tuple[Power, ...]:
+    """What was found of the device work that was planted, by level."""
+    groups: dict[float, list[PlantedSample]] = {}
+    for trial in planted:
+        groups.setdefault(trial.level, []).append(trial)
+    return tuple(
+        _power(
+            level,
+            [trial.planted for trial in trials],
+            [judge(trial.samples) for trial in trials],
+            any(trial.target for trial in trials),
+        )
+        for level, trials in sorted(groups.items())
+    )
+
+
+def _synthetic_power(aa: Sequence[AASample], target: float, judge: _Judge) -> tuple[Power, ...]:
+    """What is found where the candidate's A/A samples are multiplied by 1 + level."""
+    return tuple(
+        _power(
+            level,
+            [level],
+            [judge(trial.samples.scaled(1 + level)) for trial in aa],
+            target=level == target,
+        )
+        for level in (*LEVELS, target)
+    )
+
+
+def _sequential_control(
+    sequential: Sequence[tuple[Floats, Floats]], alpha: float
+) -> SequentialControl | None:
+    """How often Welch's test rejects for one kernel timed A...A B...B."""
+    if not sequential:
+        return None
+    count = sum(welch_sequential(a, b).p < alpha for a, b in sequential)
+    high = binomial_band(len(sequential), alpha)[1]
+    return SequentialControl(share(count, len(sequential)), high, count > high)
