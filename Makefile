@@ -10,7 +10,7 @@ CXX_SOURCES := $(shell find kernelbench kernels moe hopper tests tools \
 	-o -name '*.inl' \) 2>/dev/null)
 PROSE := $(wildcard *.md) docs kernelbench kernels moe hopper tests tools Makefile .ci .github
 
-.PHONY: run test test-long bench check docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
+.PHONY: run test test-long bench check style types layers tables docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
@@ -24,14 +24,23 @@ test-long: check  ## what takes longer than `make test`: every step built anew, 
 bench: setup-dev  ## measure what users wait for and write results/bench.md (BENCH="--against REF")
 	$(BIN)/python tools/bench.py $(BENCH)
 
-check: setup-dev docs  ## lint, formats, types, spelling, generated tables, code lock, docs
+check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock, docs
+	@$(MAKE) --no-print-directory -j2 --output-sync=target docs types style layers tables
+
+style: setup-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo --no-cache
 	@echo "$(BIN)/clang-format --dry-run -Werror  # $(words $(CXX_SOURCES)) files"
 	@$(if $(CXX_SOURCES),$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
 	$(BIN)/codespell $(PROSE)
+
+types: setup-dev
+	$(BIN)/mypy
+
+layers: setup-dev
+	$(BIN)/lint-imports --no-logo --no-cache
+
+tables: setup-dev
 	$(BIN)/python -m kernelbench.report.readme_tables --check
 	$(BIN)/python -m kernelbench.inspection.code_lock --check
 
