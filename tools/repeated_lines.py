@@ -24,6 +24,7 @@ GROUPS = {
     "group_gemm, failed": ("kernels/failed/*",),
     "moe, main line": ("moe/m*",),
     "moe, variants": ("moe/variants/*",),
+    "group_gemm_hopper": ("hopper/h*",),
 }
 _SOURCES = (".cu", ".cuh")
 # As clang-format writes them: the head starts in the first column, and so does the last brace.
