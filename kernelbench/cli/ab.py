@@ -21,6 +21,7 @@ from kernelbench.stats.inference import ALPHA, MARGIN
     '  kernelbench ab v15 v16 --why "two accumulators hide the epilogue"\n'
     "  kernelbench ab v00 my_v00.py --shape D --sessions 5\n"
     "  kernelbench ab v21 v22 --metric call --fail-on slower\n"
+    "  kernelbench ab m12 m13 --margin 0.2% --power 95% --detect 0.5%\n"
     "  kernelbench ab reference submission.py --task DIR --metric call\n"
     "  kernelbench ab v00 v00 --shape D          an A/A comparison of this device",
 )
@@ -30,8 +31,8 @@ from kernelbench.stats.inference import ALPHA, MARGIN
 @click.option(
     "--sessions",
     type=click.IntRange(min=1),
-    default=SESSIONS,
-    show_default=True,
+    default=None,
+    show_default=str(SESSIONS),
     help="Fresh processes per shape; 5 for figures to publish.",
 )
 @click.option(
@@ -50,6 +51,18 @@ from kernelbench.stats.inference import ALPHA, MARGIN
     default=MARGIN,
     show_default="0.5%",
     help="Change below which nobody cares.",
+)
+@click.option(
+    "--power",
+    type=options.Percent(),
+    metavar="PERCENT",
+    help="In place of --sessions: as many as find --detect with this probability.",
+)
+@click.option(
+    "--detect",
+    type=options.Percent(),
+    metavar="PERCENT",
+    help="The slowdown that --power speaks of. Default: twice the margin.",
 )
 @click.option("--why", default="", help="The hypothesis, kept in the ledger.")
 @options.fail_on_option("slower", "ambiguous", "skipped")
@@ -75,10 +88,12 @@ def command(
     base: str,
     cand: str,
     shapes: tuple[str, ...],
-    sessions: int,
+    sessions: int | None,
     metric: Literal["device", "call"],
     alpha: float,
     margin: float,
+    power: float | None,
+    detect: float | None,
     why: str,
     fail_on: tuple[str, ...],
     batch: int,
@@ -106,6 +121,8 @@ def command(
                 metric=metric,
                 alpha=alpha,
                 margin=margin,
+                power=power,
+                detect=detect,
                 batch=batch,
                 inputs=inputs,
                 executor=executor,
@@ -115,6 +132,7 @@ def command(
                 save=True,
                 results=results,
                 command=options.command_line(),
+                on_plan=ab_view.planned,
                 on_progress=status,
                 on_warning=console.warn,
                 **measuring,

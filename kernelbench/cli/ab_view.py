@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kernelbench.base import console
 from kernelbench.compare.comparison import Comparison
+from kernelbench.compare.session_plan import SessionPlan
 from kernelbench.compare.verdicts import ComparisonLine
 from kernelbench.lineages.line_counts import source_delta
 
@@ -19,6 +20,17 @@ def p_text(p: float) -> str:
         return "1.00"
     text = f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
     return text.removeprefix("0")
+
+
+def planned(plan: SessionPlan) -> None:
+    """How many sessions a power takes, and how long, before they begin."""
+    time = "" if plan.seconds is None else f"; about {plan.seconds:.0f} s"
+    console.err.print(
+        f"{plan.sessions} session{'' if plan.sessions == 1 else 's'} a shape: a slowdown of "
+        f"{plan.detect:.2%} is found beyond {plan.margin:.2%} in {plan.power:.0%} of cases, by "
+        f"{plan.source}{time}",
+        soft_wrap=True,
+    )
 
 
 def compared(comparison: Comparison, explain: bool) -> None:

@@ -11,8 +11,10 @@ from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, identical
 from kernelbench.compare.comparison import Comparison, NotTimed
+from kernelbench.compare.session_plan import SessionPlan, plan_sessions
 from kernelbench.compare.verdicts import append_to_ledger, judge
 from kernelbench.executors.compiled import ARCH_GPUS
+from kernelbench.machine.environment import cpu_name
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Step, require_runnable
 from kernelbench.records.run_record import Environment, Metric
@@ -40,10 +42,12 @@ def ab(
     cand: str | Path,
     shapes: Names | None = None,
     *,
-    sessions: int = SESSIONS,
+    sessions: int | None = None,
     metric: Metric = "device",
     alpha: float = ALPHA,
     margin: float = MARGIN,
+    power: float | None = None,
+    detect: float | None = None,
     batch: int = 1,
     inputs: str | None = None,
     executor: str = "auto",
@@ -53,6 +57,7 @@ def ab(
     save: bool = False,
     results: str | Path | None = None,
     command: str | None = None,
+    on_plan: Callable[[SessionPlan], None] | None = None,
     on_progress: OnProgress | None = None,
     on_row: Callable[[Collected], None] | None = None,
     on_warning: OnWarning = warn_in_python,
@@ -67,9 +72,11 @@ def ab(
     Args:
         base, cand: A step's name, its folder, or a Python file with ``custom_kernel(data)``.
         shapes: By name or ad hoc; the problem's benchmark shapes if None.
-        sessions: Fresh processes per shape; 5 for figures to publish.
+        sessions: Fresh processes per shape, 3 if None; 5 for figures to publish.
         metric: The time that decides; both are taken on a GPU.
         alpha: Level of the tests; margin: change below which nobody cares, as a fraction.
+        power: In place of ``sessions``: as many as call a slowdown of ``detect`` (a fraction, twice
+            the margin if None) SLOWER with this probability, by this device's calibration.
         batch: Device replays per event pair, for kernels of a few microseconds.
         inputs: Input class to check and time; if None all are checked and the first is timed.
         executor: What runs them; ``auto`` picks the best that this machine has.
@@ -79,6 +86,7 @@ def ab(
         save: Whether to add the comparison to the ledger of ``results`` (the project's, if None);
             a calibration of this device is looked up there in any case.
         command: What the ledger says made it; the Python call if None.
+        on_plan: Told how many sessions a power takes, before they begin.
         on_progress: Told what is going on; on_warning: what a user must know (a Python warning).
         on_row: Told what each shape's sessions gave when they are done; its verdict waits for the
             other shapes, being corrected for their number.
@@ -94,6 +102,7 @@ def ab(
             before it, which is saved, too.
     """
     _require_ranges(sessions, metric, alpha, margin, batch)
+    _require_power(power, detect, sessions)
     base, cand = str(base), str(cand)
     context, settings = working_in(task, measuring)
     folder = parse_results(results, context.project)
@@ -103,13 +112,18 @@ def ab(
         context, [base, cand], names_of(shapes), executor, names_of(inputs), settings.device,
         warn=on_warning,
     )  # fmt: skip
-    found = _planned(plans[0], plans[-1], settings, metric, batch, sessions, why)
+    found = _planned(plans[0], plans[-1], settings, metric, batch, sessions or SESSIONS, why)
     if found.same_code and base != cand:
         return replace(found, not_timed="")
     if found.not_timed:
         raise NotTimed(_checked(found, plans, settings, on_progress) if check else found)
     if save:
         require_results(folder)
+    if power is not None:
+        detect = 2 * margin if detect is None else detect
+        found = _with_power(found, plans[0], folder, power, detect, margin, alpha)
+        if on_plan is not None and found.plan is not None:
+            on_plan(found.plan)
     environment, everything, failure = _collect(
         found, plans, settings, on_progress, on_row, on_warning
     )
@@ -122,14 +136,50 @@ def ab(
     return found
 
 
-def _require_ranges(sessions: int, metric: Metric, alpha: float, margin: float, batch: int) -> None:
-    at_least("sessions", sessions, 1)
+def _require_ranges(
+    sessions: int | None, metric: Metric, alpha: float, margin: float, batch: int
+) -> None:
+    if sessions is not None:
+        at_least("sessions", sessions, 1)
     at_least("batch", batch, 1)
     one_of("metric", metric, get_args(Metric))
     if not 0 < alpha < 0.5:
         raise UsageError(f"alpha is {alpha}: expected a number between 0 and 0.5")
     if not 0 <= margin < 1:
         raise UsageError(f"margin is {margin}: expected a fraction from 0 to 1")
+
+
+def _require_power(power: float | None, detect: float | None, sessions: int | None) -> None:
+    if power is None:
+        if detect is not None:
+            raise UsageError("detect is what a power is of", "say power, too (--power 95%)")
+        return
+    if sessions is not None:
+        raise UsageError(
+            "sessions and power are two ways to say one thing", "leave one of them out"
+        )
+    if not 0 < power < 1:
+        raise UsageError(f"power is {power}: expected a number between 0 and 1")
+    if detect is not None and not 0 < detect < 1:
+        raise UsageError(f"detect is {detect}: expected a fraction between 0 and 1")
+
+
+def _with_power(
+    found: Comparison,
+    first: StepRun,
+    folder: Path,
+    power: float,
+    detect: float,
+    margin: float,
+    alpha: float,
+) -> Comparison:
+    """The comparison with as many sessions as the power takes."""
+    gpu = first.target.gpu
+    planned = plan_sessions(
+        folder, gpu.name if gpu else cpu_name(), found.shapes, found.metric, found.timing,
+        power=power, detect=detect, margin=margin, alpha=alpha,
+    )  # fmt: skip
+    return replace(found, sessions=planned.sessions, plan=planned)
 
 
 def _one_step(context: Context, spec: str) -> Step:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,6 +85,7 @@ class Collected:
         methods, notes, clocks: Per metric.
         remarks: What the check of an arm noted, one line each.
         busy_s: Seconds in which something was timed or flushed.
+        session_s: Seconds of each session, its process's start and its checks included.
     """
 
     shape: Any
@@ -95,6 +97,7 @@ class Collected:
     remarks: list[str] = field(default_factory=list)
     work: Work | None = None
     busy_s: float = 0.0
+    session_s: list[float] = field(default_factory=list)
 
     def median_us(self, metric: str, arm: ArmName) -> float:
         """Median time of an arm over all sessions, microseconds."""
@@ -166,6 +169,7 @@ class Comparer:
             own_stream=True,
         )
         found: dict[str, list[TimedBlock]] = {}
+        began = time.monotonic()
         for message in self.launcher.run(job):
             if isinstance(message, PhaseBegins):
                 self.on_progress(f"{shape.name} session {session + 1}/{of}: {message.name}")
@@ -183,6 +187,7 @@ class Comparer:
             raise ArmFailure(
                 f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
             )
+        collected.session_s.append(time.monotonic() - began)
         for metric, of_metric in found.items():
             samples = block_samples(of_metric, shape.name)
             blocks_json = [block.to_json() for block in of_metric]

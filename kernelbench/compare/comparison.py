@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kernelbench.base.errors import EnvironmentProblem, ExitCode
 from kernelbench.base.row_table import Row, RowTable
 from kernelbench.compare.comparer import Collected
+from kernelbench.compare.session_plan import SessionPlan
 from kernelbench.compare.verdicts import ComparisonLine
 from kernelbench.measure.outcomes import error_of
 from kernelbench.project.model import Step
@@ -30,6 +31,7 @@ class Comparison(RowTable):
         checks: Rows of the check of both arms, where only that could be done and was asked for.
         shapes: Names of the shapes that were asked for.
         sessions: Fresh processes per shape.
+        plan: Why so many, where a power was asked for.
         complete: Whether all shapes were compared.
         ledger_id: Of its entries in the ledger; empty if it was not saved.
     """
@@ -48,6 +50,7 @@ class Comparison(RowTable):
     not_timed: str = ""
     settled_by: str = ""
     checks: tuple[Result, ...] = ()
+    plan: SessionPlan | None = None
     complete: bool = True
     ledger_id: str = ""
 

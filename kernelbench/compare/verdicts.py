@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,12 +117,20 @@ def append_to_ledger(
                     "l2": timing.l2,
                     "batch": timing.batch,
                     "sessions": sessions,
-                },
+                }
+                | _seconds(line.collected),
                 samples_file=samples.relative_to(folder).as_posix(),
             )
         )
     ledger.append(folder, entries)
     return identifier
+
+
+def _seconds(collected: Collected) -> dict[str, float]:
+    """Median seconds of a session, which ``ab --power`` tells beforehand of later ones."""
+    if not collected.session_s:
+        return {}
+    return {"session_s": round(statistics.median(collected.session_s), 2)}
 
 
 def _figures(line: ComparisonLine) -> dict[str, Any]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import COUNTED, TINY, launch, write_project
 
-from kernelbench.records import ledger, run_record
+from kernelbench.machine.environment import cpu_name
+from kernelbench.records import calibration_record, ledger, run_record
 
 CALL = ("--metric", "call", "--sessions", 1, "--reps", 40, "--budget", 5)
 
@@ -208,6 +210,59 @@ def test_json_lines_of_the_ledger_are_plain(slower: tuple[Any, Path, Path]) -> N
     value = json.loads(line)
     assert value["schema"] == "kernelbench.comparison/1"
     assert str(results.parent) not in line
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--power", "95%", "--sessions", 3), 2, "two ways to say one thing"),
+        (("--detect", "1%"), 2, "detect is what a power is of; say power, too"),
+        (("--power", "95%"), 5, "for call time, and there is none; make one with `kernelbench cal"),
+    ],
+)
+def test_a_power_that_cannot_be_planned(
+    bench: Callable[..., Any],
+    submissions: Path,
+    tmp_path: Path,
+    options: tuple[Any, ...],
+    code: int,
+    said: str,
+) -> None:
+    right = submissions / "right.py"
+    outcome = bench(
+        "ab", right, right, "--shape", TINY, "--metric", "call", "--results", tmp_path, *options
+    )
+    assert outcome.code == code
+    assert said in " ".join(outcome.err.split())
+
+
+def test_as_many_sessions_as_a_power_takes(
+    bench: Callable[..., Any], submissions: Path, tmp_path: Path
+) -> None:
+    """The calibration is one of a GPU, as if it were of this CPU and shape."""
+    of_gpu = min(
+        (Path(__file__).parents[2] / "results/nvidia-h200/calibration").glob("*[0-9a-f].json")
+    )
+    record = calibration_record.read_calibration(of_gpu)
+    assert record.comparison_spread is not None
+    spread = replace(record.comparison_spread, total=0.02**2)
+    calibration_record.save_calibration(
+        replace(record, device=cpu_name(), shape=TINY, metric="call", comparison_spread=spread),
+        tmp_path,
+    )
+    right = submissions / "right.py"
+    comparison = (
+        "ab", right, right, "--shape", TINY, "--metric", "call", "--reps", 40, "--budget", 5,
+        "--margin", "1%", "--power", "90%", "--detect", "6%", "--results", tmp_path,
+    )  # fmt: skip
+    outcome = bench(*comparison, env=COUNTED)
+    assert outcome.code == 0, outcome.err
+    said = " ".join(outcome.err.split())
+    assert "2 sessions a shape: a slowdown of 6.00% is found beyond 1.00% in 9" in said
+    assert "% of cases, by calibration" in said
+    (entry,) = ledger.read_ledger(tmp_path)
+    assert entry.protocol["sessions"] == 2
+    assert entry.protocol["session_s"] > 0
 
 
 def test_a_candidate_that_is_wrong_on_another_class_is_not_compared(
