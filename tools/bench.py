@@ -9,7 +9,8 @@ one call of a loaded step. With ``--against`` every repetition measures both tre
 each with a compile cache of its own; the ratio and its 95 % interval are those of ``ab``
 (:mod:`kernelbench.stats.inference`): of paired differences of logarithms, for this one session.
 It is a benchmark: nothing fails for being slow. Nothing else should run on the machine. What a call
-does not measure stays in the table, with the conditions under which it was measured.
+does not measure stays in the table, with the conditions under which it was measured. Ctrl-C keeps
+the repetitions that every figure has.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_table import SCHEMA, markdown, merged
 
 from kernelbench.base.files import write_text
 from kernelbench.machine.environment import cpu_name
@@ -53,7 +55,6 @@ EMULATED = (
 )
 LIMIT_S = 900.0
 NAME = "bench"
-SCHEMA = "kernelbench.bench/2"
 
 
 class BenchError(Exception):
@@ -216,11 +217,33 @@ def prepare(trees: Sequence[Tree], parts: Sequence[str]) -> None:
                 tree.command("check", step, "--shape", small, "--sms", "1", "--schedules", "1")
 
 
-def measure(chosen: Sequence[Figure], trees: Sequence[Tree], pairs: int, seed: int) -> None:
-    """Measure every figure ``pairs`` times in each tree, the trees in random order."""
-    rng = random.Random(seed)
+def measure(chosen: Sequence[Figure], trees: Sequence[Tree], pairs: int, seed: int) -> int:
+    """Measure every figure ``pairs`` times in each tree, the trees in random order.
+
+    Returns:
+        How many times it was; fewer after Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: If that came before anything was measured twice.
+    """
     for figure in chosen:
         figure.seconds = [[] for _ in trees]
+    try:
+        _measure_rounds(chosen, trees, pairs, random.Random(seed))
+    except KeyboardInterrupt:
+        whole = min(len(of_tree) for f in chosen if not f.failed for of_tree in f.seconds)
+        if whole < 2:
+            raise
+        print(f"\ninterrupted: {whole} of {pairs} repetitions are kept", file=sys.stderr)
+        for figure in chosen:
+            figure.seconds = [of_tree[:whole] for of_tree in figure.seconds]
+        return whole
+    return pairs
+
+
+def _measure_rounds(
+    chosen: Sequence[Figure], trees: Sequence[Tree], pairs: int, rng: random.Random
+) -> None:
     for index in range(-1, pairs):
         for figure in chosen:
             if figure.failed:
@@ -301,60 +324,6 @@ def _row(figure: Figure) -> dict[str, Any]:
     return row
 
 
-def merged(file: Path, record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The new figures, then those of the file that they do not replace."""
-    before: list[dict[str, Any]] = []
-    if file.exists():
-        content = json.loads(file.read_text())
-        # At first a file held one call's.
-        before = content["measured"] if content.pop("schema") == SCHEMA else [content]
-    names = {row["name"] for row in record["figures"]}
-    left = [
-        each | {"figures": [row for row in each["figures"] if row["name"] not in names]}
-        for each in before
-    ]
-    return [record, *(each for each in left if each["figures"])]
-
-
-def markdown(measured: Sequence[dict[str, Any]]) -> str:
-    """The tables that people read."""
-    return "\n".join(["# What users wait for", *(_section(each) for each in measured)])
-
-
-def _section(record: dict[str, Any]) -> str:
-    commit = record["commit"][:12] + (" with changes" if record["changed"] else "")
-    where = f"{record['device']}, {record['compiler']}"
-    if "load" in record:
-        where += f", load average {record['load']} (15 min)"
-    when = f"Python {record['python']}; {record['created'][:10]}, commit {commit}"
-    how = f"medians of {record['repetitions']}: `{record['command']}`."
-    lines = ["", f"{where}, {when}; {how}", ""]
-    if record["against"]:
-        lines += [
-            f"Against {record['against'][:12]}, interleaved: a ratio above 1 is slower (95 %).",
-            "",
-            "| What | Base s | Here s | Ratio | Interval |",
-            "|---|--:|--:|--:|:-:|",
-        ]
-    else:
-        lines += ["| What | s | Least | Most |", "|---|--:|--:|--:|"]
-    for row in record["figures"]:
-        if "failed" in row:
-            lines.append(
-                f"| {row['name']} | {row['failed']} |" + " |" * (2 + bool(record["against"]))
-            )
-        elif record["against"]:
-            ratio, ends = row.get("ratio"), row.get("ratio_ci", [])
-            lines.append(
-                f"| {row['name']} | {row['base_seconds']:.3g} | {row['seconds']:.3g} | "
-                f"{f'{ratio:.3f}' if ratio else '–'} | {' to '.join(f'{e:.3f}' for e in ends)} |"
-            )
-        else:
-            least, most = min(row["samples"]), max(row["samples"])
-            lines.append(f"| {row['name']} | {row['seconds']:.3g} | {least:.3g} | {most:.3g} |")
-    return "\n".join(lines) + "\n"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -377,8 +346,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = [figure for part in parts for figure in known[part]]
         with opened(options.against, scratch) as trees:
             prepare(trees, parts)
-            measure(chosen, trees, options.pairs, options.seed)
-        record = document(chosen, options.pairs, options.against)
+            done = measure(chosen, trees, options.pairs, options.seed)
+        record = document(chosen, done, options.against)
         options.out.mkdir(parents=True, exist_ok=True)
         file = options.out / f"{NAME}.json"
         measured = merged(file, record)

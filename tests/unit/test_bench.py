@@ -22,6 +22,7 @@ from kernelbench.project.registry import load_lineages
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
     """The tool as a module."""
+    sys.path.insert(0, str(ROOT / "tools"))
     return load("bench")
 
 
@@ -70,6 +71,25 @@ def test_what_fails_is_said_and_the_rest_goes_on(bench: ModuleType) -> None:
     rows = [bench._row(figure) for figure in figures]
     assert rows[0] == {"name": "bad", "failed": "kernelbench show: no such record"}
     assert rows[1]["seconds"] == 1.5
+
+
+def test_ctrl_c_keeps_whole_repetitions(bench: ModuleType) -> None:
+    calls = 0
+
+    def measure(_tree: object) -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 12:
+            raise KeyboardInterrupt
+        return 1.0
+
+    first, second = bench.Figure("a", measure), bench.Figure("b", measure)
+    trees = [bench.Tree(Path("here"), Path("a"))]
+    assert bench.measure([first, second], trees, 20, seed=3) == 4
+    assert first.seconds == second.seconds == [[1.0] * 4]
+    calls = 10
+    with pytest.raises(KeyboardInterrupt):
+        bench.measure([first, second], trees, 20, seed=3)
 
 
 @pytest.mark.parametrize("against", [None, "HEAD"])
