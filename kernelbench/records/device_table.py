@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base.errors import RecordError
@@ -154,8 +154,8 @@ _TIME_COLUMNS = ("median_us", "p05_us", "p95_us", "reps", "method")
 _USUAL_METHODS = {"device": "graph", "call": "events"}
 _COLUMNS = (
     "step", "shape", "executor", "l2", "status", "exact", "classes", "max_abs_err", "rel_rms_err",
+    "run", "reason", "sol_us",
     *(f"device_{name}" for name in _TIME_COLUMNS), *(f"call_{name}" for name in _TIME_COLUMNS),
-    "sol_us", "run", "reason",
 )  # fmt: skip
 
 
@@ -164,12 +164,17 @@ def write_csv(rows: Iterable[TableRow]) -> str:
 
     Medians have five significant digits, percentiles and speed of light three, errors two; the
     records have all of them. An empty method is the usual one, graph replays for the device and
-    events for the call; empty reps of the call are the device's.
+    events for the call; empty reps of the call are the device's. A row ends with its last cell that
+    is not empty: most rows have no times.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    writer.writerows(_csv_cells(row) for row in rows)
+    for row in rows:
+        cells = _csv_cells(row)
+        while cells[-1] == "":
+            cells.pop()
+        writer.writerow(cells)
     return stream.getvalue()
 
 
@@ -187,9 +192,9 @@ def _csv_cells(row: TableRow) -> list[object]:
     return [
         *(row.step, row.shape, row.executor, _WORDS.get(row.l2, row.l2), row.status),
         *(_WORDS[row.exact], row.classes, _number(row.max_abs_err), _number(row.rel_rms_err)),
+        *(row.run, " ".join(row.reason.split()), _number(row.sol_us)),
         *_time_cells("device", row.device, None),
         *_time_cells("call", row.call, row.device),
-        *(_number(row.sol_us), row.run, " ".join(row.reason.split())),
     ]
 
 
@@ -216,7 +221,7 @@ def read_csv(path: Path) -> dict[TableKey, TableRow]:
         lines = [*csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)]
         if not lines or tuple(lines[0]) != _COLUMNS:
             raise ValueError("other columns than this version writes")
-        rows = [_read_row(dict(zip(_COLUMNS, line, strict=True))) for line in lines[1:]]
+        rows = [_read_row(_cells_of(line)) for line in lines[1:]]
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, csv.Error) as error:
@@ -225,6 +230,11 @@ def read_csv(path: Path) -> dict[TableKey, TableRow]:
             _REMEDY,
         ) from error
     return {key_of(row): row for row in rows}
+
+
+def _cells_of(line: Sequence[str]) -> dict[str, str]:
+    empty = [""] * (len(_COLUMNS) - len(line))
+    return dict(zip(_COLUMNS, [*line, *empty], strict=True))
 
 
 def _read_row(cells: Mapping[str, str]) -> TableRow:
@@ -271,6 +281,7 @@ _CAPTION = (
     "Medians in µs; 5th–95th percentile in brackets. Fraction = speed of light / device time (call "
     "time where that is all there is)."
 )
+_TOGETHER = "The errors are the largest of a row's shapes; `table.csv` has each."
 _TIMED: tuple[str, ...] = (
     "step",
     "shape",
@@ -309,8 +320,8 @@ def write_markdown(device: str, newest: str, rows: Sequence[TableRow]) -> str:
             *_lines(_TIMED, [_timed_cells(row) for row in timed]),
         ]
     if checked:
-        lines += ["", "## Checked, not timed", ""]
-        lines += _lines(_CHECKED, [_checked_cells(row) for row in checked])
+        lines += ["", "## Checked, not timed", "", _TOGETHER, ""]
+        lines += _lines(_CHECKED, [_checked_cells(row) for row in _together(checked)])
     return "\n".join(lines) + "\n"
 
 
@@ -360,6 +371,23 @@ def _checked_cells(row: TableRow) -> list[str]:
         _WORDS[row.exact],
         *("" if e is None else f"{e:.3g}" for e in (row.max_abs_err, row.rel_rms_err)),
         row.date,
+    ]
+
+
+def _together(rows: Iterable[TableRow]) -> list[TableRow]:
+    """Shapes of a step of which all but the errors is the same as one row, with the largest."""
+    groups: dict[tuple[object, ...], list[TableRow]] = {}
+    for row in rows:
+        same = (row.step, row.executor, row.status, row.reason, row.exact, row.date)
+        groups.setdefault(same, []).append(row)
+    return [
+        replace(
+            group[0],
+            shape=", ".join(row.shape for row in group),
+            max_abs_err=_largest(row.max_abs_err for row in group),
+            rel_rms_err=_largest(row.rel_rms_err for row in group),
+        )
+        for group in groups.values()
     ]
 
 

@@ -337,3 +337,19 @@ def test_a_record_that_was_copied_here_is_shown(tmp_path: Path) -> None:
     assert tables(tmp_path) == before, "reading writes nothing"
     store.rebuild_tables(tmp_path / "nvidia-h200")
     assert [r["step"] for r in table(tmp_path)] == ["v00", "v01"]
+
+
+def test_shapes_that_were_only_checked_share_a_row() -> None:
+    stamp = "20261120T224026Z"
+    first = device_table.TableRow(
+        "v01", "A", "gpu-soft", "none", "pass", False, 3, 2.0, None, None, None, None, stamp, ""
+    )
+    rows = [
+        first,
+        replace(first, shape="B", max_abs_err=2.5),
+        replace(first, shape="u0", exact=True),
+    ]
+    text = device_table.write_markdown("x", stamp, rows)
+    assert "|v01|A, B|gpu-soft|pass|no|2.5||2026-11-20|" in text
+    assert "|v01|u0|gpu-soft|pass|yes|2||2026-11-20|" in text
+    assert f"\nv01,B,gpu-soft,,pass,no,3,2.5,,{stamp}\n" in device_table.write_csv(rows)
