@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from moe_cases import ROOT, STEPS, Kernel, any_shape, call_and_judge, with_spoiled_tokens
+from moe_cases import EMULATED, ROOT, Kernel, any_shape, call_and_judge, with_spoiled_tokens
 from test_moe_steps import emulated_on, kernels, lineages, needs_compiler
 
 from kernelbench.emulator import findings
@@ -27,7 +27,7 @@ __all__ = ["kernels", "lineages"]  # fixtures
 SHAPES = load_shapes(ROOT / "shapes.yaml", {each.name: each for each in (PROBLEM, GROUP_GEMM)})
 Get = Callable[[str], Kernel]
 
-pytestmark = [needs_compiler, pytest.mark.parametrize("step", STEPS)]
+pytestmark = [needs_compiler, pytest.mark.parametrize("step", EMULATED)]
 
 
 def right(kernel: Kernel, shape: MoeShape, input_class: str, seed: int) -> None:

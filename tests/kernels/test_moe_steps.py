@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from host_warnings import host_warnings
+from moe_cases import EMULATED
 
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
@@ -44,7 +45,7 @@ KERNELS = {
     },
     "m07": {"route_quantize", "gemm"},
     **{step: {"fused"} for step in ("m08", "m09", "m10")},
-    **{step: {"fused", "sorted"} for step in ("m11", "m12", "m13")},
+    **{step: {"fused", "sorted"} for step in ("m11", "m12", "m13", "m14", "m15")},
 }
 # Kernels whose parts are in files of their own, by the kernel; and how many there are, with their
 # variants by the tokens of an item.
@@ -52,12 +53,20 @@ FUSED_PARTS = {"layout", "route", "items", "load", "multiply"}
 SORTED_PARTS = {f"sorted_{part}" for part in ("layout", "items", "load", "multiply")}
 PARTS = {
     **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS),
-    **dict.fromkeys(("m11", "m12", "m13"), FUSED_PARTS | SORTED_PARTS),
+    **dict.fromkeys(("m11", "m12", "m13", "m14", "m15"), FUSED_PARTS | SORTED_PARTS),
 }
-INSTANCES = {"m08": 3, "m09": 3, "m10": 3, "m11": 3, "m12": 4, "m13": 5}
+INSTANCES = {
+    "m08": 3,
+    "m09": 3,
+    "m10": 3,
+    "m11": 3,
+    "m12": 4,
+    **dict.fromkeys(("m13", "m14", "m15"), 5),
+}
 
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 every_step = pytest.mark.parametrize("step", STEPS)
+every_emulated_step = pytest.mark.parametrize("step", EMULATED)
 
 Kernel = Callable[[MoeData], torch.Tensor]
 MAKE_CALL = abi.make_call
@@ -140,7 +149,7 @@ def test_a_step_is_ordinary_code(step: str) -> None:
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
     said = EMULATOR.open(lineages.get(step)).describe()
     config: dict[str, Any] = tomllib.loads((MOE / step / "step.toml").read_text())["config"]
@@ -164,7 +173,7 @@ def expect_right(kernel: Kernel, inputs: Inputs, shape: MoeShape, input_class: s
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 @pytest.mark.parametrize(
     "shape",
     [
@@ -190,7 +199,15 @@ def test_right_at_the_edges(
 
 
 @needs_compiler
-@every_step
+def test_crowded_experts(kernels: Callable[[str], Kernel]) -> None:
+    """Of three pieces each, so that the last ones are cut into halves."""
+    shape = MoeShape("crowded", 40, 256, 256, 64, 8, routing="one")
+    inputs = PROBLEM.make_inputs(shape, "random", 3, "cpu")
+    expect_right(kernels("m15"), inputs, shape, "random")
+
+
+@needs_compiler
+@every_emulated_step
 def test_calls_of_different_shapes_follow_each_other(
     kernels: Callable[[str], Kernel], step: str
 ) -> None:
@@ -201,7 +218,7 @@ def test_calls_of_different_shapes_follow_each_other(
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 def test_calls_on_two_streams_take_turns(
     kernels: Callable[[str], Kernel], step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +236,7 @@ def test_calls_on_two_streams_take_turns(
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 def test_ties_go_to_the_lower_expert(kernels: Callable[[str], Kernel], step: str) -> None:
     shape = MoeShape("ties", 6, 128, 128, 70, 4)
     inputs = PROBLEM.make_inputs(shape, "random", 3, "cpu")
@@ -236,7 +253,7 @@ def test_ties_go_to_the_lower_expert(kernels: Callable[[str], Kernel], step: str
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 @pytest.mark.parametrize("bits", [0x7FC00000, -1, 0x7F800000], ids=["nan", "-nan", "inf"])
 @pytest.mark.parametrize("columns", [slice(3, 4), slice(None)], ids=["one", "all"])
 def test_logits_that_are_not_finite_spoil_only_their_token(
@@ -254,7 +271,7 @@ def test_logits_that_are_not_finite_spoil_only_their_token(
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 def test_minus_infinity_leaves_an_expert_out(kernels: Callable[[str], Kernel], step: str) -> None:
     shape = MoeShape("x", 4, 128, 128, 6, 2)
     inputs = PROBLEM.make_inputs(shape, "random", 5, "cpu")
@@ -266,7 +283,7 @@ def test_minus_infinity_leaves_an_expert_out(kernels: Callable[[str], Kernel], s
 
 
 @needs_compiler
-@every_step
+@every_emulated_step
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_inputs_that_are_not_finite_make_their_token_nan(
     kernels: Callable[[str], Kernel], step: str, value: float
