@@ -314,7 +314,11 @@ CallGraphs<Plan> graphs;
 
 void run(const FusedMoeCall& call) {
   check_call(call);
-  graphs.launch(plan_call(call), rt::Stream{call.stream}, enqueue);
+  const Plan plan = plan_call(call);
+  const rt::Stream stream{call.stream};
+  // A new plan may make an older one's graph go, which would end the caller's recording.
+  if (rt::recorded(stream)) return enqueue(plan, stream);
+  graphs.launch(plan, stream, enqueue);
 }
 
 }  // namespace
