@@ -122,29 +122,12 @@ def command(
     try:
         with console.Status() as status:
             comparison = api.ab(
-                base,
-                cand,
-                shapes,
-                sessions=sessions,
-                metric=metric,
-                alpha=alpha,
-                margin=margin,
-                power=power,
-                detect=detect,
-                batch=batch,
-                inputs=inputs,
-                executor=executor,
-                task=task,
-                check=check,
-                why=why,
-                save=True,
-                results=results,
-                command=options.command_line(),
-                on_plan=ab_view.planned,
-                on_progress=status,
-                on_warning=console.warn,
-                **measuring,
-            )
+                base, cand, shapes, sessions=sessions, metric=metric, alpha=alpha, margin=margin,
+                power=power, detect=detect, batch=batch, inputs=inputs, executor=executor,
+                task=task, check=check, why=why, save=True, results=results,
+                command=options.command_line(), on_plan=ab_view.planned, on_progress=status,
+                on_warning=console.warn, **measuring,
+            )  # fmt: skip
     except NotTimed as error:
         ab_view.not_timed(error.partial)
         return int(error.exit_code)

@@ -85,7 +85,7 @@ def figures(context: Context, found: dict[str, Tree]) -> Iterator[tuple[str, Any
         return ladder_plot.ladder_figure(ladder, FILE_PALETTE, Marks())
 
     yield "crowded", shown(crowded())
-    for name, shape in (("group_gemm", "A"), ("moe", "qwen35")):
+    for name, shape in (("group_gemm", "A"),):
         yield name, shown(ladder_plot.ladder_of_shape(context, found[name], shape))
     runs, _ = store.load_runs(context.project.results)
     dims = sweep_plot.dims_of(context, "moe")
@@ -109,7 +109,7 @@ def test_no_label_collides(context: Context, found: dict[str, Tree]) -> None:
     with drawing.drawing_settings():
         assert {name: overlaps(figure) for name, figure in figures(context, found)} == {
             name: [] for name in
-            ("crowded", "group_gemm", "moe", "sweep", "roofline", "verdicts")
+            ("crowded", "group_gemm", "sweep", "roofline", "verdicts")
         }  # fmt: skip
 
 

@@ -171,7 +171,7 @@ class TestFigures:
         assert len(shown) > 3000
         assert {*shown} - known == set()
         marks = [e for e in page.elements if "data-values" in e.attributes]
-        assert len(marks) > 500
+        assert len(marks) > 300
         for mark in marks:
             assert {*mark.attributes["data-values"].split()} <= known
 
@@ -217,7 +217,7 @@ class TestFigures:
     def test_points_say_their_figures(self, page: Page, record: ReportRecord) -> None:
         words = {*FIGURE.findall("\n".join(strings_of(encoded(record))))}
         told = [(e, text) for e, text in page.texts if e.tag == "title" and e.within("a", "mark")]
-        assert len(told) > 500
+        assert len(told) > 300
         for element, text in told:
             values = [float(v) for v in element.path[-1].attributes["data-values"].split()]
             own = {f"{v:,.2f}" for v in values} | {f"{100 * v:.1f}" for v in values}
