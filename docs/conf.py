@@ -22,6 +22,7 @@ extensions = [
     "command_examples",
     "package_picture",
     "public_api",
+    "terminal_gallery",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["pictures/*.md"]

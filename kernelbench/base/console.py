@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO, Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -30,6 +31,7 @@ __all__ = [
     "make_table",
     "out",
     "styled",
+    "terminal_of_width",
     "warn",
 ]
 
@@ -64,6 +66,10 @@ class _Console(Console):
         """Leave it to the command line: rich would exit with 1, which means a regression here."""
         raise BrokenPipeError
 
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        """On a terminal a long line ends between two words; in a file it stays one line."""
+        super().print(*objects, soft_wrap=None if self.is_terminal else soft_wrap, **options)
+
 
 def _make(stderr: bool) -> Console:
     # A name between colons is a name, no emoji.
@@ -74,6 +80,13 @@ def _make(stderr: bool) -> Console:
             stderr=stderr, highlight=False, soft_wrap=False, emoji=False, width=_PIPE_WIDTH
         )
     return console
+
+
+def terminal_of_width(width: int, to: IO[str]) -> Console:
+    """A console that prints to a text as a terminal without colours would show it."""
+    return _Console(
+        file=to, width=width, force_terminal=True, color_system=None, highlight=False, emoji=False
+    )
 
 
 out = _make(stderr=False)

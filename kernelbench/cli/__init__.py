@@ -30,6 +30,7 @@ COMMANDS = {
     "show": "Print saved runs.",
     "log": "Print the ledger of comparisons.",
     "results": "Show what a results folder holds, or bring it up to date.",
+    "report": "Write one page of everything known, without network.",
     "roofline": "Speed of light per shape, and each step's fraction of it.",
     "inspect": "Registers, spills, memory and CTAs per SM of compiled steps.",
     "sanitize": "Run a step under compute-sanitizer.",

@@ -83,6 +83,12 @@ from kernelbench.stats.inference import ALPHA, MARGIN
 @options.task_option
 @click.option("--check", is_flag=True, help="Check both also where they cannot be timed.")
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
+@click.option(
+    "--plot",
+    "plot_path",
+    metavar="FILE",
+    help="Also draw changes and intervals as a .svg, .pdf or .png file (needs matplotlib).",
+)
 @options.measuring_options
 def command(
     base: str,
@@ -102,6 +108,7 @@ def command(
     task: str | None,
     check: bool,
     explain: bool,
+    plot_path: str | None,
     results: str | None,
     measuring: MeasuringOptions,
 ) -> int:
@@ -111,32 +118,16 @@ def command(
     corrected for the number of comparisons. Naming one step twice times it against itself. Where
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
     """
+    _require_drawable(plot_path)
     try:
         with console.Status() as status:
             comparison = api.ab(
-                base,
-                cand,
-                shapes,
-                sessions=sessions,
-                metric=metric,
-                alpha=alpha,
-                margin=margin,
-                power=power,
-                detect=detect,
-                batch=batch,
-                inputs=inputs,
-                executor=executor,
-                task=task,
-                check=check,
-                why=why,
-                save=True,
-                results=results,
-                command=options.command_line(),
-                on_plan=ab_view.planned,
-                on_progress=status,
-                on_warning=console.warn,
-                **measuring,
-            )
+                base, cand, shapes, sessions=sessions, metric=metric, alpha=alpha, margin=margin,
+                power=power, detect=detect, batch=batch, inputs=inputs, executor=executor,
+                task=task, check=check, why=why, save=True, results=results,
+                command=options.command_line(), on_plan=ab_view.planned, on_progress=status,
+                on_warning=console.warn, **measuring,
+            )  # fmt: skip
     except NotTimed as error:
         ab_view.not_timed(error.partial)
         return int(error.exit_code)
@@ -145,7 +136,29 @@ def command(
             ab_view.compared(error.partial, explain)
         raise
     ab_view.compared(comparison, explain)
+    _plot(comparison, plot_path)
     return int(_exit_code(comparison, fail_on))
+
+
+def _require_drawable(path: str | None) -> None:
+    """Before minutes of measuring."""
+    if path is not None:
+        from kernelbench.report.drawing import require_drawable
+
+        options.require_writable(path)
+        require_drawable(path)
+
+
+def _plot(comparison: Comparison, path: str | None) -> None:
+    if path is None:
+        return
+    if not comparison.lines:
+        console.warn("nothing was timed, so that nothing is drawn")
+        return
+    from kernelbench.report.verdict_plot import save_verdicts
+
+    save_verdicts(comparison, path)
+    console.err.print(f"wrote {path}")
 
 
 def _exit_code(comparison: Comparison, fail_on: tuple[str, ...]) -> ExitCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,8 @@ from kernelbench.cli import options
 
 if TYPE_CHECKING:
     from kernelbench.lineages.tree import Tree
+    from kernelbench.project.context import Context
+    from kernelbench.records.run_record import RunRecord
 
 
 @click.command(
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n"
     "  kernelbench lineage group_gemm\n"
     "  kernelbench lineage moe --shape qwen35-m16\n"
-    "  kernelbench lineage moe --plot ladder.svg --device h200",
+    "  kernelbench lineage moe --plot ladder.svg --device h200\n"
+    "  kernelbench lineage moe --plot sweep.pdf --over m",
 )
 @click.argument("lineage", required=False, metavar="[LINEAGE]")
 @options.figures_shape_option
@@ -28,7 +32,12 @@ if TYPE_CHECKING:
     "--plot",
     "plot_path",
     metavar="FILE",
-    help="Also draw the ladder of one shape as a .png or .svg file (needs matplotlib).",
+    help="Also draw the ladder of one shape as a .svg, .pdf or .png file (needs matplotlib).",
+)
+@click.option(
+    "--over",
+    metavar="NAME",
+    help="With --plot: draw times over this dimension of the shapes, such as m, with peers.",
 )
 @options.results_option
 @options.json_option
@@ -38,6 +47,7 @@ def command(
     device: str | None,
     as_markdown: bool,
     plot_path: str | None,
+    over: str | None,
     results: str | None,
     json_path: str | None,
 ) -> None:
@@ -53,6 +63,8 @@ def command(
     from kernelbench.records import ledger, outcomes, store
 
     options.require_writable(json_path)
+    if over is not None and plot_path is None:
+        raise UsageError("--over is for a drawing", "name its file: --plot sweep.svg")
     context = Context.find()
     chosen = [context.lineages.lineage(lineage)] if lineage else [*context.lineages.lineages]
     folder = parse_results(results, context.project)
@@ -72,14 +84,7 @@ def command(
         device=device,
     )
     if plot_path is not None:
-        from kernelbench.report import ladder_plot
-
-        if len(chosen) > 1:
-            raise UsageError(
-                "--plot draws one lineage", "name it: kernelbench lineage moe --plot …"
-            )
-        options.require_writable(plot_path)
-        ladder_plot.save_ladder(ladder_plot.ladder(context, found[0], shapes), plot_path)
+        _plot(context, found, runs, shapes, over, plot_path)
         console.err.print(f"wrote {plot_path}")
     if json_path is not None:
         options.write_json_output(json_path, TreeRecord(SCHEMA, found))
@@ -87,6 +92,30 @@ def command(
         return
     for tree in found:
         _render(tree, as_markdown)
+
+
+def _plot(
+    context: Context,
+    found: Sequence[Tree],
+    runs: Sequence[RunRecord],
+    shapes: tuple[str, ...],
+    over: str | None,
+    path: str,
+) -> None:
+    from kernelbench.lineages.tree import trees
+    from kernelbench.report import ladder_plot, sweep_plot
+
+    if len(found) > 1:
+        raise UsageError("--plot draws one lineage", "name it: kernelbench lineage moe --plot …")
+    options.require_writable(path)
+    (tree,) = found
+    if over is None:
+        ladder_plot.save_ladder(ladder_plot.ladder(context, tree, shapes), path)
+        return
+    of = [each for each in context.lineages.all_lineages if each.peers_of == tree.lineage]
+    peers = trees(context.lineages, of, runs, ())
+    dims = sweep_plot.dims_of(context, tree.lineage)
+    sweep_plot.save_sweep(sweep_plot.sweeps(tree, peers, dims, runs), over, path)
 
 
 def _render(tree: Tree, as_markdown: bool) -> None:

@@ -26,6 +26,7 @@ class RunView:
         self._lineages: list[Lineage] = []
         self._reports: list[tuple[str, str, str, EmulatorReport]] = []
         self._path: Path | None = None
+        self._shapes = 0
 
     def keep_report(self, step: str, shape: str, inputs: str, report: EmulatorReport) -> None:
         """Show a report of the emulator after the rows."""
@@ -35,9 +36,25 @@ class RunView:
         """Say last where the record is."""
         self._path = path
 
+    def finished(self, row: Result) -> None:
+        """Say on stderr's terminal how a row ended, while others run; the table has it at the end.
+
+        Of one shape the table follows at once. A log would have every row twice.
+        """
+        if self._shapes < 2 or not console.err.is_terminal:
+            return
+        times = [
+            f"{name} {stats.median:,.2f} µs [{stats.p05:,.2f}–{stats.p95:,.2f}]"
+            for name, stats in (("device", row.device_us), ("call", row.call_us))
+            if stats is not None
+        ]
+        text = "  ".join([f"  {row.step} {row.shape}", _class_mark(row), *times])
+        console.err.print(console.Text(text, style="dim"), soft_wrap=True)
+
     def head(self, plan: RunPlan) -> None:
         """Say which executor and device, and how it will be timed."""
         self._lineages = [run.lineage for run in plan.steps]
+        self._shapes = sum(len(run.shapes) for run in plan.steps)
         timing, seed = plan.timing, plan.settings.seed
         for where, group in groupby(plan.steps, key=lambda run: run.target):
             names = [run.step.name for run in group]

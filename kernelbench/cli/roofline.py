@@ -7,10 +7,10 @@ from typing import Literal
 import click
 
 from kernelbench.base.console import Table, Text, err, make_table, out, styled
-from kernelbench.base.errors import ExitCode
+from kernelbench.base.errors import ExitCode, UsageError
 from kernelbench.cli import options
 from kernelbench.measure.speed_of_light import Ceilings
-from kernelbench.report.roofline import LineageReport, ShapeReport, roofline
+from kernelbench.report.roofline import LineageReport, RooflineReport, ShapeReport, roofline
 
 _BOUNDS = {"memory": "mem", "compute": "math"}
 
@@ -32,6 +32,12 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
     show_default=True,
     help="Whether operands start in DRAM or may be in the L2 cache.",
 )
+@click.option(
+    "--plot",
+    "plot_path",
+    metavar="FILE",
+    help="Also draw one lineage as a .svg, .pdf or .png file (needs matplotlib).",
+)
 @options.results_option
 @options.json_option
 def command(
@@ -41,6 +47,7 @@ def command(
     device: str | None,
     measure: bool,
     l2: Literal["cold", "warm", "both"],
+    plot_path: str | None,
     results: str | None,
     json_path: str | None,
 ) -> int:
@@ -54,8 +61,10 @@ def command(
       kernelbench roofline
       kernelbench roofline --shape A --device h200 --l2 cold
       kernelbench roofline --measure
+      kernelbench roofline --lineage moe --shape every --device h200 --plot roofline.pdf
     """
     options.require_writable(json_path)
+    options.require_writable(plot_path)
     report = roofline(
         shapes,
         lineage=lineage,
@@ -66,12 +75,24 @@ def command(
         results=results,
         on_progress=err.print,
     )
+    if plot_path is not None:
+        _plot(report, plot_path)
     if json_path is not None:
         options.write_json_output(json_path, report)
     if json_path != "-":
         for shown in report.lineages:
             _render(shown)
     return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
+
+
+def _plot(report: RooflineReport, path: str) -> None:
+    from kernelbench.project.context import Context
+    from kernelbench.report.roofline_plot import save_roofline
+
+    if len(report.lineages) != 1:
+        raise UsageError("--plot draws one lineage", "name it: --lineage moe")
+    save_roofline(Context.find(), report.lineages[0], path)
+    err.print(f"wrote {path}")
 
 
 def _render(report: LineageReport) -> None:

@@ -102,6 +102,7 @@ def command(
                 command=options.command_line(),
                 on_plan=view.head,
                 on_progress=status,
+                on_row=view.finished,
                 on_report=view.keep_report,
                 on_saved=view.keep_path,
                 on_warning=console.warn,

@@ -1,25 +1,31 @@
-"""The ladder of a lineage: time by step, reported beside measured, over the speed of light.
+"""The ladder of a lineage: a row per step, a panel per source of times, over the speed of light.
 
 What is drawn is decided by :func:`ladder`, without matplotlib; :func:`save_ladder` draws it.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.errors import UsageError
 from kernelbench.lineages.tree import Measured, Node, Tree
 from kernelbench.measure import speed_of_light
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Work
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.reported_figures import METRIC_NAMES
+from kernelbench.report import drawing
+from kernelbench.report.drawing import Mark, Marks, Palette, short_us
 
-SUFFIXES = (".png", ".svg")
+#: A time this many times the next one would press all others together: it stands at the edge.
+_FAR = 10
+_TITLE_CHARACTERS = 46
+_PANEL_CHARACTERS = 46
+_PANEL_INCHES, _TITLE_INCHES = 3.4, 2.7
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,15 @@ class Ladder:
     Attributes:
         steps: Of the main line, in order. What stands beside it is no rung.
         edges: Parent and child.
+        titles: What each step changes.
     """
 
     title: str
     steps: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
     series: tuple[LadderSeries, ...]
+    shape: str = ""
+    titles: dict[str, str] = field(default_factory=dict)
 
 
 def ladder(context: Context, tree: Tree, shapes: Sequence[str] = ()) -> Ladder:
@@ -76,17 +85,25 @@ def ladder(context: Context, tree: Tree, shapes: Sequence[str] = ()) -> Ladder:
         raise UsageError("--plot draws one shape", "give one --shape")
     shape_name = _shape(tree)
     problem = load_problem(context.lineages.lineage(tree.lineage))
-    shapes_here = context.shapes.of(problem.name)
-    if shape_name is None or shape_name not in shapes_here:
+    if shape_name is None or shape_name not in context.shapes.of(problem.name):
         raise UsageError(
             f"{tree.lineage}: no times to draw", "name a shape with --shape, or run some steps"
         )
-    shape = shapes_here[shape_name]
+    found = ladder_of_shape(context, tree, shape_name)
+    if found is None:
+        raise UsageError(f"{tree.lineage}: nothing is reported or measured for {shape_name}")
+    return found
+
+
+def ladder_of_shape(context: Context, tree: Tree, shape_name: str) -> Ladder | None:
+    """The ladder of one lineage on a shape of its problem; None if no times of it are known."""
+    problem = load_problem(context.lineages.lineage(tree.lineage))
+    shape = context.shapes.of(problem.name)[shape_name]
     work = problem.work(shape)
     nodes = [node for node in tree.nodes if not node.experiment]
     series = (*_reported(nodes, shape_name, work), *_measured(nodes, shape_name))
     if not series:
-        raise UsageError(f"{tree.lineage}: nothing is reported or measured for {shape_name}")
+        return None
     timed = {point.step for each in series for point in each.points}
     main = tuple(node.step for node in nodes if node.parent or node.step in timed)
     return Ladder(
@@ -94,12 +111,15 @@ def ladder(context: Context, tree: Tree, shapes: Sequence[str] = ()) -> Ladder:
         steps=main,
         edges=tuple((n.parent, n.step) for n in tree.nodes if n.parent and n.step in main),
         series=series,
+        shape=shape_name,
+        titles={node.step: node.title for node in nodes if node.step in main},
     )
 
 
 def _shape(tree: Tree) -> str | None:
-    timed = {measured.shape for node in tree.nodes for measured in node.measured}
-    return next((shape for shape in tree.shapes if shape in timed), next(iter(tree.shapes), None))
+    timed = dict.fromkeys(measured.shape for node in tree.nodes for measured in node.measured)
+    shown = tree.shapes or tuple(timed)
+    return next((shape for shape in shown if shape in timed), next(iter(shown), None))
 
 
 def _reported(nodes: Sequence[Node], shape: str, work: Work) -> Iterator[LadderSeries]:
@@ -144,81 +164,103 @@ def _measured(nodes: Sequence[Node], shape: str) -> Iterator[LadderSeries]:
 
 
 def save_ladder(drawn: Ladder, path: str) -> None:
-    """Draw a ladder to a ``.png`` or ``.svg`` file.
+    """Draw a ladder to a ``.png``, ``.svg`` or ``.pdf`` file.
 
     Raises:
         UsageError: For another kind of file.
         EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
     """
-    if Path(path).suffix not in SUFFIXES:
-        raise UsageError(
-            f"cannot draw to {path}", f"name a file that ends in {', '.join(SUFFIXES)}"
-        )
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise EnvironmentProblem(
-            "--plot needs matplotlib", "`pip install matplotlib`, or the extra 'plot'"
-        ) from error
-    # Text stays text, and the same data gives the same file.
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "kernelbench", "font.size": 9}
-    with matplotlib.rc_context(settings):
-        width = max(7.5, 1.5 + 0.42 * len(drawn.steps))
-        figure = Figure(figsize=(width, 4.8), layout="constrained")
-        _draw(figure, drawn)
-        try:
-            # The same figures give the same bytes: no date, no version of the library.
-            unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-            figure.savefig(path, dpi=150, metadata=unsaid if path.endswith(".svg") else None)
-        except OSError as error:
-            raise EnvironmentProblem(f"cannot write {path}: {error.strerror or error}") from error
+    drawing.require_drawable(path)
+    with drawing.drawing_settings():
+        figure = ladder_figure(drawn, drawing.FILE_PALETTE, Marks())
+        figure.suptitle(drawn.title, fontsize=9)
+        drawing.save_figure(figure, path)
 
 
-def _draw(figure: Any, drawn: Ladder) -> None:
-    from matplotlib.ticker import LogLocator
-
-    axes = figure.add_subplot()
-    places = {step: i for i, step in enumerate(drawn.steps)}
+def ladder_figure(drawn: Ladder, palette: Palette, marks: Marks) -> Any:
+    """The figure of a ladder: names of steps, a panel per series, then what each step changes."""
+    rows, panels = len(drawn.steps), len(drawn.series)
+    widths = [0.15 + 0.09 * max(map(len, drawn.steps)), *[_PANEL_INCHES] * panels, _TITLE_INCHES]
+    figure = drawing.new_figure(sum(widths) + 0.2, 1.5 + 0.2 * rows)
+    grid = figure.add_gridspec(1, 2 + panels, width_ratios=widths, wspace=0.02)
+    names = figure.add_subplot(grid[0])
     for index, series in enumerate(drawn.series):
-        _draw_series(axes, series, drawn, places, f"C{index}")
-    axes.set_yscale("log")
-    axes.margins(y=0.1)
-    axes.set_xlim(-0.5, len(drawn.steps) - 0.5)
-    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-    axes.yaxis.set_major_formatter("{x:,g}")
-    axes.yaxis.set_minor_formatter("{x:,g}")
-    axes.tick_params(axis="y", which="minor", labelsize=7)
-    axes.set_xticks(range(len(drawn.steps)), drawn.steps, rotation=45 if len(places) > 12 else 0)
-    axes.set_ylabel("time, µs (log scale)")
-    axes.grid(axis="y", which="both", alpha=0.25)
-    figure.suptitle(drawn.title, fontsize=10)
-    figure.legend(loc="outside lower left", fontsize=8, frameon=False)
+        axes = figure.add_subplot(grid[1 + index])
+        _draw_series(axes, series, drawn, palette, palette.series[index % 7], marks)
+        axes.set_ylim(rows - 0.4, -0.6)
+        axes.set_yticks(range(rows), [])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", color=palette.rule, linewidth=0.3)
+        axes.set_xlabel("µs, log scale", fontsize=7, color=palette.muted)
+    _draw_words(names, figure.add_subplot(grid[1 + panels]), drawn, palette, marks)
+    return figure
+
+
+def _draw_words(names: Any, titles: Any, drawn: Ladder, palette: Palette, marks: Marks) -> None:
+    for place, step in enumerate(drawn.steps):
+        name = names.text(
+            0, place, step, ha="left", va="center", fontsize=8, weight="bold", color=palette.ink
+        )
+        marks.add(name, Mark(step, "", ()))
+        short = textwrap.shorten(drawn.titles.get(step, ""), _TITLE_CHARACTERS, placeholder="…")
+        titles.text(0.03, place, short, ha="left", va="center", fontsize=7, color=palette.muted)
+    for axes in (names, titles):
+        axes.set_xlim(0, 1)
+        axes.set_ylim(len(drawn.steps) - 0.4, -0.6)
+        axes.set_axis_off()
 
 
 def _draw_series(
-    axes: Any, series: LadderSeries, drawn: Ladder, places: dict[str, int], colour: str
+    axes: Any, series: LadderSeries, drawn: Ladder, palette: Palette, colour: str, marks: Marks
 ) -> None:
+    places = {step: i for i, step in enumerate(drawn.steps)}
     times = {point.step: point for point in series.points if point.step in places}
-    marker = "o" if series.measured else "s"
-    axes.plot([], [], color=colour, marker=marker, label=series.label)
+    low, high = _limits(series, [*times.values()])
+    axes.set_xlim(low, high)
+    drawing.axis_in_words(axes, palette, x=True)
     for parent, child in drawn.edges:
         if parent in times and child in times:
-            ends = (places[parent], places[child]), (times[parent].us, times[child].us)
-            axes.plot(*ends, color=colour, linewidth=1)
+            ends = (min(times[parent].us, high), min(times[child].us, high))
+            axes.plot(ends, (places[parent], places[child]), color=colour, linewidth=0.8, alpha=0.5)
     for step, point in times.items():
-        axes.plot(places[step], point.us, marker, color=colour, markersize=5)
-        if point.low is not None:
-            axes.vlines(places[step], point.low, point.high, color=colour, linewidth=3, alpha=0.3)
-        if series.measured or step in (series.points[0].step, series.points[-1].step):
-            axes.annotate(
-                _figure(point.us), (places[step], point.us), (0, 6), textcoords="offset points",
-                ha="center", fontsize=7, color=colour,
-            )  # fmt: skip
+        _draw_point(axes, series, point, places[step], palette, colour, marks, high)
+    lines = textwrap.wrap(series.label, _PANEL_CHARACTERS)
     if series.floor_us is not None:
-        label = f"speed of light, {series.device} datasheet: {_figure(series.floor_us)} µs"
-        axes.axhline(series.floor_us, color=colour, linestyle="--", linewidth=1, label=label)
+        axes.axvline(series.floor_us, color=colour, linestyle="--", linewidth=1)
+        text = f"- - speed of light, {series.device} datasheet: {short_us(series.floor_us)} µs"
+        lines += textwrap.wrap(text, _PANEL_CHARACTERS)
+    axes.set_title("\n".join(lines), fontsize=7, color=palette.ink, loc="left")
 
 
-def _figure(us: float) -> str:
-    return f"{us:,.0f}" if us >= 1000 else f"{us:.3g}"
+def _limits(series: LadderSeries, points: Sequence[LadderPoint]) -> tuple[float, float]:
+    """From below the floor to beyond the slowest time that does not stand alone."""
+    times = sorted(point.high or point.us for point in points)
+    while len(times) > 2 and times[-1] > _FAR * times[-2]:
+        times.pop()
+    low = min([point.low or point.us for point in points] + [series.floor_us or times[-1]])
+    # Room for the figure beside the last point.
+    return low / 1.15, times[-1] * (times[-1] / low) ** 0.22 * 1.2
+
+
+def _draw_point(
+    axes: Any, series: LadderSeries, point: LadderPoint, place: int, palette: Palette, colour: str,
+    marks: Marks, high: float,
+) -> None:  # fmt: skip
+    figure = short_us(point.us)
+    beyond = point.us > high
+    if point.low is not None and not beyond:
+        axes.hlines(place, point.low, point.high, color=colour, linewidth=3.5, alpha=0.35)
+    (dot,) = axes.plot(
+        min(point.us, high), place, ">" if beyond else "o" if series.measured else "s",
+        color=colour, markersize=4.5, clip_on=False,
+    )  # fmt: skip
+    kind = "measured" if series.measured else "reported"
+    interval = f" [{point.low:,.2f}–{point.high:,.2f}]" if point.low is not None else ""
+    values = [value for value in (point.us, point.low, point.high) if value is not None]
+    told = f"{point.step}: {point.us:,.2f} µs{interval}, {kind} on {series.device}"
+    marks.add(dot, Mark(point.step, told, tuple(values)))
+    axes.annotate(
+        figure, (min(point.high or point.us, high), place), (-6 if beyond else 5, 0),
+        textcoords="offset points", ha="right" if beyond else "left", va="center", fontsize=7,
+        color=palette.ink,
+    )  # fmt: skip

@@ -186,11 +186,11 @@ def choose_device(option: str | None, steps: Iterable[Step], results: Path) -> D
         UsageError: If nothing tells which device is meant.
     """
     if option is not None and not option.isdecimal():
-        return _device(speed_of_light.known_device(option).device, results)
+        return device_named(speed_of_light.known_device(option).device, results)
     found = devices.gpus()
     index = int(option) if option is not None else 0
     if index < len(found):
-        return _device(found[index].name, results)
+        return device_named(found[index].name, results)
     if option is not None:
         problem = devices.gpu_problem() or f"this process sees {len(found)}"
         raise EnvironmentProblem(f"no GPU {index}: {problem}", "name a device, e.g. --device h200")
@@ -198,11 +198,12 @@ def choose_device(option: str | None, steps: Iterable[Step], results: Path) -> D
         if step.arch in _ASSUMED:
             name = speed_of_light.known_device(_ASSUMED[step.arch]).device
             why = f"assumed: no GPU here, and the lineage is written for {step.arch}"
-            return _device(name, results, why)
+            return device_named(name, results, why)
     raise UsageError("no GPU here to compute floors for", "name a device, e.g. --device h200")
 
 
-def _device(name: str, results: Path, assumed: str = "") -> Device:
+def device_named(name: str, results: Path, assumed: str = "") -> Device:
+    """A device with its ceilings: the datasheet's, and those that results have as measured."""
     measured = speed_of_light.load_measured(name, results)
     return Device(name, speed_of_light.datasheet(name), measured, assumed)
 

@@ -74,7 +74,7 @@ def test_a_plot(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["--shape", "Q"], "nothing is reported, measured or compared for shape 'Q'"),
         (["--device", "tpu"], "nothing was measured on a device like 'tpu'; known: NVIDIA H200"),
         (["--plot", "x.svg"], "--plot draws one lineage; name it"),
-        (["moe", "--plot", "x.pdf"], "cannot draw to x.pdf; name a file that ends in .png, .svg"),
+        (["moe", "--plot", "x.gif"], "cannot draw to x.gif; name a file that ends in .png, .svg"),
         (["moe", "--plot", "/nowhere/x.svg"], "cannot write /nowhere/x.svg"),
     ],
 )

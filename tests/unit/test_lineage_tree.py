@@ -242,6 +242,6 @@ class TestPlot:
     def test_other_files_and_shapes_are_refused(self, tmp_path: Path) -> None:
         drawn = self.draw()
         with pytest.raises(UsageError, match=r"name a file that ends in \.png, \.svg"):
-            ladder_plot.save_ladder(drawn, str(tmp_path / "ladder.pdf"))
+            ladder_plot.save_ladder(drawn, str(tmp_path / "ladder.gif"))
         with pytest.raises(UsageError, match="--plot draws one shape"):
             ladder_plot.ladder(Context(PROJECT), tree(), ("A", "B"))

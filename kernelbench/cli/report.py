@@ -1,0 +1,64 @@
+"""``kernelbench report``."""
+
+from __future__ import annotations
+
+import click
+
+from kernelbench.cli import options
+
+
+@click.command(
+    "report",
+    epilog="\b\nExamples:\n"
+    "  kernelbench report\n"
+    "  kernelbench report moe -o moe.html\n"
+    "  kernelbench report --json report.json",
+)
+@click.argument("lineages", nargs=-1, metavar="[LINEAGE...]")
+@click.option(
+    "-o",
+    "--output",
+    default="report.html",
+    show_default=True,
+    metavar="FILE",
+    help="The page to write.",
+)
+@click.option("--no-diff", is_flag=True, help="Leave out what each step changes in its parent.")
+@options.results_option
+@options.json_option
+def command(
+    lineages: tuple[str, ...],
+    output: str,
+    no_diff: bool,
+    results: str | None,
+    json_path: str | None,
+) -> None:
+    """Write one page of what is known of the lineages: to look at, to send, to print.
+
+    It needs no network: ladders and trees to click, every step with its lesson, source and figures,
+    rooflines, sweeps, the ledger, calibrations, what the checker found. Nothing is run or built.
+    --json has every figure of it; `--json -` writes no page.
+    """
+    from pathlib import Path
+
+    from kernelbench.base import console, files
+    from kernelbench.project.context import Context, parse_results
+    from kernelbench.report.html.gather import gather
+    from kernelbench.report.html.page import page_text
+
+    options.require_writable(json_path)
+    page = json_path != "-"
+    if page:
+        options.require_writable(output)
+    context = Context.find()
+    folder = parse_results(results, context.project)
+    with console.Status() as status:
+        record = gather(context, folder, lineages, diffs=not no_diff, on_progress=status)
+        text = page_text(record, on_progress=status) if page else ""
+    for note in record.notes:
+        console.warn(note)
+    if json_path is not None:
+        options.write_json_output(json_path, record)
+    if page:
+        files.write_text(Path(output), text)
+        console.err.print(f"wrote {output} ({len(text.encode()) / 1e6:.2f} MB)")

@@ -1,0 +1,235 @@
+"""From a project's records to what a report shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernelbench.base.errors import KernelbenchError, RecordError
+from kernelbench.base.version import __version__
+from kernelbench.checks.store import LastCheck, last_checks
+from kernelbench.inspection.code_lock import read_lock
+from kernelbench.lineages.tree import Tree, trees
+from kernelbench.project.context import Context
+from kernelbench.project.registry import Lineage
+from kernelbench.records import calibration_record, ledger, outcomes, run_record, store
+from kernelbench.records.run_record import RunRecord
+from kernelbench.report.html import documents
+from kernelbench.report.html.distributions import SampleReader, distribution
+from kernelbench.report.html.documents import project_name
+from kernelbench.report.html.lineage_page import LineageSource, lineage_page
+from kernelbench.report.html.record import (
+    PAGE_SCHEMA,
+    CalibrationPage,
+    CheckPage,
+    ComparisonPage,
+    FindingPage,
+    KernelPage,
+    ReportRecord,
+    Totals,
+)
+
+
+@dataclass
+class _Source:
+    """What was read, once."""
+
+    context: Context
+    folder: Path
+    lineages: list[Lineage]
+    runs: list[RunRecord]
+    entries: list[ledger.LedgerEntry]
+    checks: dict[str, LastCheck]
+    notes: list[str] = field(default_factory=list)
+
+
+def gather(
+    context: Context,
+    folder: Path,
+    lineages: Sequence[str] = (),
+    *,
+    diffs: bool = True,
+    on_progress: Callable[[str], None] = lambda _text: None,
+) -> ReportRecord:
+    """Collect everything that a report shows; nothing is run or built.
+
+    Args:
+        folder: Of the results.
+        lineages: Only these and their peers; all of the project if there are none.
+        diffs: Whether to compare each step's source with its parent's.
+
+    Raises:
+        UsageError: For a lineage that does not exist.
+        RecordError: If the ledger cannot be read.
+    """
+    chosen = [context.lineages.lineage(name) for name in lineages]
+    chosen = chosen or [*context.lineages.lineages]
+    names = {lineage.name for lineage in chosen}
+    peers = [each for each in context.lineages.all_lineages if each.peers_of in names]
+    chosen += [lineage for lineage in peers if lineage.name not in names]
+    on_progress("reading records")
+    source = _read(context, folder, chosen)
+    comparisons = _comparisons(source)
+    kernels = _kernels(source)
+    found = _trees(source)
+    pages = []
+    for lineage, tree in zip(chosen, found, strict=True):
+        on_progress(f"{lineage.name}: sources and figures")
+        theirs = [t for of, t in zip(chosen, found, strict=True) if of.peers_of == lineage.name]
+        own = LineageSource(
+            context, folder, lineage, tree, theirs, source.runs, comparisons, kernels, diffs
+        )
+        pages.append(lineage_page(own, source.notes))
+    mutations = documents.tables_of(context.project.root / documents.MUTATIONS)
+    return ReportRecord(
+        schema=PAGE_SCHEMA,
+        created=run_record.now_iso(),
+        version=__version__,
+        project=project_name(context.project.root),
+        totals=_totals(source, comparisons),
+        lineages=tuple(pages),
+        comparisons=comparisons,
+        calibrations=_calibrations(source),
+        checks=_checks(source),
+        mutations_file=documents.MUTATIONS if mutations else "",
+        mutations=mutations,
+        notes=tuple(dict.fromkeys(source.notes)),
+    )
+
+
+def _read(context: Context, folder: Path, lineages: list[Lineage]) -> _Source:
+    runs, broken = store.load_runs(folder)
+    checks, broken_checks = last_checks(folder)
+    steps = {step.name for each in lineages for step in context.lineages.steps_of(each.name)}
+    entries = [
+        entry
+        for entry in ledger.read_ledger(folder)
+        if entry.base.step in steps or entry.cand.step in steps
+    ]
+    return _Source(
+        context=context,
+        folder=folder,
+        lineages=lineages,
+        runs=runs,
+        entries=entries,
+        checks={name: check for name, check in checks.items() if name in steps},
+        notes=[*broken, *broken_checks],
+    )
+
+
+def _trees(source: _Source) -> tuple[Tree, ...]:
+    return trees(
+        source.context.lineages,
+        source.lineages,
+        source.runs,
+        source.entries,
+        outcomes=outcomes.read_outcomes(source.folder),
+        checks=source.checks,
+    )
+
+
+def _comparisons(source: _Source) -> tuple[ComparisonPage, ...]:
+    reader = SampleReader(source.folder)
+    lineage_of = {
+        step.name: lineage.name
+        for lineage in source.lineages
+        for step in source.context.lineages.steps_of(lineage.name)
+    }
+    pages = []
+    for entry in source.entries:
+        try:
+            differences = reader.differences(entry)
+        except RecordError as error:
+            source.notes.append(str(error))
+            differences = None
+        pages.append(ComparisonPage(entry, lineage_of.get(entry.cand.step, ""), differences))
+    return tuple(pages)
+
+
+def _kernels(source: _Source) -> dict[str, tuple[KernelPage, ...]]:
+    try:
+        locked = read_lock(source.context.project.results / "code.lock")
+    except KernelbenchError as error:
+        source.notes.append(str(error))
+        return {}
+    found: dict[str, tuple[KernelPage, ...]] = {}
+    for key, entry in locked.items():
+        pages = tuple(
+            KernelPage(_plain(name), key.arch, key.nvcc, kernel.registers, kernel.bytes)
+            for name, kernel in entry.kernels.items()
+        )
+        found[key.step] = found.get(key.step, ()) + pages
+    return found
+
+
+def _plain(symbol: str) -> str:
+    """``multiply_groups`` of ``_ZN2kb4step4gemm15multiply_groupsENS1_9ArgumentsE``."""
+    rest, parts = symbol.removeprefix("_ZN"), []
+    while rest[:1].isdigit():
+        digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+        end = len(digits) + int(digits)
+        parts.append(rest[len(digits) : end])
+        rest = rest[end:]
+    return parts[-1] if parts else symbol
+
+
+def _totals(source: _Source, comparisons: Sequence[ComparisonPage]) -> Totals:
+    days = [run.created for run in source.runs] + [entry.created for entry in source.entries]
+    return Totals(
+        lineages=len(source.lineages),
+        steps=sum(len(source.context.lineages.steps_of(each.name)) for each in source.lineages),
+        runs=len(source.runs),
+        rows=sum(len(run.results) for run in source.runs),
+        devices=tuple(sorted({run.device for run in source.runs})),
+        verdicts=dict(Counter(page.entry.verdict for page in comparisons)),
+        first=min(days, default="")[:10],
+        last=max(days, default="")[:10],
+    )
+
+
+def _calibrations(source: _Source) -> tuple[CalibrationPage, ...]:
+    pages = []
+    for path in sorted(source.folder.glob("*/calibration/*.json"), key=lambda file: file.name):
+        try:
+            record = calibration_record.read_calibration(path)
+        except RecordError as error:
+            source.notes.append(str(error))
+            continue
+        pages.append(
+            CalibrationPage(
+                record=record,
+                evidence=record.evidence,
+                findings=tuple(record.findings()),
+                gaps=tuple(record.gaps()),
+                p_values=distribution(record.false_positives.p_values, 0.0, 1.0),
+            )
+        )
+    return tuple(pages)
+
+
+def _checks(source: _Source) -> tuple[CheckPage, ...]:
+    return tuple(_check(name, check) for name, check in sorted(source.checks.items()))
+
+
+def _check(step: str, last: LastCheck) -> CheckPage:
+    rows = last.checked.rows
+    findings: dict[str, FindingPage] = {}
+    for row in rows:
+        for seen in row.seen:
+            found = seen.finding
+            findings.setdefault(
+                found.identity,
+                FindingPage(
+                    found.identity, found.kind, found.text, row.shape, seen.schedules, seen.allowed
+                ),
+            )
+    return CheckPage(
+        step=step,
+        created=last.created,
+        statuses=dict(Counter(row.status for row in rows)),
+        schedules=sum(row.schedules for row in rows),
+        findings=tuple(findings.values()),
+        not_reached=last.checked.not_reached,
+    )

@@ -1,0 +1,221 @@
+"""What a report holds: the JSON contract of ``kernelbench report --json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelbench.lineages.source_diff import SourceDiff
+from kernelbench.lineages.tree import Checked, Measured
+from kernelbench.project.model import Kind, Repair, Reported, StepStatus
+from kernelbench.records.calibration_record import CalibrationRecord
+from kernelbench.records.ledger import LedgerEntry
+from kernelbench.report.ladder_plot import Ladder
+from kernelbench.report.roofline import LineageReport
+from kernelbench.report.sweep_plot import Sweep
+
+PAGE_SCHEMA: Literal["kernelbench.report/1"] = "kernelbench.report/1"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A histogram: ``counts`` of values in bins of one width from ``low`` to ``high``.
+
+    Attributes:
+        total: Number of values; median: theirs.
+    """
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    total: int
+    median: float
+
+
+@dataclass(frozen=True)
+class ComparisonPage:
+    """One line of the ledger.
+
+    Attributes:
+        lineage: Of the candidate; empty if no lineage has it.
+        differences: Paired differences of blocks, as fractions of time, where samples are kept.
+    """
+
+    entry: LedgerEntry
+    lineage: str
+    differences: Distribution | None
+
+
+@dataclass(frozen=True)
+class StepTimePage:
+    """A measured time, and the speed of light as a fraction of it, if known."""
+
+    measured: Measured
+    of_sol: float | None
+
+
+@dataclass(frozen=True)
+class KernelPage:
+    """What a kernel was last compiled to, as the code lock has it."""
+
+    name: str
+    arch: str
+    nvcc: str
+    registers: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StepPage:
+    """One step.
+
+    Attributes:
+        lesson: The prose of its README, a block each, as Markdown without generated tables.
+        source: Against its parent; None without one, or where ``not_compared`` says why.
+        diff_lines: Lines of the diff's text.
+        comparisons: Places in the report's list of comparisons with its parent.
+        prefix: The lines that draw the branch that it is on.
+    """
+
+    name: str
+    parent: str | None
+    prefix: str
+    title: str
+    status: StepStatus
+    kind: Kind
+    arch: str
+    experiment: bool
+    technique: str
+    hypothesis: str
+    lesson: tuple[str, ...]
+    config: dict[str, str]
+    repaired: tuple[Repair, ...]
+    reported: Reported | None
+    times: tuple[StepTimePage, ...]
+    checked: tuple[Checked, ...]
+    last_check: str
+    kernels: tuple[KernelPage, ...]
+    source: SourceDiff | None
+    diff_lines: int
+    not_compared: str
+    comparisons: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FastestPage:
+    """The fastest step and peer on a shape: of runs of their own, which is no comparison.
+
+    Attributes:
+        ratio: The peer's time over the step's; None without a peer.
+    """
+
+    device: str
+    shape: str
+    metric: str
+    step: str
+    us: float
+    low: float
+    high: float
+    of_sol: float | None
+    peer: str
+    peer_us: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class LineagePage:
+    """One lineage; ``peers_of`` is the lineage that it is a peer of, if it is one."""
+
+    name: str
+    title: str
+    problem: str
+    source: str
+    peers_of: str
+    captions: tuple[str, ...]
+    steps: tuple[StepPage, ...]
+    fastest: tuple[FastestPage, ...]
+    ladders: tuple[Ladder, ...]
+    sweeps: tuple[Sweep, ...]
+    rooflines: tuple[LineageReport, ...]
+    peers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CalibrationPage:
+    """A calibration, what speaks against it, and what it lacks."""
+
+    record: CalibrationRecord
+    evidence: Literal["full", "partial"]
+    findings: tuple[str, ...]
+    gaps: tuple[str, ...]
+    p_values: Distribution | None
+
+
+@dataclass(frozen=True)
+class FindingPage:
+    """A finding of the newest check of a step, with the shape that showed it first."""
+
+    identity: str
+    kind: str
+    text: str
+    shape: str
+    schedules: int
+    allowed: str
+
+
+@dataclass(frozen=True)
+class CheckPage:
+    """The newest check of a step."""
+
+    step: str
+    created: str
+    statuses: dict[str, int]
+    schedules: int
+    findings: tuple[FindingPage, ...]
+    not_reached: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MarkdownTable:
+    """A table of another document of the project, its cells as they stand there."""
+
+    heading: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """How much the project has."""
+
+    lineages: int
+    steps: int
+    runs: int
+    rows: int
+    devices: tuple[str, ...]
+    verdicts: dict[str, int]
+    first: str
+    last: str
+
+
+@dataclass(frozen=True)
+class ReportRecord:
+    """Everything that a report shows.
+
+    Attributes:
+        mutations: Tables of the checker's trial with mutants, from ``mutations_file``.
+        notes: What could not be read, a line each.
+    """
+
+    schema: Literal["kernelbench.report/1"]
+    created: str
+    version: str
+    project: str
+    totals: Totals
+    lineages: tuple[LineagePage, ...]
+    comparisons: tuple[ComparisonPage, ...]
+    calibrations: tuple[CalibrationPage, ...]
+    checks: tuple[CheckPage, ...]
+    mutations_file: str
+    mutations: tuple[MarkdownTable, ...]
+    notes: tuple[str, ...]
