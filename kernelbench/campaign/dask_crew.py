@@ -60,8 +60,10 @@ def local_cluster(workers: int, gpus: Sequence[str]) -> Iterator[str]:
         "distributed.worker.profile.enabled": False,
         "distributed.admin.system-monitor.gil.enabled": False,
     }
+    # Its pages would be open to the network.
+    nowhere = {"dashboard_address": "127.0.0.1:0"}
     options: dict[str, Any] = {
-        "host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False,
+        **nowhere, "host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False,
         "silence_logs": logging.CRITICAL,
     }  # fmt: skip
     specs = {}
@@ -72,7 +74,7 @@ def local_cluster(workers: int, gpus: Sequence[str]) -> Iterator[str]:
         specs[str(number)] = {"cls": Nanny, "options": own}
     scheduler = {
         "cls": Scheduler,
-        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False},
+        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, **nowhere},
     }
     with (
         dask.config.set(settings),
@@ -87,6 +89,9 @@ class DaskCrew:
     Args:
         address: The scheduler's, such as ``tcp://host:8786``.
         archive: The code that they run.
+
+    Attributes:
+        task: What a worker does with an order.
 
     Raises:
         EnvironmentProblem: If there is no scheduler, or it has another Python.
@@ -114,7 +119,7 @@ class DaskCrew:
             self._plugin = f"kernelbench-{archive.sha[:16]}-{os.getpid()}"
             plugin = piece_plugin.CodePlugin(archive.data, archive.sha, archive.root)
             self._client.register_plugin(plugin, name=self._plugin)
-            self._task = piece_plugin.runner_of(self._plugin)
+            self.task = piece_plugin.runner_of(self._plugin)
         except BaseException:
             self._client.close(timeout=_CLOSE_S)
             raise
@@ -154,7 +159,7 @@ class DaskCrew:
         key = order["key"]
         self._number += 1
         future = self._client.submit(
-            self._task,
+            self.task,
             order,
             key=f"kernelbench-{key}-{self._number}-{os.getpid()}",
             workers=[worker.address],
@@ -222,8 +227,14 @@ def _report_of(future: Any, key: str, worker: PieceWorker) -> dict[str, Any]:
             return found
         error = future.exception(timeout=_CONNECT_S) if future.status == "error" else None
         name = type(error).__name__ if error is not None else future.status
-        gone = name in ("KilledWorker", "cancelled", "lost")
-        fault = "the worker has gone" if gone else f"{name}: {' '.join(str(error).split())}"
+        gone = name == "KilledWorker"
+        if gone:
+            fault = "the worker has gone"
+        elif error is None:
+            # After a connection that broke; the worker may still be at it.
+            fault = f"the cluster has lost the piece ({name})"
+        else:
+            fault = f"{name}: {' '.join(str(error).split())}"
     except Exception as error:
         fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return {
