@@ -134,7 +134,8 @@ class DaskCrew:
         """Who is there, with this Python: as many pieces at a time as GPUs, or else threads."""
         if time.monotonic() - self._seen < _FRESH_S:
             return [each for each in self._here if each.address not in self._gone]
-        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        # Asked directly: `scheduler_info` may return what its own refresh has, which is no worker.
+        found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
         if found.keys() - self._versions.keys():
             self._ask_versions()
         self._here = [
