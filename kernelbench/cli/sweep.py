@@ -113,7 +113,8 @@ def arguments_of(name: str, given: Mapping[str, Any]) -> Sequence[str]:
         words = _words(option, flag, option_name, value)
         steps = ["a", "b"] if name == "ab" else ["a"]
         try:
-            found.make_context(name, [*steps, *words])
+            # A command keeps the help option that its first context names.
+            found.make_context(name, [*steps, *words], help_option_names=["-h", "--help"])
         except click.ClickException as error:
             raise OptionFault(option_name, error.format_message().rstrip(".")) from None
         arguments += words
