@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "Check steps for correctness, then time them.",
     "ab": "Compare two steps: is the candidate really faster?",
     "check": "Look for hangs, races and misused barriers in the emulator.",
+    "sweep": "Run many runs, comparisons or checks side by side.",
     "gate": "Fail CI on a regression.",
     "calibrate": "Measure this device's false-positive rate and power.",
     "init": "Make a project of your own that runs at once.",

@@ -1,0 +1,302 @@
+"""The file of a campaign: YAML that says which commands to run, on what, and how often.
+
+::
+
+    name: moe-over-m
+    campaign:
+      - run: [m07, m13]
+        shapes: {qwen35: {m: [1..4096 by 2x]}}
+        peers: true
+      - check: [v01..v07]
+        shapes: [u1]
+        schedules: 20
+        sms: [1, 4]
+
+Every other key of an item is an option of its command. Errors name the file and the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from kernelbench.base.errors import UsageError
+from kernelbench.campaign.ranges import values_of
+
+PieceCommand = Literal["run", "ab", "check"]
+COMMANDS: tuple[PieceCommand, ...] = ("run", "ab", "check")
+
+#: Seconds after which a piece is ended, if the file does not say.
+LIMIT_S = 3600.0
+
+_TOP = ("name", "campaign", "results", "limit", "gpu")
+#: Keys of an item that are no options of its command.
+_OWN = ("shapes", "repeat", "peers")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+class OptionFault(ValueError):
+    """An option of an item is none of its command, or has a wrong value; ``option`` says which."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+#: Turns a command and its options, by name, into arguments of the command line.
+OptionReader = Callable[[str, Mapping[str, Any]], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class ShapeRange:
+    """Shapes that an item names.
+
+    Attributes:
+        place: ``FILE:LINE`` of it.
+        name: A shape's name, ``all``, ``every`` or an ad-hoc shape; empty if ``fields`` are all.
+        fields: What each field goes through, in place of the named shape's.
+    """
+
+    place: str
+    name: str
+    fields: Mapping[str, list[Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class CampaignItem:
+    """One entry of a campaign.
+
+    Attributes:
+        place: ``FILE:LINE`` of it.
+        steps: As on the command line; two of ``ab``.
+        shapes: The command's default shapes if empty.
+        options: Arguments of the command line, the same for all its pieces.
+        sms: Of ``check``: the numbers of SMs, each of which is a piece.
+        repeat: How often each piece is run.
+        peers: Of ``run``: whether the peers of the steps' lineages are run, too.
+    """
+
+    place: str
+    command: PieceCommand
+    steps: tuple[str, ...]
+    shapes: tuple[ShapeRange, ...]
+    options: tuple[str, ...]
+    sms: tuple[int, ...] = ()
+    repeat: int = 1
+    peers: bool = False
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What a file says.
+
+    Attributes:
+        name: Of the folder that keeps what is done.
+        results: Where results go, relative to the file; None for the project's folder.
+        limit_s: Seconds after which a piece is ended.
+        gpu: Whether ``run`` and ``ab`` have to be on a GPU; None if that is for the machine to say.
+    """
+
+    name: str
+    items: tuple[CampaignItem, ...]
+    results: Path | None = None
+    limit_s: float = LIMIT_S
+    gpu: bool | None = None
+
+
+def read_campaign(path: Path, options: OptionReader) -> Campaign:
+    """Read a campaign.
+
+    Args:
+        options: What the commands' options are and may be.
+
+    Raises:
+        UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"cannot read the campaign {path}: {reason}") from None
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            raise UsageError(f"{path}:1: the file is empty: expected 'name' and 'campaign'")
+        return _Reader(path, loader, options).campaign(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise UsageError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}:1: not valid YAML: {' '.join(str(error).split())}") from None
+    finally:
+        loader.dispose()
+
+
+#: The entries of a mapping by name: where each stands, and what it is.
+_Entries = dict[str, tuple[yaml.Node, yaml.Node]]
+
+
+class _Reader:
+    """One file while it is read."""
+
+    def __init__(self, path: Path, loader: yaml.SafeLoader, options: OptionReader) -> None:
+        self._path = path
+        self._loader = loader
+        self._options = options
+
+    def campaign(self, root: yaml.Node) -> Campaign:
+        top = self._entries(root, "'name' and 'campaign'")
+        self._known(top, _TOP)
+        for name in ("name", "campaign"):
+            if name not in top:
+                raise self._fault(root, f"missing {name!r}")
+        name = self._value(top, "name", str, "a name")
+        if not _NAME.fullmatch(name):
+            raise self._fault(top["name"][1], f"expected a name for a folder, found {name!r}")
+        listed = top["campaign"][1]
+        if not isinstance(listed, yaml.SequenceNode) or not listed.value:
+            raise self._fault(listed, "expected a list such as '- run: [m07, m13]'")
+        results = self._value(top, "results", str, "a folder")
+        return Campaign(
+            name,
+            tuple(self._item(node) for node in listed.value),
+            self._path.parent / Path(results).expanduser() if results else None,
+            self._limit(top),
+            self._value(top, "gpu", bool, "true or false"),
+        )
+
+    def _limit(self, top: _Entries) -> float:
+        if "limit" not in top:
+            return LIMIT_S
+        found = self._plain(top["limit"][1])
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(found))
+        if match is None or not float(match[1]):
+            raise self._fault(top["limit"][1], f"expected a time such as 20m, found {found!r}")
+        return float(match[1]) * _UNITS[match[2]]
+
+    def _item(self, node: yaml.Node) -> CampaignItem:
+        entries = self._entries(node, "an item such as 'run: [m07]' with its options")
+        named = [command for command in COMMANDS if command in entries]
+        if named == ["ab", "check"]:
+            # `check` is an option of ab, too.
+            named.pop()
+        if len(named) != 1:
+            raise self._fault(node, f"expected one of {', '.join(COMMANDS)} in an item")
+        command = named[0]
+        steps = self._steps(entries[command][1])
+        if command == "ab" and len(steps) != 2:
+            raise self._fault(entries[command][0], f"ab takes [BASE, CAND], found {len(steps)}")
+        repeat = self._value(entries, "repeat", int, "a number")
+        if repeat is not None and repeat < 1:
+            raise self._fault(entries["repeat"][1], f"expected 1 or more, found {repeat}")
+        if "peers" in entries and command != "run":
+            raise self._fault(entries["peers"][0], "peers are for run")
+        return CampaignItem(
+            place=self._place(node),
+            command=command,
+            steps=steps,
+            shapes=self._shapes(entries["shapes"][1]) if "shapes" in entries else (),
+            options=self._arguments(command, entries),
+            sms=self._sms(entries) if command == "check" else (),
+            repeat=1 if repeat is None else repeat,
+            peers=bool(self._value(entries, "peers", bool, "true or false")),
+        )
+
+    def _steps(self, node: yaml.Node) -> tuple[str, ...]:
+        found = self._plain(node)
+        found = found if isinstance(found, list) else [found]
+        if not found or not all(isinstance(each, str) and each for each in found):
+            raise self._fault(node, "expected names of steps, such as [v01..v07, v22]")
+        return tuple(found)
+
+    def _sms(self, entries: _Entries) -> tuple[int, ...]:
+        if "sms" not in entries:
+            return ()
+        node = entries["sms"][1]
+        try:
+            found = [value for part in values_of(self._plain(node)) for value in part]
+        except ValueError as error:
+            raise self._fault(node, f"sms: {error}") from None
+        if not all(type(value) is int and value > 0 for value in found):
+            raise self._fault(node, "sms: expected numbers of SMs, such as [1, 4, 148]")
+        return tuple(dict.fromkeys(found))
+
+    def _arguments(self, command: PieceCommand, entries: _Entries) -> tuple[str, ...]:
+        apart = (command, *_OWN, *(("sms",) if command == "check" else ()))
+        given = {
+            name: self._plain(node) for name, (_, node) in entries.items() if name not in apart
+        }
+        try:
+            return tuple(self._options(command, given))
+        except OptionFault as fault:
+            where = entries[fault.option][0] if fault.option in entries else entries[command][0]
+            raise self._fault(where, str(fault)) from None
+
+    def _shapes(self, node: yaml.Node) -> tuple[ShapeRange, ...]:
+        if isinstance(node, yaml.SequenceNode):
+            return tuple(found for each in node.value for found in self._shapes(each))
+        if isinstance(node, yaml.MappingNode):
+            entries = self._entries(node, "shapes")
+            if all(isinstance(value, yaml.MappingNode) for _, value in entries.values()):
+                return tuple(
+                    ShapeRange(self._place(key), name, self._fields(value))
+                    for name, (key, value) in entries.items()
+                )
+            return (ShapeRange(self._place(node), "", self._fields(node)),)
+        name = self._plain(node)
+        if not isinstance(name, str):
+            raise self._fault(node, f"expected a shape's name or fields, found {name!r}")
+        return (ShapeRange(self._place(node), name, {}),)
+
+    def _fields(self, node: yaml.Node) -> dict[str, list[Sequence[Any]]]:
+        found = {}
+        for name, (key, value) in self._entries(node, "fields such as m: [1..9]").items():
+            try:
+                found[name] = values_of(self._plain(value))
+            except ValueError as error:
+                raise self._fault(key, f"{name}: {error}") from None
+        return found
+
+    def _entries(self, node: yaml.Node, expected: str) -> _Entries:
+        if not isinstance(node, yaml.MappingNode):
+            raise self._fault(node, f"expected {expected}")
+        found: _Entries = {}
+        for key, value in node.value:
+            name = self._plain(key)
+            if not isinstance(name, str):
+                raise self._fault(key, f"expected a name, found {name!r}")
+            if name in found:
+                raise self._fault(key, f"{name!r} is there twice")
+            found[name] = (key, value)
+        return found
+
+    def _known(self, entries: _Entries, names: Sequence[str]) -> None:
+        for name, (key, _) in entries.items():
+            if name not in names:
+                raise self._fault(key, f"unknown {name!r}: expected {', '.join(names)}")
+
+    def _value(self, entries: _Entries, name: str, kind: type, expected: str) -> Any:
+        """A plain value; None where it is not given."""
+        if name not in entries:
+            return None
+        found = self._plain(entries[name][1])
+        if type(found) is not kind:
+            raise self._fault(entries[name][1], f"{name}: expected {expected}, found {found!r}")
+        return found
+
+    def _plain(self, node: yaml.Node) -> Any:
+        return self._loader.construct_object(node, deep=True)
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self._path}:{node.start_mark.line + 1}"
+
+    def _fault(self, node: yaml.Node, message: str) -> UsageError:
+        return UsageError(f"{self._place(node)}: {message}")

@@ -1,0 +1,319 @@
+"""Gives pieces to workers, keeps what comes back, and goes on when workers do not.
+
+It holds the pieces that run and those that wait for another worker, never all of them. A worker
+has no more pieces than it runs at a time: so it is known which one a lost worker had, and no other
+piece is blamed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from kernelbench.base.callbacks import OnProgress
+from kernelbench.base.errors import ExitCode
+from kernelbench.campaign.crew import Crew, PieceWorker
+from kernelbench.campaign.judging import judge_report
+from kernelbench.campaign.outcome_files import PIECE_SCHEMA, PieceOutcome
+from kernelbench.campaign.pace import Pace, duration_text
+from kernelbench.campaign.pieces import Piece
+from kernelbench.records.run_record import now_iso
+
+#: How often a piece is given to another worker.
+MOST_MOVES = 2
+#: Faults in a row, without a piece done, after which a worker gets no more.
+MOST_FAULTS = 3
+#: Beyond its limit (once for a GPU to be free, once for the command): then no answer will come.
+_GRACE_S = 60.0
+_POLL_S = 0.5
+
+SWEEP_SCHEMA: Literal["kernelbench.sweep/1"] = "kernelbench.sweep/1"
+
+
+@dataclass(frozen=True)
+class PieceFault:
+    """A piece that a worker did not do; it may have been done by another."""
+
+    piece: str
+    host: str
+    worker: str
+    why: str
+
+
+@dataclass(frozen=True)
+class MissingPiece:
+    """A piece that is not done at the end."""
+
+    piece: str
+    why: str
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What one sweep did.
+
+    Attributes:
+        pieces: Of the campaign; recorded: done by earlier sweeps; done: by this one.
+        left_out: Combinations beyond a step's limits, by reason.
+        wrong: Commands of pieces, of earlier sweeps too, whose step is not right.
+        missing: What could not be done; not_run: pieces that nobody was there for.
+        seconds: That it took; estimate_s: for what is left, None if nothing like it was measured.
+        complete: Whether every piece is done.
+    """
+
+    schema: Literal["kernelbench.sweep/1"]
+    name: str
+    pieces: int
+    recorded: int
+    done: int
+    left_out: dict[str, int]
+    wrong: tuple[str, ...]
+    missing: tuple[MissingPiece, ...]
+    not_run: int
+    faults: tuple[PieceFault, ...]
+    workers: int
+    seconds: float
+    estimate_s: float | None
+    complete: bool
+
+
+class OutcomeKeeper(Protocol):
+    """Where outcomes are kept: :class:`~kernelbench.campaign.outcome_files.OutcomeFiles`."""
+
+    def find(self, key: str) -> PieceOutcome | None:
+        """The outcome of a piece."""
+
+    def keep(self, outcome: PieceOutcome, made: dict[str, bytes]) -> PieceOutcome:
+        """Keep one that is new, with its files."""
+
+    def merge(self, outcome: PieceOutcome) -> PieceOutcome:
+        """Finish what a killed client had begun."""
+
+
+@dataclass
+class _Given:
+    """A piece on its way.
+
+    Attributes:
+        faults: By address, what went wrong with the workers that had it.
+        until: When its worker should have answered.
+    """
+
+    piece: Piece
+    faults: dict[str, str] = field(default_factory=dict)
+    worker: PieceWorker | None = None
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How pieces are run.
+
+    Attributes:
+        limit_s: Seconds after which a piece is ended.
+        gpu: Whether pieces that can have to run on a GPU.
+        environment: Variables of every command.
+        patience_s: How long pieces wait for a worker that may have them.
+    """
+
+    limit_s: float
+    gpu: bool
+    environment: dict[str, str]
+    patience_s: float
+
+
+class Engine:
+    """One sweep.
+
+    Attributes:
+        done: Pieces that this sweep did; wrong: commands whose step is not right.
+        missing, faults, not_run: See :class:`SweepReport`.
+        most_workers: That there were at a time.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        outcomes: OutcomeKeeper,
+        pace: Pace,
+        settings: EngineSettings,
+        on_progress: OnProgress,
+        on_fault: Callable[[PieceFault], None],
+    ) -> None:
+        self._crew = crew
+        self._outcomes = outcomes
+        self._pace = pace
+        self._settings = settings
+        self._on_progress = on_progress
+        self._on_fault = on_fault
+        self._running: dict[str, _Given] = {}
+        self._again: list[_Given] = []
+        self._given_up: set[str] = set()
+        self._in_a_row: Counter[str] = Counter()
+        self._unfit: dict[str, str] = {}
+        self._pieces: Iterator[Piece] = iter(())
+        self._exhausted = False
+        self.done = 0
+        self.not_run = 0
+        self.wrong: list[str] = []
+        self.missing: list[MissingPiece] = []
+        self.faults: list[PieceFault] = []
+        self.most_workers = 0
+
+    def run(self, pieces: Iterator[Piece]) -> None:
+        """Run what of these pieces is not done; returns when there is nothing left to give.
+
+        Raises:
+            EnvironmentProblem: If an outcome cannot be written.
+        """
+        self._pieces = pieces
+        began = idle = time.monotonic()
+        met = False
+        while True:
+            workers = [each for each in self._crew.workers() if each.address not in self._unfit]
+            met = met or bool(workers)
+            self.most_workers = max(self.most_workers, len(workers))
+            self._fill(workers)
+            if self._exhausted and not self._running and not self._again:
+                return
+            if self._running or not met:
+                # Workers that come through a batch system may be hours away.
+                idle = time.monotonic()
+            elif time.monotonic() - idle >= self._settings.patience_s:
+                self._give_up_waiting()
+                return
+            self._say(workers, time.monotonic() - began, met)
+            for report in self._crew.reports(_POLL_S):
+                self._take(report)
+            self._look_for_lost({each.address for each in self._crew.workers()})
+
+    def _fill(self, workers: list[PieceWorker]) -> None:
+        """Give every free place a piece."""
+        busy = Counter(each.worker.address for each in self._running.values() if each.worker)
+        # One for each worker first: no host is filled while another has nothing.
+        turns = range(max((each.slots for each in workers), default=0))
+        free = [w for turn in turns for w in workers if busy[w.address] <= turn < w.slots]
+        for worker in free:
+            given = self._next(worker)
+            if given is not None:
+                self._start(worker, given)
+
+    def _next(self, worker: PieceWorker) -> _Given | None:
+        for given in self._again:
+            if worker.address not in given.faults:
+                self._again.remove(given)
+                return given
+        under_way = {each.piece.key for each in (*self._again, *self._running.values())}
+        for piece in self._pieces:
+            if piece.key in under_way or piece.key in self._given_up:
+                continue
+            found = self._outcomes.find(piece.key)
+            if found is None:
+                return _Given(piece)
+            self._outcomes.merge(found)
+            self._count_wrong(piece, found.code)
+        self._exhausted = True
+        return None
+
+    def _start(self, worker: PieceWorker, given: _Given) -> None:
+        limit_s = self._settings.limit_s
+        given.worker = worker
+        given.until = time.monotonic() + 2 * limit_s + _GRACE_S
+        # Of this turn: a lost worker's report may come when another has the piece.
+        key = f"{given.piece.key}-{len(given.faults)}"
+        self._running[key] = given
+        order: dict[str, Any] = {
+            "key": key,
+            "arguments": [*given.piece.arguments],
+            "limit_s": limit_s,
+            "gpu": self._settings.gpu and given.piece.on_gpu,
+            "environment": self._settings.environment,
+        }
+        self._crew.start(worker, order)
+
+    def _take(self, report: dict[str, Any]) -> None:
+        """A report that came back."""
+        given = self._running.pop(report["key"], None)
+        if given is None or given.worker is None:
+            return
+        piece = given.piece
+        verdict = judge_report(report, self._settings.gpu and piece.on_gpu)
+        if verdict.fault:
+            self._moved(given, verdict.fault, report["host"], verdict.final)
+            return
+        self._in_a_row[given.worker.address] = 0
+        self._outcomes.keep(
+            PieceOutcome(
+                schema=PIECE_SCHEMA, key=piece.key, arguments=piece.arguments, like=piece.like,
+                code=int(report["code"]), host=report["host"], gpu=report["gpu"],
+                seconds=round(report["seconds"], 3), created=now_iso(),
+            ),
+            report["files"],
+        )  # fmt: skip
+        self.done += 1
+        self._pace.took(piece.like, report["seconds"])
+        self._pace.left[piece.like] -= 1
+        self._count_wrong(piece, int(report["code"]))
+
+    def _count_wrong(self, piece: Piece, code: int) -> None:
+        if code == ExitCode.INCORRECT:
+            self.wrong.append(piece.in_words())
+
+    def _moved(self, given: _Given, why: str, host: str, final: bool = False) -> None:
+        """A worker did not do a piece: another shall, or it is missing."""
+        assert given.worker is not None
+        address, words = given.worker.address, given.piece.in_words()
+        fault = PieceFault(words, host or given.worker.host, address, why)
+        self.faults.append(fault)
+        self._on_fault(fault)
+        given.faults[address] = why
+        given.worker = None
+        if final or len(given.faults) > MOST_MOVES:
+            self._given_up.add(given.piece.key)
+            self.missing.append(MissingPiece(words, f"{fault.host}: {why}"))
+        else:
+            self._again.append(given)
+        self._in_a_row[address] += not final
+        if self._in_a_row[address] >= MOST_FAULTS:
+            self._unfit[address] = why
+
+    def _look_for_lost(self, here: set[str]) -> None:
+        now = time.monotonic()
+        for key, given in [*self._running.items()]:
+            worker = given.worker
+            if worker is None or (worker.address in here and now < given.until):
+                continue
+            del self._running[key]
+            self._crew.give_up(key)
+            if worker.address in here:
+                self._unfit[worker.address] = "it does not answer"
+                self._moved(given, "it does not answer", worker.host)
+            else:
+                self._moved(given, "the worker has gone", worker.host)
+
+    def _give_up_waiting(self) -> None:
+        """Nobody may have what is left: pieces that were tried are missing, the others not run."""
+        for given in self._again:
+            host, why = next(reversed(given.faults.items()))
+            self._given_up.add(given.piece.key)
+            self.missing.append(MissingPiece(given.piece.in_words(), f"{host}: {why}"))
+        self._again = []
+        for piece in self._pieces:
+            self.not_run += piece.key not in self._given_up and not self._outcomes.find(piece.key)
+
+    def _say(self, workers: list[PieceWorker], seconds: float, met: bool) -> None:
+        if not met:
+            self._on_progress("waiting for workers")
+            return
+        left = sum(self._pace.left.values())
+        parts = [f"{self.done} of {self.done + left} pieces"]
+        if self.done and seconds:
+            parts.append(f"{60 * self.done / seconds:.3g} a minute")
+        ahead = self._pace.seconds_left(sum(each.slots for each in workers))
+        if ahead is not None:
+            parts.append(f"about {duration_text(ahead)} left")
+        parts.append(f"{len(self._running)} running on {len(workers)} workers")
+        self._on_progress(", ".join(parts))

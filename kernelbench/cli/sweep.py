@@ -1,0 +1,187 @@
+"""``kernelbench sweep``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from kernelbench.base import console
+from kernelbench.base.errors import Interrupted, KernelbenchError
+from kernelbench.campaign import api
+from kernelbench.campaign.campaign_file import OptionFault
+from kernelbench.campaign.engine import PieceFault, SweepReport
+from kernelbench.campaign.pace import duration_text
+from kernelbench.cli import options
+
+#: Options that are the campaign's to give, or that belong to a terminal.
+_NOT_IN_A_FILE = {
+    "shape", "results", "json", "no-save", "device", "jobs", "task", "fail-on", "repeat", "replay",
+    "minimize", "trace", "at", "gdb", "sarif", "explain",
+}  # fmt: skip
+_SHOWN = 20
+
+
+@click.command(
+    "sweep",
+    epilog="\b\nExamples:\n"
+    "  kernelbench sweep moe.yaml --dry-run                 what there is to do, and how long\n"
+    "  kernelbench sweep moe.yaml                           a worker for each GPU, or each core\n"
+    "  kernelbench sweep moe.yaml --workers 0               in this process, without Dask\n"
+    "  kernelbench sweep moe.yaml --scheduler tcp://10.0.0.1:8786",
+)
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    default=None,
+    help="Of a Dask cluster that is there already; default: one of this machine.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    default=None,
+    show_default="one for each GPU, or for each core",
+    help="Processes on this machine; 0: one piece after another, without Dask.",
+)
+@options.results_option
+@click.option("--dry-run", is_flag=True, help="Say what there is to do, and run nothing.")
+@options.json_option
+def command(
+    file: str,
+    scheduler: str | None,
+    workers: int | None,
+    results: str | None,
+    dry_run: bool,
+    json_path: str | None,
+) -> int:
+    """Run the campaign that FILE describes: many runs, comparisons or checks, side by side.
+
+    What is done is kept piece by piece: a sweep that is stopped, by whatever, goes on where it was
+    when it is started again. Leaves with 5 if pieces are missing at the end, with 3 if a step is
+    not right.
+    """
+    options.require_writable(json_path)
+    view = _View(console.err if json_path == "-" else console.out)
+    try:
+        with console.Status() as status:
+            report = api.sweep(
+                file,
+                options=arguments_of,
+                scheduler=scheduler,
+                workers=workers,
+                results=results,
+                dry_run=dry_run,
+                on_plan=view.planned,
+                on_progress=status,
+                on_fault=view.fault,
+                on_warning=console.warn,
+            )
+    except (KernelbenchError, Interrupted) as error:
+        if isinstance(error.partial, SweepReport):
+            _show(view, error.partial, json_path)
+        raise
+    if dry_run:
+        if json_path is not None:
+            options.write_json_output(json_path, report)
+        return 0
+    _show(view, report, json_path)
+    return int(api.exit_code_of(report))
+
+
+def arguments_of(name: str, given: Mapping[str, Any]) -> Sequence[str]:
+    """The arguments of a command for options by name, as its own parser takes them.
+
+    Raises:
+        OptionFault: For an option that the command has not, or a value that it does not take.
+    """
+    found: click.Command = importlib.import_module(f"kernelbench.cli.{name}").command
+    known: dict[str, tuple[click.Option, str]] = {}
+    for option in found.params:
+        if isinstance(option, click.Option):
+            known |= {flag.lstrip("-"): (option, flag) for flag in option.opts}
+    known = {each: known[each] for each in known if each not in _NOT_IN_A_FILE}
+    arguments: list[str] = []
+    for option_name, value in given.items():
+        if option_name not in known:
+            raise OptionFault(
+                option_name, f"{name} has no option {option_name!r}: expected {', '.join(known)}"
+            )
+        option, flag = known[option_name]
+        words = _words(option, flag, option_name, value)
+        steps = ["a", "b"] if name == "ab" else ["a"]
+        try:
+            # A command keeps the help option that its first context names.
+            found.make_context(name, [*steps, *words], help_option_names=["-h", "--help"])
+        except click.ClickException as error:
+            raise OptionFault(option_name, error.format_message().rstrip(".")) from None
+        arguments += words
+    return arguments
+
+
+def _words(option: click.Option, flag: str, name: str, value: Any) -> list[str]:
+    if option.is_flag:
+        if type(value) is not bool:
+            raise OptionFault(name, f"{name}: expected true or false, found {value!r}")
+        if value:
+            return [flag]
+        return [option.secondary_opts[0]] if option.secondary_opts else []
+    values = value if isinstance(value, list) else [value]
+    if isinstance(value, dict) or not values or (len(values) > 1 and not option.multiple):
+        raise OptionFault(name, f"{name}: expected one value, found {value!r}")
+    return [word for each in values for word in (flag, str(each))]
+
+
+class _View:
+    """What a sweep prints."""
+
+    def __init__(self, to: console.Console) -> None:
+        self._to = to
+
+    def planned(self, report: SweepReport) -> None:
+        """What there is to do."""
+        left = report.pieces - report.recorded
+        self._line(
+            f"{report.name}: {report.pieces:,} pieces, {report.recorded:,} recorded already, "
+            f"{left:,} to do"
+        )
+        for reason, number in report.left_out.items():
+            self._line(f"  left out, {number:,} shapes: {reason}")
+        if left and report.estimate_s is not None:
+            at = f"with {report.workers} workers" if report.workers else "one after another"
+            self._line(f"  about {duration_text(report.estimate_s)} {at}")
+        elif left:
+            self._line("  nothing like them was measured yet: no estimate")
+
+    def fault(self, fault: PieceFault) -> None:
+        """A piece that a worker did not do."""
+        console.warn(f"{fault.host} ({fault.worker}) did not do `{fault.piece}`: {fault.why}")
+
+    def ended(self, report: SweepReport) -> None:
+        """What came of it."""
+        for title, lines in (
+            ("not right", report.wrong),
+            ("missing", [f"{each.piece}: {each.why}" for each in report.missing]),
+        ):
+            for line in lines[:_SHOWN]:
+                self._line(f"{title}: {line}")
+            if len(lines) > _SHOWN:
+                self._line(f"{title}: and {len(lines) - _SHOWN:,} more (--json has all)")
+        if report.not_run:
+            self._line(f"not run, for want of workers: {report.not_run:,} pieces")
+        self._line(
+            f"{report.name}: {report.done:,} done now, {report.recorded:,} before, "
+            f"{len(report.missing) + report.not_run:,} missing, {len(report.wrong):,} not right, "
+            f"{len(report.faults):,} faults of workers, {duration_text(report.seconds)}"
+        )
+
+    def _line(self, text: str) -> None:
+        self._to.print(console.Text(text), soft_wrap=True)
+
+
+def _show(view: _View, report: SweepReport, json_path: str | None) -> None:
+    view.ended(report)
+    if json_path is not None:
+        options.write_json_output(json_path, report)
