@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kernelbench.ptx.calls import CallGraph
 from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
 from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import SIZES, Module, PtxFunction, Statement, Symbol
-from kernelbench.ptx.names import identifier, variable
-from kernelbench.ptx.registers import arrays_of
+from kernelbench.ptx.names import block, called, identifier, variable
 from kernelbench.ptx.table import row_of
 from kernelbench.ptx.writer import Writer
 
@@ -38,7 +38,7 @@ class Translation:
 
 
 def translate(module: Module) -> Translation:
-    """Translate every kernel.
+    """Translate every kernel, and the functions that kernels call.
 
     Raises:
         UnsupportedPtxError: With every statement that cannot be translated.
@@ -47,8 +47,15 @@ def translate(module: Module) -> Translation:
     parts = [f'#include "{HEADER}"', "", "namespace {", "", *_variables(module, obstacles)]
     layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
     entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
+    calls = CallGraph(module)
+    parts += [f"{_head(each)};" for each in calls.reached]
+    for each in calls.reached:
+        layout = AddressLayout(module, each)
+        parts += _function(module, _head(each), Writer(each, layout, calls), obstacles)
     for name, layout in layouts.items():
-        parts += _function(module, module.functions[name], layout, entries[name], obstacles)
+        head = f"void {entries[name]}_body([[maybe_unused]] px::Byte* parameters)"
+        writer = Writer(module.functions[name], layout, calls)
+        parts += _function(module, head, writer, obstacles)
     if obstacles:
         raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
     parts += ["}  // namespace", ""]
@@ -77,25 +84,34 @@ def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
         yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
 
 
+def _head(function: PtxFunction) -> str:
+    """The C++ head of a function that is called."""
+    passed = (*function.results, *function.parameters)
+    blocks = ", ".join(f"[[maybe_unused]] px::Byte* {block(each.name)}" for each in passed)
+    return f"void {called(function.name)}({blocks})"
+
+
 def _function(
-    module: Module,
-    function: PtxFunction,
-    layout: AddressLayout,
-    entry: str,
-    obstacles: list[Obstacle],
+    module: Module, head: str, writer: Writer, obstacles: list[Obstacle]
 ) -> Iterator[str]:
-    arrays = arrays_of(function)
-    writer = Writer(function, layout, arrays)
+    function, layout = writer.function, writer.layout
     body = [line for each in function.statements for line in _statement(writer, each, obstacles)]
-    named = set(re.findall(r"\br_\w+", "\n".join(body)))
+    text = "\n".join(body)
+    named = set(re.findall(r"\br_\w+", text))
     yield f'#line {function.line} "{PTX_FOLDER}/{module.name}"'
-    yield f"void {entry}_body([[maybe_unused]] px::Byte* parameters) {{"
+    yield f"{head} {{"
     yield f"  [[maybe_unused]] constexpr uint32_t kStaticShared = {layout.static_shared};"
-    yield "  [[maybe_unused]] px::Byte* const own_shared = px::own_shared();"
-    yield "  [[maybe_unused]] const uint32_t shared_window = px::shared_window();"
+    # Each is a call, which a small function is too short for.
+    if "own_shared" in text:
+        yield "  px::Byte* const own_shared = px::own_shared();"
+    if "shared_window" in text:
+        yield "  const uint32_t shared_window = px::shared_window();"
     if layout.local_bytes:
         yield f"  alignas(16) px::Byte local[{layout.local_bytes}];"
-    for registers, array in arrays.items():
+    for symbol in function.locals.values():
+        if symbol.space == "param":
+            yield f"  alignas(16) px::Byte {block(symbol.name)}[{symbol.size}];"
+    for registers, array in writer.arrays.items():
         yield f"  alignas(16) px::b32 {array}[{len(registers)}] = {{}};"
     for name, kind in function.registers.items():
         # Registers that nothing names cost time to compile.

@@ -1,0 +1,96 @@
+"""Calls of functions (PTX ISA 9.1, 9.7.12.5; how parameters are passed: 7.1).
+
+A ``.func`` becomes a C++ function that takes a pointer to each of its results and parameters: to
+the caller's ``.param`` variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.model import Module, PtxFunction, Symbol, Vector
+from kernelbench.ptx.names import block, called
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.writer import Writer
+
+
+class CallGraph:
+    """Which functions of a module call which.
+
+    Attributes:
+        functions: Those that the module defines, by name.
+        reached: Those that kernels call, callees of callees too, in the order of the text.
+        recursive: The names of those that come back to themselves.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.functions = {
+            name: each
+            for name, each in module.functions.items()
+            if each.defined and not each.kernel
+        }
+        callees = {each.name: _callees(each) for each in module.functions.values()}
+
+        def behind(names: Iterable[str]) -> set[str]:
+            found: set[str] = set()
+            left = list(names)
+            while left:
+                for name in callees.get(left.pop(), ()):
+                    if name in self.functions and name not in found:
+                        found.add(name)
+                        left.append(name)
+            return found
+
+        from_kernels = behind(module.kernels)
+        self.reached = [each for name, each in self.functions.items() if name in from_kernels]
+        self.recursive = {name for name in from_kernels if name in behind([name])}
+
+
+def _callees(function: PtxFunction) -> set[str]:
+    return {
+        operand
+        for statement in function.statements
+        if statement.opcode.startswith("call")
+        for operand in statement.operands
+        if isinstance(operand, str)
+    }
+
+
+def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``call{.uni} {(results),} name{, (parameters)}``."""
+    rest = list(operands)
+    results = rest.pop(0) if rest and isinstance(rest[0], Vector) else Vector(())
+    name = rest.pop(0) if rest else None
+    parameters = rest.pop(0) if rest and isinstance(rest[0], Vector) else Vector(())
+    if not isinstance(name, str):
+        raise StatementError("no function's name")
+    if rest or name in writer.function.registers:
+        raise StatementError("an indirect call")
+    function = writer.calls.functions.get(name)
+    if function is None:
+        raise StatementError(f"{name} is not defined in this module")
+    if name in writer.calls.recursive:
+        raise StatementError(f"{name} calls itself")
+    given = _blocks(writer, function.results, results) + _blocks(
+        writer, function.parameters, parameters
+    )
+    return f"{called(name)}({', '.join(given)});"
+
+
+def _blocks(writer: Writer, wanted: Sequence[Symbol], given: Vector) -> list[str]:
+    """The caller's variables for a function's results or parameters."""
+    if len(given.items) != len(wanted):
+        raise StatementError(f"{len(given.items)} for {len(wanted)} results or parameters")
+    found = []
+    for symbol, operand in zip(wanted, given.items, strict=True):
+        variable = writer.layout.passed.get(operand) if isinstance(operand, str) else None
+        if variable is None or symbol.space != "param":
+            raise StatementError(f"{operand} is passed in a register")
+        if variable.size != symbol.size:
+            raise StatementError(f"{variable.size} bytes for {symbol.name}")
+        found.append(block(variable.name))
+    return found
