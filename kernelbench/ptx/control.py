@@ -51,14 +51,14 @@ def _exit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 
 CONTROL_FORMS: tuple[Form, ...] = (
-    Form("bra{.uni|}", _branch, "steps"),
-    Form("ret{.uni|}", fixed("return;"), "steps"),
+    Form("bra{.uni|}", _branch, "launch"),
+    Form("ret{.uni|}", fixed("return;"), "launch"),
     Form("exit", _exit, "launch"),
     Form("call{.uni|}", lower_call, "calls"),
     Form("trap", fixed("px::trap();"), "launch"),
-    Form("nanosleep.u32", _sleep, "steps"),
-    Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "steps"),
-    Form("griddepcontrol.wait", fixed("px::griddepcontrol_wait();"), "steps"),
+    Form("nanosleep.u32", _sleep, "sync"),
+    Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "sync"),
+    Form("griddepcontrol.wait", fixed("px::griddepcontrol_wait();"), "sync"),
     Form("griddepcontrol.launch_dependents", fixed("px::griddepcontrol_launch_dependents();"),
-         "steps"),
+         "sync"),
 )  # fmt: skip

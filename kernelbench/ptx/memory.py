@@ -165,9 +165,7 @@ def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], "b32", f"px::mapa({address}, {rank})")
 
 
-_SPACES_READ = (
-    "{.param|.param::entry|.param::func|.const|.global|.shared|.shared::cta|.shared::cluster|.local|}"
-)
+_SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
 _OPERATION = "{add|min|max|exch|cas|and|or|xor|inc|dec}"
 _ATOMIC_TYPE = "{b32|b64|u32|u64|s32|s64|f32|f64}"
 # Without .sem an atomic is relaxed.
@@ -198,5 +196,5 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
-    Form("mapa.shared::cluster.u32", _map_address, "steps"),
+    Form("mapa.shared::cluster.u32", _map_address, "sync"),
 )  # fmt: skip

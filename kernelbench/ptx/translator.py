@@ -7,7 +7,7 @@ source.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelbench.ptx.calls import CallGraph
@@ -37,25 +37,37 @@ class Translation:
     layouts: dict[str, AddressLayout]
 
 
-def translate(module: Module) -> Translation:
+#: What statements are instead, by function and position there: while ``kb_ptx_variant`` has a
+#: number, those beside it. ``kb_ptx_variant_ran`` then says whether they were reached.
+Variants = Mapping[tuple[str, int], Sequence[tuple[int, Sequence[Statement]]]]
+
+
+def translate(module: Module, variants: Variants | None = None) -> Translation:
     """Translate every kernel, and the functions that kernels call.
+
+    Args:
+        variants: For trials of the checker with faults in a kernel; none by default.
 
     Raises:
         UnsupportedPtxError: With every statement that cannot be translated.
     """
     obstacles: list[Obstacle] = []
-    parts = [f'#include "{HEADER}"', "", "namespace {", "", *_variables(module, obstacles)]
+    parts = [f'#include "{HEADER}"', ""]
+    if variants:
+        parts += ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
+    parts += ["namespace {", "", *_variables(module, obstacles)]
     layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
     entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
     calls = CallGraph(module)
     parts += [f"{_head(each)};" for each in calls.reached]
     for each in calls.reached:
         layout = AddressLayout(module, each)
-        parts += _function(module, _head(each), Writer(each, layout, calls), obstacles)
+        writer = Writer(each, layout, calls)
+        parts += _function(module, _head(each), writer, variants or {}, obstacles)
     for name, layout in layouts.items():
         head = f"void {entries[name]}_body([[maybe_unused]] px::Byte* parameters)"
         writer = Writer(module.functions[name], layout, calls)
-        parts += _function(module, head, writer, obstacles)
+        parts += _function(module, head, writer, variants or {}, obstacles)
     if obstacles:
         raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
     parts += ["}  // namespace", ""]
@@ -92,10 +104,13 @@ def _head(function: PtxFunction) -> str:
 
 
 def _function(
-    module: Module, head: str, writer: Writer, obstacles: list[Obstacle]
+    module: Module, head: str, writer: Writer, variants: Variants, obstacles: list[Obstacle]
 ) -> Iterator[str]:
     function, layout = writer.function, writer.layout
-    body = [line for each in function.statements for line in _statement(writer, each, obstacles)]
+    body = []
+    for at, each in enumerate(function.statements):
+        others = variants.get((function.name, at), ())
+        body += _statement(writer, each, others, obstacles)
     text = "\n".join(body)
     named = set(re.findall(r"\br_\w+", text))
     yield f'#line {function.line} "{PTX_FOLDER}/{module.name}"'
@@ -123,23 +138,36 @@ def _function(
     yield ""
 
 
-def _statement(writer: Writer, statement: Statement, obstacles: list[Obstacle]) -> Iterator[str]:
+def _statement(
+    writer: Writer,
+    statement: Statement,
+    others: Sequence[tuple[int, Sequence[Statement]]],
+    obstacles: list[Obstacle],
+) -> Iterator[str]:
     yield f"#line {statement.line}"
     if statement.label:
         yield f"L{identifier(statement.label)}:;"
         return
-    found = row_of(statement.opcode)
-    if found is None:
-        obstacles.append(Obstacle(statement.line, statement.opcode, "no translation"))
-        return
-    form, chosen = found
     writer.statement = statement
     try:
-        code = form.lower(writer, chosen, statement.operands)
-        if statement.guard:
-            guard = writer.predicate(statement.guard)
-            code = f"if ({'!' if statement.negated else ''}{guard}) {{ {code} }}"
+        code = _code(writer, statement)
+        for number, instead in others:
+            text = " ".join(_code(writer, each) for each in instead)
+            chosen = f"kb_ptx_variant == {number}"
+            code = f"if ({chosen}) {{ kb_ptx_variant_ran = 1; {text} }} else {{ {code} }}"
     except StatementError as error:
         obstacles.append(Obstacle(statement.line, statement.opcode, str(error)))
         return
     yield f"  {code}"
+
+
+def _code(writer: Writer, statement: Statement) -> str:
+    found = row_of(statement.opcode)
+    if found is None:
+        raise StatementError("no translation")
+    form, chosen = found
+    code = form.lower(writer, chosen, statement.operands)
+    if not statement.guard:
+        return code
+    guard = writer.predicate(statement.guard)
+    return f"if ({'!' if statement.negated else ''}{guard}) {{ {code} }}"

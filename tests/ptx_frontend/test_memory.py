@@ -162,17 +162,18 @@ def _filled(atomic: str, store: str, load: str, after: str) -> str:
 @pytest.mark.parametrize(
     ("store", "load", "after", "right"),
     [
-        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global", "", True),
-        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu",
+        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global.b32", "", True),
+        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu.b32",
          "fence.acq_rel.gpu;", True),
-        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global", "membar.gl;", True),
-        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu", "", True),
-        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu", "", False),
+        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global.b32",
+         "membar.gl;", True),
+        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu.b32", "", True),
+        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu.b32", "", False),
     ],
 )  # fmt: skip
 def test_a_flag_between_ctas(store, load, after, right):
     module = kernelbench.ptx.load(
-        "flag.ptx", text=_filled("", store, f"{load}.b32 %r, [%flag];", after)
+        "flag.ptx", text=_filled("", store, f"{load} %r, [%flag];", after)
     )
     flag, data = np.zeros(1, np.uint32), np.zeros(2, np.uint32)
     report = module.launch("hand_over", 2, 1, [flag, data], cooperative=True, check=4)

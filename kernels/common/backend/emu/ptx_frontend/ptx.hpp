@@ -21,6 +21,10 @@ using emu::launch_translated;
     return variable;                                               \
   }
 
+// A word that the loader may set.
+#define KB_PTX_WORD(name) \
+  extern "C" __attribute__((visibility("default"))) uint32_t name = 0;
+
 // What the loader calls; see kernelbench/ptx/library.py.
 extern "C" __attribute__((visibility("default"), used)) inline int kb_ptx_launch(
     kb::emu::TranslatedKernel kernel, const uint32_t* grid, const uint32_t* block, uint32_t cluster,

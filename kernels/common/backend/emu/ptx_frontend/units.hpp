@@ -319,6 +319,12 @@ PX void tcgen05_commit(u32 group, u32 bar, bool multicast, u32 mask) {
 PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem) {
   emu::tcgen05_ld(shape, out, count, tmem);
 }
+PX void tcgen05_st(u32 tmem, const b32* in, u32 count) {
+  emu::tcgen05_st_32x32b(tmem, in, count);
+}
+PX void tcgen05_wait_st() {
+  emu::tcgen05_wait_st();
+}
 PX void tcgen05_wait_ld() {
   emu::tcgen05_wait_ld();
 }
