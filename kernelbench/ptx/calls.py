@@ -63,9 +63,9 @@ def _callees(function: PtxFunction) -> set[str]:
 def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``call{.uni} {(results),} name{, (parameters)}``."""
     rest = list(operands)
-    results = rest.pop(0) if rest and isinstance(rest[0], Vector) else Vector(())
+    results = _list(rest)
     name = rest.pop(0) if rest else None
-    parameters = rest.pop(0) if rest and isinstance(rest[0], Vector) else Vector(())
+    parameters = _list(rest)
     if not isinstance(name, str):
         raise StatementError("no function's name")
     if rest or name in writer.function.registers:
@@ -79,6 +79,15 @@ def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
         writer, function.parameters, parameters
     )
     return f"{called(name)}({', '.join(given)});"
+
+
+def _list(rest: list[Operand]) -> Vector:
+    """Takes a list in parentheses from the front; an empty one if there is none."""
+    first = rest[0] if rest else None
+    if not isinstance(first, Vector):
+        return Vector(())
+    del rest[0]
+    return first
 
 
 def _blocks(writer: Writer, wanted: Sequence[Symbol], given: Vector) -> list[str]:

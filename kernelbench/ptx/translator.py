@@ -107,7 +107,7 @@ def _function(
     module: Module, head: str, writer: Writer, variants: Variants, obstacles: list[Obstacle]
 ) -> Iterator[str]:
     function, layout = writer.function, writer.layout
-    body = []
+    body: list[str] = []
     for at, each in enumerate(function.statements):
         others = variants.get((function.name, at), ())
         body += _statement(writer, each, others, obstacles)

@@ -2,6 +2,7 @@
 
 python tools/ptx/ptx_equality.py                    all steps; equality.json and docs/ptx.md
 python tools/ptx/ptx_equality.py --steps v07,m05    these only; other rows stay
+python tools/ptx/ptx_equality.py --failed           the failed experiments, likewise
 python tools/ptx/ptx_equality.py --render           the table from the record
 
 It needs nvcc and g++, and each step runs in a process of its own. Times are CPU time.
@@ -34,6 +35,12 @@ STEPS = (
 )
 SHAPES = {"v": ("u1", "u2", "u3", "t3", "D")}
 _MOE_SHAPES = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "qwen35-m16")
+#: Of ``kernels/failed``: what the checker finds in the direct build.
+FAILED = (
+    "nofence", "v5-1", "v5-iter-2", "v5-iter-static", "v5-static-overlap", "v6-2-multicast", "v6-3",
+    "v6-splitk", "v6-tmem-circ", "v8-1", "v8-pair",
+)  # fmt: skip
+_FAILED_SHAPE, _FAILED_CLASS, _FAILED_SMS = "u1", "gpu-mode", (1, 3)
 #: Shapes of the check, which is slow, and its schedules.
 CHECKED = {"v": ("u1",)}
 _MOE_CHECKED = ("s0",)
@@ -47,17 +54,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--failed", action="store_true")
     parser.add_argument("--render", action="store_true")
     parser.add_argument("--no-check", action="store_true", help="equality only")
     parser.add_argument("--one", metavar="MODE", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one:
-        print(json.dumps(_part(given.steps, check=given.one == "check")))
+        failed = given.one == "failed"
+        made = _failed(given.steps) if failed else _part(given.steps, check=given.one == "check")
+        print(json.dumps(made))
         return 0
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    for name in () if given.render else given.steps.split(","):
+    names = FAILED if given.failed else given.steps.split(",")
+    modes = ("failed",) if given.failed else ("plain", "check")[: 1 if given.no_check else 2]
+    for name in () if given.render else names:
         row = record.setdefault(name, {})
-        for mode in ("plain",) if given.no_check else ("plain", "check"):
+        for mode in modes:
             row[mode] = _in_a_process(name, mode)
             print(name, mode, json.dumps(row[mode]), flush=True)
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
@@ -125,6 +137,33 @@ def _part(name: str, *, check: bool) -> dict[str, Any]:
     return row
 
 
+def _failed(name: str) -> dict[str, Any]:
+    """What the checker finds in a failed experiment, in the direct build and by its PTX."""
+    from ptx_step import PtxStep, symbols_of
+
+    from kernelbench.emulator.settings import Emulation
+    from kernelbench.inspection.cubin import compile_ptx
+    from kernelbench.ptx.library import translated
+
+    step = PtxStep(name, check=True)
+    source = translated(f"{name}.ptx", compile_ptx(step.step))
+    library, symbols = step.build(source), symbols_of(source)
+    case = step.case(_FAILED_SHAPE, _FAILED_CLASS)
+    if case is None:
+        raise SystemExit(f"{name} does not take {_FAILED_SHAPE}")
+
+    def found() -> list[str]:
+        for sms in _FAILED_SMS:
+            call = step.call(case, 1, Emulation(sms=sms), symbols=symbols, limit_s=60)
+            if not call.clean:
+                return sorted({kind for kind, _ in call.found}) or ["wrong"]
+        return []
+
+    direct = found()
+    with step.replaced(source, library):
+        return {"direct": direct, "ptx": found()}
+
+
 def _built(make: Any) -> tuple[float, Any]:
     """CPU time of the compilers that a call starts: about 0 for what is in the cache."""
     before = os.times()
@@ -166,6 +205,12 @@ def render(record: Mapping[str, Any]) -> str:
     lines += [
         f"| {name} | {' | '.join(_cells(record[name]))} |" for name in STEPS if name in record
     ]
+    lines += ["", "| failed experiment | direct build | PTX |", "| --- | --- | --- |"]
+    for name in FAILED:
+        if name in record:
+            one = record[name]["failed"]
+            direct, ptx = (", ".join(one.get(key, ())) or "–" for key in ("direct", "ptx"))
+            lines.append(f"| {name} | {direct} | {one.get('error') or ptx} |")
     return "\n".join(lines) + "\n"
 
 
@@ -197,7 +242,7 @@ def _bits(shapes: Mapping[str, Any]) -> str:
 
 def _clean(check: Mapping[str, Any]) -> str:
     if not check.get("shapes"):
-        return check.get("error", "–")
+        return str(check.get("error", "–"))
     found = sorted({each for one in check["shapes"].values() for each in one["found"]})
     wrong = [name for name, one in check["shapes"].items() if one["wrong"]]
     return ", ".join(found) or (f"wrong on {' '.join(wrong)}" if wrong else "clean")
