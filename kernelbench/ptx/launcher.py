@@ -169,8 +169,7 @@ class _Schedules:
             self._running.unregister_all()
         raw = self._running.report()
         self.last = resolve_report(raw, symbols)
-        x, y, z = self._form.block
-        self._found += found_in(raw, symbols, seed, x * y * z)
+        self._found += found_in(raw, symbols, seed)
         self._made += 1
         self._seconds += self.last.seconds
 

@@ -22,8 +22,7 @@ using emu::launch_translated;
   }
 
 // A word that the loader may set.
-#define KB_PTX_WORD(name) \
-  extern "C" __attribute__((visibility("default"))) uint32_t name = 0;
+#define KB_PTX_WORD(name) extern "C" __attribute__((visibility("default"))) uint32_t name = 0;
 
 // What the loader calls; see kernelbench/ptx/library.py.
 extern "C" __attribute__((visibility("default"), used)) inline int kb_ptx_launch(

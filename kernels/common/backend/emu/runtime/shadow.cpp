@@ -184,6 +184,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
           .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
           .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
           .other_thread = earlier.thread,
+          .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
           .text = std::move(text)});
   return false;
 }
@@ -204,6 +205,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
             .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
             .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
             .other_thread = earlier.thread,
+            .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
             .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
                     " may still read" + missing_scope(cta_, earlier)});
     return false;
