@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelbench.ptx.calls import CallGraph
+from kernelbench.ptx.call_graph import CallGraph
 from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
 from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import SIZES, Module, PtxFunction, Statement, Symbol

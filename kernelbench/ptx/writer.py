@@ -12,7 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelbench.ptx.calls import CallGraph
+from kernelbench.ptx.call_graph import CallGraph
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import (
