@@ -12,6 +12,7 @@ class CallGraph:
 
     Attributes:
         functions: Those that the module defines, by name.
+        declared: Those that another module would define.
         reached: Those that kernels call, callees of callees too, in the order of the text.
         recursive: The names of those that come back to themselves.
     """
@@ -22,6 +23,7 @@ class CallGraph:
             for name, each in module.functions.items()
             if each.defined and not each.kernel
         }
+        self.declared = {name: each for name, each in module.functions.items() if not each.defined}
         callees = {each.name: _callees(each) for each in module.functions.values()}
 
         def behind(names: Iterable[str]) -> set[str]:

@@ -14,8 +14,15 @@ from kernelbench.ptx.model import Symbol, Vector
 from kernelbench.ptx.names import block, called
 
 if TYPE_CHECKING:
-    from kernelbench.ptx.model import Operand
+    from kernelbench.ptx.model import Operand, PtxFunction
     from kernelbench.ptx.writer import Writer
+
+
+#: Functions that no module defines: what of ``px::`` they are, and the bytes that they are passed.
+_PROVIDED = {
+    "vprintf": ("px::vprintf", (4, 8, 8)),
+    "__assertfail": ("px::assertfail", (8, 8, 4, 8, 8)),
+}
 
 
 def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -28,7 +35,7 @@ def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
         raise StatementError("no function's name")
     if rest or name in writer.function.registers:
         raise StatementError("an indirect call")
-    function = writer.calls.functions.get(name)
+    function = writer.calls.functions.get(name) or _provided(writer, name)
     if function is None:
         raise StatementError(f"{name} is not defined in this module")
     if name in writer.calls.recursive:
@@ -36,7 +43,17 @@ def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     given = _blocks(writer, function.results, results) + _blocks(
         writer, function.parameters, parameters
     )
-    return f"{called(name)}({', '.join(given)});"
+    cpp = called(name) if function.defined else _PROVIDED[name][0]
+    return f"{cpp}({', '.join(given)});"
+
+
+def _provided(writer: Writer, name: str) -> PtxFunction | None:
+    """The declaration of a function that is provided here."""
+    function = writer.calls.declared.get(name)
+    if function is None or name not in _PROVIDED:
+        return None
+    passed = tuple(each.size for each in (*function.results, *function.parameters))
+    return function if passed == _PROVIDED[name][1] else None
 
 
 def _list(rest: list[Operand]) -> Vector:

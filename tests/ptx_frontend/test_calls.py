@@ -106,6 +106,46 @@ def test_a_finding_in_a_function_names_its_line():
     assert any(each.startswith(f"race.ptx:{line}") for each in places), places
 
 
+PRINTS = (
+    HEAD
+    + r"""
+.extern .func (.param .b32 count) vprintf(.param .b64 format, .param .b64 values);
+.extern .func __assertfail(.param .b64 message, .param .b64 file, .param .b32 line,
+                           .param .b64 function, .param .b64 size);
+.global .align 1 .b8 text[32] = {37, 100, 32, 37, 46, 50, 102, 37, 37, 32, 37, 108, 108, 120, 10};
+.global .align 1 .b8 what[4] = {97, 62, 98};
+.visible .entry run(.param .u32 wrong)
+{
+  .local .align 8 .b8 own[24];
+  .reg .b64 %a, %t, %d; .reg .b32 %x; .reg .pred %p;
+  mov.b64 %a, own; cvta.local.u64 %a, %a; mov.b64 %t, text; cvta.global.u64 %t, %t;
+  mov.b32 %x, -7; st.u32 [%a], %x; mov.b64 %d, 0d3FF8000000000000; st.f64 [%a+8], %d;
+  mov.b64 %d, 0xabcdef0123; st.u64 [%a+16], %d;
+  { .param .b64 p0; .param .b64 p1; .param .b32 made;
+    st.param.b64 [p0], %t; st.param.b64 [p1], %a;
+    call.uni (made), vprintf, (p0, p1); ld.param.b32 %x, [made]; }
+  ld.param.u32 %x, [wrong]; setp.eq.u32 %p, %x, 0; @%p ret;
+  mov.b64 %t, what;
+  { .param .b64 p0; .param .b64 p1; .param .b32 p2; .param .b64 p3; .param .b64 p4;
+    st.param.b64 [p0], %t; st.param.b64 [p1], %t; st.param.b32 [p2], 12;
+    st.param.b64 [p3], %t; st.param.b64 [p4], 1;
+    call.uni __assertfail, (p0, p1, p2, p3, p4); }
+  ret;
+}
+"""
+)
+
+
+def test_printf_and_assert(capfd):
+    module = kernelbench.ptx.load("prints.ptx", text=PRINTS)
+    module.launch("run", 1, 1, [0]).require_clean()
+    assert capfd.readouterr().out == "-7 1.50% abcdef0123\n"
+    report = module.launch("run", 1, 1, [1])
+    assert [each.finding.text for each in report.errors] == ["trap"]
+    assert "a>b:12: a>b: assertion `a>b` failed" in capfd.readouterr().err
+    assert report.errors[0].finding.access.where.startswith("prints.ptx:")
+
+
 @pytest.mark.parametrize(
     ("functions", "call", "reason"),
     [

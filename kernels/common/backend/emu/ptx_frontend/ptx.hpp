@@ -1,7 +1,7 @@
 // What kernelbench.ptx makes C++ of PTX with.
 #pragma once
 
-#include "units.hpp"
+#include "calls.hpp"
 
 namespace px {
 
