@@ -69,7 +69,7 @@ WAIT:
   mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %q, [%b], 0;
   @!%q bra WAIT;
   ld.shared.b32 %x, [%a];
-  mad.lo.u32 %t, %r, 64, %t; mul.wide.u32 %o, %t, 4; add.s64 %out, %out, %o;
+  mov.u32 %r, %ctaid.x; mad.lo.u32 %t, %r, 64, %t; mul.wide.u32 %o, %t, 4; add.s64 %out, %out, %o;
   st.global.b32 [%out], %x;
   barrier.cluster.arrive.relaxed.aligned;
   barrier.cluster.wait.aligned;
