@@ -77,17 +77,24 @@ def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
         raise StatementError(f"{count} registers of D")
     if any(each != Number(1) for each in operands[4:6]):
         raise StatementError("a negated operand")
-    if any(each != Number(0) for each in operands[6:]):
-        raise StatementError("a transposed operand")
-    kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16"}[kinds]
+    kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16", "bf16.bf16": "kBf16"}[kinds]
     b, scale = writer.value(operands[2], 8), writer.predicate(operands[3])
     if isinstance(operands[1], Vector):
         declared, name = _collected(writer, operands[1])
         a = f"{name}, 0"
     else:
         declared, a = "", f"nullptr, {writer.value(operands[1], 8)}"
+    # A in registers has no imm-trans-a.
+    sides = ["false"] * (2 - len(operands[6:]))
+    sides += ["true" if _is_transposed(each) else "false" for each in operands[6:]]
     head = f"px::wgmma(px::WgmmaKind::{kind}, {d}, {count}"
-    return f"{{ {declared} {head}, {a}, {b}, {scale}); }}"
+    return f"{{ {declared} {head}, {a}, {b}, {scale}, {{{', '.join(sides)}}}); }}"
+
+
+def _is_transposed(operand: Operand) -> bool:
+    if operand not in (Number(0), Number(1)):
+        raise StatementError("a transposition that is no literal")
+    return operand == Number(1)
 
 
 def _group(chosen: Sequence[str]) -> str:
@@ -192,7 +199,8 @@ TENSOR_FORMS: tuple[Form, ...] = (
     Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "tensor"),
     Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "tensor"),
     Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k32.f32.{{e4m3.e4m3}}", _wgmma, "tensor"),
-    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k16.f32.{{f16.f16}}", _wgmma, "tensor"),
+    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k16.f32.{{f16.f16|bf16.bf16}}", _wgmma,
+         "tensor"),
     Form(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", _allocate, "tensor"),
     Form(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", _free, "tensor"),
     Form(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", _relinquish, "tensor"),

@@ -247,8 +247,10 @@ uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
   visit_records(log, previous, [&](uint32_t index) {
     const Record& earlier = log.records[index];
     const bool left = (earlier.bytes & ~actor.bytes) != 0;
-    if (left && earlier.component == actor.component) {
-      writer.bytes |= earlier.bytes;  // what is ordered with this write is so with the earlier
+    // Of another epoch it stays a record of its own: what others do to the bytes that are left may
+    // be in order with it and not with this write.
+    if (left && earlier.component == actor.component && earlier.epoch == actor.epoch) {
+      writer.bytes |= earlier.bytes;
     } else if (left) {
       writers.push_back(index);
     }
