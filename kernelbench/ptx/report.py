@@ -85,6 +85,20 @@ class PtxReport:
         yield from findings.lines(EmulatorReport((), self.waits))
 
 
+@dataclass(frozen=True)
+class Launched:
+    """A launch of a kernel and what was found in it.
+
+    Attributes:
+        form: Its extents in words.
+        seed: Of its first schedule.
+    """
+
+    form: str
+    seed: int
+    report: PtxReport
+
+
 def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
     """The findings of one schedule, from what the runtime reported."""
     resolved = findings.resolve_report(raw, symbols)
