@@ -205,12 +205,13 @@ def render(record: Mapping[str, Any]) -> str:
     lines += [
         f"| {name} | {' | '.join(_cells(record[name]))} |" for name in STEPS if name in record
     ]
-    lines += ["", "| failed experiment | direct build | PTX |", "| --- | --- | --- |"]
-    for name in FAILED:
-        if name in record:
-            one = record[name]["failed"]
-            direct, ptx = (", ".join(one.get(key, ())) or "–" for key in ("direct", "ptx"))
-            lines.append(f"| {name} | {direct} | {one.get('error') or ptx} |")
+    tried = [name for name in FAILED if name in record]
+    if tried:
+        lines += ["", "| failed experiment | direct build | PTX |", "| --- | --- | --- |"]
+    for name in tried:
+        one = record[name]["failed"]
+        direct, ptx = (", ".join(one.get(key, ())) or "–" for key in ("direct", "ptx"))
+        lines.append(f"| {name} | {direct} | {one.get('error') or ptx} |")
     return "\n".join(lines) + "\n"
 
 
