@@ -1,8 +1,9 @@
 """kernelbench: check, time and compare the steps of an optimization lineage of GPU kernels.
 
 The library is four functions, :func:`run`, :func:`ab`, :func:`check` and :func:`load`, what they
-return, the errors that they raise, and :class:`TensorProblem`, which a problem of one's own is
-written as. Nothing of it is imported before it is used.
+return, the errors that they raise, :class:`TensorProblem`, which a problem of one's own is written
+as, and :func:`triton_emulation`, for Triton's kernels without a GPU. Nothing of it is imported
+before it is used.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kernelbench.executors.api import load
     from kernelbench.problems.tensor.problem import TensorProblem
     from kernelbench.project.problem import Work
+    from kernelbench.ptx.triton_session import triton_emulation
     from kernelbench.records.run_record import Result, RunRecord
     from kernelbench.runs.api import run
 
@@ -37,6 +39,7 @@ __all__ = [
     "ArmFailure", "CheckReport", "Comparison", "Emulation", "EnvironmentProblem", "IncorrectError",
     "Interrupted", "KernelbenchError", "NotTimed", "RecordError", "Result", "RunRecord",
     "TensorProblem", "UsageError", "Work", "__version__", "ab", "check", "load", "run",
+    "triton_emulation",
 ]  # fmt: skip
 
 #: Where each name is; a test holds it and the imports for type checkers together.
@@ -60,6 +63,7 @@ _MODULES = {
     "check": "checks.api",
     "load": "executors.api",
     "run": "runs.api",
+    "triton_emulation": "ptx.triton_session",
 }
 
 

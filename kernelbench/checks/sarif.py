@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,21 @@ _ROWS = {
 _Json = dict[str, Any]
 
 
-def sarif_of(report: CheckReport) -> _Json:
-    """The SARIF document of a check; paths are relative to the project's folder."""
+def sarif_of(report: CheckReport, files: Mapping[str, Path] | None = None) -> _Json:
+    """The SARIF document of a check; paths are relative to the project's folder.
+
+    Args:
+        files: Where those are that are no steps, by the name in the report.
+    """
     context = Context.find()
-    results = [
-        result
-        for checked in report.steps
-        for step in context.lineages.select([checked.step])
-        for result in _results(_Places(step, context.project.root), checked.rows)
-    ]
+    root = context.project.root
+    results: list[_Json] = []
+    for checked in report.steps:
+        if files is not None:
+            places = _Places(files[checked.step].absolute(), [], root)
+        else:
+            places = _places_of(context.lineages.select([checked.step])[0], root)
+        results += _results(places, checked.rows)
     rules = [
         {"id": name, "shortDescription": {"text": text}}
         for name, text in (CLASSES | {f"row-{key}": text for key, text in _ROWS.items()}).items()
@@ -47,17 +53,22 @@ def sarif_of(report: CheckReport) -> _Json:
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-class _Places:
-    """Where the files of a step's findings are, for a reader of the repository."""
+def _places_of(step: Step, root: Path) -> _Places:
+    blocks = [common_folder(step), *lineage_blocks(step)]
+    steps = [step]
+    while steps[-1].base is not None:
+        steps.append(steps[-1].base)
+    folders = [part.parent for part in (*(each.path for each in steps), *blocks)]
+    return _Places(step.entry or step.path, folders, root)
 
-    def __init__(self, step: Step, root: Path) -> None:
+
+class _Places:
+    """Where the files of findings are, for a reader of the repository."""
+
+    def __init__(self, entry: Path, folders: Sequence[Path], root: Path) -> None:
         self._root = root
-        blocks = [common_folder(step), *lineage_blocks(step)]
-        steps = [step]
-        while steps[-1].base is not None:
-            steps.append(steps[-1].base)
-        self._folders = [part.parent for part in (*(each.path for each in steps), *blocks)]
-        self.entry = self._uri(step.entry or step.path)
+        self._folders = [*folders, entry.parent]
+        self.entry = self._uri(entry)
 
     def of(self, access: Access, text: str = "") -> _Json:
         """The location of one side."""

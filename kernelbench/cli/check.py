@@ -14,11 +14,13 @@ from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
 from kernelbench.base.json_file import write_json
 from kernelbench.checks import api, debugger, repeat, replay
+from kernelbench.checks.files import is_file_to_check
 from kernelbench.checks.report import CheckReport
 from kernelbench.checks.sarif import sarif_of
-from kernelbench.cli import check_view, options
+from kernelbench.cli import check_files, check_view, options
 from kernelbench.emulator.settings import MAX_SMS
 from kernelbench.machine.toolchain import cpu_count
+from kernelbench.ptx.triton_driver import ARCHS
 from kernelbench.runs.settings import MEASURING
 
 
@@ -81,7 +83,9 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     "  kernelbench check v01..v07 --schedules 200 --jobs 2\n"
     "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found\n"
     "  kernelbench check v07 --minimize schedules              then --replay schedules/FILE\n"
-    "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz",
+    "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz\n"
+    "  kernelbench check k.ptx                                 launched as k.toml says\n"
+    "  kernelbench check my_script.py --arch 90                its Triton kernels",
 )
 @options.optional_steps_argument
 @options.check_shape_option
@@ -121,6 +125,14 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     help="Also make calls in which values, addresses and shapes change, and two without a wait.",
 )
 @options.seed_option("inputs and schedules")
+@click.option(
+    "--arch",
+    type=click.Choice(tuple(map(str, ARCHS))),
+    default="90",
+    show_default=True,
+    callback=lambda _context, _parameter, value: int(value),
+    help="What Triton compiles the kernels of a script for.",
+)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -217,6 +229,9 @@ def command(
     ends at the first wrong result or finding that ends a launch. Leaves with 3 if anything was
     found, with 5 if every shape was skipped. Also says which branches of the step no schedule has
     taken.
+
+    A STEP may also be a PTX file, launched as the TOML file beside it says, or a script: its Triton
+    kernels run on the CPU, each launch under several schedules.
     """
     asked["timeout_s"] = asked.pop("timeout")
     more = _More(**{each.name: asked.pop(each.name) for each in fields(_More)})
@@ -233,6 +248,8 @@ def command(
         )
     if not steps:
         raise UsageError("no STEP given", "`kernelbench list` shows them")
+    if any(map(is_file_to_check, steps)):
+        return _files(view, steps, more, asked, json_path)
     asked["allow"] = dict(asked["allow"])
     try:
         with console.Status() as status:
@@ -269,6 +286,7 @@ class _More:
     sarif_to: str | None
     state: bool
     gdb: bool
+    arch: int
 
     @property
     def from_file(self) -> bool:
@@ -295,6 +313,26 @@ def _from_file(
     view.replayed(found)
     view.looked(found, look)
     return int(ExitCode.INCORRECT if found.shown else ExitCode.PASS)
+
+
+def _files(
+    view: check_view.View,
+    names: tuple[str, ...],
+    more: _More,
+    asked: dict[str, Any],
+    json_path: str | None,
+) -> int:
+    try:
+        report = check_files.checked(names, view, asked | {"arch": more.arch})
+    except Interrupted as error:
+        if isinstance(error.partial, CheckReport):
+            _show(view, error.partial, json_path)
+        raise
+    _show(view, report, json_path)
+    if more.sarif_to is not None:
+        paths = {Path(name).name: Path(name) for name in names}
+        write_json(Path(more.sarif_to), sarif_of(report, paths))
+    return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
 
 
 def _look_closer(view: check_view.View, report: CheckReport, more: _More, timeout_s: float) -> None:

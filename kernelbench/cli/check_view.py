@@ -9,7 +9,7 @@ from pathlib import Path
 from kernelbench.base import console
 from kernelbench.checks.api import CheckPlan
 from kernelbench.checks.replay import Look, Replayed, Shortened
-from kernelbench.checks.rows import CheckRow, Seen, StepCheck
+from kernelbench.checks.rows import CheckRequest, CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
 from kernelbench.emulator.decisions import in_words
 from kernelbench.emulator.findings import EmulatorReport
@@ -50,6 +50,16 @@ class View:
             f"seed {request.seed}",
         ]  # fmt: skip
         self._print(label, " · ".join(parts))
+
+    def file_head(self, names: Sequence[str], request: CheckRequest) -> None:
+        """The same of files that are no steps."""
+        count, sms = request.schedules, request.sms[0]
+        parts = [
+            "executor emulator, checking", environment.cpu_name(), f"{sms} SMs",
+            f"{count} schedule{'s' if count > 1 else ''} of each launch", f"seed {request.seed}",
+        ]  # fmt: skip
+        self._budget = True
+        self._print(", ".join(names), " · ".join(parts))
 
     def results(self, steps: Sequence[StepCheck], unmatched: Sequence[str] = ()) -> None:
         """The table, then findings and branches step by step, then the conclusion.

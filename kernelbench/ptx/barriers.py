@@ -65,10 +65,10 @@ def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 
 BARRIER_FORMS: tuple[Form, ...] = (
-    Form(f"mbarrier.init{_LOCAL}.b64", _init, "steps"),
-    Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "steps"),
+    Form(f"mbarrier.init{_LOCAL}.b64", _init, "sync"),
+    Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "sync"),
     Form("mbarrier.{arrive|arrive_drop|arrive.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE
-         + ".b64", _arrive, "steps"),
+         + ".b64", _arrive, "sync"),
     Form("mbarrier.{test_wait|try_wait}.parity{.acquire|.relaxed|}" + _SCOPE + _LOCAL + ".b64",
-         _wait, "steps"),
+         _wait, "sync"),
 )  # fmt: skip

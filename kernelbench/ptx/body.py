@@ -24,6 +24,7 @@ from kernelbench.ptx.model import (
 from kernelbench.ptx.tokens import Tokens, number_of
 
 _DECLARATIONS = (".local", ".shared", ".param")
+_CLOSING = {"{": "}", "(": ")"}
 _SKIPPED = (".pragma", ".branchtargets", ".callprototype", ".calltargets")
 
 
@@ -135,10 +136,6 @@ class _Body:
         if not (statement.opcode[0].isalpha() and statement.opcode[0].islower()):
             raise tokens.error(f"{statement.opcode!r} is no instruction")
         self._function.statements.append(statement)
-        if statement.opcode.partition(".")[0] == "call":
-            # Named as unsupported later, with everything else that is.
-            tokens.skip_past(";")
-            return
         operands = []
         while not tokens.accept(";"):
             operands.append(self._operand())
@@ -149,9 +146,9 @@ class _Body:
 
     def _operand(self) -> Operand:
         tokens, word = self._tokens, self._tokens.next()
-        if word == "{":
+        if word in _CLOSING:
             items = []
-            while not tokens.accept("}"):
+            while not tokens.accept(_CLOSING[word]):
                 items.append(self._operand())
                 tokens.accept(",")
             return Vector(tuple(items))

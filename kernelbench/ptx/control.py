@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kernelbench.ptx.calls import lower_call
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, Lower
 from kernelbench.ptx.names import identifier
@@ -42,14 +43,22 @@ def _registers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     return f"px::setmaxnreg({writer.value(operands[0], 4)}, {up});"
 
 
+def _exit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 0)
+    if not writer.function.kernel:
+        raise StatementError("in a function that is called")
+    return "return;"
+
+
 CONTROL_FORMS: tuple[Form, ...] = (
-    Form("bra{.uni|}", _branch, "steps"),
-    Form("ret{.uni|}", fixed("return;"), "steps"),
-    Form("exit", fixed("return;"), "launch"),
+    Form("bra{.uni|}", _branch, "launch"),
+    Form("ret{.uni|}", fixed("return;"), "launch"),
+    Form("exit", _exit, "launch"),
+    Form("call{.uni|}", lower_call, "calls"),
     Form("trap", fixed("px::trap();"), "launch"),
-    Form("nanosleep.u32", _sleep, "steps"),
-    Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "steps"),
-    Form("griddepcontrol.wait", fixed("px::griddepcontrol_wait();"), "steps"),
+    Form("nanosleep.u32", _sleep, "sync"),
+    Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "sync"),
+    Form("griddepcontrol.wait", fixed("px::griddepcontrol_wait();"), "sync"),
     Form("griddepcontrol.launch_dependents", fixed("px::griddepcontrol_launch_dependents();"),
-         "steps"),
+         "sync"),
 )  # fmt: skip

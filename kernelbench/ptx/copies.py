@@ -135,18 +135,18 @@ COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.commit_group", fixed("px::cp_async_commit();"), "copies"),
     Form("cp.async.wait_group", _wait_group, "copies"),
     Form("cp.async.wait_all", fixed("px::cp_async_wait(0);"), "copies"),
-    Form("cp.async.mbarrier.arrive.noinc{.shared::cta|.shared|}.b64", _copy_arrive, "steps"),
+    Form("cp.async.mbarrier.arrive.noinc{.shared::cta|.shared|}.b64", _copy_arrive, "bulk"),
     Form("cp.async.bulk.{shared::cta|shared::cluster}.global" + _BYTES
-         + "{.multicast::cluster|}" + _HINT, _bulk_load, "steps"),
-    Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "steps"),
+         + "{.multicast::cluster|}" + _HINT, _bulk_load, "bulk"),
+    Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}"
-         f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "steps"),
+         f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.global.shared::cta{_TILE}.bulk_group{_HINT}",
-         _box_store, "steps"),
-    Form("cp.async.bulk.commit_group", fixed("px::bulk_commit();"), "steps"),
-    Form("cp.async.bulk.wait_group{.read|}", _bulk_wait, "steps"),
+         _box_store, "bulk"),
+    Form("cp.async.bulk.commit_group", fixed("px::bulk_commit();"), "bulk"),
+    Form("cp.async.bulk.wait_group{.read|}", _bulk_wait, "bulk"),
     Form(f"tensormap.replace.tile.{_FIELDS}.{{shared::cta|global}}.b1024.{{b32|b64}}",
-         _replace, "steps"),
+         _replace, "bulk"),
     Form("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release."
-         "{cta|cluster|gpu|sys}.sync.aligned", _publish, "steps"),
+         "{cta|cluster|gpu|sys}.sync.aligned", _publish, "bulk"),
 )  # fmt: skip

@@ -37,7 +37,7 @@ def _read_declarator(tokens: Tokens, space: str, line: int) -> Symbol:
             lanes = int(word[2:])
         elif word == ".attribute":
             tokens.skip_past(")")
-        elif word not in SPACES:
+        elif word not in (*SPACES, ".reg"):
             raise tokens.error(f"{word!r} in a declaration")
     name, count = tokens.next(), lanes
     while tokens.accept("["):
@@ -79,5 +79,5 @@ def read_parameters(tokens: Tokens) -> list[Symbol]:
             continue
         if word not in (".param", ".reg"):
             raise tokens.error(f"{word!r} among parameters")
-        found.append(_read_declarator(tokens, "param", line))
+        found.append(_read_declarator(tokens, word[1:], line))
     return found

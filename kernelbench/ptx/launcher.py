@@ -23,12 +23,15 @@ DEFAULT_SCHEDULES = 20
 _MESSAGE_BYTES = 1024
 
 
-def load_ptx(file: str | Path, *, text: str | None = None) -> PtxModule:
+def load_ptx(
+    file: str | Path, *, text: str | None = None, symbols: type[PtxSymbols] = PtxSymbols
+) -> PtxModule:
     """A PTX file, translated for the emulator. Nothing is compiled before the first launch.
 
     Args:
         file: Its path; with ``text`` only what it is called.
         text: The PTX itself, if it is in no file.
+        symbols: How places are named.
 
     Raises:
         PtxError: If the file cannot be read, or is not PTX, with its line.
@@ -40,7 +43,7 @@ def load_ptx(file: str | Path, *, text: str | None = None) -> PtxModule:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise PtxError(f"{path}: cannot be read: {error}") from error
-    return PtxModule(translated(path.name, text), path)
+    return PtxModule(translated(path.name, text), path, symbols)
 
 
 class PtxModule:
@@ -50,10 +53,12 @@ class PtxModule:
         kernels: The names of its kernels.
     """
 
-    def __init__(self, source: Translated, path: Path) -> None:
+    def __init__(
+        self, source: Translated, path: Path, symbols: type[PtxSymbols] = PtxSymbols
+    ) -> None:
         self.kernels = tuple(source.translation.entries)
         self._source = source
-        self._symbols = PtxSymbols(source.module, source.translation.layouts, path)
+        self._symbols = symbols(source.module, source.translation.layouts, path)
         self._libraries: dict[bool, ctypes.CDLL] = {}
 
     def launch(
@@ -169,8 +174,7 @@ class _Schedules:
             self._running.unregister_all()
         raw = self._running.report()
         self.last = resolve_report(raw, symbols)
-        x, y, z = self._form.block
-        self._found += found_in(raw, symbols, seed, x * y * z)
+        self._found += found_in(raw, symbols, seed)
         self._made += 1
         self._seconds += self.last.seconds
 

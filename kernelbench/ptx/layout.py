@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.model import Module, PtxFunction, Symbol
-from kernelbench.ptx.names import variable
+from kernelbench.ptx.names import block, variable
 
 
 def placed(symbols: Iterable[Symbol]) -> tuple[dict[str, int], int]:
@@ -28,8 +28,10 @@ class AddressLayout:
     Attributes:
         shared: Offsets of shared variables; those of dynamic shared memory follow the static ones.
         static_shared: Bytes of shared memory that the module takes itself.
-        parameters: Offsets of the function's parameters.
-        parameter_bytes: Of all parameters.
+        parameters: Offsets of a kernel's parameters.
+        parameter_bytes: Of all of them.
+        passed: What calls pass, by name: a ``.func``'s parameters and results, and those of the
+            calls in a function. Each is a block of memory of its own.
     """
 
     def __init__(self, module: Module, function: PtxFunction) -> None:
@@ -39,9 +41,21 @@ class AddressLayout:
         align = max((each.align for each in dynamic), default=1)
         self.static_shared = -(-end // align) * align
         self.shared |= dict.fromkeys((each.name for each in dynamic), self.static_shared)
-        self.parameters, self.parameter_bytes = placed(function.parameters)
-        self._local, self.local_bytes = placed(function.locals.values())
+        self.parameters, self.parameter_bytes = placed(
+            function.parameters if function.kernel else ()
+        )
+        own = function.locals.values()
+        self.passed = {each.name: each for each in own if each.space == "param"}
+        if not function.kernel:
+            self.passed |= {each.name: each for each in (*function.results, *function.parameters)}
+        self._local, self.local_bytes = placed(each for each in own if each.space == "local")
         self._module = module
+
+    def parameter(self, name: str) -> str:
+        """A host pointer to a parameter of a kernel or of a call, as C++; empty for other names."""
+        if name in self.passed:
+            return block(name)
+        return f"(parameters + {self.parameters[name]}u)" if name in self.parameters else ""
 
     def address(self, name: str) -> str:
         """A C++ expression.
@@ -55,6 +69,8 @@ class AddressLayout:
             return f"{self.parameters[name]}u"
         if name in self._local:
             return f"{self._local[name]}u"
+        if name in self.passed:
+            raise StatementError("the address of a function's parameter")
         if name in self._module.symbols:
             return f"px::address_of({variable(name)})"
         raise StatementError(f"{name} is not known")

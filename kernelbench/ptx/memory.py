@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
     from kernelbench.ptx.writer import Writer
 
-_SPACE = "{.global|.shared|.shared::cta|.shared::cluster|.local|}"
+_SPACE = "{.global|.shared|.shared::cta|.shared::cluster|.local|.param|.param::func|}"
 _VECTOR = "{.v2|.v4|.v8|}"
 _TYPE = "{b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64}"
 _SCOPE = "{.cta|.cluster|.gpu|.sys}"
@@ -66,9 +66,8 @@ def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
     """``st``, weak."""
     space, vector, kind = chosen[0], chosen[-2], chosen[-1]
     writer.expect(operands, 3 if "L2::cache_hint" in chosen else 2)
-    return _stored(
-        writer, "own_store" if space == "local" else "store", space, vector, kind, operands
-    )
+    own = space == "local" or space.startswith("param")
+    return _stored(writer, "own_store" if own else "store", space, vector, kind, operands)
 
 
 def _stored(
@@ -147,6 +146,8 @@ def _convert_address(writer: Writer, chosen: Sequence[str], operands: Sequence[O
     given = writer.value(operands[1], 8)
     if space in ("global", "const"):
         result = given
+    elif space == "param" and not writer.function.kernel:
+        raise StatementError("a parameter's address, in a function that is called")
     elif space in ("param", "local"):
         base = "px::address_of(parameters)" if space == "param" else "px::address_of(local)"
         result = f"{given} {'-' if to else '+'} {base}"
@@ -164,7 +165,7 @@ def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], "b32", f"px::mapa({address}, {rank})")
 
 
-_SPACES_READ = "{.param|.param::entry|.const|.global|.shared|.shared::cta|.shared::cluster|.local|}"
+_SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
 _OPERATION = "{add|min|max|exch|cas|and|or|xor|inc|dec}"
 _ATOMIC_TYPE = "{b32|b64|u32|u64|s32|s64|f32|f64}"
 # Without .sem an atomic is relaxed.
@@ -190,10 +191,14 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"st.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_store, "memory"),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _atomic, "memory"),
+    # As Triton spells it, which ptxas takes, too.
+    Form(f"atom.{{global|shared}}{_SCOPE}{{.relaxed|.acquire|.release|.acq_rel}}"
+         f".{_OPERATION}.{_ATOMIC_TYPE}",
+         lambda w, c, o: _atomic(w, (c[2], c[1], c[0], c[3], c[4]), o), "memory"),
     Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _reduction, "memory"),
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
-    Form("mapa.shared::cluster.u32", _map_address, "steps"),
+    Form("mapa.shared::cluster.u32", _map_address, "sync"),
 )  # fmt: skip

@@ -45,7 +45,7 @@ class Address(NamedTuple):
 
 
 class Vector(NamedTuple):
-    """``{a, b, …}``."""
+    """``{a, b, …}``; of a call ``(a, b, …)``."""
 
     items: tuple[Operand, ...]
 
@@ -126,14 +126,18 @@ class PtxFunction:
     """A kernel (``.entry``) or a ``.func``; its scopes are flattened.
 
     Attributes:
+        results: Of a ``.func``: what a call gets back.
         registers: Type of each register; those of inner scopes have a suffix.
         directives: ``maxntid`` and so on, with their numbers.
+        defined: Whether it has a body; without one it is declared only.
     """
 
     name: str
     line: int
     kernel: bool
+    defined: bool = False
     parameters: list[Symbol] = field(default_factory=list)
+    results: list[Symbol] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     registers: dict[str, str] = field(default_factory=dict)
     locals: dict[str, Symbol] = field(default_factory=dict)

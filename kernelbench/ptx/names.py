@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from kernelbench.ptx.model import Address, Negated, Operand, Pair, Vector
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def identifier(name: str) -> str:
     """A C++ name for a PTX name; different ones for different ones."""
     return "r_" + re.sub(r"\W|_", lambda match: f"_{ord(match[0]):x}_", name.removeprefix("%"))
@@ -15,6 +17,16 @@ def identifier(name: str) -> str:
 def variable(name: str) -> str:
     """The C++ variable of a module's global or constant memory."""
     return "g" + identifier(name)
+
+
+def block(name: str) -> str:
+    """The C++ variable of a parameter of a call."""
+    return "p" + identifier(name)
+
+
+def called(name: str) -> str:
+    """The C++ function of a ``.func``."""
+    return "f" + identifier(name)
 
 
 def registers_in(operand: Operand) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def _read_directive(tokens: Tokens, module: Module) -> None:
     if word in (".entry", ".func"):
         function = _read_function(tokens, module)
         # A declaration does not replace the definition.
-        if function.statements or function.name not in module.functions:
+        if function.defined or function.name not in module.functions:
             module.functions[function.name] = function
     elif word in SPACES:
         symbol = read_variable(tokens)
@@ -73,7 +73,9 @@ def _read_directive(tokens: Tokens, module: Module) -> None:
 def _read_section(tokens: Tokens, module: Module) -> None:
     """DWARF: only the strings are of use here."""
     tokens.next()
-    wanted = tokens.next() == ".debug_str"
+    if tokens.next() != ".debug_str":
+        tokens.skip_past("}")
+        return
     tokens.expect("{")
     label, found = "", bytearray()
     strings: dict[str, bytearray] = {}
@@ -82,19 +84,21 @@ def _read_section(tokens: Tokens, module: Module) -> None:
         if tokens.accept(":"):
             label, found = word, bytearray()
             strings[label] = found
-        elif word == ".b8" and wanted:
+        elif word == ".b8":
             found.append(tokens.integer() & 0xFF)
             while tokens.accept(","):
                 found.append(tokens.integer() & 0xFF)
-    for label, data in strings.items() if wanted else ():
+    for label, data in strings.items():
         module.strings[label] = data.split(b"\0")[0].decode(errors="replace")
 
 
 def _read_function(tokens: Tokens, module: Module) -> PtxFunction:
     kernel = tokens.next() == ".entry"
-    read_parameters(tokens)  # results of a .func
+    results = read_parameters(tokens)
     line = tokens.line
-    function = PtxFunction(tokens.next(), line, kernel, read_parameters(tokens))
+    function = PtxFunction(
+        tokens.next(), line, kernel, parameters=read_parameters(tokens), results=results
+    )
     while tokens.peek() not in ("{", ";"):
         word = tokens.next()
         values = []
@@ -103,5 +107,6 @@ def _read_function(tokens: Tokens, module: Module) -> PtxFunction:
             tokens.accept(",")
         function.directives[word[1:]] = tuple(values)
     if not tokens.accept(";"):
+        function.defined = True
         read_body(tokens, function, module)
     return function

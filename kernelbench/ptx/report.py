@@ -85,23 +85,35 @@ class PtxReport:
         yield from findings.lines(EmulatorReport((), self.waits))
 
 
-def found_in(
-    raw: Mapping[str, Any], symbols: PtxSymbols, seed: int, threads: int
-) -> tuple[PtxFinding, ...]:
-    """The findings of one schedule, from what the runtime reported.
+@dataclass(frozen=True)
+class Launched:
+    """A launch of a kernel and what was found in it.
 
-    Args:
-        threads: Of a CTA.
+    Attributes:
+        form: Its extents in words.
+        seed: Of its first schedule.
     """
+
+    form: str
+    seed: int
+    report: PtxReport
+
+
+def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
+    """The findings of one schedule, from what the runtime reported."""
     resolved = findings.resolve_report(raw, symbols)
-    lines = {
-        _key(each): (symbols.line(each.get("pc")), symbols.line(each.get("other_pc")))
-        for each in raw["findings"]
-    }
+    lines: dict[tuple[str, str, int], tuple[int | None, int | None]] = {}
+    one_warp: dict[tuple[str, int | None, int | None], bool] = {}
+    for each in raw["findings"]:
+        both = lines[_key(each)] = symbols.line(each.get("pc")), symbols.line(each.get("other_pc"))
+        # Lines that are in several places of the code are one finding.
+        place = (str(each["class"]), *both)
+        one_warp[place] = one_warp.get(place, True) and bool(each.get("one_warp"))
     out = []
     for finding in resolved.findings:
         both = lines.get((finding.kind, finding.text, finding.thread), (None, None))
-        severity = severity_of(finding, both, symbols, threads)
+        together = one_warp.get((finding.kind, *both), False)
+        severity = severity_of(finding.kind, both, symbols, together)
         out.append(
             PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
         )

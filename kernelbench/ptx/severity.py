@@ -9,30 +9,23 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from kernelbench.emulator.findings import Finding
 from kernelbench.ptx.sources import PtxSymbols
 
 Severity = Literal["error", "formal"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-_WARP = 32
 
 
 def severity_of(
-    finding: Finding, lines: tuple[int | None, int | None], of: PtxSymbols, threads: int
+    kind: str, lines: tuple[int | None, int | None], of: PtxSymbols, one_warp: bool
 ) -> Severity:
     """A finding's severity.
 
-    The runtime counts repeats of a finding and keeps the threads of the first. So only in a CTA of
-    one warp is it certain that all of them are lanes of one warp.
-
     Args:
         lines: Of PTX, of the access and of the one that it conflicts with.
-        threads: Of a CTA.
+        one_warp: Whether both were lanes of one warp each time that it was seen.
     """
     here, there = lines
-    if finding.kind != "race" or here is None or there is None or threads > _WARP:
-        return "error"
-    if min(finding.thread, finding.other_thread) < 0:
+    if kind != "race" or here is None or there is None or not one_warp:
         return "error"
     meet = here == there or _meet_between(min(here, there), max(here, there), of)
     return "formal" if meet else "error"

@@ -31,7 +31,7 @@ class PtxSymbols(Symbols):
         self._shared = next((each.shared for each in layouts.values()), {})
         self._statements: dict[int, tuple[PtxFunction, Statement]] = {
             statement.line: (function, statement)
-            for function in module.kernels.values()
+            for function in module.functions.values()
             for statement in function.statements
         }
 
@@ -53,7 +53,7 @@ class PtxSymbols(Symbols):
         return None
 
     def statement(self, line: int) -> tuple[PtxFunction, Statement] | None:
-        """The kernel and the statement of a line."""
+        """The function and the statement of a line."""
         return self._statements.get(line)
 
     def chain(self, line: int | None) -> tuple[str, ...]:

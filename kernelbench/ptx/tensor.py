@@ -77,17 +77,24 @@ def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
         raise StatementError(f"{count} registers of D")
     if any(each != Number(1) for each in operands[4:6]):
         raise StatementError("a negated operand")
-    if any(each != Number(0) for each in operands[6:]):
-        raise StatementError("a transposed operand")
-    kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16"}[kinds]
+    kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16", "bf16.bf16": "kBf16"}[kinds]
     b, scale = writer.value(operands[2], 8), writer.predicate(operands[3])
     if isinstance(operands[1], Vector):
         declared, name = _collected(writer, operands[1])
         a = f"{name}, 0"
     else:
         declared, a = "", f"nullptr, {writer.value(operands[1], 8)}"
+    # A in registers has no imm-trans-a.
+    sides = ["false"] * (2 - len(operands[6:]))
+    sides += ["true" if _is_transposed(each) else "false" for each in operands[6:]]
     head = f"px::wgmma(px::WgmmaKind::{kind}, {d}, {count}"
-    return f"{{ {declared} {head}, {a}, {b}, {scale}); }}"
+    return f"{{ {declared} {head}, {a}, {b}, {scale}, {{{', '.join(sides)}}}); }}"
+
+
+def _is_transposed(operand: Operand) -> bool:
+    if operand not in (Number(0), Number(1)):
+        raise StatementError("a transposition that is no literal")
+    return operand == Number(1)
 
 
 def _group(chosen: Sequence[str]) -> str:
@@ -137,6 +144,15 @@ def _load_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     )
 
 
+def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    declared, name = _collected(writer, operands[1])
+    count = int(chosen[0])
+    if len(writer.values(operands[1], 4)) != count:
+        raise StatementError(f"registers for x{count}")
+    return f"{{ {declared} px::tcgen05_st({writer.shared(operands[0])}, {name}, {count}); }}"
+
+
 def _scaled_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``tcgen05.mma… [d], a-desc, b-desc, idesc, [scale-a], [scale-b], enable-input-d``."""
     writer.expect(operands, 7)
@@ -179,27 +195,30 @@ TENSOR_FORMS: tuple[Form, ...] = (
     Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
          _store_matrix, "warps"),
     Form("mma.sync.aligned.m16n8k16.row.col.f32.{f16|bf16}.{f16|bf16}.f32", _multiply, "warps"),
-    Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "steps"),
-    Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "steps"),
-    Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "steps"),
-    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k32.f32.{{e4m3.e4m3}}", _wgmma, "steps"),
-    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k16.f32.{{f16.f16}}", _wgmma, "steps"),
-    Form(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", _allocate, "steps"),
-    Form(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", _free, "steps"),
-    Form(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", _relinquish, "steps"),
-    Form(f"tcgen05.cp{_GROUP}.32x128b.warpx4", _copy_scales, "steps"),
+    Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "tensor"),
+    Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "tensor"),
+    Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "tensor"),
+    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k32.f32.{{e4m3.e4m3}}", _wgmma, "tensor"),
+    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k16.f32.{{f16.f16|bf16.bf16}}", _wgmma,
+         "tensor"),
+    Form(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", _allocate, "tensor"),
+    Form(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", _free, "tensor"),
+    Form(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", _relinquish, "tensor"),
+    Form(f"tcgen05.cp{_GROUP}.32x128b.warpx4", _copy_scales, "tensor"),
     Form(f"tcgen05.commit{_GROUP}.mbarrier::arrive::one{{.shared::cluster|}}"
-         "{.multicast::cluster|}.b64", _commit, "steps"),
+         "{.multicast::cluster|}.b64", _commit, "tensor"),
     Form("tcgen05.ld.sync.aligned.{32x32b|16x64b|16x256b}.x{1|2|4|8|16|32|64|128}.b32",
-         _load_tmem, "steps"),
-    Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "steps"),
-    Form("tcgen05.fence::before_thread_sync", fixed("px::tcgen05_fence_before();"), "steps"),
-    Form("tcgen05.fence::after_thread_sync", fixed("px::tcgen05_fence_after();"), "steps"),
+         _load_tmem, "tensor"),
+    Form("tcgen05.st.sync.aligned.32x32b.x{1|2|4|8|16|32|64|128}.b32", _store_tmem, "tensor"),
+    Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "tensor"),
+    Form("tcgen05.wait::st.sync.aligned", fixed("px::tcgen05_wait_st();"), "tensor"),
+    Form("tcgen05.fence::before_thread_sync", fixed("px::tcgen05_fence_before();"), "tensor"),
+    Form("tcgen05.fence::after_thread_sync", fixed("px::tcgen05_fence_after();"), "tensor"),
     Form(f"tcgen05.mma{_GROUP}.kind::mxf4nvf4.block_scale{{.scale_vec::4X|.block16}}"
          "{.collector::a::fill|.collector::a::use|.collector::a::lastuse|.collector::a::discard|}",
-         _scaled_mma, "steps"),
+         _scaled_mma, "tensor"),
     Form("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
-         "{.multicast::cluster::all|}.b128", _try_cancel, "steps"),
-    Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "steps"),
-    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "steps"),
+         "{.multicast::cluster::all|}.b128", _try_cancel, "tensor"),
+    Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "tensor"),
+    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "tensor"),
 )  # fmt: skip

@@ -10,10 +10,10 @@ from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.model import Number, Real
 
 _TOKEN = re.compile(
-    r"""\n|[^\S\n]+|//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"
+    r"""[^\S\n]*(\n|//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"
       |[%$A-Za-z_.][\w$%]*(?:(?:\.|::)[\w$%]+)*
       |0[fF][0-9a-fA-F]{8}(?!\w)|0[dD][0-9a-fA-F]{16}(?!\w)|0[xX][0-9a-fA-F]+U?
-      |\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?(?!\w)|[-+*<>{}()\[\],;:@!=|]|.""",
+      |\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?(?!\w)|[-+*<>{}()\[\],;:@!=|]|.)""",
     re.DOTALL | re.VERBOSE,
 )
 _SINGLE = frozenset("-+*<>{}()[],;:@!=|")
@@ -33,15 +33,15 @@ class Tokens:
         self._lines: list[int] = []
         self._at = 0
         line = 1
-        for token in _TOKEN.findall(text):
+        for token in _TOKEN.findall(text.rstrip()):
             first = token[0]
             if first == "\n":
                 line += 1
             elif first == "/" and len(token) > 1:
                 line += token.count("\n")
-            elif not first.isspace():
-                if len(token) == 1 and not (first.isalnum() or first in _SINGLE or first in "%$_."):
-                    raise PtxError(f"{name}:{line}: {token!r} is not PTX")
+            elif len(token) == 1 and not (first.isalnum() or first in _SINGLE or first in "%$_."):
+                raise PtxError(f"{name}:{line}: {token!r} is not PTX")
+            else:
                 self._texts.append(token)
                 self._lines.append(line)
         self._texts += [END, END]
@@ -88,7 +88,11 @@ class Tokens:
     def integer(self) -> int:
         """An integer literal, possibly negative."""
         sign = -1 if self.accept("-") else 1
-        found = number_of(self.peek())
+        token = self._texts[self._at]
+        if token.isdecimal() and token[0] != "0":
+            self._at += 1
+            return sign * int(token)
+        found = number_of(token)
         if not isinstance(found, Number):
             raise self.error(f"expected an integer, found {self.peek()!r}")
         self._at += 1

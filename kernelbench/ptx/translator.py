@@ -7,14 +7,14 @@ source.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kernelbench.ptx.call_graph import CallGraph
 from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
 from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import SIZES, Module, PtxFunction, Statement, Symbol
-from kernelbench.ptx.names import identifier, variable
-from kernelbench.ptx.registers import arrays_of
+from kernelbench.ptx.names import block, called, identifier, variable
 from kernelbench.ptx.table import row_of
 from kernelbench.ptx.writer import Writer
 
@@ -37,18 +37,37 @@ class Translation:
     layouts: dict[str, AddressLayout]
 
 
-def translate(module: Module) -> Translation:
-    """Translate every kernel.
+#: What statements are instead, by function and position there: while ``kb_ptx_variant`` has a
+#: number, those beside it. ``kb_ptx_variant_ran`` then says whether they were reached.
+Variants = Mapping[tuple[str, int], Sequence[tuple[int, Sequence[Statement]]]]
+
+
+def translate(module: Module, variants: Variants | None = None) -> Translation:
+    """Translate every kernel, and the functions that kernels call.
+
+    Args:
+        variants: For trials of the checker with faults in a kernel; none by default.
 
     Raises:
         UnsupportedPtxError: With every statement that cannot be translated.
     """
     obstacles: list[Obstacle] = []
-    parts = [f'#include "{HEADER}"', "", "namespace {", "", *_variables(module, obstacles)]
+    parts = [f'#include "{HEADER}"', ""]
+    if variants:
+        parts += ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
+    parts += ["namespace {", "", *_variables(module, obstacles)]
     layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
     entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
+    calls = CallGraph(module)
+    parts += [f"{_head(each)};" for each in calls.reached]
+    for each in calls.reached:
+        layout = AddressLayout(module, each)
+        writer = Writer(each, layout, calls)
+        parts += _function(module, _head(each), writer, variants or {}, obstacles)
     for name, layout in layouts.items():
-        parts += _function(module, module.functions[name], layout, entries[name], obstacles)
+        head = f"void {entries[name]}_body([[maybe_unused]] px::Byte* parameters)"
+        writer = Writer(module.functions[name], layout, calls)
+        parts += _function(module, head, writer, variants or {}, obstacles)
     if obstacles:
         raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
     parts += ["}  // namespace", ""]
@@ -77,25 +96,37 @@ def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
         yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
 
 
+def _head(function: PtxFunction) -> str:
+    """The C++ head of a function that is called."""
+    passed = (*function.results, *function.parameters)
+    blocks = ", ".join(f"[[maybe_unused]] px::Byte* {block(each.name)}" for each in passed)
+    return f"void {called(function.name)}({blocks})"
+
+
 def _function(
-    module: Module,
-    function: PtxFunction,
-    layout: AddressLayout,
-    entry: str,
-    obstacles: list[Obstacle],
+    module: Module, head: str, writer: Writer, variants: Variants, obstacles: list[Obstacle]
 ) -> Iterator[str]:
-    arrays = arrays_of(function)
-    writer = Writer(function, layout, arrays)
-    body = [line for each in function.statements for line in _statement(writer, each, obstacles)]
-    named = set(re.findall(r"\br_\w+", "\n".join(body)))
+    function, layout = writer.function, writer.layout
+    body: list[str] = []
+    for at, each in enumerate(function.statements):
+        others = variants.get((function.name, at), ())
+        body += _statement(writer, each, others, obstacles)
+    text = "\n".join(body)
+    named = set(re.findall(r"\br_\w+", text))
     yield f'#line {function.line} "{PTX_FOLDER}/{module.name}"'
-    yield f"void {entry}_body([[maybe_unused]] px::Byte* parameters) {{"
+    yield f"{head} {{"
     yield f"  [[maybe_unused]] constexpr uint32_t kStaticShared = {layout.static_shared};"
-    yield "  [[maybe_unused]] px::Byte* const own_shared = px::own_shared();"
-    yield "  [[maybe_unused]] const uint32_t shared_window = px::shared_window();"
+    # Each is a call, which a small function is too short for.
+    if "own_shared" in text:
+        yield "  px::Byte* const own_shared = px::own_shared();"
+    if "shared_window" in text:
+        yield "  const uint32_t shared_window = px::shared_window();"
     if layout.local_bytes:
         yield f"  alignas(16) px::Byte local[{layout.local_bytes}];"
-    for registers, array in arrays.items():
+    for symbol in function.locals.values():
+        if symbol.space == "param":
+            yield f"  alignas(16) px::Byte {block(symbol.name)}[{symbol.size}];"
+    for registers, array in writer.arrays.items():
         yield f"  alignas(16) px::b32 {array}[{len(registers)}] = {{}};"
     for name, kind in function.registers.items():
         # Registers that nothing names cost time to compile.
@@ -107,23 +138,36 @@ def _function(
     yield ""
 
 
-def _statement(writer: Writer, statement: Statement, obstacles: list[Obstacle]) -> Iterator[str]:
+def _statement(
+    writer: Writer,
+    statement: Statement,
+    others: Sequence[tuple[int, Sequence[Statement]]],
+    obstacles: list[Obstacle],
+) -> Iterator[str]:
     yield f"#line {statement.line}"
     if statement.label:
         yield f"L{identifier(statement.label)}:;"
         return
-    found = row_of(statement.opcode)
-    if found is None:
-        obstacles.append(Obstacle(statement.line, statement.opcode, "no translation"))
-        return
-    form, chosen = found
     writer.statement = statement
     try:
-        code = form.lower(writer, chosen, statement.operands)
-        if statement.guard:
-            guard = writer.predicate(statement.guard)
-            code = f"if ({'!' if statement.negated else ''}{guard}) {{ {code} }}"
+        code = _code(writer, statement)
+        for number, instead in others:
+            text = " ".join(_code(writer, each) for each in instead)
+            chosen = f"kb_ptx_variant == {number}"
+            code = f"if ({chosen}) {{ kb_ptx_variant_ran = 1; {text} }} else {{ {code} }}"
     except StatementError as error:
         obstacles.append(Obstacle(statement.line, statement.opcode, str(error)))
         return
     yield f"  {code}"
+
+
+def _code(writer: Writer, statement: Statement) -> str:
+    found = row_of(statement.opcode)
+    if found is None:
+        raise StatementError("no translation")
+    form, chosen = found
+    code = form.lower(writer, chosen, statement.operands)
+    if not statement.guard:
+        return code
+    guard = writer.predicate(statement.guard)
+    return f"if ({'!' if statement.negated else ''}{guard}) {{ {code} }}"

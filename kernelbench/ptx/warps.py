@@ -45,6 +45,16 @@ def _reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return writer.assign(operands[0], kind, f"px::redux_{operation}({value}, {members})")
 
 
+def _reduce_real(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``redux.sync.op{.abs}{.NaN}.f32``."""
+    writer.expect(operands, 3)
+    operation, absolute, nan, _ = chosen
+    value, members = writer.typed(operands[1], "f32"), writer.value(operands[2], 4)
+    value = f"std::fabs({value})" if absolute else value
+    call = f"px::redux_{operation}_real({value}, {members}, {'true' if nan else 'false'})"
+    return writer.assign(operands[0], "f32", call)
+
+
 def _elect(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``elect.sync d|p, membermask``: p in one lane, whose number is d in all of them."""
     writer.expect(operands, 2)
@@ -115,16 +125,17 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("vote.sync.{any.pred|all.pred|uni.pred|ballot.b32}", _vote, "warps"),
     Form("redux.sync.{add|min|max}.{u32|s32}", _reduce, "warps"),
     Form("redux.sync.{and|or|xor}.{b32}", _reduce, "warps"),
+    Form("redux.sync.{min|max}{.abs|}{.NaN|}.{f32}", _reduce_real, "warps"),
     Form("match.any.sync.b32", _match, "warps"),
     Form("elect.sync", _elect, "warps"),
     Form("bar.warp.sync", _warp_barrier, "warps"),
-    Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "warps"),
-    Form("{bar|barrier}{.cta|}.arrive{.aligned|}", _arrive, "steps"),
-    Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "steps"),
-    Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "steps"),
+    Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "sync"),
+    Form("{bar|barrier}{.cta|}.arrive{.aligned|}", _arrive, "sync"),
+    Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "sync"),
+    Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "sync"),
     Form("fence{.acq_rel|.sc|}.{cta|cluster|gpu|sys}", _fence, "memory"),
     Form("membar.{cta|gl|sys}", _fence, "memory"),
-    Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "steps"),
-    Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "steps"),
-    Form("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", _acquire_map, "steps"),
+    Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "sync"),
+    Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "bulk"),
+    Form("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", _acquire_map, "bulk"),
 )  # fmt: skip

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from kernelbench.ptx.call_graph import CallGraph
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import (
@@ -27,6 +28,7 @@ from kernelbench.ptx.model import (
     Vector,
 )
 from kernelbench.ptx.names import identifier, operand_names, registers_in
+from kernelbench.ptx.registers import arrays_of
 from kernelbench.ptx.special_registers import SPECIAL_REGISTERS
 
 _SHARED = ("shared", "shared::cta")
@@ -36,19 +38,21 @@ class Writer:
     """What translations of statements ask for.
 
     Args:
+        calls: Of the module.
+
+    Attributes:
         arrays: For each list of registers that an instruction fills later, the array they live in.
     """
 
-    def __init__(
-        self, function: PtxFunction, layout: AddressLayout, arrays: Mapping[tuple[str, ...], str]
-    ) -> None:
+    def __init__(self, function: PtxFunction, layout: AddressLayout, calls: CallGraph) -> None:
         self.function = function
         self.statement = Statement(0)
-        self._layout = layout
-        self._arrays = dict(arrays)
+        self.layout = layout
+        self.calls = calls
+        self.arrays = arrays_of(function)
         self._homes = {
             register: f"{array}[{at}]"
-            for registers, array in arrays.items()
+            for registers, array in self.arrays.items()
             for at, register in enumerate(registers)
         }
         self._temporaries = 0
@@ -71,9 +75,9 @@ class Writer:
     def array(self, registers: Operand) -> tuple[str, int]:
         """The array of a list of registers that is filled later, and its length."""
         names = registers_in(registers)
-        if names not in self._arrays:
+        if names not in self.arrays:
             raise StatementError("its registers overlap those of another such instruction")
-        return self._arrays[names], len(names)
+        return self.arrays[names], len(names)
 
     def temporary(self) -> str:
         """A name that nothing else has."""
@@ -105,7 +109,7 @@ class Writer:
         if isinstance(operand, Real):
             return f"{kind}({_bits(operand, size):#x}ull)"
         if isinstance(operand, Sum):
-            return f"{kind}({self._layout.address(operand.symbol)} + {operand.offset})"
+            return f"{kind}({self.layout.address(operand.symbol)} + {operand.offset})"
         if isinstance(operand, Vector):
             part = size // len(operand.items)
             items = ", ".join(self.value(each, part) for each in operand.items)
@@ -119,7 +123,7 @@ class Writer:
             return register if types[name] == "pred" else f"{kind}({register})"
         if name in SPECIAL_REGISTERS:
             return f"{kind}({SPECIAL_REGISTERS[name]})"
-        return f"{kind}({self._layout.address(name)})"
+        return f"{kind}({self.layout.address(name)})"
 
     def predicate(self, operand: Operand) -> str:
         """A condition."""
@@ -186,10 +190,18 @@ class Writer:
         if space == "shared::cluster":
             return f"px::cluster_at({self.value(base, 4)}{plus})"
         if space.startswith("param"):
-            return f"(parameters + ({self.value(base, 4)}{plus}))"
+            return self._parameter(base, offset)
         if space == "local":
             return f"(local + ({self.value(base, 4)}{plus}))"
         return self.generic(address)
+
+    def _parameter(self, base: Operand, offset: int) -> str:
+        named = self.layout.parameter(base) if isinstance(base, str) else ""
+        if named:
+            return f"({named} + {offset})"
+        if not self.function.kernel:
+            raise StatementError("a parameter by its address, in a function that is called")
+        return f"(parameters + ({self.value(base, 4)} + {offset & 0xFFFFFFFF:#x}u))"
 
     def barrier(self, address: Operand, space: str) -> str:
         """The address of an mbarrier in the shared windows, 32 bits."""

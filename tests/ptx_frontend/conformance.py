@@ -65,7 +65,7 @@ def operands_of(kind: str, position: int) -> list[int]:
     halves = kind.removesuffix("x2") if kind.endswith("x2") else ""
     edges = _EDGES.get(halves or kind, _EDGES["integer"])
     if halves:
-        edges = tuple(rng.choice(edges) << 16 | rng.choice(edges) for _ in range(300))
+        edges = tuple(rng.choice(edges) << bits // 2 | rng.choice(edges) for _ in range(300))
     found = []
     for at in range(TUPLES):
         if at < len(edges) ** 2 and at < TUPLES * 5 // 8:

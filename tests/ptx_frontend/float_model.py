@@ -31,14 +31,17 @@ def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> 
         types: Of the result and of the operands.
     """
     root, *modifiers = opcode.split(".")
-    if types[1] in ("f16x2", "bf16x2"):
+    if types[1] in ("f16x2", "bf16x2", "f32x2"):
         half = types[1].removesuffix("x2")
+        bits = FORMATS[half].bits
         parts = [
-            float_result(opcode, [each >> shift & 0xFFFF for each in operands], [half] * len(types))
-            for shift in (0, 16)
+            float_result(
+                opcode, [each >> shift & (1 << bits) - 1 for each in operands], [half] * len(types)
+            )
+            for shift in (0, bits)
         ]
         assert isinstance(parts[0], int) and isinstance(parts[1], int)
-        return parts[1] << 16 | parts[0]
+        return parts[1] << bits | parts[0]
     if root == "cvt":
         return _converted(modifiers, operands, types)
     form = FORMATS[types[1]]

@@ -15,6 +15,24 @@ from kernelbench.base.errors import ExitCode
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 
 FILE = Path(__file__).parent / "small.ptx"
+#: All lanes write a word of shared memory, and one of them reads it.
+LANES = """.version 8.8
+.target sm_90
+.address_size 64
+.shared .align 4 .b32 word[2];
+.visible .entry k(.param .u64 p)
+{
+  .reg .b64 %o, %out; .reg .b32 %t, %w, %a, %x; .reg .pred %p;
+  ld.param.u64 %out, [p]; mov.u32 %t, %tid.x; mov.b32 %a, word; mov.b32 %x, 5;
+  WORD
+  st.shared.b32 [%a], %x;
+  bar.sync 0;
+  setp.ge.u32 %p, %t, 2; @%p ret;
+  mov.b32 %a, word; mad.lo.u32 %a, %t, 4, %a; ld.shared.b32 %x, [%a];
+  mul.wide.u32 %o, %t, 4; add.s64 %out, %out, %o; st.global.b32 [%out], %x;
+  ret;
+}
+"""
 REVERSED = list(range(63, -1, -1))
 
 
@@ -80,6 +98,23 @@ def test_lanes_of_one_instruction_are_a_formal_matter(module):
     report = module.launch("all_lanes_write", 1, 32, [data], check=4)
     assert {each.severity for each in report.findings} == {"formal"}
     assert report.clean and data.tolist() == [7] * 32
+
+
+def test_lanes_of_any_warp_are(module):
+    # Each warp has a word of its own.
+    text = LANES.replace("WORD", "shr.u32 %w, %t, 5; mad.lo.u32 %a, %w, 4, %a;")
+    out = np.zeros(2, np.uint32)
+    report = kernelbench.ptx.load("lanes.ptx", text=text).launch("k", 1, 64, [out], check=4)
+    assert {each.severity for each in report.findings} == {"formal"}, list(report.lines())
+    assert report.clean and out.tolist() == [5, 5]
+
+
+def test_lanes_of_two_warps_are_an_error(module):
+    text = LANES.replace("WORD", "shr.u32 %w, %t, 6; mad.lo.u32 %a, %w, 4, %a;")
+    report = kernelbench.ptx.load("lanes.ptx", text=text).launch(
+        "k", 1, 64, [np.zeros(2, np.uint32)], check=4
+    )
+    assert any(each.finding.kind == "race" for each in report.errors)
 
 
 def test_warps_that_write_one_word_are_an_error(module):

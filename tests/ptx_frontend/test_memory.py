@@ -162,17 +162,18 @@ def _filled(atomic: str, store: str, load: str, after: str) -> str:
 @pytest.mark.parametrize(
     ("store", "load", "after", "right"),
     [
-        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global", "", True),
-        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu",
+        ("st.release.gpu.global.b32 [%flag], 1;", "ld.acquire.gpu.global.b32", "", True),
+        ("fence.acq_rel.gpu; st.relaxed.gpu.b32 [%flag], 1;", "ld.relaxed.gpu.b32",
          "fence.acq_rel.gpu;", True),
-        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global", "membar.gl;", True),
-        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu", "", True),
-        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu", "", False),
+        ("membar.gl; st.volatile.global.b32 [%flag], 1;", "ld.volatile.global.b32",
+         "membar.gl;", True),
+        ("red.release.gpu.global.add.u32 [%flag], 1;", "ld.acquire.gpu.b32", "", True),
+        ("red.release.gpu.global.add.u32 [%flag], 0;", "ld.acquire.gpu.b32", "", False),
     ],
 )  # fmt: skip
 def test_a_flag_between_ctas(store, load, after, right):
     module = kernelbench.ptx.load(
-        "flag.ptx", text=_filled("", store, f"{load}.b32 %r, [%flag];", after)
+        "flag.ptx", text=_filled("", store, f"{load} %r, [%flag];", after)
     )
     flag, data = np.zeros(1, np.uint32), np.zeros(2, np.uint32)
     report = module.launch("hand_over", 2, 1, [flag, data], cooperative=True, check=4)
@@ -227,3 +228,29 @@ def test_widths_spaces_and_hints():
     assert data[104:112].tolist() == [1, 2, 3, 4, 5, 6, 7, 255] == data[112:120].tolist()
     assert [at(120, 4), at(124, 4), at(128, 4)] == [77, 88, 88]
     assert data[144:160].tolist() == data[:16].tolist()
+
+
+#: Triton writes the scope before the order.
+SCOPE_FIRST = (
+    HEAD
+    + """
+.shared .align 4 .b32 tile;
+.visible .entry scope_first(.param .u64 p)
+{
+  .reg .pred %q; .reg .b32 %t, %a, %x; .reg .f32 %f; .reg .b64 %p, %o;
+  ld.param.u64 %p, [p]; mov.u32 %t, %tid.x; mov.b32 %a, tile;
+  setp.eq.u32 %q, %t, 0; @%q st.shared.b32 [%a], 0; bar.sync 0;
+  atom.global.gpu.acq_rel.add.f32 %f, [%p], 0f3F800000;
+  atom.global.sys.relaxed.max.s32 %x, [%p+4], %t;
+  atom.shared.cta.acquire.add.u32 %x, [%a], 2;
+  bar.sync 0; @%q ld.shared.b32 %x, [%a]; @%q st.global.b32 [%p+8], %x; ret;
+}
+"""
+)
+
+
+def test_atomics_with_the_scope_before_the_order():
+    data = np.zeros(3, np.int32)
+    module = kernelbench.ptx.load("scope_first.ptx", text=SCOPE_FIRST)
+    assert not module.launch("scope_first", 1, 64, [data], check=2).findings
+    assert data[:1].view(np.float32).tolist() == [64.0] and data[1:].tolist() == [63, 128]

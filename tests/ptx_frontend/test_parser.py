@@ -144,19 +144,6 @@ def test_no_opcode_has_two_rows():
             assert rows.setdefault(opcode, form) is form, opcode
 
 
-def test_every_row_names_its_test_and_every_own_opcode_has_a_row():
-    for form in TABLE:
-        assert (HERE / f"test_{form.test}.py").is_file(), form.spelling
-    own = (HERE / "own_opcodes.txt").read_text().split()
-    assert {each for each in own if row_of(each) is None} == {
-        # Functions that are called, not inlined: in m09 to m12.
-        "call.uni", "st.param.b32", "st.param.b64", "st.param.f32", "st.param.v2.b32",
-    }  # fmt: skip
-    spelled = {id(found[0]) for each in own if (found := row_of(each))}
-    unused = [form.spelling for form in TABLE if form.test == "steps" and id(form) not in spelled]
-    assert unused == []
-
-
 WAIT = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;"
 
 

@@ -128,6 +128,36 @@ def test_votes_reductions_and_matches(given):
         assert found["match"][warp, :, 0].tolist() == matches
 
 
+def test_reductions_of_floats(given):
+    """PTX ISA 9.1, 9.7.13 redux.sync: without .NaN a NaN counts only among NaNs; -0 < +0."""
+    words = given.copy()
+    words[0, :, 0] = 0x7FC00001
+    words[1, :, 0] = np.where(np.arange(32) % 2, 0x80000000, 0)
+    words[2, 3:, 0] = 0xFFC00000
+    forms = [(op, abs_, nan) for op in ("min", "max") for abs_ in (0, 1) for nan in (0, 1)]
+    bodies = {
+        f"real_{op}_{abs_}_{nan}": f"redux.sync.{op}{'.abs' * abs_}{'.NaN' * nan}.f32 %d, %a, -1;"
+        "st.global.b32 [%out], %d;"
+        for op, abs_, nan in forms
+    }
+    found = _run(bodies, words)
+    for op, abs_, nan in forms:
+        for warp in range(WARPS):
+            bits = words[warp, :, 0] & (0x7FFFFFFF if abs_ else ALL)
+            keys = [int(each) ^ (ALL if each >> 31 else 1 << 31) for each in bits]
+            numbers = [key for key, each in zip(keys, bits, strict=True) if not _is_nan(each)]
+            want = 0x7FFFFFFF
+            if len(numbers) == 32 or (numbers and not nan):
+                key = (min if op == "min" else max)(numbers)
+                want = key ^ (1 << 31 if key >> 31 else ALL)
+            got = found[f"real_{op}_{abs_}_{nan}"][warp, :, 0]
+            assert set(got.tolist()) == {want}, (op, abs_, nan, warp)
+
+
+def _is_nan(bits: np.uint32) -> bool:
+    return int(bits) & 0x7FFFFFFF > 0x7F800000
+
+
 #: Lane i writes its two words to row-major bytes 8i … of a tile of 256, of which row r is 16 bytes.
 _FILL = "mov.b32 %s, tile; mad.lo.u32 %d, %l, 8, %s; st.shared.v2.b32 [%d], {%a, %b};"
 _FILL += "add.u32 %d, %d, 256; xor.b32 %x1, %a, -1; st.shared.v2.b32 [%d], {%x1, %b};"

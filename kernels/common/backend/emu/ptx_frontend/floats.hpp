@@ -117,6 +117,23 @@ PX T fma(T a, T b, T c) {
   const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
   return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b), in<how>(c)));
 }
+// Pairs, each half by itself.
+template <Flags how>
+PX f32x2 add(f32x2 a, f32x2 b) {
+  return {add<how>(a.low, b.low), add<how>(a.high, b.high)};
+}
+template <Flags how>
+PX f32x2 sub(f32x2 a, f32x2 b) {
+  return {sub<how>(a.low, b.low), sub<how>(a.high, b.high)};
+}
+template <Flags how>
+PX f32x2 mul(f32x2 a, f32x2 b) {
+  return {mul<how>(a.low, b.low), mul<how>(a.high, b.high)};
+}
+template <Flags how>
+PX f32x2 fma(f32x2 a, f32x2 b, f32x2 c) {
+  return {fma<how>(a.low, b.low, c.low), fma<how>(a.high, b.high, c.high)};
+}
 template <Flags how, typename T>
 PX T div(T a, T b) {
   return out<how>(in<how>(a) / in<how>(b));

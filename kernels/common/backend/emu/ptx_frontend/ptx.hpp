@@ -1,7 +1,7 @@
 // What kernelbench.ptx makes C++ of PTX with.
 #pragma once
 
-#include "units.hpp"
+#include "calls.hpp"
 
 namespace px {
 
@@ -20,6 +20,9 @@ using emu::launch_translated;
   extern "C" __attribute__((visibility("default"))) void* name() { \
     return variable;                                               \
   }
+
+// A word that the loader may set.
+#define KB_PTX_WORD(name) extern "C" __attribute__((visibility("default"))) uint32_t name = 0;
 
 // What the loader calls; see kernelbench/ptx/library.py.
 extern "C" __attribute__((visibility("default"), used)) inline int kb_ptx_launch(

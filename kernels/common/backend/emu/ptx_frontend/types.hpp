@@ -44,6 +44,9 @@ struct f16x2 {
 struct bf16x2 {
   b32 bits;
 };
+struct f32x2 {
+  f32 low, high;
+};
 
 template <typename T>
 inline constexpr bool kInteger = std::is_integral_v<T> || std::is_same_v<T, b128>;

@@ -129,6 +129,23 @@ template <typename T>
 PX T redux_xor(T value, u32 members) {
   return redux(emu::Reduction::kXor, value, members);
 }
+// Bits of an f32 in an order of unsigned integers, -0 before +0; a NaN at the given end.
+PX u32 ordered(f32 value, bool nan_last) {
+  const u32 bits = __builtin_bit_cast(u32, value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return nan_last ? ~0u : 0;
+  return bits >> 31 != 0 ? ~bits : bits | 0x80000000;
+}
+PX f32 unordered(u32 key) {
+  if (key == 0 || key == ~0u) return __builtin_bit_cast(f32, 0x7fffffffu);
+  return __builtin_bit_cast(f32, key >> 31 != 0 ? key & 0x7fffffff : ~key);
+}
+// Without .NaN a NaN counts only among NaNs.
+PX f32 redux_min_real(f32 value, u32 members, bool nan) {
+  return unordered(redux_min(ordered(value, !nan), members));
+}
+PX f32 redux_max_real(f32 value, u32 members, bool nan) {
+  return unordered(redux_max(ordered(value, nan), members));
+}
 PX b32 match_any(b32 value, u32 members) {
   return emu::match_any(value, members);
 }
@@ -296,8 +313,9 @@ PX void wgmma_wait(u32 pending) {
   emu::wgmma_wait_group(pending);
 }
 PX void wgmma(WgmmaKind kind, b32* d, u32 count, const b32* a, u64 a_tile, u64 b_tile,
-              bool accumulate) {
-  emu::wgmma_mma_async(kind, reinterpret_cast<f32*>(d), count, a, a_tile, b_tile, accumulate);
+              bool accumulate, emu::WgmmaTransposed transposed) {
+  emu::wgmma_mma_async(kind, reinterpret_cast<f32*>(d), count, a, a_tile, b_tile, accumulate,
+                       transposed);
 }
 
 // tcgen05.
@@ -318,6 +336,12 @@ PX void tcgen05_commit(u32 group, u32 bar, bool multicast, u32 mask) {
 }
 PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem) {
   emu::tcgen05_ld(shape, out, count, tmem);
+}
+PX void tcgen05_st(u32 tmem, const b32* in, u32 count) {
+  emu::tcgen05_st_32x32b(tmem, in, count);
+}
+PX void tcgen05_wait_st() {
+  emu::tcgen05_wait_st();
 }
 PX void tcgen05_wait_ld() {
   emu::tcgen05_wait_ld();

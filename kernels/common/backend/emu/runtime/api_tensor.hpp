@@ -33,12 +33,18 @@ bool query_is_canceled(const ClcResponse* response);
 CtaIndex query_first_ctaid(const ClcResponse* response);
 
 // wgmma. `a` is null for a descriptor, else the thread's four registers of A.
-enum class WgmmaKind : uint32_t { kE4m3, kF16 };
+enum class WgmmaKind : uint32_t { kE4m3, kF16, kBf16 };
+// Operands in shared memory whose rows run along M or N, of 16-bit elements: imm-trans-a and -b.
+struct WgmmaTransposed {
+  bool a = false;
+  bool b = false;
+  bool operator==(const WgmmaTransposed&) const = default;
+};
 void wgmma_fence();
 void wgmma_commit_group();
 void wgmma_wait_group(uint32_t pending);
 void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
-                     uint64_t b_tile, bool accumulate);
+                     uint64_t b_tile, bool accumulate, WgmmaTransposed transposed = {});
 
 // red.relaxed.gpu.global.add of `count` floats, aligned as a whole.
 void red_add_f32(float* dst, const float* value, uint32_t count);

@@ -89,6 +89,7 @@ void record(Finding&& finding, bool ends_launch) {
   ++total;
   if (const auto found = known.find(key); found != known.end()) {
     ++all[found->second].count;
+    all[found->second].finding.one_warp &= finding.one_warp;
   } else if (all.size() >= options().max_findings) {
     ++dropped;
   } else {
@@ -164,7 +165,8 @@ void put_finding(std::string& out, const Found& found) {
          ",\"thread\":" + std::to_string(found.where.thread) +
          ",\"shared_offset\":" + std::to_string(finding.shared_offset) +
          ",\"tmem_column\":" + std::to_string(finding.tmem_column) +
-         ",\"other_thread\":" + std::to_string(finding.other_thread) + ",\"buffer\":";
+         ",\"other_thread\":" + std::to_string(finding.other_thread) +
+         ",\"one_warp\":" + (finding.one_warp ? "true" : "false") + ",\"buffer\":";
   put_string(out, finding.buffer);
   out += ",\"shared_type\":";
   put_string(out, found.where.shared_type ? found.where.shared_type : "");

@@ -269,6 +269,8 @@ void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
   finding.text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name;
   if (earlier.component < threads_in_cluster()) {
     finding.other_thread = static_cast<int32_t>(earlier.component % launch_.threads);
+    finding.one_warp = earlier.cluster == mine_.cluster &&
+                       lanes_of_one_warp(*thread_.cta, earlier.component, mine_.component);
   }
   if (earlier.cluster == mine_.cluster && earlier.async) {
     finding.kind = writing_ ? Class::kOverwrite : Class::kEarlyRead;

@@ -101,6 +101,13 @@ Actor generic_actor(const Thread& thread, Pc pc, const char* what) {
   return actor;
 }
 
+bool lanes_of_one_warp(const Cta& cta, uint32_t component, uint32_t other) {
+  const auto threads = static_cast<uint32_t>(cta.threads.size());
+  if (std::max(component, other) >= threads * cta.cluster->ctas.size()) return false;
+  return component / threads == other / threads &&
+         component % threads / kWarpSize == other % threads / kWarpSize;
+}
+
 namespace {
 
 // PTX: 8.9 and 9.7.9: an asynchronous operation is as if performed by another thread that is

@@ -84,6 +84,8 @@ struct Actor {
 // A thread as a generic actor, which its epoch stands for: it changes when the thread releases.
 Actor generic_actor(const Thread& thread, Pc pc, const char* what);
 Actor generic_actor(Pc pc, const char* what);  // the running one
+// Whether two components of a cluster's clocks are lanes of one warp.
+bool lanes_of_one_warp(const Cta& cta, uint32_t component, uint32_t other);
 
 // An asynchronous operation of the running thread, as an actor of its own. Its knowledge is the
 // issuer's at the issue plus itself. `complete` of a barrier or group hands it on.

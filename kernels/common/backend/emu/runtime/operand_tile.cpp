@@ -10,6 +10,9 @@ namespace kb::emu {
 namespace {
 
 constexpr uint32_t kChunk = 16;
+constexpr uint32_t kRowsOfChunk = 8;  // of a transposed tile
+constexpr uint32_t kDepth = 16;       // elements of K that one operation reads there
+constexpr uint32_t kElement = 2;      // bytes, there
 
 // PTX: addresses and offsets of a descriptor are given in units of 16 bytes, 14 bits each.
 uint32_t bits(uint64_t descriptor, uint32_t low, uint32_t count) {
@@ -21,15 +24,17 @@ uint32_t bits(uint64_t descriptor, uint32_t low, uint32_t count) {
 // PTX: shared memory descriptor: 9.7.15 for wgmma (base offset in 51:49, swizzle in 63:62),
 // 9.7.16.4.1 for tcgen05 (constant 0b001 in 48:46, swizzle in 63:61).
 // Takes a descriptor apart and refuses what the hardware does not define.
-// Not modelled: base offsets other than zero, MN-major tiles, the 128-byte swizzle with 32-byte
-// atoms, absolute leading offsets.
+// Not modelled: base offsets other than zero, MN-major tiles of tcgen05, the 128-byte swizzle with
+// 32-byte atoms, absolute leading offsets; transposed tiles that start inside a swizzled row.
 // Assumption: a start inside a swizzled row addresses a later part of K, as all kernels step
 // through a row; the pattern stays where the tile's own alignment puts it.
-OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* operand)
+OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* operand,
+                         bool transposed)
     : start_(bits(descriptor, 0, 14) * kChunk),
       leading_(bits(descriptor, 16, 14) * kChunk),
       stride_(bits(descriptor, 32, 14) * kChunk),
-      width_(0) {
+      width_(0),
+      transposed_(transposed) {
   std::string problem;
   const uint32_t swizzle = bits(descriptor, 61, 3);
   const auto constant = static_cast<uint32_t>(user);
@@ -52,6 +57,9 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
     problem = "a tile with the " + std::to_string(width_) + "-byte swizzle starts " +
               std::to_string(start_ % pattern) + " bytes behind a multiple of " +
               std::to_string(pattern);
+  } else if (width_ != 0 && transposed_ && start_ % width_ != 0) {
+    problem = "a transposed tile starts " + std::to_string(start_ % width_) +
+              " bytes inside a swizzled row";
   } else if (width_ != 0 && start_ % width_ + kRowBytes > width_) {
     problem = "32 bytes from byte " + std::to_string(start_ % width_) + " on leave the row of " +
               std::to_string(width_);
@@ -99,11 +107,64 @@ uint32_t OperandTile::chunk(uint32_t row, uint32_t index) const {
   return origin + (linear ^ ((linear >> 7 & (width_ / 16 - 1)) << 4));
 }
 
+// The pattern counts from absolute addresses; kSharedBase is a multiple of it.
+uint32_t OperandTile::swizzled(uint32_t linear) const {
+  return linear ^ ((linear >> 7 & (width_ / 16 - 1)) << 4);
+}
+
+// PTX: canonical MN-major layouts (9.7.15): units of 16 bytes along M or N. Without swizzle eight
+// k of a unit are contiguous, the stride offset steps to the next unit, the leading one to the next
+// eight k. With one, rows of its width hold neighbouring units, eight k are an atom, the stride
+// offset steps to the next eight k and the leading one to the next atom along M or N.
+uint32_t OperandTile::eight_rows(uint32_t row, uint32_t k) const {
+  const uint32_t unit = row / kRowsOfChunk;
+  const uint32_t base = start_ - kSharedBase;
+  if (width_ == 0) {
+    return base + unit * stride_ + k % 8 * kChunk + k / 8 * leading_;
+  }
+  const uint32_t units = width_ / kChunk;
+  return swizzled(base + unit / units * leading_ + unit % units * kChunk + k % 8 * width_ +
+                  k / 8 * stride_);
+}
+
+void OperandTile::check_transposed(Cta& cta, uint32_t first, uint32_t end, const Actor& actor,
+                                   StaleCells& stale) const {
+  for (uint32_t k = 0; k < kDepth; ++k) {
+    for (uint32_t row = first; row < end; row += kRowsOfChunk) {
+      const StaleCells found = shared_read(cta, eight_rows(row, k), kChunk, actor);
+      stale.insert(stale.end(), found.begin(), found.end());
+    }
+  }
+}
+
+void OperandTile::read_transposed(const Cta& cta, uint32_t rows, const StaleCells& stale,
+                                  uint8_t* out) const {
+  uint8_t column[kChunk];
+  for (uint32_t k = 0; k < kDepth; ++k) {
+    for (uint32_t row = 0; row < rows; row += kRowsOfChunk) {
+      const uint32_t offset = eight_rows(row, k);
+      if (stale.empty()) {
+        std::memcpy(column, cta.shared + offset, kChunk);
+      } else {
+        shared_async_bytes(cta, offset, kChunk, stale, column);
+      }
+      for (uint32_t each = 0; each < kRowsOfChunk; ++each) {
+        std::memcpy(out + (row + each) * kRowBytes + k * kElement, column + each * kElement,
+                    kElement);
+      }
+    }
+  }
+}
+
 // All of what the operation will read, at its issue.
 // What one instruction reads is all of the operand's rows and 32 bytes of K of each, whatever the
 // values.
 void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& actor,
                         StaleCells& stale) const {
+  if (transposed_) {
+    check_transposed(cta, first, end, actor, stale);
+    return;
+  }
   const uint32_t row_bytes = width_ == 0 ? kChunk : width_;
   const uint32_t base = width_ == 0 ? start_ : start_ / row_bytes * row_bytes;
   if (base < kSharedBase) {
@@ -149,6 +210,10 @@ void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& act
 
 // As the async proxy sees it.
 void OperandTile::read(const Cta& cta, uint32_t rows, const StaleCells& stale, uint8_t* out) const {
+  if (transposed_) {
+    read_transposed(cta, rows, stale, out);
+    return;
+  }
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t index = 0; index < chunks_; ++index, out += kChunk) {
       const uint32_t offset = chunk(row, index);

@@ -184,6 +184,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
           .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
           .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
           .other_thread = earlier.thread,
+          .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
           .text = std::move(text)});
   return false;
 }
@@ -204,6 +205,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
             .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
             .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
             .other_thread = earlier.thread,
+            .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
             .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
                     " may still read" + missing_scope(cta_, earlier)});
     return false;
@@ -245,8 +247,10 @@ uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
   visit_records(log, previous, [&](uint32_t index) {
     const Record& earlier = log.records[index];
     const bool left = (earlier.bytes & ~actor.bytes) != 0;
-    if (left && earlier.component == actor.component) {
-      writer.bytes |= earlier.bytes;  // what is ordered with this write is so with the earlier
+    // Of another epoch it stays a record of its own: what others do to the bytes that are left may
+    // be in order with it and not with this write.
+    if (left && earlier.component == actor.component && earlier.epoch == actor.epoch) {
+      writer.bytes |= earlier.bytes;
     } else if (left) {
       writers.push_back(index);
     }

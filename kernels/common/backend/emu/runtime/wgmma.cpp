@@ -49,6 +49,7 @@ struct Operation {
   uint32_t count;
   bool accumulate;
   bool a_in_registers;
+  WgmmaTransposed transposed;
   uint64_t a_bits;
   uint64_t b_bits;
   Pc pc;
@@ -183,10 +184,12 @@ void give_back(Accumulators& d, uint32_t first) {
 }
 
 OperandTile tile_a(const Operation& operation) {
-  return OperandTile(operation.a_bits, OperandTile::User::kWgmma, operation.pc, "A");
+  return OperandTile(operation.a_bits, OperandTile::User::kWgmma, operation.pc, "A",
+                     operation.transposed.a);
 }
 OperandTile tile_b(const Operation& operation) {
-  return OperandTile(operation.b_bits, OperandTile::User::kWgmma, operation.pc, "B");
+  return OperandTile(operation.b_bits, OperandTile::User::kWgmma, operation.pc, "B",
+                     operation.transposed.b);
 }
 
 // PTX: A and B in shared memory are read through the async proxy.
@@ -232,7 +235,7 @@ void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   if (operation.kind != mine.kind || operation.count != mine.count ||
       operation.accumulate != mine.accumulate || operation.a_bits != mine.a_bits ||
       operation.b_bits != mine.b_bits || operation.a_in_registers != mine.a_in_registers ||
-      d.count != mine.count) {
+      operation.transposed != mine.transposed || d.count != mine.count) {
     disagree(operation, mine.pc);
   }
   if (d.registers[first] == nullptr) {
@@ -276,6 +279,8 @@ void Warpgroup::run(const Operation& operation) const {
   float* d = operation.d->matrix.data();
   if (operation.kind == WgmmaKind::kE4m3) {
     wgmma_e4m3(tile, d);
+  } else if (operation.kind == WgmmaKind::kBf16) {
+    wgmma_bf16(tile, d);
   } else if (options().mma_rounding != 0) {
     wgmma_f16_modelled(tile, d);
   } else {
@@ -297,11 +302,12 @@ void wgmma_fence() {
   group.warps[thread.warp->index % kWarps].fenced = true;
 }
 
-// PTX: wgmma.mma_async.sync.aligned.m64nNk32.f32.e4m3.e4m3 and m64nNk16.f32.f16.f16 (9.7.15).
-// Not modelled: f16 accumulators, bf16, tf32, e5m2, integers, sparsity, transposed operands,
-// negated operands.
+// PTX: wgmma.mma_async.sync.aligned.m64nNk32.f32.e4m3.e4m3, m64nNk16.f32.f16.f16 and
+// m64nNk16.f32.bf16.bf16 (9.7.15).
+// Not modelled: f16 accumulators, tf32, e5m2, integers, sparsity, negated operands; of bf16 the
+// hardware's own rounding.
 void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
-                     uint64_t b_tile, bool accumulate) {
+                     uint64_t b_tile, bool accumulate, WgmmaTransposed transposed) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.mma_async";
   interleave();
@@ -317,6 +323,7 @@ void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a
                          .count = count,
                          .accumulate = accumulate,
                          .a_in_registers = a != nullptr,
+                         .transposed = transposed,
                          .a_bits = a_tile,
                          .b_bits = b_tile,
                          .pc = pc,

@@ -124,13 +124,17 @@ void e4m3_row(const E4m3Table& table, const E4m3Columns& columns, const uint8_t*
 constexpr uint32_t kF16K = kWgmmaRowBytes / 2;
 constexpr int kF16Fraction = 25;
 
-template <uint32_t kRows>
-void decode_f16(const uint8_t (*rows)[kWgmmaRowBytes], uint32_t count, float (*out)[kRows]) {
+float f32_of_bf16(uint16_t bits) {
+  return __builtin_bit_cast(float, uint32_t{bits} << 16);
+}
+
+template <float (*kDecode)(uint16_t), uint32_t kRows>
+void decode_halves(const uint8_t (*rows)[kWgmmaRowBytes], uint32_t count, float (*out)[kRows]) {
   for (uint32_t row = 0; row < count; ++row) {
     for (uint32_t k = 0; k < kF16K; ++k) {
       uint16_t bits;
       std::memcpy(&bits, rows[row] + 2 * k, sizeof bits);
-      out[k][row] = f32_of_f16(bits);
+      out[k][row] = kDecode(bits);
     }
   }
 }
@@ -140,11 +144,23 @@ struct F16Operands {
   float b[kF16K][kWgmmaMaxColumns];
 };
 
-const F16Operands& decode_f16(const WgmmaTile& tile) {
+template <float (*kDecode)(uint16_t)>
+const F16Operands& decode_halves(const WgmmaTile& tile) {
   thread_local F16Operands operands;
-  decode_f16<kWgmmaRows>(tile.a, kWgmmaRows, operands.a);
-  decode_f16<kWgmmaMaxColumns>(tile.b, tile.columns, operands.b);
+  decode_halves<kDecode, kWgmmaRows>(tile.a, kWgmmaRows, operands.a);
+  decode_halves<kDecode, kWgmmaMaxColumns>(tile.b, tile.columns, operands.b);
   return operands;
+}
+
+void multiply(const F16Operands& operands, const WgmmaTile& tile, float* d) {
+  for (uint32_t m = 0; m < kWgmmaRows; ++m) {
+    float* row = d + m * tile.columns;
+    if (!tile.accumulate) std::fill_n(row, tile.columns, 0.0f);
+    for (uint32_t k = 0; k < kF16K; ++k) {
+      const float a = operands.a[k][m];
+      for (uint32_t n = 0; n < tile.columns; ++n) row[n] += a * operands.b[k][n];
+    }
+  }
 }
 
 struct F16Parts {
@@ -211,20 +227,17 @@ void wgmma_e4m3(const WgmmaTile& tile, float* d) {
 
 // PTX: 9.7.15: .f32 accumulation of f16: at least single precision, order not defined.
 void wgmma_f16(const WgmmaTile& tile, float* d) {
-  const F16Operands& operands = decode_f16(tile);
-  for (uint32_t m = 0; m < kWgmmaRows; ++m) {
-    float* row = d + m * tile.columns;
-    if (!tile.accumulate) std::fill_n(row, tile.columns, 0.0f);
-    for (uint32_t k = 0; k < kF16K; ++k) {
-      const float a = operands.a[k][m];
-      for (uint32_t n = 0; n < tile.columns; ++n) row[n] += a * operands.b[k][n];
-    }
-  }
+  multiply(decode_halves<f32_of_f16>(tile), tile, d);
+}
+
+// PTX: 9.7.15: .f32 accumulation of bf16: likewise.
+void wgmma_bf16(const WgmmaTile& tile, float* d) {
+  multiply(decode_halves<f32_of_bf16>(tile), tile, d);
 }
 
 // Assumption: infinities and NaN follow fp32's rules; nobody has looked at mixtures of both.
 void wgmma_f16_modelled(const WgmmaTile& tile, float* d) {
-  const F16Operands& operands = decode_f16(tile);
+  const F16Operands& operands = decode_halves<f32_of_f16>(tile);
   thread_local F16Parts decoded;
   decode_parts(tile.a, kWgmmaRows, decoded.a);
   decode_parts(tile.b, tile.columns, decoded.b);

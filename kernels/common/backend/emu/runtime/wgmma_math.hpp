@@ -25,6 +25,8 @@ struct WgmmaTile {
 void wgmma_e4m3(const WgmmaTile& tile, float* d);
 // f16, k = 16, added in fp32 in order of k: exact where the sums are.
 void wgmma_f16(const WgmmaTile& tile, float* d);
+// bf16, likewise.
+void wgmma_bf16(const WgmmaTile& tile, float* d);
 // f16, k = 16, as the hardware: 25 fractional bits, the result cut to fp32.
 void wgmma_f16_modelled(const WgmmaTile& tile, float* d);
 

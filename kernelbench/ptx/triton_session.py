@@ -1,0 +1,125 @@
+"""``kernelbench.triton_emulation``: Triton's kernels on the CPU, and what is found in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from kernelbench.base.errors import UsageError
+from kernelbench.emulator.settings import Emulation
+from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.launcher import PtxModule
+from kernelbench.ptx.report import Launched, PtxReport
+from kernelbench.ptx.triton_arguments import Given
+from kernelbench.ptx.triton_driver import ARCHS, triton_driven_by
+
+#: What programs are told of the GPU's SMs: few, so that persistent kernels go round.
+SCRIPT_SMS = 4
+
+
+class TritonSession:
+    """What happens while :func:`triton_emulation` lasts.
+
+    Attributes:
+        launches: All of them, in order.
+    """
+
+    def __init__(
+        self, arch: int, check: int, seed: int, sms: int, limit_s: float, live: LiveTensors
+    ) -> None:
+        self.arch, self.sms = arch, sms
+        self.launches: list[Launched] = []
+        self._check, self._seed, self._limit_s = check, seed, limit_s
+        self._live = live
+        self._forms: set[tuple[Any, ...]] = set()
+        self._tuning = False
+        self._scratch: list[Any] = []
+
+    @property
+    def reports(self) -> tuple[PtxReport, ...]:
+        """One for each launch."""
+        return tuple(each.report for each in self.launches)
+
+    def require_clean(self) -> None:
+        """Raise unless every launch is clean.
+
+        Raises:
+            IncorrectError: With the first error, in one line.
+        """
+        for report in self.reports:
+            report.require_clean()
+
+    def allocate(self, size: int) -> int:
+        """Memory of a kernel's own, until its launch is over; its address, 0 for none."""
+        import torch
+
+        if not size:
+            return 0
+        self._scratch.append(torch.zeros(size + 128, dtype=torch.uint8))
+        return -(-int(self._scratch[-1].data_ptr()) // 128) * 128
+
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """Launches are compiled and not run."""
+        self._tuning = True
+        try:
+            yield
+        finally:
+            self._tuning = False
+
+    def run(
+        self, module: PtxModule, kernel: str, grid: tuple[int, int, int], given: Given,
+        scratch: tuple[int, ...], metadata: Any,
+    ) -> None:  # fmt: skip
+        """A launch: of a form not seen before in all schedules, else in one."""
+        if self._tuning:
+            return
+        named = given.tensors | {f"scratch {at}": each for at, each in enumerate(self._scratch)}
+        form = (id(module), grid, given.form())
+        check = min(self._check, 1) if form in self._forms else self._check
+        self._forms.add(form)
+        report = module.launch(
+            kernel, grid, None, [*given.values, *scratch],
+            shared=metadata.shared,
+            cluster=metadata.num_ctas if metadata.num_ctas > 1 else None,
+            cooperative=bool(metadata.launch_cooperative_grid),
+            check=check, seed=self._seed, memory=self._live.storages(named),
+            emulation=Emulation(sms=self.sms), limit_s=self._limit_s,
+        )  # fmt: skip
+        self._scratch.clear()
+        threads = 32 * metadata.num_warps
+        words = f"grid {'×'.join(map(str, grid))}, {threads} threads"
+        self.launches.append(Launched(words, self._seed, report))
+        self._seed += report.schedules
+        if not self._check:
+            report.require_clean()
+
+
+@contextlib.contextmanager
+def triton_emulation(
+    arch: int = 90, *, check: int = 0, seed: int = 0, sms: int = SCRIPT_SMS, limit_s: float = 0.0
+) -> Iterator[TritonSession]:
+    """While it lasts, ``@triton.jit`` kernels run on the emulator, and ``cuda`` is the CPU.
+
+    Args:
+        arch: What Triton compiles for: 80, 86, 89, 90 or 100.
+        check: Schedules in which each launch of a new form looks for faults; 0 for a plain run,
+            which raises where a kernel cannot go on.
+        seed: Of the first schedule.
+        sms: What programs are told of the number of SMs.
+        limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
+
+    Yields:
+        The session, whose :attr:`~TritonSession.launches` has what was found.
+
+    Raises:
+        UsageError: For an arch that Triton's kernels cannot be compiled for here.
+        EnvironmentProblem: Without Triton.
+    """
+    if arch not in ARCHS:
+        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, ARCHS))}")
+    with cuda_on_cpu(arch, sms) as live:
+        session = TritonSession(arch, check, seed, sms, limit_s, live)
+        with triton_driven_by(session):
+            yield session

@@ -1,0 +1,90 @@
+// Functions of the CUDA driver that kernels call: printf and assert (CUDA C++ Programming Guide,
+// "Formatted Output", "Assertion"). Each takes a pointer to each of its results and parameters.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "units.hpp"
+
+namespace px {
+
+namespace detail {
+
+template <typename T>
+T parameter(const Byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// The next argument, aligned to its size as in a structure.
+template <typename T>
+T next_argument(const Byte* arguments, size_t& at) {
+  at = (at + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+  at += sizeof(T);
+  return parameter<T>(arguments + at - sizeof(T));
+}
+
+// One specification of a format, "%-8.3f", with its argument.
+inline std::string formatted(std::string specification, const Byte* arguments, size_t& at) {
+  const auto print = [&](auto value) {
+    const int size = std::snprintf(nullptr, 0, specification.c_str(), value);
+    std::string out(static_cast<size_t>(std::max(size, 0)) + 1, '\0');
+    std::snprintf(out.data(), out.size(), specification.c_str(), value);
+    out.pop_back();
+    return out;
+  };
+  for (size_t star; (star = specification.find('*')) != std::string::npos;) {
+    specification.replace(star, 1, std::to_string(next_argument<s32>(arguments, at)));
+  }
+  const char kind = specification.back();
+  // `long`, `size_t` and pointers have 64 bits.
+  const bool wide = specification.find_first_of("lzjt") != std::string::npos;
+  if (std::strchr("eEfFgGaA", kind)) return print(next_argument<double>(arguments, at));
+  if (kind == 's') return print(reinterpret_cast<const char*>(next_argument<u64>(arguments, at)));
+  if (kind == 'p') return print(reinterpret_cast<const void*>(next_argument<u64>(arguments, at)));
+  if (wide) return print(next_argument<u64>(arguments, at));
+  return print(next_argument<u32>(arguments, at));
+}
+
+}  // namespace detail
+
+// int vprintf(const char* format, void* arguments): returns how many arguments there were.
+inline void vprintf(Byte* result, Byte* format, Byte* arguments) {
+  const auto* text = reinterpret_cast<const char*>(detail::parameter<u64>(format));
+  const auto* values = reinterpret_cast<const Byte*>(detail::parameter<u64>(arguments));
+  std::string out;
+  size_t at = 0;
+  u32 count = 0;
+  while (*text != 0) {
+    if (text[0] != '%' || text[1] == '%') {
+      out += *text;
+      text += text[0] == '%' ? 2 : 1;
+      continue;
+    }
+    const size_t length = 1 + std::strcspn(text, "diouxXeEfFgGaAcsp");
+    out += detail::formatted(std::string(text, length), values, at);
+    text += length;
+    ++count;
+  }
+  std::fputs(out.c_str(), stdout);
+  std::fflush(stdout);
+  std::memcpy(result, &count, sizeof count);
+}
+
+// void __assertfail(const char* message, const char* file, unsigned line, const char* function,
+//                   size_t charsize)
+PX void assertfail(Byte* message, Byte* file, Byte* line, Byte* function, Byte*) {
+  const auto text = [](const Byte* from) {
+    return reinterpret_cast<const char*>(detail::parameter<u64>(from));
+  };
+  std::fprintf(stderr, "%s:%u: %s: assertion `%s` failed\n", text(file),
+               detail::parameter<u32>(line), text(function), text(message));
+  trap();
+}
+
+}  // namespace px

@@ -1,0 +1,184 @@
+"""Barriers, clusters and what orders them, against models; the same without one is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kernelbench.ptx
+
+pytestmark = pytest.mark.usefixtures("emulator_runtime")
+
+ARRIVE, ARRIVE_TWICE, DROP, AGAIN = range(4)
+TEXT = """.version 8.8
+.target sm_100a
+.address_size 64
+.shared .align 8 .b64 bar;
+.shared .align 16 .b32 word[64];
+
+// One thread: after each operation, bit p of the result says whether phases of parity p are over.
+.visible .entry phases(.param .u64 p_operations, .param .u64 p_out, .param .u32 p_n,
+                       .param .u32 p_expected)
+{
+  .reg .b64 %in, %out; .reg .b32 %n, %b, %x, %y, %op, %expected; .reg .pred %p, %q;
+  ld.param.u64 %in, [p_operations]; ld.param.u64 %out, [p_out];
+  ld.param.u32 %n, [p_n]; ld.param.u32 %expected, [p_expected];
+  mov.b32 %b, bar;
+  mbarrier.init.shared::cta.b64 [%b], %expected;
+NEXT:
+  ld.global.b32 %op, [%in];
+  setp.ne.u32 %p, %op, 0; @%p bra NOT_ONE;
+  mbarrier.arrive.shared::cta.b64 _, [%b];
+NOT_ONE:
+  setp.ne.u32 %p, %op, 1; @%p bra NOT_TWO;
+  mbarrier.arrive.release.cta.shared::cta.b64 _, [%b], 2;
+NOT_TWO:
+  setp.ne.u32 %p, %op, 2; @%p bra NO_DROP;
+  mbarrier.arrive_drop.shared::cta.b64 _, [%b];
+NO_DROP:
+  setp.ne.u32 %p, %op, 3; @%p bra NOT_AGAIN;
+  mbarrier.inval.shared::cta.b64 [%b];
+  mbarrier.init.shared::cta.b64 [%b], %expected;
+NOT_AGAIN:
+  mbarrier.test_wait.parity.shared::cta.b64 %p, [%b], 0; selp.b32 %x, 1, 0, %p;
+  mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %q, [%b], 1; selp.b32 %y, 2, 0, %q;
+  or.b32 %x, %x, %y; st.global.b32 [%out], %x;
+  add.s64 %in, %in, 4; add.s64 %out, %out, 4; sub.u32 %n, %n, 1;
+  setp.ne.u32 %p, %n, 0; @%p bra NEXT;
+  ret;
+}
+
+// Two CTAs exchange words, and then a sum of what they hold by remote arrivals on a barrier each.
+.visible .entry exchange(.param .u64 p_out) .reqntid 64 .reqnctapercluster 2
+{
+  .reg .b64 %out, %o; .reg .b32 %t, %r, %peer, %a, %far, %x, %b, %other; .reg .pred %p, %q;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x; mov.u32 %r, %cluster_ctarank;
+  xor.b32 %peer, %r, 1; mov.b32 %a, word; mad.lo.u32 %a, %t, 4, %a; mov.b32 %b, bar;
+  setp.ne.u32 %p, %t, 0; @%p bra MADE;
+  mbarrier.init.shared::cta.b64 [%b], 64;
+  fence.mbarrier_init.release.cluster;
+MADE:
+  barrier.cluster.arrive.release.aligned;
+  barrier.cluster.wait.acquire.aligned;
+  mapa.shared::cluster.u32 %far, %a, %peer;
+  mad.lo.u32 %x, %r, 1000, %t;
+  st.shared::cluster.b32 [%far], %x;
+  mapa.shared::cluster.u32 %other, %b, %peer;
+  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%other];
+WAIT:
+  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %q, [%b], 0;
+  @!%q bra WAIT;
+  ld.shared.b32 %x, [%a];
+  mov.u32 %r, %ctaid.x; mad.lo.u32 %t, %r, 64, %t; mul.wide.u32 %o, %t, 4; add.s64 %out, %out, %o;
+  st.global.b32 [%out], %x;
+  barrier.cluster.arrive.relaxed.aligned;
+  barrier.cluster.wait.aligned;
+  ret;
+}
+
+// Warp 0 hands words to warp 1 by a named barrier, on which only warp 1 waits.
+.visible .entry handover(.param .u64 p_out) .reqntid 64
+{
+  .reg .b64 %out, %o; .reg .b32 %t, %l, %a, %x; .reg .pred %p;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x; mov.u32 %l, %laneid;
+  mov.b32 %a, word; mad.lo.u32 %a, %l, 4, %a;
+  setp.ge.u32 %p, %t, 32; @%p bra TAKE;
+  mul.lo.u32 %x, %l, 7; st.shared.b32 [%a], %x;
+  bar.arrive 1, 64;
+  nanosleep.u32 20;
+  ret;
+TAKE:
+  bar.sync 1, 64;
+  ld.shared.b32 %x, [%a]; mul.wide.u32 %o, %l, 4; add.s64 %out, %out, %o;
+  st.global.b32 [%out], %x;
+  ret;
+}
+
+// What changes no value: registers that a warpgroup gives and takes, and an order of grids.
+.visible .entry harmless(.param .u64 p_out) .reqntid 128
+{
+  .reg .b64 %out, %o; .reg .b32 %t;
+  griddepcontrol.wait;
+  setmaxnreg.dec.sync.aligned.u32 40;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x;
+  griddepcontrol.launch_dependents;
+  setmaxnreg.inc.sync.aligned.u32 48;
+  mul.wide.u32 %o, %t, 4; add.s64 %out, %out, %o; st.global.b32 [%out], %t;
+  ret;
+}
+"""
+
+
+EXCHANGE = TEXT[TEXT.index(".visible .entry exchange") : TEXT.index("// Warp 0 hands")]
+REMOTE = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%other];"
+#: The exchange without the order that the arrivals give, and without any.
+MISTAKES = {
+    "relaxed": EXCHANGE.replace(REMOTE, REMOTE.replace("release", "relaxed")),
+    "silent": EXCHANGE.replace(REMOTE, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def module():
+    mistakes = [text.replace("entry exchange", f"entry {name}") for name, text in MISTAKES.items()]
+    return kernelbench.ptx.load("sync.ptx", text="\n".join([TEXT, *mistakes]))
+
+
+def _modelled(rng: np.random.Generator, count: int, expected: int) -> tuple[list[int], list[int]]:
+    """Random operations that never arrive too often, and what both tests say after each.
+
+    PTX ISA 9.1, 9.7.13.15: a phase ends when no arrival is pending; the next one expects as many,
+    less those that dropped out. A test for a parity holds if the phase of that parity, the current
+    one or the one before it, is over.
+    """
+    operations, results = [], []
+    phase, each_phase, pending = 0, expected, expected
+    for _ in range(count):
+        possible = [ARRIVE, AGAIN]
+        possible += [ARRIVE_TWICE] * (pending >= 2) + [DROP] * (each_phase >= 2)
+        operation = int(rng.choice(possible))
+        if operation == AGAIN:
+            phase, each_phase, pending = 0, expected, expected
+        else:
+            each_phase -= operation == DROP
+            pending -= 2 if operation == ARRIVE_TWICE else 1
+        if pending == 0:
+            phase, pending = phase + 1, each_phase
+        operations.append(operation)
+        results.append(sum(1 << parity for parity in (0, 1) if phase % 2 != parity))
+    return operations, results
+
+
+@pytest.mark.parametrize("expected", [1, 2, 5])
+def test_phases_of_a_barrier(module, expected):
+    operations, results = _modelled(np.random.default_rng(expected), 400, expected)
+    out = np.zeros(400, np.int32)
+    given = np.array(operations, np.int32)
+    module.launch("phases", 1, 1, [given, out, 400, expected], check=1).require_clean()
+    assert out.tolist() == results
+
+
+def test_ctas_of_a_cluster(module):
+    out = np.zeros(256, np.int32)
+    report = module.launch("exchange", 4, args=[out], check=4)
+    assert report.clean, list(report.lines())
+    assert out.tolist() == 2 * [1000 * (1 - r) + t for r in (0, 1) for t in range(64)]
+
+
+def test_a_named_barrier(module):
+    out = np.zeros(32, np.int32)
+    report = module.launch("handover", 1, args=[out], check=4)
+    assert report.clean, list(report.lines())
+    assert out.tolist() == [7 * lane for lane in range(32)]
+
+
+def test_what_changes_no_value(module):
+    out = np.zeros(128, np.int32)
+    module.launch("harmless", 1, args=[out], check=2).require_clean()
+    assert out.tolist() == list(range(128))
+
+
+@pytest.mark.parametrize(("kernel", "found"), [("relaxed", "race"), ("silent", "hang")])
+def test_mistakes_are_found(module, kernel, found):
+    report = module.launch(kernel, 4, args=[np.zeros(256, np.int32)], check=4)
+    assert found in {each.finding.kind for each in report.errors}, list(report.lines())

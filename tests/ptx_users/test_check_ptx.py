@@ -1,0 +1,183 @@
+"""``kernelbench check k.ptx``: the launches of a TOML file, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, launch
+
+from kernelbench.base.errors import UsageError
+from kernelbench.checks.file_worker import FileAsked, answer_to
+from kernelbench.checks.files import check_files, is_file_to_check
+from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.ptx.launch_file import made, read_launches
+
+pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+
+SMALL = ROOT / "tests" / "ptx_frontend" / "small.ptx"
+ADD = """\
+[arrays]
+a = "float32[100] random"
+b = "float32[100] count"
+c = "float32[100]"
+
+[[launch]]
+kernel = "add"
+grid = 4
+block = 32
+args = ["a", "b", "c", 100]
+"""
+RACE = """
+[[launch]]
+kernel = "reverse_without_barrier"
+grid = [1]
+block = [64]
+shared = 256
+args = ["n"]
+"""
+FORMAL = """
+[[launch]]
+kernel = "all_lanes_write"
+grid = 1
+block = 32
+args = ["n"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with small.ptx."""
+    shutil.copy(SMALL, tmp_path / "k.ptx")
+    return tmp_path
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "k.toml").write_text(text)
+    return folder / "k.ptx"
+
+
+def test_a_clean_file_and_one_with_a_race(folder):
+    with_n = ADD.replace("[arrays]\n", '[arrays]\nn = "int32[64] count"\n')
+    write(folder, with_n + FORMAL + RACE)
+    out = launch(
+        "check", folder / "k.ptx", "--schedules", 2, "--seed", 5,
+        "--json", folder / "c.json", "--sarif", folder / "c.sarif",
+    )  # fmt: skip
+    assert out.code == 3, out.err
+    for part in (
+        "k.ptx  executor emulator, checking", "4 SMs · 2 schedules of each launch · seed 5",
+        "  race", "here     other_end at k.ptx:", "grid 1, block 64, 256 bytes shared, 4 SMs",
+        "allowed  formal: PTX leaves it unordered, and every implementation orders it",
+        "→ 2 clean, 1 finding of 3",
+    ):  # fmt: skip
+        assert part in out.out
+    report = json.loads((folder / "c.json").read_text())
+    rows = {row["shape"]: row for step in report["steps"] for row in step["rows"]}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "add": "clean", "all_lanes_write": "clean", "reverse_without_barrier": "finding"
+    }  # fmt: skip
+    assert all(each["allowed"] for each in rows["all_lanes_write"]["seen"])
+    found = [each for each in rows["reverse_without_barrier"]["seen"] if not each["allowed"]]
+    sarif = json.loads((folder / "c.sarif").read_text())["runs"][0]["results"]
+    uris = {
+        each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for each in sarif
+        if not each.get("suppressions")
+    }
+    assert uris == {(folder / "k.ptx").as_posix()}
+    # Each by its identity, which lets it be.
+    allowed = {each["finding"]["identity"]: "mine" for each in found}
+    again = check_files([str(folder / "k.ptx")], schedules=2, seed=5, allow=allowed)
+    assert not again.failures and not again.unmatched
+
+
+def test_launches_share_arrays_and_end_at_a_fault(folder):
+    file = write(folder, ADD + ADD[ADD.index("\n[[") :].replace('["a"', '["c"') + RACE)
+    with pytest.raises(UsageError, match=r"args\[0\]': expected a number or an array, found 'n'"):
+        read_launches(file)
+    wrong = ADD.replace(", 100]\n", ", 1000]\n").replace("grid = 4", "grid = 32")
+    file = write(folder, wrong + ADD[ADD.index("\n[[") :])
+    answer = answer_to(FileAsked(str(file), 1, 0, 4, 90, 60.0))
+    assert (answer.end, len(answer.launches)) == ("done", 1)
+    (found,) = answer.launches[0].report.errors
+    assert found.finding.kind == "out-of-bounds" and found.finding.access.where == "k.ptx:61"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "k.toml: no [[launch]]"),
+        ("[arrays", "k.toml:1: not valid TOML"),
+        (ADD.replace("float32[100] random", "float32"), "'arrays.a': expected 'dtype[extents]'"),
+        (ADD.replace("float32[100] random", "float31[100]"), "float31 is no dtype of torch"),
+        (ADD.replace("100] random", "100] noise"), "zeros, random, count or nothing, found"),
+        (ADD.replace("grid = 4", ""), "'launch[0].grid': missing"),
+        (ADD.replace("grid = 4", "grid = 0"), "expected one to three positive numbers, found 0"),
+        (ADD.replace("block", "blocks"), "unknown field 'launch[0].blocks'; did you mean 'block'?"),
+        (ADD.replace("block = 32", "shared = -1"), "'launch[0].shared': expected a number"),
+        (ADD.replace('kernel = "add"', ""), "'launch[0].kernel': missing"),
+    ],
+)
+def test_a_malformed_file_is_one_line(folder, text, message):
+    with pytest.raises(UsageError) as error:
+        read_launches(write(folder, text))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ADD.replace('"add"', '"ad"'), "launch[0]: k.ptx has no kernel 'ad'; it has add"),
+        (ADD.replace(", 100]\n", "]\n"), "launch[0]: add: 3 arguments for 4 parameters"),
+        (ADD.replace("block = 32\n", ""), "launch[0]: add: no block"),
+    ],
+)
+def test_a_launch_that_does_not_fit_says_which(folder, text, message):
+    answer = answer_to(FileAsked(str(write(folder, text)), 1, 0, 4, 90, 60.0))
+    assert answer.end == "usage" and message in f"{answer.reason}; {answer.hint}"
+
+
+def test_what_is_unsupported_is_named_with_its_line(folder):
+    text = (folder / "k.ptx").read_text().replace("bar.sync", "bar.red.popc.u32", 1)
+    (folder / "k.ptx").write_text(text)
+    write(folder, ADD)
+    out = launch("check", folder / "k.ptx")
+    line = 1 + text[: text.index("bar.red")].count("\n")
+    assert out.code == 2
+    assert f"unsupported PTX: bar.red.popc.u32 at k.ptx:{line}" in out.error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["k.ptx"], "k.ptx: no k.toml beside it says how to launch it; write one with [arrays]"),
+        (["none.ptx"], "none.ptx: there is no such file"),
+        (["k.ptx", "--shape", "u1"], "--shape belongs to steps: "),
+        (["k.ptx", "--minimize", "m"], "--minimize belongs to steps"),
+        (["k.ptx", "--sms", "1,2"], "--sms: one number for a file"),
+        (["k.ptx", "v07"], "v07 is a step, and others are files"),
+    ],
+)
+def test_commands_that_cannot_be(folder, arguments, message):
+    paths = [folder / each if each.endswith(".ptx") else each for each in arguments]
+    out = launch("check", *paths)
+    assert out.code == 2
+    assert message in out.error
+
+
+def test_arrays_have_their_first_values(folder):
+    arrays = read_launches(write(folder, ADD)).arrays
+    a, b, c = (made(each, 3) for each in arrays.values())
+    assert a.abs().max() == 4 and b.tolist() == list(range(100)) and not c.any()
+    assert made(arrays["a"], 3).equal(a) and not made(arrays["a"], 4).equal(a)
+
+
+def test_which_files_are_checked_as_files(tmp_path):
+    script, submission = tmp_path / "a.py", tmp_path / "b.py"
+    script.write_text("import triton\n")
+    submission.write_text("def custom_kernel(data):\n    return data\n")
+    names = [str(script), str(submission), "k.ptx", "v07", str(tmp_path / "none.py")]
+    assert [is_file_to_check(name) for name in names] == [True, False, True, False, False]

@@ -1,0 +1,116 @@
+"""Scripts with Triton kernels on the CPU. Each is written for a GPU and knows nothing of this."""
+
+from __future__ import annotations
+
+import pytest
+from corpus import HERE
+
+from kernelbench import EnvironmentProblem, IncorrectError, UsageError, triton_emulation
+from kernelbench.checks.files import check_files
+
+SCRIPTS = HERE / "scripts"
+#: The compiler's own fault; see ``test_corpus``.
+FENCE = {"matmul", "matmul_rows", "grouped_fp8", "attention"}
+
+
+def test_without_triton_it_says_so(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "triton", None)
+    with pytest.raises(EnvironmentProblem, match=r"Triton is not there.*pip install triton"):
+        triton_emulation(90).__enter__()
+
+
+def test_an_arch_that_is_none():
+    with pytest.raises(UsageError, match="arch 91; known: 80, 86, 89, 90, 100"):
+        triton_emulation(91).__enter__()
+
+
+@pytest.fixture(scope="module")
+def triton():
+    return pytest.importorskip("triton", reason="no Triton: it is no dependency of CI")
+
+
+@pytest.mark.parametrize(
+    ("script", "arch"),
+    [
+        *((each, 90) for each in ("vector_add", "softmax", "layer_norm")),
+        *((each, 90) for each in ("matmul_tma", "matmul_persistent")),
+        *((each, 100) for each in ("vector_add", "softmax", "layer_norm")),
+    ],
+)
+def test_right_and_clean(triton, script, arch):
+    report = check_files([str(SCRIPTS / f"{script}.py")], schedules=3, seed=1, arch=arch)
+    assert [row.status for step in report.steps for row in step.rows] == ["clean"]
+
+
+@pytest.mark.parametrize("script", sorted(FENCE))
+def test_the_missing_fence_is_found(triton, script):
+    report = check_files([str(SCRIPTS / f"{script}.py")], schedules=1, seed=1)
+    kernel = report.steps[0].rows[0]
+    assert {each.finding.kind for each in kernel.seen} == {"proxy-fence"}
+
+
+@pytest.mark.parametrize("script", sorted(FENCE))
+def test_plain_runs_are_right(triton, script):
+    import runpy
+
+    with triton_emulation(90) as session:
+        runpy.run_path(str(SCRIPTS / f"{script}.py"), run_name="__main__")
+    assert len(session.launches) == 1
+    session.require_clean()
+
+
+def test_a_race_of_ones_own_is_found(triton):
+    report = check_files([str(SCRIPTS / "column_sums.py")], schedules=3, seed=1)
+    row = report.steps[0].rows[0]
+    assert row.status == "finding"
+    assert {each.finding.kind for each in row.seen} == {"race"}
+    assert {each.finding.access.where for each in row.seen} == {"column_sums.py:14"}
+
+
+def test_launches_of_one_form_are_checked_once(triton):
+    import torch
+    import triton.language as tl
+
+    @triton.jit
+    def twice(x, n, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        tl.store(x + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+    with triton_emulation(90, check=4) as session:
+        x = torch.ones(32, device="cuda")
+        for _ in range(3):
+            twice[(1,)](x, 20, BLOCK=32)
+        twice[(1,)](x, 30, BLOCK=32)
+    assert [each.schedules for each in session.reports] == [4, 1, 1, 4]
+    assert x.tolist() == [16.0] * 20 + [2.0] * 10 + [1.0] * 2
+
+
+def test_autotuning_takes_the_first_that_fits(triton):
+    import torch
+    import triton.language as tl
+
+    tried = [triton.Config({"BLOCK": block}) for block in (64, 32)]
+
+    @triton.autotune(tried, key=[])
+    @triton.jit
+    def fill(x, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + at, at)
+
+    with triton_emulation(90) as session:
+        x = torch.zeros(64, device="cuda", dtype=torch.int32)
+        fill[lambda meta: (64 // meta["BLOCK"],)](x)
+    assert [each.form for each in session.launches] == ["grid 1×1×1, 128 threads"]
+    assert x.tolist() == list(range(64))
+
+
+def test_beyond_an_array_is_an_error_at_once(triton):
+    import torch
+    import triton.language as tl
+
+    @triton.jit
+    def beyond(x, BLOCK: tl.constexpr):
+        tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+    with triton_emulation(90), pytest.raises(IncorrectError, match=r"out-of-bounds.*\.py:\d+"):
+        beyond[(1,)](torch.zeros(16, device="cuda"), BLOCK=1024)

@@ -1,0 +1,266 @@
+"""Own steps by nvcc's PTX beside the direct build: bits, findings, time. Writes a table.
+
+python tools/ptx/ptx_equality.py                    all steps; equality.json and docs/ptx.md
+python tools/ptx/ptx_equality.py --steps v07,m05    these only; other rows stay
+python tools/ptx/ptx_equality.py --failed           the failed experiments, likewise
+python tools/ptx/ptx_equality.py --render           the table from the record
+
+It needs nvcc and g++, and each step runs in a process of its own. Times are CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before torch
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RECORD, PAGE = HERE / "equality.json", ROOT / "docs" / "ptx.md"
+BEGIN, END = "<!-- ptx-equality -->\n", "<!-- /ptx-equality -->\n"
+STEPS = (
+    *(f"v{number:02}" for number in range(1, 24)),
+    *(f"m{number:02}" for number in range(14)),
+    *(f"h{number:02}" for number in range(1, 8)),
+)
+SHAPES = {"v": ("u1", "u2", "u3", "t3", "D")}
+_MOE_SHAPES = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "qwen35-m16")
+#: Of ``kernels/failed``: what the checker finds in the direct build.
+FAILED = (
+    "nofence", "v5-1", "v5-iter-2", "v5-iter-static", "v5-static-overlap", "v6-2-multicast", "v6-3",
+    "v6-splitk", "v6-tmem-circ", "v8-1", "v8-pair",
+)  # fmt: skip
+_FAILED_SHAPE, _FAILED_CLASS, _FAILED_SMS = "u1", "gpu-mode", (1, 3)
+#: Shapes of the check, which is slow, and its schedules.
+CHECKED = {"v": ("u1",)}
+_MOE_CHECKED = ("s0",)
+SCHEDULES = 4
+_LIMIT_S = 1500.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--failed", action="store_true")
+    parser.add_argument("--render", action="store_true")
+    parser.add_argument("--no-check", action="store_true", help="equality only")
+    parser.add_argument("--one", metavar="MODE", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.one:
+        failed = given.one == "failed"
+        made = _failed(given.steps) if failed else _part(given.steps, check=given.one == "check")
+        print(json.dumps(made))
+        return 0
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    names = FAILED if given.failed else given.steps.split(",")
+    modes = ("failed",) if given.failed else ("plain", "check")[: 1 if given.no_check else 2]
+    for name in () if given.render else names:
+        row = record.setdefault(name, {})
+        for mode in modes:
+            row[mode] = _in_a_process(name, mode)
+            print(name, mode, json.dumps(row[mode]), flush=True)
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    write_page(record)
+    return 0
+
+
+def _in_a_process(name: str, mode: str) -> dict[str, Any]:
+    """One step in one mode; ``error`` says why there is nothing."""
+    command = [sys.executable, __file__, "--steps", name, "--one", mode]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done in {_LIMIT_S:.0f} s"}
+    if ended.returncode != 0:
+        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        return {"error": lines[-1][:300]}
+    made: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return made | {"date": datetime.date.today().isoformat()}
+
+
+def _part(name: str, *, check: bool) -> dict[str, Any]:
+    """What one step does in one mode."""
+    import torch
+    from ptx_step import PtxStep, symbols_of
+
+    from kernelbench.inspection.cubin import compile_ptx
+    from kernelbench.ptx.library import translated
+
+    direct_s, step = _built(lambda: PtxStep(name, check=check))
+    text = compile_ptx(step.step)
+    began = time.process_time()
+    source = translated(f"{name}.ptx", text)
+    translation_s = time.process_time() - began
+    ptx_s, library = _built(lambda: step.build(source))
+    row: dict[str, Any] = {
+        "translation_s": round(translation_s, 2),
+        "build_s": [round(direct_s, 1), round(ptx_s, 1)],
+        "shapes": {},
+    }
+    chosen, seeds = (
+        (_of(name, CHECKED, _MOE_CHECKED), range(SCHEDULES))
+        if check
+        else (_of(name, SHAPES, _MOE_SHAPES), range(1))
+    )
+    symbols = symbols_of(source)
+    for shape in chosen:
+        case = step.case(shape)
+        if case is None:
+            continue
+        direct = [step.call(case, seed) for seed in seeds]
+        with step.replaced(source, library):
+            ptx = [step.call(case, seed, symbols=symbols) for seed in seeds]
+        row["shapes"][shape] = {
+            "equal": all(
+                len(a.outputs) == len(b.outputs) > 0 and all(map(torch.equal, a.outputs, b.outputs))
+                for a, b in zip(direct, ptx, strict=True)
+            ),
+            "apart": _apart(direct[0], ptx[0]),
+            "wrong": next((each.wrong for each in ptx if each.wrong), ""),
+            "found": sorted({str(found) for each in ptx for found in each.found}),
+            "direct_found": sorted({str(found) for each in direct for found in each.found}),
+            "seconds": [round(sum(c.seconds for c in calls), 2) for calls in (direct, ptx)],
+        }
+    return row
+
+
+def _failed(name: str) -> dict[str, Any]:
+    """What the checker finds in a failed experiment, in the direct build and by its PTX."""
+    from ptx_step import PtxStep, symbols_of
+
+    from kernelbench.emulator.settings import Emulation
+    from kernelbench.inspection.cubin import compile_ptx
+    from kernelbench.ptx.library import translated
+
+    step = PtxStep(name, check=True)
+    source = translated(f"{name}.ptx", compile_ptx(step.step))
+    library, symbols = step.build(source), symbols_of(source)
+    case = step.case(_FAILED_SHAPE, _FAILED_CLASS)
+    if case is None:
+        raise SystemExit(f"{name} does not take {_FAILED_SHAPE}")
+
+    def found() -> list[str]:
+        for sms in _FAILED_SMS:
+            call = step.call(case, 1, Emulation(sms=sms), symbols=symbols, limit_s=60)
+            if not call.clean:
+                return sorted({kind for kind, _ in call.found}) or ["wrong"]
+        return []
+
+    direct = found()
+    with step.replaced(source, library):
+        return {"direct": direct, "ptx": found()}
+
+
+def _built(make: Any) -> tuple[float, Any]:
+    """CPU time of the compilers that a call starts: about 0 for what is in the cache."""
+    before = os.times()
+    made = make()
+    after = os.times()
+    spent = (after.children_user + after.children_system) - (
+        before.children_user + before.children_system
+    )
+    return spent, made
+
+
+def _apart(direct: Any, ptx: Any) -> float:
+    """The largest difference, relative to the largest output."""
+    worst = 0.0
+    for a, b in zip(direct.outputs, ptx.outputs, strict=False):
+        scale = float(a.double().abs().max()) or 1.0
+        worst = max(worst, float((a.double() - b.double()).abs().max()) / scale)
+    return worst
+
+
+def _of(name: str, table: Mapping[str, Sequence[str]], other: Sequence[str]) -> Sequence[str]:
+    return table.get(name[0], other)
+
+
+def write_page(record: Mapping[str, Any]) -> None:
+    """Put the table into the page."""
+    page = PAGE.read_text()
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + BEGIN + render(record) + END + after)
+
+
+def render(record: Mapping[str, Any]) -> str:
+    """The table of a record."""
+    lines = [
+        "| step | shapes | bits | check | translation, s | g++, s | run | check, time |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {name} | {' | '.join(_cells(record[name]))} |" for name in STEPS if name in record
+    ]
+    tried = [name for name in FAILED if name in record]
+    if tried:
+        lines += ["", "| failed experiment | direct build | PTX |", "| --- | --- | --- |"]
+    for name in tried:
+        one = record[name]["failed"]
+        direct, ptx = (", ".join(one.get(key, ())) or "–" for key in ("direct", "ptx"))
+        lines.append(f"| {name} | {direct} | {one.get('error') or ptx} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    plain, check = row["plain"], row.get("check", {})
+    if "error" in plain:
+        return ["–", plain["error"], *["–"] * 5]
+    shapes = plain["shapes"]
+    return [
+        " ".join(shapes) or "none of these",
+        _bits(shapes),
+        _clean(check),
+        f"{plain['translation_s']:.1f}",
+        _build(plain["build_s"]),
+        _ratio(shapes),
+        _ratio(check.get("shapes", {})),
+    ]
+
+
+def _bits(shapes: Mapping[str, Any]) -> str:
+    wrong = [name for name, each in shapes.items() if each["wrong"]]
+    if wrong:
+        return f"wrong on {' '.join(wrong)}"
+    apart = {name: each["apart"] for name, each in shapes.items() if not each["equal"]}
+    if not apart:
+        return "equal" if shapes else "–"
+    return f"right, up to {max(apart.values()):.1e} apart on {' '.join(apart)}"
+
+
+def _clean(check: Mapping[str, Any]) -> str:
+    if not check.get("shapes"):
+        return str(check.get("error", "–"))
+    found = sorted({each for one in check["shapes"].values() for each in one["found"]})
+    wrong = [name for name, one in check["shapes"].items() if one["wrong"]]
+    return ", ".join(found) or (f"wrong on {' '.join(wrong)}" if wrong else "clean")
+
+
+def _build(seconds: Sequence[float]) -> str:
+    """PTX's and, if it was built then, the direct build's."""
+    direct, ptx = seconds
+    if ptx < 1:
+        return "–"
+    return f"{ptx:.0f}" + (f" ({ptx / direct:.1f} ×)" if direct >= 1 else "")
+
+
+def _ratio(shapes: Mapping[str, Any]) -> str:
+    direct, ptx = (sum(each["seconds"][at] for each in shapes.values()) for at in (0, 1))
+    return f"{ptx / direct:.2f} ×" if direct else "–"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
