@@ -15,6 +15,7 @@ RMSNORM = {
     "tags": ["status:verified"],
     "description": "Root mean square normalization.",
     "axes": {"batch_size": {"type": "var"}, "hidden": {"type": "const", "value": 64}},
+    "constraints": ["hidden % 8 == 0"],
     "inputs": {
         "x": {"shape": ["batch_size", "hidden"], "dtype": "bfloat16"},
         "weight": {"shape": ["hidden"], "dtype": "bfloat16"},
@@ -39,7 +40,7 @@ INDEX_ADD = {
         "picked": {"type": "expr", "expression": "rows * 2 + 1"},
     },
     "inputs": {
-        "sums": {"shape": ["rows", "hidden"], "dtype": "float32"},
+        "sums": {"shape": ["rows", "8"], "dtype": "float32"},
         "values": {"shape": ["picked", "hidden"], "dtype": "float32"},
         "index": {"shape": ["picked"], "dtype": "int64"},
     },
@@ -104,7 +105,7 @@ REORDERED = solution(
 )
 WRONG = solution("wrong", "def run(x, weight, eps):\n    return x * weight\n")
 TRITON = solution("in_triton", "import triton\n\ndef run(x, weight, eps):\n    ...\n")
-TRITON["spec"]["language"] = "Triton"
+TRITON["spec"]["language"] = "triton"
 CUDA = solution("in_cuda", "void run() {}\n", language="cuda", entry_point="src/main.py::run")
 
 
@@ -158,6 +159,8 @@ def trace(uuid: str, ms: float, status: str = "PASSED") -> dict[str, Any]:
         "solution": "returns_v1",
         "evaluation": {
             "status": status,
+            "timestamp": "2026-01-01T00:00:00",
+            "correctness": {"max_absolute_error": 0.0} if status == "PASSED" else None,
             "performance": {"latency_ms": ms} if status == "PASSED" else None,
             "environment": {"hardware": "NVIDIA_H100", "libs": {}},
         },
@@ -197,7 +200,7 @@ def sol_problem(root: Path) -> Path:
         "definition": "index_add_h8",
         "author": "somebody",
         "spec": {
-            "language": "python",
+            "languages": ["pytorch"],
             "target_hardware": ["LOCAL"],
             "entry_point": "kernel.py::go",
             "destination_passing_style": True,

@@ -76,6 +76,29 @@ def test_a_problem_folder_runs_as_a_project(tmp_path: Path) -> None:
     assert all(row["call_us"] for row in rows)
 
 
+def test_what_says_itself_what_it_is_needs_no_type(tmp_path: Path) -> None:
+    root = flashinfer_trace(tmp_path / "dataset")
+    edited(lambda v: [axis.pop("type") for axis in v["axes"].values()], DEFINITION)(root)
+    in_workload(lambda w: [each.pop("type", None) for each in w["inputs"].values()])(root)
+    imported = import_project(root, tmp_path / "project")
+    assert imported.definitions == {"rmsnorm_h64": (1, 5)}
+
+
+def test_outputs_that_neither_a_field_nor_a_name_tells_of(tmp_path: Path) -> None:
+    root = flashinfer_trace(tmp_path / "dataset")
+    for index, parameters in enumerate(("*given", "a, b, c, d")):
+        content = f"def run({parameters}):\n    ...\n"
+        edit = edited(
+            lambda v, content=content: v["sources"][0].update(content=content),
+            "solutions/somebody/writes v2.json",
+        )
+        edit(root)
+        project = tmp_path / f"project{index}"
+        import_project(root, project)
+        adapter = (project / "rmsnorm_h64" / "writes_v2" / "adapter.py").read_text()
+        assert "_MODULE.run(*inputs.values(), *outputs.values())" in adapter
+
+
 def test_one_definition_of_a_dataset(tmp_path: Path) -> None:
     root = flashinfer_trace(tmp_path / "dataset")
     file = root / "definitions" / "rmsnorm" / "rmsnorm_h64.json"
@@ -103,15 +126,20 @@ def cut(path: str, count: int) -> Callable[[Path], None]:
     return apply
 
 
-def in_workload(change: Callable[[Any], object]) -> Callable[[Path], None]:
-    """Changes the first workload."""
+def edited_line(change: Callable[[Any], object]) -> Callable[[Path], None]:
+    """Changes the line of the first workload."""
 
     def apply(root: Path) -> None:
         value = workload("aaa", 4)
-        change(value["workload"])
+        change(value)
         write_lines(root / "workloads" / "rmsnorm" / "rmsnorm_h64.jsonl", [value])
 
     return apply
+
+
+def in_workload(change: Callable[[Any], object]) -> Callable[[Path], None]:
+    """Changes the first workload."""
+    return edited_line(lambda line: change(line["workload"]))
 
 
 DEFINITION = "definitions/rmsnorm/rmsnorm_h64.json"
@@ -155,9 +183,29 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
         edited(lambda v: v.update(reference="def go(x):\n    return x\n"), DEFINITION),
         "/reference: defines no function 'run'",
     ),
+    "reference of other inputs": (
+        edited(lambda v: v["inputs"].pop("eps"), DEFINITION),
+        "/reference: run cannot be called with the 2 inputs",
+    ),
+    "an input as an output": (
+        edited(lambda v: v["outputs"].update(x=v["outputs"]["y"]), DEFINITION),
+        "/outputs: 'x' is an input, too",
+    ),
+    "constraint": (
+        edited(lambda v: v.update(constraints=["batch_size <"]), DEFINITION),
+        "/constraints: 'batch_size <' is no expression",
+    ),
     "no name": (
         edited(lambda v: v.pop("name"), DEFINITION),
         "/name: expected a non-empty string, found nothing",
+    ),
+    "another definition's workload": (
+        edited_line(lambda v: v.update(definition="rmsnorm_h65")),
+        f"{WORKLOADS}:1: /definition: expected 'rmsnorm_h64', whose file this is",
+    ),
+    "a result among the workloads": (
+        edited_line(lambda v: v.update(solution="returns_v1")),
+        f"{WORKLOADS}:1: /solution: expected null: this is a workload, not a result",
     ),
     "missing input": (
         in_workload(lambda w: w["inputs"].pop("x")),
@@ -189,6 +237,22 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "entry point": (
         edited(lambda v: v["spec"].update(entry_point="src/main.py"), SOLUTION),
         "/spec/entry_point: expected FILE::FUNCTION",
+    ),
+    "two entry points": (
+        edited(lambda v: v["spec"].update(entry_point="src/main.py::run::go"), SOLUTION),
+        "/spec/entry_point: expected FILE::FUNCTION",
+    ),
+    "no hardware": (
+        edited(lambda v: v["spec"].update(target_hardware=[]), SOLUTION),
+        "/spec/target_hardware: expected at least one string",
+    ),
+    "no language": (
+        edited(lambda v: v["spec"].pop("language"), SOLUTION),
+        "/spec/language: expected a non-empty string, found nothing",
+    ),
+    "no author": (
+        edited(lambda v: v.pop("author"), SOLUTION),
+        "/author: expected a non-empty string, found nothing",
     ),
     "entry file": (
         edited(lambda v: v["spec"].update(entry_point="main.py::run"), SOLUTION),

@@ -17,7 +17,7 @@ def torch_dtype(spec: TensorSpec) -> Any:
 
 def tensor_extents(spec: TensorSpec, axes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of the tensor itself: two FP4 values are one element of it."""
-    extents = [axes[name] for name in spec.shape or ()]
+    extents = [axes[name] if name in axes else int(name) for name in spec.shape or ()]
     if DTYPES[spec.dtype] == "float4_e2m1fn_x2" and extents:
         extents[-1] //= 2
     return tuple(extents)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.problems.flashinfer.dataset import FoundDefinition, Skipped, find_definitions
-from kernelbench.problems.flashinfer.models import Solution, python_parameters
+from kernelbench.problems.flashinfer.models import Solution
 from kernelbench.problems.flashinfer.problem import (
     DEFINITION_FILE,
     ORIGIN_FILE,
@@ -25,8 +25,10 @@ from kernelbench.problems.flashinfer.problem import (
     origin_text,
     shape_names,
 )
+from kernelbench.problems.flashinfer.python_source import python_parameters
 
-_LANGUAGES = ("python", "triton")
+_TRITON = "triton"
+_LANGUAGES = frozenset(("python", "pytorch", _TRITON))
 _PROBLEM = "kernelbench.problems.flashinfer.problem:DEFINITION"
 
 
@@ -80,14 +82,15 @@ def import_project(source: Path, target: Path | None = None) -> Imported:
         each.definition.name: [
             _step(each, solution, names)
             for solution in each.solutions
-            if solution.language in _LANGUAGES
+            if _LANGUAGES.issuperset(solution.languages)
         ]
         for each in found
     }
     for each in found:
         for solution in each.solutions:
-            if solution.language not in _LANGUAGES:
-                reason = f"language {solution.language}: only Python and Triton become steps"
+            if not _LANGUAGES.issuperset(solution.languages):
+                written = ", ".join(solution.languages)
+                reason = f"language {written}: only Python and Triton become steps"
                 skipped.append(Skipped(solution.name, reason))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -211,11 +214,11 @@ def _lineage(root: Path, each: FoundDefinition, steps: list[_Step], names: _Name
         table: dict[str, str | list[str]] = {
             "name": step.name, "parent": reference,
             "title": _line(solution.description) or solution.name,
-            "technique": f"{solution.language}, by {_line(solution.author)}",
+            "technique": f"{', '.join(solution.languages)}, by {_line(solution.author)}",
             "hypothesis": "none stated", "arch": "any", "kind": "python", "status": "works",
             "entry": adapter,
         }  # fmt: skip
-        if solution.language == "triton":
+        if _TRITON in solution.languages:
             table["needs"] = ["gpu", "triton"]
         call, destinations = _call(each, solution)
         text = _adapter(solution.entry_file, solution.entry_function, call, destinations)
@@ -240,15 +243,18 @@ def _write_step(
 def _call(each: FoundDefinition, solution: Solution) -> tuple[str, bool]:
     """The arguments of the entry function, and whether it is given its outputs.
 
-    A file that does not say so is asked for the names of its parameters: older datasets, whose
-    solutions return their outputs, have no such field.
+    A file that does not say so is asked for its parameters: older datasets, whose solutions return
+    their outputs, have no such field. Where the parameters do not tell it is given them, as the
+    schemas say.
     """
     inputs, outputs = list(each.definition.inputs), list(each.definition.outputs)
     source = solution.sources[solution.entry_file]
     parameters = python_parameters(source, solution.entry_function)
     destinations = solution.destinations
     if destinations is None:
-        destinations = parameters is not None and bool(set(outputs) & set(parameters))
+        named = parameters is not None and bool(set(outputs) & set(parameters))
+        every = len(inputs) + len(outputs)
+        destinations = named or parameters is None or len(parameters) >= every
     wanted = [*inputs, *outputs] if destinations else inputs
     by_name = parameters is not None and set(wanted) <= set(parameters)
     if by_name and parameters is not None and parameters[: len(wanted)] != wanted:

@@ -47,6 +47,13 @@ class JsonFields:
             raise self.fail(name, f"expected a non-empty string, found {_kind(value)}")
         return value
 
+    def text(self, name: str) -> str:
+        """A string that may be empty, and is where the field is absent."""
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.fail(name, f"expected a string, found {_kind(value)}")
+        return value or ""
+
     def boolean(self, name: str) -> bool | None:
         """True or false; None where the field is absent."""
         value = self.values.get(name)

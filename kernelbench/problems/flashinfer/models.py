@@ -1,8 +1,10 @@
 """Definition, Workload, Solution and Trace, validated as they are read.
 
-The fields are those of the published schemas (FlashInfer-Trace's and SOL-ExecBench's documentation,
-read in 2026). SOL-ExecBench adds expression axes, custom inputs and a tolerance per workload. What
-the schemas do not know is passed over; what they require and what is used here is checked.
+The fields are those of the published schemas (FlashInfer-Trace's and SOL-ExecBench's documentation
+and models, read in 2026). SOL-ExecBench adds expression axes, numbers as axes, custom inputs, a
+tolerance per workload and several languages per solution. What the schemas do not know is passed
+over; what they require and what is used here is checked. ``tools/compare_flashinfer.py`` compares
+the verdicts with those of the published package.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from kernelbench.problems.flashinfer.axes import AxisError, axis_value, names_in
 from kernelbench.problems.flashinfer.json_fields import JsonFields
+from kernelbench.problems.flashinfer.python_source import takes_positional, top_functions
 
 #: By the schemas' name: torch's name.
 DTYPES = {
@@ -30,7 +33,7 @@ _ENTRY = "run"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor of a definition; ``shape`` is axis names, None for a Python scalar."""
+    """A tensor of a definition; ``shape`` is axis names and numbers, None for a Python scalar."""
 
     shape: tuple[str, ...] | None
     dtype: str
@@ -131,6 +134,7 @@ class Solution:
     """A kernel for a definition.
 
     Attributes:
+        languages: In lower case, at least one.
         destinations: Whether it is given its outputs; None where the file does not say.
         sources: Text by relative path.
     """
@@ -139,7 +143,7 @@ class Solution:
     definition: str
     author: str
     description: str
-    language: str
+    languages: tuple[str, ...]
     hardware: tuple[str, ...]
     entry_file: str
     entry_function: str
@@ -174,22 +178,27 @@ def read_definition(fields: JsonFields) -> Definition:
     outputs = {name: _tensor(each, axes) for name, each in fields.objects("outputs")}
     if not outputs:
         raise fields.fail("outputs", "expected at least one")
+    for name in outputs:
+        if name in inputs:
+            raise fields.fail("outputs", f"{name!r} is an input, too")
     reference = fields.string("reference")
     defined = _functions(fields, reference)
     if _ENTRY not in defined:
         raise fields.fail("reference", "defines no function 'run'")
+    if not takes_positional(defined[_ENTRY], len(inputs)):
+        raise fields.fail("reference", f"run cannot be called with the {len(inputs)} inputs")
     custom = fields.string("custom_inputs_entrypoint", "")
     if custom and custom not in defined:
         raise fields.fail("custom_inputs_entrypoint", f"the reference defines no {custom!r}")
     return Definition(
         name=fields.string("name"),
         op_type=fields.string("op_type", ""),
-        description=fields.string("description", ""),
+        description=fields.text("description"),
         axes=axes,
         inputs=inputs,
         outputs=outputs,
         reference=reference,
-        constraints=fields.strings("constraints"),
+        constraints=_constraints(fields),
         custom_inputs=custom,
     )
 
@@ -201,6 +210,11 @@ def read_workload(fields: JsonFields, definition: Definition) -> Workload:
         UsageError: With file and pointer of what is missing or wrong.
     """
     if "workload" in fields.values:
+        if fields.string("definition") != definition.name:
+            raise fields.fail("definition", f"expected {definition.name!r}, whose file this is")
+        for name in ("solution", "evaluation"):
+            if fields.has(name):
+                raise fields.fail(name, "expected null: this is a workload, not a result")
         fields = fields.object("workload")
     given = fields.object("axes")
     axes = {name: given.integer(name) for name in given.values}
@@ -233,7 +247,7 @@ def read_solution(fields: JsonFields) -> Solution:
     """
     spec = fields.object("spec")
     file, separator, function = spec.string("entry_point").partition("::")
-    if not (separator and file and function):
+    if not (separator and file and function) or "::" in function:
         raise spec.fail(
             "entry_point", f"expected FILE::FUNCTION, found {spec.string('entry_point')!r}"
         )
@@ -251,10 +265,10 @@ def read_solution(fields: JsonFields) -> Solution:
     return Solution(
         name=fields.string("name"),
         definition=fields.string("definition"),
-        author=fields.string("author", "unknown"),
-        description=fields.string("description", ""),
-        language=spec.string("language").lower(),
-        hardware=spec.strings("target_hardware"),
+        author=fields.string("author"),
+        description=fields.text("description"),
+        languages=_languages(spec),
+        hardware=_not_empty(spec, "target_hardware"),
         entry_file=file,
         entry_function=function,
         dependencies=spec.strings("dependencies"),
@@ -270,7 +284,7 @@ def read_figure(fields: JsonFields) -> TraceFigure | None:
     evaluation = fields.object("evaluation")
     if evaluation.string("status") != "PASSED" or not evaluation.has("performance"):
         return None
-    milliseconds = evaluation.object("performance").number("latency_ms")
+    milliseconds = evaluation.object("performance").number("latency_ms", 0.0)
     hardware = evaluation.object("environment").string("hardware")
     uuid = fields.object("workload").string("uuid")
     definition, solution = fields.string("definition"), fields.string("solution")
@@ -280,7 +294,7 @@ def read_figure(fields: JsonFields) -> TraceFigure | None:
 
 
 def _axis(fields: JsonFields) -> Axis:
-    kind = fields.string("type")
+    kind = fields.string("type", _by_field(fields, value="const", expression="expr") or "var")
     if kind == "const":
         return Axis(value=fields.integer("value"))
     if kind == "expr":
@@ -305,13 +319,18 @@ def _tensor(fields: JsonFields, axes: Mapping[str, Axis]) -> TensorSpec:
         return TensorSpec(None, dtype)
     shape = fields.strings("shape")
     for name in shape:
-        if name not in axes:
+        if name not in axes and not (name.isascii() and name.isdigit()):
             raise fields.fail("shape", f"no axis {name!r}: known are {', '.join(axes)}")
     return TensorSpec(shape, dtype)
 
 
+def _by_field(fields: JsonFields, **kinds: str) -> str:
+    """What an object without a ``type`` is, by a field that only that has; or empty."""
+    return next((kind for name, kind in kinds.items() if fields.has(name)), "")
+
+
 def _source(fields: JsonFields) -> InputSource:
-    kind = fields.string("type")
+    kind = fields.string("type", _by_field(fields, value="scalar", path="safetensors") or "random")
     if kind not in get_args(SourceType):
         raise fields.fail(
             "type", f"expected one of {', '.join(get_args(SourceType))}, found {kind!r}"
@@ -345,23 +364,34 @@ def _tolerance(fields: JsonFields) -> Tolerance:
     )
 
 
-def _functions(fields: JsonFields, source: str) -> set[str]:
+def _languages(spec: JsonFields) -> tuple[str, ...]:
+    """``language`` as FlashInfer-Trace has it, or ``languages`` as SOL-ExecBench does."""
+    if not spec.has("language") and spec.has("languages"):
+        return tuple(each.lower() for each in _not_empty(spec, "languages"))
+    return (spec.string("language").lower(),)
+
+
+def _not_empty(fields: JsonFields, name: str) -> tuple[str, ...]:
+    found = fields.strings(name)
+    if not found:
+        raise fields.fail(name, "expected at least one string")
+    return found
+
+
+def _constraints(fields: JsonFields) -> tuple[str, ...]:
+    found = fields.strings("constraints")
+    for constraint in found:
+        try:
+            ast.parse(constraint, mode="eval")
+        except (SyntaxError, ValueError):
+            raise fields.fail("constraints", f"{constraint!r} is no expression") from None
+    return found
+
+
+def _functions(fields: JsonFields, source: str) -> dict[str, ast.FunctionDef]:
     try:
-        tree = ast.parse(source)
+        return top_functions(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         message = getattr(error, "msg", error)
         raise fields.fail("reference", f"line {line}: not valid Python: {message}") from None
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-def python_parameters(source: str, function: str) -> list[str] | None:
-    """The names of a function's positional parameters; None if it cannot be told."""
-    try:
-        body: list[Any] = ast.parse(source).body
-    except (SyntaxError, ValueError):
-        return None
-    found = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == function]
-    if not found or found[-1].args.vararg is not None:
-        return None
-    return [arg.arg for arg in (*found[-1].args.posonlyargs, *found[-1].args.args)]

@@ -3,8 +3,9 @@
 A task may hand its submission the tensors to write, and nothing in the format marks them. So they
 are found by trying, with the task's own reference:
 
-* an *output* is a tensor that the reference writes or returns, or the last one of an output's shape
-  and type, on whose old values its result does not depend (two trials with other values in it);
+* an *output* is a tensor that the reference writes or returns, or the last floating-point one of an
+  output's shape, on whose old values its result does not depend (two trials with other values in
+  it);
 * *state* is what the reference changes and also reads: a cache that it appends to, a sum that it
   adds to. It is put back before every call.
 
@@ -73,12 +74,12 @@ def find_roles(
 
 
 def _last_like(data: Any, results: Sequence[torch.Tensor]) -> trees.Path | None:
-    """The last tensor of the data, if it looks like a floating-point result."""
+    """The last tensor of the data, if it looks like a floating-point result of any precision."""
     found = trees.tensor_leaves(data)
     if len(found) < 2:
         return None
     path, tensor = found[-1]
-    like = any(r.shape == tensor.shape and r.dtype == tensor.dtype for r in results)
+    like = any(r.shape == tensor.shape and r.is_floating_point() for r in results)
     return trees.pattern(path) if like and tensor.is_floating_point() else None
 
 

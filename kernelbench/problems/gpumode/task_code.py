@@ -16,6 +16,7 @@ import torch
 from kernelbench.base.errors import FaultyReferenceError, ProblemError
 from kernelbench.executors.callables import LoadError, load_callable
 from kernelbench.problems.gpumode import trees
+from kernelbench.problems.gpumode.defined import defined
 from kernelbench.problems.gpumode.judge import Guard, understood
 from kernelbench.problems.gpumode.modules import ModuleSet, claim_process
 from kernelbench.problems.gpumode.on_cpu import redirected
@@ -24,8 +25,9 @@ from kernelbench.problems.gpumode.task_file import Task, TaskShape
 #: Seeds that every generator takes, numpy's too.
 _SEEDS = 2**31 - 1
 _LONGEST = 300
-#: What torch says where a CPU lacks an operation or a type, in lower case.
+#: What torch says where a CPU lacks an operation or a type, in lower case; where a GPU does.
 _LACKING = ("cuda", "not implemented for", "float4")
+_LACKING_ON_GPU = ("status_not_supported", "no kernel image", "compute capability", "sm_1")
 _REFERENCE = "reference"
 
 
@@ -76,7 +78,7 @@ class TaskCode:
         random.seed(drawn)
         np.random.seed(drawn)
         torch.manual_seed(drawn)
-        with self._calling(f"generate_input({shape.describe()})"):
+        with self._calling(f"generate_input({shape.describe()})"), defined():
             data = self._module.generate_input(**arguments)
         return trees.spread(data)
 
@@ -151,8 +153,16 @@ class TaskCode:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
         where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
         text = " ".join(str(error).split())
-        said = any(word in text.lower() for word in _LACKING)
-        lacking = said or isinstance(error, NotImplementedError)
+        hint = self._hint(text.lower(), isinstance(error, NotImplementedError))
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-        hint = "; the task may need a GPU" if self._device == "cpu" and lacking else ""
         return f"{where}{what} raised {type(error).__name__}: {text}{hint}"
+
+    def _hint(self, text: str, lacking: bool) -> str:
+        """What the task may need that this device is not, by what was raised."""
+        if self._device == "cpu":
+            lacking = lacking or any(word in text for word in _LACKING)
+            return "; the task may need a GPU" if lacking else ""
+        if not (lacking or any(word in text for word in _LACKING_ON_GPU)):
+            return ""
+        arch = "sm_{}{}".format(*torch.cuda.get_device_capability(self._device))
+        return f"; the task may need another GPU than this {arch}"

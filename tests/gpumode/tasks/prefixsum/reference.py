@@ -11,9 +11,9 @@ def generate_input(size: int, seed: int) -> input_t:
 
 
 def ref_kernel(data: input_t) -> output_t:
-    data, output = data
-    output[...] = torch.cumsum(data.double(), dim=0)
-    return output
+    """In double precision, so not in the tensor that a submission is given to write."""
+    data, _ = data
+    return torch.cumsum(data.double(), dim=0)
 
 
 def check_implementation(data, output):
