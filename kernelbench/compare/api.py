@@ -120,10 +120,7 @@ def ab(
     if save:
         require_results(folder)
     if power is not None:
-        detect = 2 * margin if detect is None else detect
-        found = _with_power(found, plans[0], folder, power, detect, margin, alpha)
-        if on_plan is not None and found.plan is not None:
-            on_plan(found.plan)
+        found = _with_power(found, plans[0], folder, power, detect, margin, alpha, on_plan)
     environment, everything, failure = _collect(
         found, plans, settings, on_progress, on_row, on_warning
     )
@@ -169,16 +166,20 @@ def _with_power(
     first: StepRun,
     folder: Path,
     power: float,
-    detect: float,
+    detect: float | None,
     margin: float,
     alpha: float,
+    on_plan: Callable[[SessionPlan], None] | None,
 ) -> Comparison:
     """The comparison with as many sessions as the power takes."""
+    detect = 2 * margin if detect is None else detect
     gpu = first.target.gpu
     planned = plan_sessions(
         folder, gpu.name if gpu else cpu_name(), found.shapes, found.metric, found.timing,
         power=power, detect=detect, margin=margin, alpha=alpha,
     )  # fmt: skip
+    if on_plan is not None:
+        on_plan(planned)
     return replace(found, sessions=planned.sessions, plan=planned)
 
 

@@ -54,7 +54,8 @@ def test_the_terminal_says_what_ran_and_how(saved: tuple[Any, Path]) -> None:
     assert "→ 2 passed of 2" in outcome.out
     (record,) = run_record.list_runs(results)
     assert record.name in outcome.out
-    assert outcome.err == ""
+    # What it is at, a line after ten seconds, is no complaint.
+    assert not any(word in outcome.err for word in ("warning", "error", "Traceback"))
 
 
 def test_files_of_a_run(saved: tuple[Any, Path]) -> None:
