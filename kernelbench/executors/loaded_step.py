@@ -96,7 +96,9 @@ class LoadedStep:
         return ctypes.cast(getattr(self.library, function), ctypes.c_void_p).value or 0
 
     def stream_on(self, device: torch.device) -> Callable[[], int]:
-        """What reads the handle of torch's current stream there, as calls take it; 0 on a CPU."""
+        """What reads the handle of torch's current stream there, or the emulator's, for a call."""
+        if (emulation := self.emulation) is not None:
+            return lambda: emulation.stream
         if device.type != "cuda":
             return lambda: 0
         import torch

@@ -27,6 +27,8 @@ OTHER_SHAPE = "another shape"
 FIRST_AGAIN = "the first shape and addresses again"
 QUEUED = "two calls queued without a wait"
 CALLS = (NEW_ADDRESSES, NEW_VALUES, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, QUEUED)
+#: And the last, of a step that never waits for its stream.
+RECORDED = "a call that the caller records, replayed on new values"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class CallSequence:
             yield OTHER_SHAPE, self._other_shape
             yield FIRST_AGAIN, new_values
         yield QUEUED, lambda name: self._two(name, first)
+        if self.step.recordable:
+            yield RECORDED, lambda name: self._recorded(name, first)
 
     def _other_shape(self, name: str) -> SequenceStep:
         inputs = self._draw(name, self.other)
@@ -110,6 +114,13 @@ class CallSequence:
                 break
         report = both[-1].report
         return SequenceStep(name, why, report.explaining() if why else report)
+
+    def _recorded(self, name: str, inputs: Inputs) -> SequenceStep:
+        seed = self._seed(name, "schedule")
+        called = self.step.call_recorded(inputs, self._draw(name), self.sms, seed)
+        reference = self._reference(name, self.shape)
+        why = self.step.judge(called, inputs, self.shape, self.input_class, reference)
+        return SequenceStep(name, why, called.report.explaining() if why else called.report)
 
     def _seed(self, *parts: str) -> int:
         return derive(self.step.job.seed, "sequence", self.shape.name, self.input_class, *parts)
