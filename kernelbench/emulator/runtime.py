@@ -13,7 +13,7 @@ import ctypes
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,11 @@ class Runtime:
         lib.kb_emu_unregister_all.restype = None
         lib.kb_emu_queue.argtypes = []
         lib.kb_emu_queue.restype = None
+        lib.kb_emu_record.argtypes = []
+        lib.kb_emu_record.restype = None
+        for name in ("kb_emu_end_recording", "kb_emu_replay"):
+            getattr(lib, name).argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+            getattr(lib, name).restype = ctypes.c_int
         lib.kb_emu_finish.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
         lib.kb_emu_finish.restype = ctypes.c_int
         lib.kb_emu_keep_decisions.argtypes = []
@@ -261,12 +266,35 @@ class Runtime:
 
     def finish(self) -> str:
         """Do what is queued, and forget all registered memory; why it failed, or nothing."""
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         try:
-            failed = self._library.kb_emu_finish(message, _MESSAGE_BYTES)
+            return self._told(self._library.kb_emu_finish)
         finally:
             self.queueing = False
             self.unregister_all()
+
+    def record(self) -> None:
+        """From now on calls are recorded on a stream of their own, until :meth:`end_recording`."""
+        self.queueing = True
+        self.stream = 1
+        self._library.kb_emu_record()
+
+    def end_recording(self) -> str:
+        """The call that ended the recording before, or nothing."""
+        self.stream = 0
+        return self._told(self._library.kb_emu_end_recording)
+
+    def replay(self) -> str:
+        """Do what was recorded, and forget all registered memory; why it failed, or nothing."""
+        try:
+            return self._told(self._library.kb_emu_replay)
+        finally:
+            self.queueing = False
+            self.unregister_all()
+
+    @staticmethod
+    def _told(function: Callable[[Any, int], int]) -> str:
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        failed = function(message, _MESSAGE_BYTES)
         return " ".join(message.value.decode(errors="replace").split()) if failed else ""
 
     def report(self) -> dict[str, Any]:

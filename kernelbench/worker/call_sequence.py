@@ -29,6 +29,8 @@ OTHER_SHAPE = "another shape"
 FIRST_AGAIN = "the first shape and addresses again"
 QUEUED = "two calls queued without a wait"
 CALLS = (NEW_ADDRESSES, NEW_VALUES, FEWER_ROWS, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, QUEUED)
+#: And the last, of a step that never waits for its stream.
+RECORDED = "a call that the caller records, replayed on new values"
 #: Of steps with ``[config] workspace = "stream"`` alone: others keep memory for one stream.
 TWO_STREAMS = "two calls on two streams"
 #: Their handles. The emulator asks for no more than that they differ.
@@ -92,6 +94,8 @@ class CallSequence:
         yield QUEUED, lambda name: self._two(name, first)
         if self.step.job.step.config.get("workspace") == "stream":
             yield TWO_STREAMS, lambda name: self._two(name, first, _STREAMS)
+        if self.step.recordable:
+            yield RECORDED, lambda name: self._recorded(name, first)
 
     def _fewer_rows(self) -> Any | None:
         """The shape that the problem has for it, if the step takes that."""
@@ -137,6 +141,13 @@ class CallSequence:
                 break
         report = both[-1].report
         return SequenceStep(name, why, report.explaining() if why else report)
+
+    def _recorded(self, name: str, inputs: Inputs) -> SequenceStep:
+        seed = self._seed(name, "schedule")
+        called = self.step.call_recorded(inputs, self._draw(name), self.sms, seed)
+        reference = self._reference(name, self.shape)
+        why = self.step.judge(called, inputs, self.shape, self.input_class, reference)
+        return SequenceStep(name, why, called.report.explaining() if why else called.report)
 
     def _seed(self, *parts: str) -> int:
         return derive(self.step.job.seed, "sequence", self.shape.name, self.input_class, *parts)

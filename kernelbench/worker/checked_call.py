@@ -27,7 +27,7 @@ from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
 from kernelbench.measure.correctness import why_wrong
-from kernelbench.project.problem import Inputs, Kernel
+from kernelbench.project.problem import Inputs, Kernel, refill
 from kernelbench.worker.jobs import CheckJob
 
 
@@ -120,6 +120,26 @@ class CheckedStep:
             self._called(outputs, reason or failed, poison)
             for (outputs, reason), poison in zip(attempts, poisons, strict=True)
         ]
+
+    @property
+    def recordable(self) -> bool:
+        """Whether the step says that no call of it waits for its stream."""
+        return bool(self.job.step.config.get("synchronize") == "none")
+
+    def call_recorded(self, inputs: Inputs, values: Inputs, sms: int, seed: int) -> Called:
+        """A call that its caller records, and replays once ``inputs`` hold new ``values``."""
+        self._configure(sms, seed)
+        self.runtime.record()
+        try:
+            outputs, reason = self._attempt(inputs)
+        finally:
+            ended_by = self.runtime.end_recording()
+        if ended_by and not reason:
+            reason = f"the caller's recording was ended by {ended_by}"
+        refill(inputs, values)
+        poison = self._poison(inputs, seed)
+        failed = self.runtime.replay()
+        return self._called(outputs, reason or failed, poison)
 
     def judge(self, called: Called, inputs: Inputs, shape: Any, input_class: str, ref: Any) -> str:
         """Why the outputs of a call are wrong; empty if they are right."""

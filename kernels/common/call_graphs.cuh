@@ -19,16 +19,17 @@ class CallGraphs {
   bool known(const Plan& plan) { return find(plan) != nullptr; }
 
   // Enqueues `plan`, with a graph of its own from the second time on: to record one takes longer
-  // than a call. One by one where the stream is being recorded.
+  // than a call. Where the caller records the stream, nothing is kept.
   template <typename Enqueue>
   void launch(const Plan& plan, rt::Stream stream, Enqueue enqueue) {
+    // An entry that makes room destroys its graph, which would end the caller's recording.
+    if (rt::recorded(stream)) return enqueue(plan, stream);
     Entry* entry = find(plan);
     if (entry == nullptr) {
       entries_[next_].emplace(plan);
       next_ = (next_ + 1) % entries_.size();
       return enqueue(plan, stream);
     }
-    if (rt::recorded(stream)) return enqueue(plan, stream);
     if (!entry->graph) {
       entry->graph.emplace([plan, enqueue](rt::Stream recorded) { enqueue(plan, recorded); });
     }

@@ -56,8 +56,23 @@ class KeptMeeting {
   Meeting* meeting_ = nullptr;
 };
 
+// Elements of what a call keeps, of either kind of routes.
+struct Sizes {
+  size_t routes = 0, sorted_routes = 0, codes = 0;
+
+  bool within(const Sizes& kept) const {
+    return routes <= kept.routes && sorted_routes <= kept.sorted_routes && codes <= kept.codes;
+  }
+  void raise_to(const Sizes& other) {
+    routes = std::max(routes, other.routes);
+    sorted_routes = std::max(sorted_routes, other.sorted_routes);
+    codes = std::max(codes, other.codes);
+  }
+};
+
 // What calls on one stream keep.
 struct Workspace {
+  Sizes sizes;
   KeptMeeting<Meeting> meeting;
   DeviceBuffer<TokenRoutes> routes;  // [m]
   KeptMeeting<sorted::Meeting> sorted_meeting;
@@ -69,11 +84,15 @@ struct Workspace {
 std::map<void*, Workspace> workspaces;  // by stream
 Workspace* last_used = nullptr;
 
-// The stream's own. Nothing can be allocated while the caller records a stream: it then gets,
-// unless it has one, the workspace of the call before.
-Workspace& workspace_of(rt::Stream stream) {
-  const bool own = workspaces.contains(stream.handle) || !rt::recorded(stream);
-  if (own || last_used == nullptr) last_used = &workspaces[stream.handle];
+// The stream's own. Nothing can be allocated while the caller records a stream: unless its own is
+// large enough, such a call gets the workspace of the call before.
+Workspace& workspace_of(const FusedMoeCall& call, const Sizes& sizes) {
+  if (last_used != nullptr && rt::recorded(rt::Stream{call.stream})) {
+    const auto own = workspaces.find(call.stream);
+    if (own == workspaces.end() || !sizes.within(own->second.sizes)) return *last_used;
+  }
+  last_used = &workspaces[call.stream];
+  last_used->sizes.raise_to(sizes);
   return *last_used;
 }
 
@@ -93,17 +112,18 @@ struct Plan {
 
 Plan plan_call(const FusedMoeCall& call) {
   const rt::Stream stream{call.stream};
-  Workspace& kept = workspace_of(stream);
   const size_t m = call.m;
   const Kernel kernel = kernel_for(call);
   const bool lists = makes_lists(kernel);
+  const Sizes sizes{lists ? 0 : m, lists ? m * call.e : 0, m * call.k};
+  Workspace& kept = workspace_of(call, sizes);
   return {.call = call,
           .kernel = kernel,
           .meeting = lists ? nullptr : kept.meeting.get(stream),
-          .routes = lists ? nullptr : kept.routes.reserve(m),
+          .routes = lists ? nullptr : kept.routes.reserve(sizes.routes),
           .sorted_meeting = lists ? kept.sorted_meeting.get(stream) : nullptr,
-          .sorted_routes = lists ? kept.sorted_routes.reserve(m * call.e) : nullptr,
-          .codes = kept.codes.reserve(m * call.k),
+          .sorted_routes = lists ? kept.sorted_routes.reserve(sizes.sorted_routes) : nullptr,
+          .codes = kept.codes.reserve(sizes.codes),
           .scales = kept.scales.reserve(m * (call.k / kFp8Block))};
 }
 

@@ -138,6 +138,23 @@ def test_a_size_that_changes_while_addresses_stay(
     assert row.calls[-1] == calls.FEWER_ROWS
 
 
+def test_a_graph_that_is_destroyed_while_the_caller_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an H200 it ended the recording, and a later launch said so."""
+    planted(tmp_path, "m07")
+    graphs = (ROOT / "kernels" / "common" / "call_graphs.cuh").read_text()
+    first = "    if (rt::recorded(stream)) return enqueue(plan, stream);\n"
+    later = "    if (!entry->graph) {\n"
+    assert first in graphs and later in graphs and "16> entries_" in graphs
+    graphs = graphs.replace(first, "").replace(later, first + later)
+    (tmp_path / "own" / "x00" / "call_graphs.cuh").write_text(graphs.replace("16> e", "3> e"))
+    row = checked(tmp_path, monkeypatch)
+    assert row.status == "fault", row
+    assert "ended by cudaGraphExecDestroy" in row.reason
+    assert row.reason.endswith(f"({calls.RECORDED})")
+
+
 @pytest.mark.parametrize("step", ["v03", "v13", "v17", "v23", "m01", "m07", "m10", "h06"])
 def test_steps_that_keep_what_they_may(
     step: str, in_checkout: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +166,7 @@ def test_steps_that_keep_what_they_may(
         assert set(row.calls) >= set(calls.CALLS)
         # h06 says that it keeps memory for each stream.
         assert (calls.TWO_STREAMS in row.calls) is (step == "h06")
+        assert (calls.RECORDED in row.calls) == (step in ("m07", "m10"))
 
 
 def test_a_graph_is_of_one_number_of_sms(in_checkout: Path) -> None:

@@ -20,10 +20,24 @@ using Operation = std::function<void()>;
 // Where operations go while a graph is recorded, as by cudaStreamBeginCapture; null otherwise.
 inline thread_local std::vector<Operation>* recording = nullptr;
 
+// Calls that CUDA does not permit while the thread or the caller records a stream.
+inline void refuse_while_recording(const char* call) {
+  if (recording == nullptr && !emu::caller_records()) return;
+  emu::end_recording(call);
+  throw Error(std::string(call) + ": not permitted while a stream is recorded");
+}
+
 template <typename Do>
 void enqueue(Do operation) {
-  if (recording == nullptr) return emu::enqueue(std::move(operation));
-  recording->emplace_back(std::move(operation));
+  if (recording != nullptr) {
+    recording->emplace_back(std::move(operation));
+    return;
+  }
+  if (!emu::caller_records()) return emu::enqueue(std::move(operation));
+  if (const char* call = emu::recording_ended_by(); *call != 0) {
+    throw Error(std::string("the caller's recording has been ended by ") + call);
+  }
+  emu::record(std::move(operation));
 }
 
 }  // namespace detail
@@ -32,24 +46,30 @@ inline int sm_count() {
   return emu::sm_count();
 }
 inline void* device_malloc(size_t bytes) {
+  detail::refuse_while_recording("cudaMalloc");
   return emu::device_malloc(bytes);
 }
 inline void device_free(void* pointer) {
+  detail::refuse_while_recording("cudaFree");
   emu::device_free(pointer);
 }
 inline void* pinned_malloc(size_t bytes) {
+  detail::refuse_while_recording("cudaMallocHost");
   return emu::pinned_malloc(bytes);
 }
 inline void pinned_free(void* pointer) {
+  detail::refuse_while_recording("cudaFreeHost");
   emu::pinned_free(pointer);
 }
 inline void copy_to_device(void* dst, const void* src, size_t bytes) {
+  detail::refuse_while_recording("cudaMemcpy");
   emu::finish_queue();
   emu::stream_operation();
   emu::host_wrote(dst, bytes);
   std::memcpy(dst, src, bytes);
 }
 inline void copy_to_host(void* dst, const void* src, size_t bytes) {
+  detail::refuse_while_recording("cudaMemcpy");
   emu::finish_queue();
   emu::stream_operation();
   std::memcpy(dst, src, bytes);
@@ -77,6 +97,7 @@ inline void memset_async(void* dst, int value, size_t bytes, Stream) {
   });
 }
 inline void stream_synchronize(Stream) {
+  detail::refuse_while_recording("cudaStreamSynchronize");
   emu::finish_queue();
   emu::stream_operation();
 }
@@ -97,21 +118,31 @@ int ctas_per_sm(void (*)(Parameters...), uint32_t threads, uint32_t shared_bytes
   return emu::ctas_per_sm(threads, shared_bytes);
 }
 
-inline void reserve_persisting_l2(size_t) {}
+inline void reserve_persisting_l2(size_t bytes) {
+  static size_t reserved = 0;
+  if (bytes <= reserved) return;
+  detail::refuse_while_recording("cudaDeviceSetLimit");
+  reserved = bytes;
+}
 
 inline bool recorded(Stream) {
-  return false;
+  return detail::recording != nullptr || emu::caller_records();
 }
 
 struct Graph::State {
   std::function<void(Stream)> enqueue;
   std::vector<detail::Operation> operations;
+  // An executable graph that is destroyed ends every recording, without a word.
+  ~State() {
+    if (!enqueue) emu::end_recording("cudaGraphExecDestroy");
+  }
 };
 inline Graph::Graph(std::function<void(Stream)> enqueue)
     : state_(new State{std::move(enqueue), {}}) {}
 inline Graph::~Graph() = default;
 inline void Graph::launch(Stream stream) {
   if (state_->enqueue) {
+    detail::refuse_while_recording("cudaGraphInstantiate");
     detail::recording = &state_->operations;
     try {
       state_->enqueue(stream);

@@ -97,4 +97,11 @@ void note_pinned(const void* pointer, size_t bytes);
 void forget_pinned(const void* pointer);
 bool is_pinned(const void* pointer);
 
+// What the caller of a step records (kb_emu_record) is done when it is replayed. Once a call has
+// ended the recording, nothing more can be recorded.
+bool caller_records();
+void end_recording(const char* call);
+const char* recording_ended_by();
+void record(std::function<void()> operation);
+
 }  // namespace kb::emu
