@@ -10,6 +10,17 @@ import torch
 from kernelbench.project.arena import describe_tensor
 
 
+def stored_items(result: Any) -> list[Any] | None:
+    """The items of a list or a tuple as they lie in it; None of anything else.
+
+    A subclass is not asked: its methods could still compute what was to be returned.
+    """
+    for kind in (list, tuple):
+        if issubclass(type(result), kind):
+            return [*kind.__iter__(result)]
+    return None
+
+
 def check_tensors(result: Any, expected: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The list of tensors in ``result``, each plain, strided, with storage, and like ``expected``.
 
@@ -18,15 +29,16 @@ def check_tensors(result: Any, expected: Sequence[torch.Tensor]) -> list[torch.T
     Raises:
         ValueError: With one line that says which output is wrong and what was expected.
     """
-    if not isinstance(result, list | tuple):
+    values = stored_items(result)
+    if values is None:
         raise ValueError(
             f"returned {describe_tensor(result)}: expected a list of {len(expected)} tensors"
         )
-    if len(result) != len(expected):
-        raise ValueError(f"returned {len(result)} outputs: expected {len(expected)}")
-    for index, (value, like) in enumerate(zip(result, expected, strict=True)):
+    if len(values) != len(expected):
+        raise ValueError(f"returned {len(values)} outputs: expected {len(expected)}")
+    for index, (value, like) in enumerate(zip(values, expected, strict=True)):
         _check_tensor(f"output {index}", value, like)
-    return list(result)
+    return values
 
 
 def _check_tensor(what: str, value: Any, like: torch.Tensor) -> None:

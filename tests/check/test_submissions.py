@@ -31,6 +31,7 @@ LITTERING = ("leaves_child", "leaves_program")
 #: Submission -> status and a pattern that its reason must match.
 WRONG = {
     "cached_by_address": ("wrong", r"elements wrong"),
+    "computes_in_len": ("wrong", r"never written"),
     "closes_descriptors": ("fault", r"left with code 1 in phase 'gpu-mode: first call'"),
     "constant_detector": ("wrong", r"4096 of 4096 output elements were never written"),
     "exits": ("fault", r"left with code 0 in phase 'gpu-mode: first call'"),

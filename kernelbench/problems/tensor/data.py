@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from kernelbench.problems.returned import stored_items
 from kernelbench.project.arena import describe_tensor, shares_memory
 from kernelbench.project.problem import Inputs
 
@@ -93,11 +94,13 @@ def fresh_outputs(result: Any, inputs: Inputs, names: Sequence[str]) -> list[tor
     """
     if result is None and inputs.outputs:
         return list(inputs.outputs)
-    if isinstance(result, Mapping) and names:
-        if set(result) != set(names):
-            raise ValueError(f"returned {', '.join(map(str, result))}: expected {', '.join(names)}")
-        result = [result[name] for name in names]
-    values = list(result) if isinstance(result, tuple | list) else [result]
+    if issubclass(type(result), dict) and names:
+        named = dict(dict.items(result))
+        if set(named) != set(names):
+            raise ValueError(f"returned {', '.join(map(str, named))}: expected {', '.join(names)}")
+        result = [named[name] for name in names]
+    items = stored_items(result)
+    values = [result] if items is None else items
     for index, value in enumerate(values):
         what = f"output {index}" if len(values) > 1 else "the output"
         if not isinstance(value, torch.Tensor):
