@@ -115,3 +115,18 @@ KB_EXPORT int run_writer_behind(const uint32_t* in, uint32_t* first, uint32_t* o
     rt::launch(write_words, config(true), in, first, kNone, waits, false);
   });
 }
+
+// first = in + 1 on one stream, then out = first + 1 on the same or on another one, after a wait of
+// the host or without; `back`: the second grid writes `in` that the first one reads.
+KB_EXPORT int run_on_streams(uint32_t* in, uint32_t* first, uint32_t* out, bool same, bool waits,
+                             bool back, char* message) {
+  return guarded_call(message, [&] {
+    uint32_t handles[2] = {};
+    rt::LaunchConfig launch = config(false);
+    launch.stream = {&handles[0]};
+    rt::launch(write_words, launch, in, first, kNone, false, false);
+    if (waits) rt::stream_synchronize(launch.stream);
+    if (!same) launch.stream = {&handles[1]};
+    rt::launch(write_words, launch, back ? out : first, back ? in : out, kNone, false, false);
+  });
+}

@@ -101,3 +101,18 @@ def test_a_write_before_the_wait_may_meet_a_reader(emulated: Emulated) -> None:
         found = of.findings()
         assert bool(found) is not waits
         assert all("an earlier grid of the stream reads" in each["text"] for each in found)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["reads", "writes"])
+def test_nothing_orders_two_streams(emulated: Emulated, back: bool) -> None:
+    for same, waits in ((False, False), (True, False), (False, True)):
+        of = emulated(FILE, check=True)
+        arrays = [np.zeros(WORDS, np.uint32) for _ in range(3)]
+        for array, name in zip(arrays, ("in", "first", "out"), strict=True):
+            of.register(array, name, writable=True)
+        call(of, "run_on_streams", arrays, same, waits, back)
+        found = of.findings()
+        assert bool(found) is not (same or waits)
+        what = "writes in that" if back else "reads first that"
+        assert all(f"{what} a grid on another stream" in each["text"] for each in found)
+        assert all(each["class"] == "race" for each in found)

@@ -116,7 +116,8 @@ class Accessing {
 
   void store() {
     Access checked = {};
-    const bool overlaps = launch_.open_strictly != launch_.serial;
+    const bool overlaps =
+        launch_.open_strictly != launch_.serial || launch_.streams_since != launch_.serial;
     const bool others =
         words_.others(0) != nullptr && (overlaps || words_.others_in == launch_.serial);
     words_.written_in = launch_.serial;
@@ -173,10 +174,7 @@ class Accessing {
     if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
     if (earlier.atomic && mine_.atomic) return;
     if (earlier.serial != mine_.serial) {
-      if (earlier.serial < launch_.open_strictly || (!wrote && !earlier.triggered)) return;
-      reported_ = check_grids(
-          {earlier.serial, wrote, region_.name, region_.at(word * 4), place_pc(earlier)}, writing_,
-          actor_.pc, actor_.what);
+      check_other_grid(earlier, wrote, word);
       return;
     }
     if (in_order(earlier)) return;
@@ -187,6 +185,20 @@ class Accessing {
     }
     reported_ = true;
     report_race(earlier, wrote, word);
+  }
+
+  void check_other_grid(const Access& earlier, bool wrote, size_t word) {
+    const bool streams = on_other_stream(launch_, earlier.serial);
+    if (!streams && earlier.serial < launch_.open_strictly) return;
+    if (!streams && !wrote && !earlier.triggered) return;
+    const GridAccess last{earlier.serial, wrote, region_.name, region_.at(word * 4),
+                          place_pc(earlier)};
+    if (streams) {
+      reported_ = true;
+      report_streams(last, writing_, actor_.pc, actor_.what);
+    } else {
+      reported_ = check_grids(last, writing_, actor_.pc, actor_.what);
+    }
   }
 
   // `atomics`: of the two others only those that are.

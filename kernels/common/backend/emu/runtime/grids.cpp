@@ -1,6 +1,7 @@
-// Grids of a stream that overlap: programmatic dependent launch (PTX ISA 9.1, 9.7.13,
-// griddepcontrol). Grids run one after another here; what may overlap on hardware follows from who
-// triggered and who waited, and is found on every schedule.
+// Grids that overlap: those of one stream by programmatic dependent launch (PTX ISA 9.1, 9.7.13,
+// griddepcontrol), those of different streams until the host waits. Grids run one after another
+// here; what may overlap on hardware follows from who triggered and who waited, or from the
+// streams, and is found on every schedule.
 //
 // griddepcontrol.wait: the prerequisite grid has completed and its accesses are visible. It says
 // nothing of the grids before that one, unless the prerequisite has waited for them itself.
@@ -31,6 +32,11 @@ struct Previous {
 };
 Previous previous;
 
+// Streams of the grids since the host last waited, the first of which has that serial.
+std::vector<void*> streams;
+uint64_t first_serial = 0;
+bool several_streams = false;
+
 // Whether the running thread knows that a thread of its cluster has waited for the grids before.
 bool knows_wait(const Thread& thread) {
   const std::vector<Event>& waits = thread.cta->cluster->grid_waits;
@@ -39,10 +45,45 @@ bool knows_wait(const Thread& thread) {
   });
 }
 
+void order_streams(Launch& launch, rt::Stream stream) {
+  launch.stream = stream.handle;
+  launch.streams_since = launch.serial;
+  if (!checking()) return;
+  if (streams.empty()) first_serial = launch.serial;
+  streams.push_back(stream.handle);
+  several_streams = several_streams || streams.front() != stream.handle;
+  if (several_streams) launch.streams_since = first_serial;
+}
+
 }  // namespace
+
+// Runtime: streams; work on different ones may overlap. cudaStreamSynchronize, blocking copies and
+// frees make the host wait.
+// Not modelled: a wait for one stream counts as one for all; copies and memsets of another stream
+// are taken for ordered; events.
+void host_waited() {
+  streams.clear();
+  several_streams = false;
+}
+
+bool on_other_stream(const Launch& launch, uint64_t serial) {
+  return serial >= launch.streams_since && serial < launch.serial &&
+         streams[serial - first_serial] != launch.stream;
+}
+
+void report_streams(const GridAccess& last, bool writing, Pc pc, const char* what) {
+  report({.kind = Class::kRace,
+          .pc = pc,
+          .other_pc = last.pc,
+          .buffer = last.buffer,
+          .text = std::string(what) + (writing ? " writes " : " reads ") + last.name +
+                  " that a grid on another stream " + (last.wrote ? "writes" : "reads") +
+                  ": nothing orders the two streams"});
+}
 
 // Which earlier grids may still run beside this one, before and after its wait.
 void order_grid(Launch& launch, bool dependent, rt::Stream stream) {
+  order_streams(launch, stream);
   launch.open_unwaited = launch.open_waited = launch.open_strictly = launch.serial;
   if (!dependent || previous.serial == 0 || previous.stream != stream.handle) return;
   const auto beside = [&launch](uint64_t open) {

@@ -15,6 +15,10 @@ namespace kb::emu {
 
 // Sets what may run beside a launch, and keeps what a dependent one needs to know of it.
 void order_grid(Launch& launch, bool dependent, rt::Stream stream);
+// The host has waited for all streams: what is launched from now on comes after what was before.
+void host_waited();
+// Whether that earlier grid is on another stream, and nothing orders the two.
+bool on_other_stream(const Launch& launch, uint64_t serial);
 void grid_completed(const Launch& launch, rt::Stream stream);
 void cta_completed(Cta& cta);
 
@@ -26,7 +30,9 @@ struct GridAccess {
   std::string buffer;  // with the place in it
   Pc pc = nullptr;
 };
-// Checks an access to what that grid accessed: reports it if it may still run.
+// Reports an access to what a grid on another stream accessed.
+void report_streams(const GridAccess& last, bool writing, Pc pc, const char* what);
+// Checks an access to what that grid of the stream accessed: reports it if it may still run.
 bool check_grids(const GridAccess& last, bool writing, Pc pc, const char* what);
 
 }  // namespace kb::emu

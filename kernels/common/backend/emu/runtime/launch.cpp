@@ -163,8 +163,8 @@ int64_t Launch::cancel_next_cluster() {
 // Runtime: cudaLaunchKernelEx with the attributes cluster dimension and cooperative.
 // Refuses what the driver would refuse, runs the grid to its end, and throws what a finding that
 // ended it says.
-// Not modelled: streams; a launch runs to its end before the next begins. What a dependent one may
-// overlap with is found all the same (grids.cpp).
+// Not modelled: a launch runs to its end before the next begins. What a dependent one, or one on
+// another stream, may overlap with is found all the same (grids.cpp).
 void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   if (config.threads == 0 || config.threads > 1024 || config.grid.x == 0 || config.grid.y == 0 ||
       config.grid.z == 0 || config.cluster == 0 || config.grid.x % config.cluster != 0) {
@@ -292,6 +292,7 @@ KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::forget_decisions();
   kb::emu::forget_trace();
   kb::emu::stream_operation();
+  kb::emu::host_waited();
   kb::emu::begin_call();
   kb::emu::launches = 0;
   kb::emu::switch_count = 0;

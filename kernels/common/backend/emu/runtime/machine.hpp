@@ -126,6 +126,8 @@ struct Launch {
   uint64_t open_unwaited = 0;
   uint64_t open_waited = 0;
   uint64_t open_strictly = 0;  // without Assumption::kTriggersHandOn
+  void* stream = nullptr;
+  uint64_t streams_since = 0;  // grids of other streams from this serial on may run; its own: none
   std::atomic<bool> waited = false;
   std::atomic<bool> triggered = false;
   std::atomic<bool> started_after_wait = false;  // of a CTA: the trigger of dependents

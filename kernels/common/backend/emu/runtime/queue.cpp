@@ -11,6 +11,7 @@
 #include <string>
 
 #include "api_core.hpp"
+#include "grids.hpp"
 
 namespace kb::emu {
 
@@ -45,6 +46,7 @@ void finish_queue() {
     }
   }
   operations.clear();
+  host_waited();
 }
 
 void note_pinned(const void* pointer, size_t bytes) {
