@@ -26,6 +26,7 @@ from kernelbench.bringup.parity_runner import ParityCase, Words
 _BOX_ROWS = 32
 _REUSED_ROUNDS = 8
 _TILES, _TILE_WORDS = 256, 4096
+_ROUNDS, _READERS, _CTAS, _MAP_WORDS = 64, 128, 8, 256  # of points_order
 _NAN = np.uint32(0x7FFFFFFF)
 
 
@@ -119,6 +120,32 @@ def _strides(rng: np.random.Generator) -> dict[str, Trial]:
 def _fp8_sums(rng: np.random.Generator) -> dict[str, Trial]:
     crafted = [name for name in CRAFTED if name.startswith("large")]
     return {name: Trial(wgmma(rng, "e4m3", 64, "shared", CRAFTED[name])) for name in crafted}
+
+
+# ---- What the checker assumes
+
+
+def _unseen(
+    case: str, source: int, count: int
+) -> Callable[[np.random.Generator], dict[str, Trial]]:
+    """A case that counts what must not be seen: ``count`` words that are to be zero."""
+
+    def trials(rng: np.random.Generator) -> dict[str, Trial]:
+        work = ParityCase(case, words(rng, source).tobytes(), 4 * count)
+        return {"rounds": Trial(work, np.zeros(count, np.uint32))}
+
+    return trials
+
+
+def _handed_on(rng: np.random.Generator) -> dict[str, Trial]:
+    wanted = np.repeat(np.arange(1, _ROUNDS + 1, dtype=np.uint32), _CTAS * 32)
+    return {"rounds": Trial(ParityCase("handed_on", bytes(4), wanted.nbytes), wanted)}
+
+
+def _changed_maps(rng: np.random.Generator) -> dict[str, Trial]:
+    source = words(rng, _ROUNDS * _MAP_WORDS)
+    work = ParityCase("changed_after_group", source.tobytes(), source.nbytes)
+    return {"maps": Trial(work, source)}
 
 
 # ---- Products of block-scaled operands
@@ -224,6 +251,39 @@ POINTS = (
         "a fence.proxy.async by the storing thread alone, after a barrier, orders what all threads "
         "have written (256 tiles of 256 threads)",
         _BOTH, "points_hopper", _fenced,
+    ),
+    Point(
+        "reads-before-async",
+        "a copy that waits for an arrival does not overwrite what was loaded before it, though no "
+        "proxy fence is between (8 CTAs, 64 rounds)",
+        _BOTH, "points_order", _unseen("refilled", _ROUNDS * _READERS, _CTAS * _READERS),
+    ),
+    Point(
+        "copies-at-cta-scope",
+        "a wait at scope cta sees what a multicast of the cluster's other CTA has brought",
+        _BOTH, "points_order", _unseen("multicast", _ROUNDS * _READERS, 2 * _READERS),
+    ),
+    Point(
+        "dependent-stores",
+        "a store that depends on what an atomic returned is not seen by loads before the atomics "
+        "that it has counted",
+        _BOTH, "points_order", _unseen("stored_by_last", 1, _CTAS * _ROUNDS),
+    ),
+    Point(
+        "plain-meeting-loads",
+        "a plain load of a word that atomics change gives a value that it has had",
+        _BOTH, "points_order", _unseen("loaded_plainly", 1, _CTAS * _ROUNDS),
+    ),
+    Point(
+        "triggers-hand-on",
+        "a grid sees, before it waits, what its predecessor has waited for before its trigger",
+        _BOTH, "points_order", _handed_on,
+    ),
+    Point(
+        "groups-cover-loads",
+        "cp.async.bulk.wait_group.read covers the reads of a tensor map by loads that complete on "
+        "an mbarrier",
+        _BOTH, "points_order", _changed_maps,
     ),
     Point(
         "stride-unit",

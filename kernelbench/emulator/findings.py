@@ -53,6 +53,8 @@ ASSUMPTIONS = {
     "to them before they wait",
     "plain-meeting-loads": "a plain load of the word at which CTAs meet gives a value that it has "
     "had, while their atomics change it",
+    "reads-before-async": "what the async proxy overwrites was read before by ordinary loads that "
+    "are in order with it, without fence.proxy.async between",
 }
 
 

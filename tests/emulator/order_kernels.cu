@@ -8,6 +8,7 @@
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/red.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warp.cuh"
 #include "wait.cuh"
 
@@ -162,6 +163,45 @@ KB_GLOBAL void elect_three(uint32_t* out) {
   if (ptx::elect_sync()) out[2] = lane;
 }
 
+struct RefilledStorage {
+  alignas(16) uint32_t words[32];
+  Mbarrier full;
+  Mbarrier empty;
+};
+
+enum RefillFault : int {
+  kReaderFences = 0,  // before it hands the words back
+  kNobodyFences,      // in order, but through two proxies
+  kNoOrder,           // the refill does not wait for the words to be handed back
+};
+
+// Warp 0 has words copied twice to the same place; warp 1 reads them by loads, each time.
+KB_GLOBAL void refill(const uint32_t* in, uint32_t* out, int fault) {
+  auto& storage = shared_storage<RefilledStorage>();
+  const uint32_t lane = ptx::lane_index();
+  if (ptx::thread_index() == 0) {
+    ptx::mbarrier_init(&storage.full, 1);
+    ptx::mbarrier_init(&storage.empty, 32);
+    ptx::fence_mbarrier_init_release_cluster();
+  }
+  ptx::bar_sync();
+  for (uint32_t i = 0; i < 2; ++i) {
+    if (ptx::warp_index() == 1) {
+      mbarrier_wait_parity(&storage.full, i);
+      out[32 * i + lane] = storage.words[lane];
+      if (fault == kReaderFences) ptx::fence_proxy_async(ptx::space_shared_cta);
+      ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &storage.empty);
+    } else if (lane == 0) {
+      if (fault != kNoOrder) mbarrier_wait_parity(&storage.empty, i ^ 1);
+      ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, &storage.full,
+                                     sizeof storage.words);
+      ptx::cp_async_bulk_shared_global(storage.words, in + 32 * i, sizeof storage.words,
+                                       &storage.full);
+      if (fault == kNoOrder) mbarrier_wait_parity(&storage.full, i);
+    }
+  }
+}
+
 struct Counted {
   explicit Counted(uint32_t value) : value(value) {}
   uint32_t value;
@@ -212,6 +252,13 @@ KB_EXPORT int run_last(bool clears, int fault, uint32_t* words, char* message) {
 KB_EXPORT int run_elect_three(uint32_t* out, char* message) {
   return guarded_call(message, [&] {
     rt::launch(elect_three, {.grid = {1, 1, 1}, .threads = 32, .shared_bytes = 0}, out);
+  });
+}
+
+KB_EXPORT int run_refill(const uint32_t* in, int fault, uint32_t* out, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(refill, {.grid = {1, 1, 1}, .threads = 64, .shared_bytes = sizeof(RefilledStorage)},
+               in, out, fault);
   });
 }
 

@@ -15,7 +15,7 @@ WAITERS = ("elected waits", "lanes in turn", "out of step")
 SEEDS = range(20)
 
 
-def call(of: Any, name: str, out: np.ndarray, *arguments: int) -> tuple[int, str]:
+def call(of: Any, name: str, out: np.ndarray, *arguments: Any) -> tuple[int, str]:
     """Run one of the file's kernels; status and message."""
     of.register(out, "out", writable=True)
     message = ctypes.create_string_buffer(256)
@@ -133,6 +133,34 @@ def test_the_lane_that_is_elected_has_to_acquire(emulated: Emulated) -> None:
         exchange_in_pair(of, 2)
         found += bool(kinds(of) & {"race", "unwritten"})
     assert len(SEEDS) / 4 < found < len(SEEDS)
+
+
+REFILL_FAULTS = ("reader fences", "nobody fences", "no order")
+
+
+@pytest.mark.parametrize(
+    ("fault", "found", "assumed"),
+    [
+        ("reader fences", set(), []),
+        ("nobody fences", set(), ["reads-before-async"]),
+        ("no order", {"overwrite"}, []),
+    ],
+)
+def test_a_read_before_an_async_write(
+    emulated: Emulated, fault: str, found: set[str], assumed: list[str]
+) -> None:
+    """By the letter a fence stands between: the order alone is an assumption."""
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        words = np.arange(64, dtype=np.uint32)
+        of.register(words, "in")
+        out = np.zeros(64, np.uint32)
+        place = ctypes.c_void_p(words.ctypes.data)
+        assert call(of, "run_refill", out, place, REFILL_FAULTS.index(fault)) == (0, "")
+        if fault != "no order":
+            assert (out == words).all(), seed
+        assert kinds(of) & {"overwrite"} == found, seed
+        assert of.report()["assumptions"] == assumed or found, seed
 
 
 def test_an_election_is_the_same_for_a_mask(emulated: Emulated) -> None:

@@ -10,7 +10,7 @@ namespace {
 // The reader's vocabulary.
 constexpr const char* kNames[] = {
     "groups-cover-loads", "copies-at-cta-scope", "dependent-stores",
-    "triggers-hand-on",   "plain-meeting-loads",
+    "triggers-hand-on",   "plain-meeting-loads", "reads-before-async",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(Assumption::kCount));
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "assumptions.hpp"
 #include "launch.hpp"
 
 namespace kb::emu {
@@ -192,11 +193,20 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
 // A write against all reads since the last write.
 // Assumption: a generic write after an async read needs order only, no proxy fence: the read is
 // over when its completion was observed.
+// Assumption: kReadsBeforeAsync. By 8.9.5 (proxy-preserved base causality order) a generic read is
+// before an async write only if a proxy fence is on the way from the one to the other.
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
   Accesses& log = accesses(cta_);
+  const bool proxies_meet = actor.async && space_ == Space::kShared;
   const auto check = [&](uint32_t index) {
     const Record& earlier = log.records[index];
-    if (compatible(earlier, actor)) return true;
+    if (compatible(earlier, actor)) {
+      if (proxies_meet && !earlier.async && overlap(earlier, actor) &&
+          !actor.knows->published.covers(earlier.component, earlier.epoch)) {
+        assume(Assumption::kReadsBeforeAsync);
+      }
+      return true;
+    }
     const bool asynchronous = earlier.async || earlier.tensor || actor.async || actor.tensor;
     report({.kind = asynchronous ? Class::kOverwrite : Class::kRace,
             .pc = actor.pc,
