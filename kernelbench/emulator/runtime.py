@@ -143,6 +143,8 @@ class Runtime:
             raise EnvironmentProblem(f"the emulator's runtime cannot be loaded: {error}") from error
         #: Whether calls are queued; what a kernel may touch then stays registered.
         self.queueing = False
+        #: Handle of the stream that calls are made on; work on two of them has no order.
+        self.stream = 0
 
     def _declare(self) -> None:
         lib = self._library

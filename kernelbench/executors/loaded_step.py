@@ -96,9 +96,13 @@ class LoadedStep:
         return ctypes.cast(getattr(self.library, function), ctypes.c_void_p).value or 0
 
     def stream_on(self, device: torch.device) -> Callable[[], int]:
-        """What reads the handle of torch's current stream there, as calls take it; 0 on a CPU."""
+        """What reads the handle of torch's current stream there, as calls take it.
+
+        On a CPU it is the emulator's, usually 0.
+        """
         if device.type != "cuda":
-            return lambda: 0
+            emulation = self.emulation
+            return (lambda: 0) if emulation is None else (lambda: emulation.stream)
         import torch
 
         index = device.index or 0

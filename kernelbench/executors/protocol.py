@@ -28,6 +28,13 @@ class CompiledProblem(Problem, Protocol):
         happens in words of the problem; every shape gives the same names.
         """
 
+    def fewer_rows(self, shape: Any) -> Any | None:
+        """A shape whose tensors fit where this one's lie, for a call at the same addresses.
+
+        One extent is smaller, so that what a host path keeps of sizes has to change. None if there
+        is no such shape; a problem may leave this out.
+        """
+
     def prepare(self, step: Step) -> None:
         """Build what :meth:`bind` needs beside the step's library where calls are timed.
 

@@ -7,6 +7,7 @@ equal a right value); random bits, drawn anew for each call, cannot.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,10 +57,25 @@ class OutputArena:
             self.flat[start : start + count].view(*shape)
             for (start, count), shape in zip(spans, shapes, strict=True)
         ]
-        inside = torch.zeros(offset, dtype=torch.bool, device=device)
+        self._outside = self._all_but(spans)
+
+    def _all_but(self, spans: Sequence[tuple[int, int]]) -> torch.Tensor:
+        inside = torch.zeros(self.flat.numel(), dtype=torch.bool, device=self.flat.device)
         for start, count in spans:
             inside[start : start + count] = True
-        self._outside = ~inside
+        return ~inside
+
+    def beginning(self, outputs: Sequence[torch.Tensor]) -> OutputArena:
+        """The same storage for ``outputs`` that begin where these do and are no longer."""
+        found = copy.copy(self)
+        width = self.flat.element_size()
+        found.spans = [
+            (start, output.numel() * output.element_size() // width)
+            for (start, _), output in zip(self.spans, outputs, strict=True)
+        ]
+        found.views = [*outputs]
+        found._outside = self._all_but(found.spans)
+        return found
 
     def draw_poison(self, seed: int) -> torch.Tensor:
         """Random bits for the whole arena, deterministic in ``seed``, same dtype as the outputs."""

@@ -33,7 +33,9 @@ HOOKS = (
 )  # fmt: skip
 _NAMES = ("name", "input_classes", "benchmark_shapes")
 #: Hooks that only some problems have.
-_OPTIONAL = ("for_steps", "prepare", "bind", "host_path", "right_outputs", "situations")
+_OPTIONAL = (
+    "for_steps", "prepare", "bind", "host_path", "right_outputs", "situations", "fewer_rows",
+)  # fmt: skip
 #: What a reference is made of.
 _REFERENCE_HOOKS = ("reference", "magnitudes")
 _LONGEST = 300

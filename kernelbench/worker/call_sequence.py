@@ -16,17 +16,23 @@ import torch
 
 from kernelbench.base.seeds import derive
 from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, refill
 from kernelbench.worker.checked_call import CheckedStep
 
 #: The calls, in order, as findings and results name them.
 NEW_ADDRESSES = "inputs and outputs at other addresses"
 NEW_VALUES = "new values at the same addresses"
+FEWER_ROWS = "fewer rows at the same addresses"
 KEPT_OUTPUTS = "inputs at other addresses, the outputs kept"
 OTHER_SHAPE = "another shape"
 FIRST_AGAIN = "the first shape and addresses again"
 QUEUED = "two calls queued without a wait"
-CALLS = (NEW_ADDRESSES, NEW_VALUES, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, QUEUED)
+CALLS = (NEW_ADDRESSES, NEW_VALUES, FEWER_ROWS, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, QUEUED)
+#: Of steps with ``[config] workspace = "stream"`` alone: others keep memory for one stream.
+TWO_STREAMS = "two calls on two streams"
+#: Their handles. The emulator asks for no more than that they differ.
+_STREAMS = (16, 32)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,9 @@ class CallSequence:
             return self._one(name, first, name)
 
         yield NEW_VALUES, new_values
+        fewer = self._fewer_rows()
+        if fewer is not None:
+            yield FEWER_ROWS, lambda name: self._in_place(name, fewer, first)
         kept = with_outputs_of(self._draw(KEPT_OUTPUTS), first)
         if kept is not None:
             yield KEPT_OUTPUTS, lambda name: self._one(name, kept, name)
@@ -81,6 +90,24 @@ class CallSequence:
             yield OTHER_SHAPE, self._other_shape
             yield FIRST_AGAIN, new_values
         yield QUEUED, lambda name: self._two(name, first)
+        if self.step.job.step.config.get("workspace") == "stream":
+            yield TWO_STREAMS, lambda name: self._two(name, first, _STREAMS)
+
+    def _fewer_rows(self) -> Any | None:
+        """The shape that the problem has for it, if the step takes that."""
+        problem = self.step.problem
+        if not hasattr(problem, "fewer_rows"):
+            return None
+        shape = problem.fewer_rows(self.shape)
+        taken = shape is not None and not problem.broken_limit(shape, self.step.job.step.limits)
+        return shape if taken else None
+
+    def _in_place(self, name: str, shape: Any, earlier: Inputs) -> SequenceStep:
+        """A call of ``shape`` whose tensors begin where those of ``earlier`` do."""
+        inputs = laid_over(self._draw(name, shape), earlier)
+        if inputs is None:
+            return SequenceStep(name, "skipped: its tensors do not fit", EmulatorReport())
+        return self._one(name, inputs, name, shape)
 
     def _other_shape(self, name: str) -> SequenceStep:
         inputs = self._draw(name, self.other)
@@ -94,13 +121,13 @@ class CallSequence:
         )
         return SequenceStep(name, why, called.report.explaining() if why else called.report)
 
-    def _two(self, name: str, earlier: Inputs) -> SequenceStep:
+    def _two(self, name: str, earlier: Inputs, streams: tuple[int, int] = (0, 0)) -> SequenceStep:
         """``earlier`` with its values, then others elsewhere, before the first has begun."""
         fresh = self._draw("queued first")
         refill(earlier, fresh)
         later = self._draw("queued second")
         seed = self._seed(name, "schedule")
-        both = self.step.call_queued([earlier, later], self.sms, seed)
+        both = self.step.call_queued([earlier, later], self.sms, seed, streams)
         for called, inputs, drawn in zip(
             both, (earlier, later), ("queued first", "queued second"), strict=True
         ):
@@ -131,6 +158,48 @@ def with_outputs_of(inputs: Inputs, other: Inputs) -> Inputs | None:
     None if the data is of a kind that cannot be put together again.
     """
     places = {id(mine): theirs for mine, theirs in zip(inputs.outputs, other.outputs, strict=True)}
+    data, seen = _replaced(inputs.data, places)
+    if seen != places.keys():
+        return None
+    return Inputs(data, inputs.operands, other.outputs, other.arena)
+
+
+def laid_over(inputs: Inputs, other: Inputs) -> Inputs | None:
+    """``inputs`` with each tensor where that of ``other`` begins, which loses what it held.
+
+    None if one does not fit there, or if the data cannot be put together again.
+    """
+    mine, theirs = [*inputs.operands, *inputs.outputs], [*other.operands, *other.outputs]
+    if len(mine) != len(theirs):
+        return None
+    places: dict[int, torch.Tensor] = {}
+    for tensor, place in zip(mine, theirs, strict=True):
+        if tensor.dtype != place.dtype or _extent(tensor) > _extent(place):
+            return None
+        words = bits(place)
+        view = words.as_strided(tensor.shape, tensor.stride(), words.storage_offset())
+        view.copy_(bits(tensor))
+        places[id(tensor)] = view.view(tensor.dtype)
+    data, seen = _replaced(inputs.data, places)
+    if seen != places.keys():
+        return None
+    operands, outputs = (
+        [places[id(tensor)] for tensor in tensors] for tensors in (inputs.operands, inputs.outputs)
+    )
+    return Inputs(data, operands, outputs, other.arena.beginning(outputs), inputs.plain)
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """From its first element to behind its last, in elements."""
+    if not tensor.numel():
+        return 0
+    return 1 + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def _replaced(data: Any, places: dict[int, torch.Tensor]) -> tuple[Any, set[int]]:
+    """``data`` with other tensors, by identity, in their place; which of them were there."""
     seen: set[int] = set()
 
     def replaced(value: Any) -> Any:
@@ -153,7 +222,4 @@ def with_outputs_of(inputs: Inputs, other: Inputs) -> Inputs | None:
             return dataclasses.replace(value, **fields)
         return value
 
-    data = replaced(inputs.data)
-    if seen != places.keys():
-        return None
-    return Inputs(data, inputs.operands, other.outputs, other.arena)
+    return replaced(data), seen

@@ -7,7 +7,7 @@ import dataclasses
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,17 +95,26 @@ class CheckedStep:
         poison = self._poison(inputs, seed)
         return self._called(*self._attempt(inputs), poison)
 
-    def call_queued(self, sequence: list[Inputs], sms: int, seed: int) -> list[Called]:
+    def call_queued(
+        self, sequence: list[Inputs], sms: int, seed: int, streams: Sequence[int] = (0, 0)
+    ) -> list[Called]:
         """Calls of which none waits for the one before: the host is through before the GPU starts.
 
         What is found is told with the last of them.
+
+        Args:
+            streams: The handle of each call's stream.
         """
         self._configure(sms, seed)
         poisons = [self._poison(inputs, seed) for inputs in sequence]
         self.runtime.queue()
         try:
-            attempts = [self._attempt(inputs) for inputs in sequence]
+            attempts = []
+            for inputs, stream in zip(sequence, streams, strict=True):
+                self.runtime.stream = stream
+                attempts.append(self._attempt(inputs))
         finally:
+            self.runtime.stream = 0
             failed = self.runtime.finish()
         return [
             self._called(outputs, reason or failed, poison)

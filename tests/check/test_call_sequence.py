@@ -13,6 +13,7 @@ import kernelbench
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
 from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
+from kernelbench.project.arena import bits
 from kernelbench.worker import call_sequence as calls
 
 pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
@@ -114,6 +115,29 @@ def test_what_is_kept_too_long(bug: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert where in row.calls
 
 
+ENDS_KEPT = (
+    "    tiles += count_tiles(m, n, kTileM, kTileN);",
+    (
+        "    static uint64_t seen[64][2];\n    static uint32_t ends[64];\n"
+        "    const bool same = seen[g][0] == call.c[g] && seen[g][1] == m;\n"
+        "    tiles = same ? ends[g] : tiles + count_tiles(m, n, kTileM, kTileN);\n"
+        "    seen[g][0] = call.c[g];\n    seen[g][1] = m;\n    ends[g] = tiles;"
+    ),
+)
+
+
+def test_a_size_that_changes_while_addresses_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group's end is kept with its own size, not with those of the groups before it."""
+    planted(tmp_path, "v13", ENDS_KEPT)
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
+    report = kernelbench.check("x00", "m=136,24:n=128:k=256", schedules=1, sms=(3,), seed=7)
+    (row,) = report.steps[0].rows
+    assert row.status in ("wrong", "finding", "hang"), row
+    assert row.calls[-1] == calls.FEWER_ROWS
+
+
 @pytest.mark.parametrize("step", ["v03", "v13", "v17", "v23", "m01", "m07", "m10", "h06"])
 def test_steps_that_keep_what_they_may(
     step: str, in_checkout: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +147,8 @@ def test_steps_that_keep_what_they_may(
     for row in report.steps[0].rows:
         assert row.status == "clean", row
         assert set(row.calls) >= set(calls.CALLS)
+        # h06 says that it keeps memory for each stream.
+        assert (calls.TWO_STREAMS in row.calls) is (step == "h06")
 
 
 def test_a_graph_is_of_one_number_of_sms(in_checkout: Path) -> None:
@@ -132,16 +158,20 @@ def test_a_graph_is_of_one_number_of_sms(in_checkout: Path) -> None:
     assert (row.status, row.schedules) == ("clean", 4), row
 
 
+def parsed(problem: Any, shape: str) -> Any:
+    fields = {
+        name: [int(item) for item in value.split(",")] if "," in value else int(value)
+        for name, value in (part.split("=") for part in shape.split(":"))
+    }
+    return problem.parse_shape("s", fields)
+
+
 @pytest.mark.parametrize(
     ("problem", "shape"),
     [(GEMM, GEMM_SHAPES[0]), (MOE, MOE_SHAPES[0])],
 )
 def test_inputs_with_the_outputs_of_others(problem: Any, shape: str) -> None:
-    fields = {
-        name: [int(item) for item in value.split(",")] if "," in value else int(value)
-        for name, value in (part.split("=") for part in shape.split(":"))
-    }
-    drawn = problem.parse_shape("s", fields)
+    drawn = parsed(problem, shape)
     first, second = (
         problem.make_inputs(drawn, problem.input_classes[0], seed, "cpu") for seed in (1, 2)
     )
@@ -151,3 +181,35 @@ def test_inputs_with_the_outputs_of_others(problem: Any, shape: str) -> None:
     assert problem.outputs_of(list(second.outputs) if problem is GEMM else second.outputs[0], mixed)
     assert mixed.arena is second.arena
     assert all(a is b for a, b in zip(mixed.operands, first.operands, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("problem", "shape"),
+    [(GEMM, GEMM_SHAPES[0]), (MOE, MOE_SHAPES[0])],
+)
+def test_fewer_rows_where_the_others_lay(problem: Any, shape: str) -> None:
+    drawn = parsed(problem, shape)
+    fewer = problem.fewer_rows(drawn)
+    whole, less = (
+        problem.make_inputs(each, problem.input_classes[0], 1, "cpu") for each in (drawn, fewer)
+    )
+    laid = calls.laid_over(less, whole)
+    assert laid is not None
+    assert calls.laid_over(whole, less) is None
+    for mine, theirs in zip(laid.operands, whole.operands, strict=True):
+        assert mine.data_ptr() == theirs.data_ptr()
+    for mine, drawn_one in zip(laid.operands, less.operands, strict=True):
+        assert (mine.shape, mine.stride()) == (drawn_one.shape, drawn_one.stride())
+        assert bits(mine).equal(bits(drawn_one))
+    poison = laid.arena.draw_poison(3)
+    laid.arena.fill(poison)
+    assert all(mask.all() for mask in laid.arena.unwritten(poison))
+    for output, wanted in zip(laid.outputs, less.outputs, strict=True):
+        assert output.shape == wanted.shape
+        bits(output).bitwise_not_()
+    assert laid.arena.guards_intact(poison)
+    assert not any(mask.any() for mask in laid.arena.unwritten(poison))
+    assert whole.arena.guards_intact(poison)
+    last = whole.outputs[0].flatten()[-1:]
+    bits(last).bitwise_not_()
+    assert not laid.arena.guards_intact(poison)

@@ -20,6 +20,7 @@ makes infinities finite. Weights and their scales must be finite.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -53,7 +54,9 @@ class FusedMoe:
     name = "fused_moe"
     input_classes: tuple[str, ...] = ("random", "skewed", "structured")
     benchmark_shapes: tuple[str, ...] = ("qwen35",)
-    check_shapes: tuple[str, ...] = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8")
+    check_shapes: tuple[str, ...] = (
+        "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s9", "s10", "s8", "s11",
+    )  # fmt: skip
     #: Atomic adds come in any order: the last bits of a sum may differ between calls.
     repeatable: bool = False
     #: GPU MODE has none.
@@ -124,11 +127,10 @@ class FusedMoe:
         Raises:
             ValueError: If that is not what the step returned.
         """
-        from kernelbench.problems.returned import check_tensors
+        from kernelbench.problems.returned import check_tensors, stored_items
 
-        return check_tensors(
-            result if isinstance(result, list | tuple) else [result], inputs.outputs
-        )
+        values = stored_items(result)
+        return check_tensors([result] if values is None else values, inputs.outputs)
 
     def reference(self, inputs: Inputs, shape: MoeShape, input_class: str) -> Any:
         """float64 results for every selection of experts that rounding leaves open.
@@ -200,6 +202,12 @@ class FusedMoe:
     def situations(self, shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
         """See :mod:`kernelbench.problems.fused_moe.situations`."""
         return moe_situations(shape, step, sms)
+
+    def fewer_rows(self, shape: MoeShape) -> MoeShape | None:
+        """Half the tokens."""
+        if shape.m == 1:
+            return None
+        return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=shape.m // 2)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.fused_moe.abi`."""

@@ -18,6 +18,8 @@ def moe_situations(shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
     routes = shape.m * shape.topk
     blocks = shape.k // BLOCK
     crowded = (shape.m if shape.routing == "one" else routes / shape.e) > _CROWD
+    stages = int(step.config.get("stages", 1))
+    average = routes / shape.e
     empty = shape.routing != "uniform" or routes < shape.e
     return {
         "an expert with more than 64 tokens": crowded,
@@ -25,7 +27,13 @@ def moe_situations(shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
         and blocks % 2 == 1,
         "experts without tokens": empty and shape.e > shape.topk,
         "one block of K and experts without tokens": blocks == 1 and empty and shape.e > shape.topk,
-        "a pipeline that comes round": blocks > int(step.config.get("stages", 1)),
+        "a pipeline that comes round": blocks > stages,
+        "experts without tokens and a pipeline that comes round": blocks > stages
+        and empty
+        and shape.e > shape.topk,
+        "17 to 40 tokens an expert on average": 17 <= average <= 40,
+        "41 to 72 tokens an expert on average": 41 <= average <= 72,
+        "more than 72 tokens an expert on average": average > 72,
         "several tiles of N": shape.n > BLOCK,
         "one token": shape.m == 1,
         "more tokens than SMs": shape.m > sms,

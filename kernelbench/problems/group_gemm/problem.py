@@ -8,6 +8,7 @@ float32 accumulation, one rounding to float16. The operands' classes are in
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +52,7 @@ class GroupGemm:
     name = "group_gemm"
     input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
-    check_shapes: tuple[str, ...] = ("u1", "u2", "u3", "u4", "u6", "t3", "t7", "t10")
+    check_shapes: tuple[str, ...] = ("u1", "u7", "u3", "u4", "u6", "t3", "t7", "t10", "u8")
     repeatable: bool = True
     leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType(
         {"sm_100a": ("nvfp4_group_gemm", "B200")}
@@ -184,6 +185,15 @@ class GroupGemm:
     def situations(self, shape: GroupGemmShape, step: Step, sms: int) -> dict[str, bool]:
         """See :mod:`kernelbench.problems.group_gemm.situations`."""
         return gemm_situations(shape, step, sms)
+
+    def fewer_rows(self, shape: GroupGemmShape) -> GroupGemmShape | None:
+        """One row in the group with the most; where there are others behind it, of those."""
+        candidates = range(max(1, len(shape.m) - 1))
+        largest = max(candidates, key=lambda group: shape.m[group])
+        if shape.m[largest] <= 1:
+            return None
+        m = (*shape.m[:largest], 1, *shape.m[largest + 1 :])
+        return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=m)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.group_gemm.abi`."""
