@@ -57,6 +57,6 @@ def test_a_record_of_another_edit_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"id": BUGS[0].id, "digest": BUGS[0].digest}, {"id": BUGS[1].id, "digest": "old"}]
-    monkeypatch.setattr(trial, "RECORD", tmp_path / "record.jsonl")
-    trial.RECORD.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert set(trial.read_record()) == {BUGS[0].id}
+    record = tmp_path / "record.jsonl"
+    record.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert set(trial.read_record(record)) == {BUGS[0].id}

@@ -6,7 +6,7 @@ defaults in a process of its own, and writes a line to the record. Entries that 
 not run again.
 
 ``--list`` shows the entries, ``--compile`` only builds them, ``--budget 20s -j 1`` checks them,
-``--table`` prints the record as tables.
+``--table`` prints the record as tables. ``--record`` names another record than the first run's.
 """
 
 from __future__ import annotations
@@ -211,11 +211,11 @@ else:
 # ---- The record and its tables
 
 
-def read_record() -> dict[str, dict[str, Any]]:
+def read_record(file: Path) -> dict[str, dict[str, Any]]:
     """The last line of each entry; those of other edits are left out."""
     digests = {entry.id: entry.digest for entry in read_entries()}
     record = {}
-    for line in RECORD.read_text().splitlines() if RECORD.exists() else []:
+    for line in file.read_text().splitlines() if file.exists() else []:
         row = json.loads(line)
         if digests.get(row["id"]) == row["digest"]:
             record[row["id"]] = row
@@ -271,6 +271,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="show the entries")
     parser.add_argument("--compile", choices=("emulator", "arch"), help="only build them")
     parser.add_argument("--table", action="store_true", help="print the record as tables")
+    parser.add_argument("--record", type=Path, default=RECORD, help="another record")
     parser.add_argument("--budget", help="passed to check")
     parser.add_argument("-j", type=int, default=1, help="entries at the same time")
     arguments = parser.parse_args()
@@ -283,9 +284,10 @@ def main() -> None:
     elif arguments.compile:
         _compile_all(entries, arguments.compile == "arch", arguments.j)
     elif arguments.table:
-        print_tables(entries, read_record())
+        print_tables(entries, read_record(arguments.record))
     else:
-        _run_all(entries, ["--budget", arguments.budget] if arguments.budget else [], arguments.j)
+        options = ["--budget", arguments.budget] if arguments.budget else []
+        _run_all(entries, options, arguments.j, arguments.record)
 
 
 def _compile_all(entries: list[Entry], arch: bool, jobs: int) -> None:
@@ -298,10 +300,10 @@ def _compile_all(entries: list[Entry], arch: bool, jobs: int) -> None:
     sys.exit(failed != 0)
 
 
-def _run_all(entries: list[Entry], options: list[str], jobs: int) -> None:
-    done = read_record()
+def _run_all(entries: list[Entry], options: list[str], jobs: int, file: Path) -> None:
+    done = read_record(file)
     left = [entry for entry in entries if entry.id not in done]
-    with ThreadPoolExecutor(jobs) as pool, RECORD.open("a") as record:
+    with ThreadPoolExecutor(jobs) as pool, file.open("a") as record:
         futures = [pool.submit(run_entry, entry, options) for entry in left]
         for future in as_completed(futures):
             row = future.result()
