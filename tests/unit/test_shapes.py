@@ -53,6 +53,8 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
         "u5": ([333], [1024], [1536]),
         "u6": ([16, 16, 24, 24, 32, 40, 40, 48], [128] * 8, [256] * 8),
         "t10": ([72, 300], [128] * 2, [256, 1536]),
+        "u7": ([8, 16, 24, 32, 40, 48, 56, 64], [896] * 8, [256] * 8),
+        "u8": ([16, 72], [128] * 2, [3136, 192]),
     }
     assert [*table.of("group_gemm")] == list(expected)
     for name, (m, n, k) in expected.items():
@@ -61,7 +63,7 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
         f"qwen35-m{m}": m for m in (1, 16, 32, 64, 256, 512, 1024, 2048, 4096, 8192)
     }
     routed = [f"qwen35-{routing}" for routing in ("one", "skewed")]
-    assert [*table.of("fused_moe")] == [*tokens, *routed, *(f"s{i}" for i in range(9))]
+    assert [*table.of("fused_moe")] == [*tokens, *routed, *(f"s{i}" for i in range(12))]
     for name, m in tokens.items():
         assert table[name] == MoeShape(name, m, 512, 2048, 256, 8)
     for name in routed:
