@@ -26,10 +26,12 @@ def test_every_text_that_is_replaced_is_there_once() -> None:
     for entry in ENTRIES:
         texts: dict[str, str] = {}
         for file, old, new in entry.edits:
-            text = texts.setdefault(file, (trial.ROOT / file).read_text())
+            text = texts.setdefault(file, trial.origin_of(file, trial.ROOT).read_text())
             assert text.count(old) == 1, f"{entry.id}: {file}"
             texts[file] = text.replace(old, new)
-        changed = [text != (trial.ROOT / file).read_text() for file, text in texts.items()]
+        changed = [
+            text != trial.origin_of(file, trial.ROOT).read_text() for file, text in texts.items()
+        ]
         assert changed and all(changed), entry.id
 
 
@@ -53,9 +55,17 @@ def test_an_entry_is_planted_in_a_copy(tmp_path: Path) -> None:
     assert old in (trial.ROOT / file).read_text()
 
 
-def test_a_record_of_another_edit_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_base_is_copied_before_it_is_changed(tmp_path: Path) -> None:
+    for name, base in (("a", ""), ("b", 'base = "a"\n'), ("c", 'base = "b"\n')):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        (tmp_path / "own" / name / "step.toml").write_text(base)
+    (tmp_path / "own" / "a" / "gemm.cuh").write_text("")
+    assert trial.origin_of("own/c/gemm.cuh", tmp_path) == tmp_path / "own" / "a" / "gemm.cuh"
+    with pytest.raises(SystemExit, match=r"own/c/none\.cuh is in no folder"):
+        trial.origin_of("own/c/none.cuh", tmp_path)
+
+
+def test_a_record_of_another_edit_does_not_count(tmp_path: Path) -> None:
     rows = [{"id": BUGS[0].id, "digest": BUGS[0].digest}, {"id": BUGS[1].id, "digest": "old"}]
     record = tmp_path / "record.jsonl"
     record.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

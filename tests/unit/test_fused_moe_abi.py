@@ -88,6 +88,7 @@ def test_the_memory_of_a_call_is_registered_and_forgotten(
             self.seen: dict[str, tuple[int, int, bool]] = {}
             self.forgotten = 0
             self.queueing = False
+            self.stream = 0
 
         def register(
             self, address: int, size: int, name: str, *, writable: bool, fresh: bool

@@ -108,6 +108,18 @@ def _spelled(words: list[str], kinds: dict[str, list[str]]) -> tuple[str, ...]:
     return tuple(w for word in words for w in (kinds[word[1:]] if word[0] == "@" else [word]))
 
 
+def origin_of(file: str, root: Path) -> Path:
+    """Where a step's file is: in its folder, or in that of the base that it has it from."""
+    path = root / file
+    while not path.exists():
+        toml = path.parent / "step.toml"
+        base = tomllib.loads(toml.read_text()).get("base") if toml.exists() else None
+        if base is None:
+            sys.exit(f"{file} is in no folder of {root}")
+        path = path.parent.parent / base / path.name
+    return path
+
+
 def plant(entry: Entry, folder: Path) -> None:
     """A project in ``folder``: the lineages with the entry's edits.
 
@@ -120,11 +132,10 @@ def plant(entry: Entry, folder: Path) -> None:
     names = ", ".join(f'"{name}"' for name in LINEAGES)
     (folder / "pyproject.toml").write_text(f"[tool.kernelbench]\nlineages = [{names}]\n")
     for file, old, new in entry.edits:
-        path = folder / file
-        text = path.read_text()
+        text = origin_of(file, folder).read_text()
         if text.count(old) != 1:
             sys.exit(f"{entry.id}: {file} has {text.count(old)} of {old!r}, not one")
-        path.write_text(text.replace(old, new))
+        (folder / file).write_text(text.replace(old, new))
 
 
 def run_entry(entry: Entry, options: list[str]) -> dict[str, Any]:

@@ -59,7 +59,8 @@ PARITY_CASE(refilled) {
              test.in, test.out);
 }
 
-// ---- copies-at-cta-scope: a copy that the other CTA of the cluster issues, and a wait at scope cta
+// ---- copies-at-cta-scope: a copy that the other CTA of the cluster issues, and a wait at scope
+// cta
 
 // out[thread of the pair]: as above.
 KB_GLOBAL void KB_LAUNCH_BOUNDS(kReaders, 1) multicast(const uint32_t* in, uint32_t* out) {
@@ -177,8 +178,8 @@ PARITY_CASE(handed_on) {
   rt::device_free(words);
 }
 
-// ---- groups-cover-loads: a tensor map is changed once bulk groups have been waited for, though the
-// copies that use it complete on an mbarrier
+// ---- groups-cover-loads: a tensor map is changed once bulk groups have been waited for, though
+// the copies that use it complete on an mbarrier
 
 inline constexpr uint32_t kMapRows = 8;
 inline constexpr uint32_t kMapWords = kMapRows * 32;
@@ -190,9 +191,9 @@ struct Mapped {
 };
 
 // out: the input, a matrix a round.
-KB_GLOBAL void KB_LAUNCH_BOUNDS(32, 1) changed_after_group(KB_GRID_CONSTANT(TensorMap) map,
-                                                           TensorMap* slot, const uint32_t* in,
-                                                           uint32_t* out) {
+KB_GLOBAL void KB_LAUNCH_BOUNDS(32, 1)
+    changed_after_group(KB_GRID_CONSTANT(TensorMap) map, TensorMap* slot, const uint32_t* in,
+                        uint32_t* out) {
   Mapped& shared = shared_storage<Mapped>();
   const uint32_t lane = ptx::thread_index();
   if (lane == 0) {
@@ -233,7 +234,8 @@ PARITY_CASE(changed_after_group) {
                                                .strides = {128},
                                                .box = {128, kMapRows}});
   auto* slot = static_cast<TensorMap*>(rt::device_malloc(sizeof(TensorMap)));
-  rt::launch(changed_after_group, {.grid = {1, 1, 1}, .threads = 32, .shared_bytes = sizeof(Mapped)},
-             map, slot, test.in, test.out);
+  rt::launch(changed_after_group,
+             {.grid = {1, 1, 1}, .threads = 32, .shared_bytes = sizeof(Mapped)}, map, slot, test.in,
+             test.out);
   rt::device_free(slot);
 }

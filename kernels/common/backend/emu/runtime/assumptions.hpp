@@ -16,8 +16,8 @@ enum class Assumption : uint8_t {
                        // before they wait
   kPlainMeetingLoads,  // a plain load of the word at which CTAs meet gives a value that it has had,
                        // while their atomics change it
-  kReadsBeforeAsync,   // what the async proxy writes comes after generic reads that are in order with
-                       // it, though no fence.proxy.async is between
+  kReadsBeforeAsync,   // what the async proxy writes comes after generic reads that are in order
+                       // with it, though no fence.proxy.async is between
   kCount,
 };
 
