@@ -141,26 +141,30 @@ REFILL_FAULTS = ("reader fences", "nobody fences", "no order")
 @pytest.mark.parametrize(
     ("fault", "found", "assumed"),
     [
-        ("reader fences", set(), []),
-        ("nobody fences", set(), ["reads-before-async"]),
-        ("no order", {"overwrite"}, []),
+        ("reader fences", False, []),
+        ("nobody fences", False, ["reads-before-async"]),
+        ("no order", True, []),
     ],
 )
 def test_a_read_before_an_async_write(
-    emulated: Emulated, fault: str, found: set[str], assumed: list[str]
+    emulated: Emulated, fault: str, found: bool, assumed: list[str]
 ) -> None:
     """By the letter a fence stands between: the order alone is an assumption."""
+    seeds_with = 0
     for seed in SEEDS:
         of = emulated(FILE, check=True, seed=seed)
         words = np.arange(64, dtype=np.uint32)
         of.register(words, "in")
         out = np.zeros(64, np.uint32)
         place = ctypes.c_void_p(words.ctypes.data)
-        assert call(of, "run_refill", out, place, REFILL_FAULTS.index(fault)) == (0, "")
-        if fault != "no order":
+        status = call(of, "run_refill", out, place, REFILL_FAULTS.index(fault))
+        if not found:
+            assert status == (0, ""), seed
             assert (out == words).all(), seed
-        assert kinds(of) & {"overwrite"} == found, seed
-        assert of.report()["assumptions"] == assumed or found, seed
+            assert of.report()["assumptions"] == assumed, seed
+        # A reader that is lapped waits for ever; one that reads before the copy sees nothing.
+        seeds_with += bool(kinds(of) & {"overwrite", "hang"})
+    assert seeds_with > len(SEEDS) / 4 if found else seeds_with == 0
 
 
 def test_an_election_is_the_same_for_a_mask(emulated: Emulated) -> None:
