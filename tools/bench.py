@@ -2,6 +2,7 @@
 
 python tools/bench.py                                  every part, five times
 python tools/bench.py --only list,emulate --pairs 10
+python tools/bench.py --only run --match u3            some of a part's figures
 python tools/bench.py --against main --pairs 20        this tree and a revision, interleaved
 
 Each figure is wall-clock time of what a user calls, in a process of its own but for ``emulate``,
@@ -330,6 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", metavar="PARTS", help="with commas between")
+    parser.add_argument("--match", default="", metavar="TEXT", help="figures with that in the name")
     parser.add_argument("--pairs", type=int, default=5, help="repetitions of each figure")
     parser.add_argument("--against", metavar="REF", help="a git revision to interleave with")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the trees")
@@ -343,7 +345,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"--only {unknown[0]}: expected some of {', '.join(known)}")
         if options.pairs < 1:
             parser.error(f"--pairs {options.pairs}: expected at least 1")
-        chosen = [figure for part in parts for figure in known[part]]
+        chosen = [each for part in parts for each in known[part] if options.match in each.name]
+        if not chosen:
+            parser.error(f"--match {options.match}: no figure of {', '.join(parts)} has that")
         with opened(options.against, scratch) as trees:
             prepare(trees, parts)
             done = measure(chosen, trees, options.pairs, options.seed)
