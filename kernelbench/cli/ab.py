@@ -12,7 +12,7 @@ from kernelbench.cli import ab_view, options
 from kernelbench.compare import api
 from kernelbench.compare.comparison import Comparison, NotTimed
 from kernelbench.runs.settings import SESSIONS, MeasuringOptions
-from kernelbench.stats.inference import ALPHA, MARGIN
+from kernelbench.stats.defaults import ALPHA, MARGIN
 
 
 @click.command(

@@ -14,7 +14,7 @@ from kernelbench.compare import calibrator
 from kernelbench.compare.calibrator import SIZE, CalibrationSize
 from kernelbench.records.calibration_record import CalibrationRecord
 from kernelbench.runs.settings import MeasuringOptions
-from kernelbench.stats.inference import MARGIN
+from kernelbench.stats.defaults import MARGIN
 
 
 @click.command(

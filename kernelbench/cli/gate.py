@@ -15,7 +15,7 @@ from kernelbench.compare import gating
 from kernelbench.compare.gate_report import GateReport, RowStatus
 from kernelbench.report import gate_markdown, junit
 from kernelbench.runs.settings import SESSIONS, MeasuringOptions
-from kernelbench.stats.inference import MARGIN
+from kernelbench.stats.defaults import MARGIN
 
 
 @click.command(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kernelbench.records.device_table import TableRow
 from kernelbench.records.run_record import Result
-from kernelbench.stats.inference import MARGIN
+from kernelbench.stats.defaults import MARGIN
 
 #: Change of a device time that a user is told of: ten times what `ab` calls the same.
 FAR = 10 * MARGIN

@@ -33,12 +33,8 @@ import numpy as np
 from scipy import special
 
 from kernelbench.stats.blocks import BlockSamples, Floats, block_differences
+from kernelbench.stats.defaults import ALPHA, MARGIN, TICK_US
 from kernelbench.stats.significance import FLIPS, Welch, permutation_p, welch
-
-#: Resolution of CUDA event times on the devices seen so far, in microseconds.
-TICK_US = 0.032
-MARGIN = 0.005
-ALPHA = 0.05
 
 SPREAD_EXCEEDED = "sessions differ by more than calibrated"
 

@@ -14,15 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.stats.blocks import BlockSamples, block_differences, block_levels
-from kernelbench.stats.estimate import (
-    ALPHA,
-    MARGIN,
-    SPREAD_EXCEEDED,
-    TICK_US,
-    Estimate,
-    estimate_change,
-    half_widths,
-)
+from kernelbench.stats.defaults import ALPHA, MARGIN, TICK_US
+from kernelbench.stats.estimate import SPREAD_EXCEEDED, Estimate, estimate_change, half_widths
 from kernelbench.stats.significance import (
     FLIPS,
     Welch,
