@@ -109,6 +109,17 @@ def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_run_does_not_wait_for_scipy() -> None:
+    code = (
+        "import sys; from kernelbench.cli import invoke; invoke(['run', '--help']); "
+        "sys.exit('scipy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=environment_of(ROOT)
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_a_reader_that_goes_away_is_no_failure() -> None:
     """``kernelbench list | head -1``"""
     done = subprocess.run(
