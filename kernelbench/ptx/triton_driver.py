@@ -125,13 +125,15 @@ class _Utils:
 
     def __init__(self, runner: KernelRunner) -> None:
         self._runner = runner
+        self._loaded: dict[Path, PtxModule] = {}
 
     def load_binary(
         self, name: str, kernel: bytes, _shared: int, _device: int
     ) -> tuple[None, PtxModule, int, int, int]:
         """Module, function, registers, spills, most threads: here the function is all of it.
 
-        Without a module Triton has nothing to unload when this driver is gone.
+        Without a module Triton has nothing to unload when this driver is gone; it then asks again
+        at each launch.
         """
         text = kernel.decode()
         folder = cache_dir() / "triton" / hashlib.sha256(kernel).hexdigest()[:16]
@@ -139,7 +141,9 @@ class _Utils:
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
             write_text(file, text)
-        return None, load_ptx(file, text=text, symbols=ScriptSymbols), 0, 0, _THREADS
+        if file not in self._loaded:
+            self._loaded[file] = load_ptx(file, text=text, symbols=ScriptSymbols)
+        return None, self._loaded[file], 0, 0, _THREADS
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
         """Of a GPU of the arch."""
