@@ -314,11 +314,7 @@ CallGraphs<Plan> graphs;
 
 void run(const FusedMoeCall& call) {
   check_call(call);
-  const Plan plan = plan_call(call);
-  const rt::Stream stream{call.stream};
-  // A new plan may make an older one's graph go, which would end the caller's recording.
-  if (rt::recorded(stream)) return enqueue(plan, stream);
-  graphs.launch(plan, stream, enqueue);
+  graphs.launch(plan_call(call), rt::Stream{call.stream}, enqueue);
 }
 
 }  // namespace
