@@ -26,6 +26,7 @@ from typing import Any, Literal
 import yaml
 
 from kernelbench.base.errors import UsageError
+from kernelbench.base.yaml_file import yaml_nodes
 from kernelbench.campaign.ranges import values_of
 
 PieceCommand = Literal["run", "ab", "check"]
@@ -119,25 +120,10 @@ def read_campaign(path: Path, options: OptionReader) -> Campaign:
     Raises:
         UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"cannot read the campaign {path}: {reason}") from None
-    loader = yaml.SafeLoader(text)
-    try:
-        root = loader.get_single_node()
+    with yaml_nodes(path, "the campaign") as (root, loader):
         if root is None:
             raise UsageError(f"{path}:1: the file is empty: expected 'name' and 'campaign'")
         return _Reader(path, loader, options).campaign(root)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise UsageError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}:1: not valid YAML: {' '.join(str(error).split())}") from None
-    finally:
-        loader.dispose()
 
 
 #: The entries of a mapping by name: where each stands, and what it is.

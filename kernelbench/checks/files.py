@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import signal
 import subprocess
@@ -31,30 +30,6 @@ from kernelbench.records import run_record
 FILE_SCHEDULES = 20
 _FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
 _SCRIPT_ROW = "script"
-
-
-def is_file_to_check(name: str) -> bool:
-    """Whether a name is that of a PTX file, or of a script that is no submission."""
-    path = Path(name)
-    if path.suffix == ".ptx":
-        return True
-    return path.suffix == ".py" and path.is_file() and not _is_submission(path)
-
-
-def _is_submission(path: Path) -> bool:
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return False
-    names = {
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    return "custom_kernel" in names
 
 
 def check_files(

@@ -14,13 +14,12 @@ from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
 from kernelbench.base.json_file import write_json
 from kernelbench.checks import api, debugger, repeat, replay
-from kernelbench.checks.files import is_file_to_check
+from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.report import CheckReport
 from kernelbench.checks.sarif import sarif_of
-from kernelbench.cli import check_files, check_view, options
-from kernelbench.emulator.settings import MAX_SMS
+from kernelbench.cli import check_view, options
+from kernelbench.emulator.settings import MAX_SMS, SHARED_BYTES
 from kernelbench.machine.toolchain import cpu_count
-from kernelbench.ptx.triton_driver import ARCHS
 from kernelbench.runs.settings import MEASURING
 
 
@@ -127,7 +126,7 @@ class _Allowance(click.ParamType[tuple[str, str]]):
 @options.seed_option("inputs and schedules")
 @click.option(
     "--arch",
-    type=click.Choice(tuple(map(str, ARCHS))),
+    type=click.Choice(tuple(map(str, SHARED_BYTES))),
     default="90",
     show_default=True,
     callback=lambda _context, _parameter, value: int(value),
@@ -322,6 +321,8 @@ def _files(
     asked: dict[str, Any],
     json_path: str | None,
 ) -> int:
+    from kernelbench.cli import check_files
+
     try:
         report = check_files.checked(names, view, asked | {"arch": more.arch})
     except Interrupted as error:

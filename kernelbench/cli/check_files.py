@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from kernelbench.base import console
 from kernelbench.base.errors import UsageError
 from kernelbench.checks import files
+from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.report import CheckReport
 from kernelbench.cli import check_view, options
 
@@ -30,7 +31,7 @@ def checked(names: Sequence[str], view: check_view.View, asked: dict[str, Any]) 
         UsageError: For a step among them, and for an option that belongs to steps.
     """
     for name in names:
-        if not files.is_file_to_check(name):
+        if not is_file_to_check(name):
             raise UsageError(f"{name} is a step, and others are files", "check them one by one")
     given = _given()
     for parameter, option in _OF_STEPS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
@@ -82,14 +82,7 @@ def plan_sessions(
     ]
     most = max(plans, key=lambda plan: plan.sessions)
     seconds = _seconds_per_session(results, device, timing)
-    return SessionPlan(
-        most.sessions,
-        most.power,
-        detect,
-        most.margin,
-        seconds and seconds * most.sessions * len(shapes),
-        most.source,
-    )
+    return replace(most, seconds=seconds and seconds * most.sessions * len(shapes))
 
 
 def _for_shape(

@@ -11,6 +11,8 @@ ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 DEFAULT_SMS = 148
 #: More than any GPU has; beyond it only memory is used.
 MAX_SMS = 1024
+#: Bytes of a CTA's dynamic shared memory by compute capability (CUDA C++ Programming Guide, 16.2).
+SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.base.yaml_file import yaml_nodes
 from kernelbench.project.problem import Problem, Shape
 
 _EXAMPLE = "expected a name or fields such as m=40,76:n=512:k=768"
@@ -126,14 +127,7 @@ def load_shapes(path: Path, problems: Mapping[str, Problem]) -> ShapeTable:
     Raises:
         UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"cannot read the shapes file {path}: {reason}") from None
-    loader = yaml.SafeLoader(text)
-    try:
-        root = loader.get_single_node()
+    with yaml_nodes(path, "the shapes file") as (root, loader):
         table = ShapeTable()
         if root is None:
             raise UsageError(f"{path}:1: the file is empty: expected problem names with shapes")
@@ -154,14 +148,6 @@ def load_shapes(path: Path, problems: Mapping[str, Problem]) -> ShapeTable:
                 seen[name] = _line(name_node)
                 table.add(key.value, name, _entry(path, name_node, entry, problem, loader))
         return table
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise UsageError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}:1: not valid YAML: {' '.join(str(error).split())}") from None
-    finally:
-        loader.dispose()
 
 
 def resolve_shape(spec: str, problem: Problem, shapes: ShapeTable) -> Shape:

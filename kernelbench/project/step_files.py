@@ -340,6 +340,23 @@ def read_submission(file: Path) -> Step:
     )
 
 
+def is_submission(file: Path) -> bool:
+    """Whether a file binds ``custom_kernel`` at its top level; nothing of it runs here."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, OSError):
+        return False
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assigned = [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return "custom_kernel" in (*names, *assigned)
+
+
 def _binds_custom_kernel(node: ast.AST) -> bool:
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kernelbench.base.cache_folder import cache_dir
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.files import write_text
+from kernelbench.emulator.settings import SHARED_BYTES
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols
 from kernelbench.ptx.triton_arguments import Given
@@ -23,10 +24,6 @@ from kernelbench.ptx.triton_arguments import Given
 if TYPE_CHECKING:
     import torch
 
-#: Dynamic shared memory of a CTA by compute capability (CUDA C++ Programming Guide, 16.2).
-_SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448}
-#: Archs that Triton's kernels can be compiled for here.
-ARCHS = tuple(_SHARED_BYTES)
 _THREADS = 1024
 #: No GPU has this number: kernels that Triton compiled for one stay where they are.
 _FIRST_DEVICE = 1000
@@ -148,7 +145,7 @@ class _Utils:
     def get_device_properties(self, _device: int) -> dict[str, int]:
         """Of a GPU of the arch."""
         return {
-            "max_shared_mem": _SHARED_BYTES[self._runner.arch],
+            "max_shared_mem": SHARED_BYTES[self._runner.arch],
             "multiprocessor_count": self._runner.sms,
             "max_num_regs": 65536, "warpSize": 32,
             "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1,

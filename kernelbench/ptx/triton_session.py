@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelbench.base.errors import UsageError
-from kernelbench.emulator.settings import Emulation
+from kernelbench.emulator.settings import SHARED_BYTES, Emulation
 from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxReport
 from kernelbench.ptx.triton_arguments import Given
-from kernelbench.ptx.triton_driver import ARCHS, triton_driven_by
+from kernelbench.ptx.triton_driver import triton_driven_by
 
 #: What programs are told of the GPU's SMs: few, so that persistent kernels go round.
 SCRIPT_SMS = 4
@@ -117,8 +117,8 @@ def triton_emulation(
         UsageError: For an arch that Triton's kernels cannot be compiled for here.
         EnvironmentProblem: Without Triton.
     """
-    if arch not in ARCHS:
-        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, ARCHS))}")
+    if arch not in SHARED_BYTES:
+        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, SHARED_BYTES))}")
     with cuda_on_cpu(arch, sms) as live:
         session = TritonSession(arch, check, seed, sms, limit_s, live)
         with triton_driven_by(session):

@@ -10,8 +10,9 @@ import pytest
 from conftest import ROOT, launch
 
 from kernelbench.base.errors import UsageError
+from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.file_worker import FileAsked, answer_to
-from kernelbench.checks.files import check_files, is_file_to_check
+from kernelbench.checks.files import check_files
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.launch_file import made, read_launches
 

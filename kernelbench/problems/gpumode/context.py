@@ -7,14 +7,13 @@ Results go below the project's, in a folder of the task's.
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.base.errors import UnknownNameError
 from kernelbench.problems.gpumode.problem import TaskProblem
 from kernelbench.problems.gpumode.static_check import require_sound
 from kernelbench.problems.gpumode.task_file import Task, find_task_file
@@ -25,7 +24,7 @@ from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import find_project
 from kernelbench.project.registry import Lineages
 from kernelbench.project.shapes import ShapeTable, resolve_shape
-from kernelbench.project.step_files import read_submission
+from kernelbench.project.step_files import is_submission, read_submission
 
 REFERENCE = "reference"
 #: Below the project's results; then the group and the task, as names recur in other groups.
@@ -115,25 +114,7 @@ def _steps(task: Task, lineage: Lineage) -> list[Step]:
     ]  # fmt: skip
     own = {path for _, path in task.modules}
     for file in sorted(task.folder.glob("*.py")):
-        if file not in own and _is_submission(file):
+        if file not in own and is_submission(file):
             step = read_submission(file)
             found.append(replace(step, lineage=lineage.name, problem=lineage.problem))
     return found
-
-
-def _is_submission(file: Path) -> bool:
-    """Whether a file binds ``custom_kernel`` at its top level."""
-    try:
-        tree = ast.parse(file.read_bytes())
-        read_submission(file)
-    except (SyntaxError, ValueError, OSError, UsageError):
-        return False
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    assigned = [
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    ]
-    return "custom_kernel" in (*names, *assigned)
