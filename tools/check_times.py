@@ -14,29 +14,40 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from planted_check import Cores
 
 from kernelbench.project.context import Context
 
 
-def check_step(name: str) -> dict[str, Any]:
+def check_step(name: str, cores: Cores) -> dict[str, Any]:
     """A line of the record."""
     with tempfile.TemporaryDirectory(prefix="check_times_") as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "kernelbench", "check", name, "--no-save"]
         load = os.getloadavg()[0]
-        begin, before = time.monotonic(), os.times()
-        done = subprocess.run([*command, "--json", str(report)], capture_output=True, check=False)
-        seconds, after = time.monotonic() - begin, os.times()
+        with cores.taken() as own:
+            begin = time.monotonic()
+            process = subprocess.Popen(
+                [*command, "--json", str(report)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=lambda: os.sched_setaffinity(0, own),
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            seconds = time.monotonic() - begin
+            process.returncode = os.waitstatus_to_exitcode(status)
         steps = json.loads(report.read_text())["steps"] if report.exists() else []
     rows = [row for step in steps for row in step["rows"]]
     return {
         "step": name,
-        "exit": done.returncode,
+        "exit": process.returncode,
+        "cores": len(own),
         "seconds": round(seconds, 1),
-        "cpu": round(after.children_user + after.children_system
-                     - before.children_user - before.children_system, 1),
+        "cpu": round(used.ru_utime + used.ru_stime, 1),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "shapes": sum(row["status"] == "clean" for row in rows),
         "schedules": sum(row["schedules"] for row in rows),
@@ -66,6 +77,8 @@ def main() -> None:
     parser.add_argument("steps", nargs="*", help="steps, as check takes them")
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("-j", type=int, default=1, help="steps at the same time")
+    parser.add_argument("--cores", type=int, default=0, help="of each; default: all for all")
     arguments = parser.parse_args()
     lines = arguments.record.read_text().splitlines() if arguments.record.exists() else []
     record = [json.loads(line) for line in lines]
@@ -73,11 +86,14 @@ def main() -> None:
         print_table(record)
         return
     known = {row["step"] for row in record}
-    for step in Context.find().lineages.select(arguments.steps):
-        if step.compiled and step.name not in known:
-            row = check_step(step.name)
-            with arguments.record.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+    steps = Context.find().lineages.select(arguments.steps)
+    left = [step.name for step in steps if step.compiled and step.name not in known]
+    cores = Cores(arguments.j, arguments.cores)
+    with ThreadPoolExecutor(arguments.j) as pool, arguments.record.open("a") as file:
+        for future in as_completed([pool.submit(check_step, name, cores) for name in left]):
+            row = future.result()
+            file.write(json.dumps(row) + "\n")
+            file.flush()
             print(row["step"], row["exit"], row["seconds"], row["cpu"], row["load"], flush=True)
 
 

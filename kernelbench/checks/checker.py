@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
 
 
+#: A budget that is over before the first round is: one round is never cut short.
+_ONE_ROUND_S = 1e-3
+
+
 @dataclass
 class _Progress:
     """A row as messages build it up."""
@@ -52,6 +56,32 @@ class _Progress:
     unloadable: bool = False
 
 
+class _Allotment:
+    """Divides a step's budget of time: each case gets its part of what is left when it begins.
+
+    Args:
+        budget_s: From now on, for all cases; 0 for no limit.
+        cases: Shapes and classes that will be run.
+        at_once: How many run side by side.
+    """
+
+    def __init__(self, budget_s: float, cases: int, at_once: int) -> None:
+        self._until = time.monotonic() + budget_s
+        self._unlimited = not budget_s
+        self._left = cases
+        self._at_once = at_once
+        self._lock = threading.Lock()
+
+    def take(self, cases: int) -> float:
+        """What each of so many cases that begin now may take; 0 for no limit."""
+        if self._unlimited:
+            return 0.0
+        with self._lock:
+            share = (self._until - time.monotonic()) * min(self._at_once, self._left) / self._left
+            self._left -= cases
+        return max(share, _ONE_ROUND_S)
+
+
 class ScheduleChecker:
     """Checks steps one after another, shapes of a step at the same time if asked.
 
@@ -63,6 +93,7 @@ class ScheduleChecker:
     """
 
     _request: CheckRequest
+    _allotment: _Allotment
 
     def __init__(self, jobs: int, on_progress: OnProgress) -> None:
         self._jobs = jobs
@@ -101,6 +132,8 @@ class ScheduleChecker:
         sha = source_sha(run.step)
         if not left:
             return StepCheck(run.step.name, sha, None, tuple(rows))
+        cases = len(run.classes) * len(left)
+        self._allotment = _Allotment(self._request.budget_s, cases, min(self._jobs, cases))
         self._on_progress(f"{run.step.name}: building for the checker")
         try:
             binary = self._build(run)
@@ -245,19 +278,13 @@ class ScheduleChecker:
             os_threads=1,
             sequence=request.sequence,
             other_shape=other_shape(run, shape),
-            budget_s=self._share(run),
+            budget_s=self._allotment.take(len(run.classes)),
             rounds=self._rounds(run, shape),
         )
 
     def _rounds(self, run: StepRun, shape: Any) -> tuple[int, ...]:
         asked = self._request.rounds.get(shape.name)
         return () if asked is None else tuple(asked.get(each, 0) for each in run.classes)
-
-    def _share(self, run: StepRun) -> float:
-        """What each shape and class may take of the budget: shapes run side by side."""
-        cases = len(run.classes) * sum(shape.name not in run.skip for shape in run.shapes)
-        at_once = min(self._request.jobs, cases)
-        return self._request.budget_s * at_once / cases
 
     def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
         if isinstance(message, PhaseBegins):

@@ -121,8 +121,8 @@ class _Case:
         rounds = job.rounds[job.classes.index(self._class)] if job.rounds else None
         if rounds == 0:
             return True
-        self._begin()
         began = time.monotonic()
+        self._begin()
         for index in range(job.schedules if rounds is None else rounds):
             if rounds is None and index and 0 < job.budget_s < time.monotonic() - began:
                 break

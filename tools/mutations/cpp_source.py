@@ -79,10 +79,13 @@ class Source:
         name: The file's name.
         text: As it is.
         code: The same length, with comments, literals and preprocessor lines blanked.
+        guesses: Whether a barrier or buffer of a name that :mod:`objects` does not know is called
+            as it is written: of a lineage whose expected objects nobody has written down.
     """
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, guesses: bool = False) -> None:
         self.name = name
+        self.guesses = guesses
         self.text = text
         self.code = _BLANKED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
         self._lines = [0, *(m.end() for m in re.finditer("\n", text))]

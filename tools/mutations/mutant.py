@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cpp_source import Edit, Source, Span, apply
 
@@ -146,16 +147,38 @@ def drop(span: Span) -> Edit:
     return Edit(span, ";")
 
 
+def kernels_of(step: Path) -> tuple[str, ...]:
+    """The names of a step's kernel files: ``kernel.cuh``, or all headers where there is none."""
+    headers = sorted({file.name for folder in _folders(step) for file in folder.glob("*.cuh")})
+    return tuple([FILES[0]] if FILES[0] in headers else headers)
+
+
+def _folders(step: Path) -> list[Path]:
+    """A step's folder and those of its bases, in the order in which files are looked for."""
+    found = [step]
+    while base := _toml(found[-1]).get("base"):
+        found.append(step.parent / base)
+    return found
+
+
+def _toml(step: Path) -> dict[str, Any]:
+    return tomllib.loads((step / "step.toml").read_text(encoding="utf-8"))
+
+
 def files_of(step: Path) -> dict[str, Path]:
-    """What operators work on: the step's files, then the building blocks of its kernel."""
-    base = tomllib.loads((step / "step.toml").read_text(encoding="utf-8")).get("base", step.name)
+    """What operators work on: the step's files, then the building blocks of its kernels."""
+    folders = _folders(step)
     own = {
-        name: step / name if (step / name).is_file() else step.parent / base / name
-        for name in FILES
+        name: next(folder / name for folder in folders if (folder / name).is_file())
+        for name in (*kernels_of(step), FILES[1])
     }
-    kernel = own[FILES[0]].read_text(encoding="utf-8")
+    kernels = "".join(own[name].read_text(encoding="utf-8") for name in kernels_of(step))
     common = step.parent / "common"
-    return own | {name: common / name for name in BLOCKS if f'#include "{name}"' in kernel}
+    return own | {
+        name: common / name
+        for name in BLOCKS
+        if f'#include "{name}"' in kernels and (common / name).is_file()
+    }
 
 
 _UNUSED = "The step's kernel calls other functions of the building block only."
@@ -186,18 +209,25 @@ def _in_block(kernel: Source, block: Source, site: Site) -> Site:
 
 def mutants(step: Path) -> Iterator[Mutant]:
     """Every operator at every site of a step, in the operators' order."""
+    kernels = kernels_of(step)
     sources = {
-        name: Source(name, path.read_text(encoding="utf-8"))
+        name: Source(name, path.read_text(encoding="utf-8"), guesses=kernels != FILES[:1])
         for name, path in files_of(step).items()
     }
-    kernel = sources[FILES[0]]
+    kernel = sources[kernels[0]]
     for each in OPERATORS:
-        found = [
-            (source, _in_block(kernel, source, site) if name in BLOCKS else site)
-            for name, source in sources.items()
-            if name == each.file or (each.file == FILES[0] and name in BLOCKS)
-            for site in each.find(source)
-        ]
+        files = (*kernels, *BLOCKS) if each.file == FILES[0] else (each.file,)
+        mutated = [source for name, source in sources.items() if name in files]
+        try:
+            found = [
+                (source, _in_block(kernel, source, site) if source.name in BLOCKS else site)
+                for source in mutated
+                for site in each.find(source)
+            ]
+        except AssertionError:
+            if not kernel.guesses:
+                raise
+            continue  # an operator on the maps of the group GEMM's operands
         for number, (source, site) in enumerate(found, 1):
             text = apply(source.text, site.edits)
             assert text != source.text, f"{each.name} changes nothing at {source.name}:{number}"

@@ -89,7 +89,7 @@ def barrier_in(source: Source, span: Span) -> str:
     match = re.search(r"&(shared|queue|control)\.(\w+)", text)
     name = _PARTS[match[1]] + match[2] if match else ""
     if name not in BARRIERS:
-        raise SourceError(f"{source.name}:{source.line(span.start)}: which barrier is {text!r}?")
+        return _as_written(source, span, text, "barrier")
     return name
 
 
@@ -101,7 +101,7 @@ def buffer_in(source: Source, span: Span) -> str:
         return f"stages.{match[1]}"
     match = re.search(r"\bshared\.((?:maps\.)?\w+)", text)
     if match is None:
-        raise SourceError(f"{source.name}:{source.line(span.start)}: which buffer is {text!r}?")
+        return _as_written(source, span, text, "buffer")
     return match[1]
 
 
@@ -112,10 +112,14 @@ def cta_barrier_in(source: Source, arguments: tuple[Span, ...]) -> str:
     name = source[arguments[0]]
     if not name.isdigit():
         match = re.search(rf"\b{name} = (\d+);", source.code)
-        if match is None:
-            raise SourceError(f"{source.name}: which barrier is {name}?")
-        name = match[1]
+        name = match[1] if match else _as_written(source, arguments[0], name, "barrier")
     return f"barrier {name}"
+
+
+def _as_written(source: Source, span: Span, text: str, what: str) -> str:
+    if not source.guesses:
+        raise SourceError(f"{source.name}:{source.line(span.start)}: which {what} is {text!r}?")
+    return re.findall(r"\w+", text)[-1]
 
 
 def _followed(source: Source, span: Span, kind: str) -> str:

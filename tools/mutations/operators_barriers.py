@@ -47,7 +47,7 @@ def init_count_minus(source: Source) -> Iterator[Site]:
         yield Site(
             call.span.start,
             (Edit(call.arguments[1], f"{count} - 1"),),
-            expect(kinds, bar, () if count == "1" else GUARDED[bar]),
+            expect(kinds, bar, () if count == "1" else GUARDED.get(bar, ())),
         )
 
 
@@ -100,15 +100,15 @@ def _wait_expectation(source: Source, call: Call, dropped: bool) -> Expectation:
     if bar in BACK:
         if dropped:
             kinds = f"arrival-count transaction-count phase {UNORDERED}"
-            return expect(kinds, GUARDED[bar], BACK[bar], bar)
+            return expect(kinds, GUARDED.get(bar, ()), BACK.get(bar, ()), bar)
         # A fresh barrier has completed the phase before its first, and no other.
-        return expect(f"hang phase {UNORDERED}", bar, GUARDED[bar])
+        return expect(f"hang phase {UNORDERED}", bar, GUARDED.get(bar, ()))
     early = NO_TILE if bar == "tiles.full" else UNORDERED
     # Who is early hands back early, and passes, or is passed by, the other side.
     back = [other for other, forth in BACK.items() if forth == bar]
     if dropped:
-        return expect(f"phase {early}", GUARDED[bar], back, roles=_WORKERS)
-    return expect(f"hang phase {early}", GUARDED[bar], bar, back, roles=_WORKERS)
+        return expect(f"phase {early}", GUARDED.get(bar, ()), back, roles=_WORKERS)
+    return expect(f"hang phase {early}", GUARDED.get(bar, ()), bar, back, roles=_WORKERS)
 
 
 @operator("wait-parity-flipped", "a wait is for the other phase")
@@ -145,7 +145,7 @@ def expect_tx_dropped(source: Source) -> Iterator[Site]:
         yield Site(
             call.span.start,
             (Edit(call.span, text),),
-            expect(f"transaction-count {UNORDERED}", name, GUARDED[name]),
+            expect(f"transaction-count {UNORDERED}", name, GUARDED.get(name, ())),
         )
 
 

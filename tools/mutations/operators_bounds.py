@@ -31,7 +31,7 @@ def _step_of(source: Source, comparison: Comparison) -> str:
 
 def _growth(source: Source, loop: Loop) -> str:
     step = source[loop.step]
-    return "1" if step.startswith("++") else step.split("+=")[1].strip()
+    return step.split("+=")[1].strip() if "+=" in step else "1"
 
 
 _RINGS = ("kStages", "kAccumulators", "kSlots")

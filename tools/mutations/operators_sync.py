@@ -212,7 +212,7 @@ def elect_removed(source: Source) -> Iterator[Site]:
         yield Site(
             call.span.start,
             (Edit(call.span, "true"),),
-            named[0] if named and not ring else _ELECTED[where],
+            named[0] if named and not ring else _ELECTED.get(where, expect(UNORDERED)),
             proof="The wait is for the groups of the thread that waits: lanes that have committed "
             "none go on at once."
             if waits

@@ -14,14 +14,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -29,13 +26,21 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parent.parent
-LINEAGES = ("kernels", "moe", "hopper")
+sys.path.insert(0, str(FOLDER.parent))
+
+from planted_check import (  # noqa: E402
+    CLEAN,
+    FOUND,
+    Cores,
+    check,
+    environment,
+    first_findings,
+    make_project,
+)
+
 RECORD = FOLDER / "record.jsonl"
 VARIANTS = "variants"
 WORDS = "words"
-#: What a check leaves with: nothing found, something found.
-CLEAN, FOUND = 0, 3
 
 
 @dataclass(frozen=True)
@@ -126,11 +131,7 @@ def plant(entry: Entry, folder: Path) -> None:
     Raises:
         SystemExit: If a text that is to be replaced is not there exactly once.
     """
-    for name in LINEAGES:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "shapes.yaml", folder)
-    names = ", ".join(f'"{name}"' for name in LINEAGES)
-    (folder / "pyproject.toml").write_text(f"[tool.kernelbench]\nlineages = [{names}]\n")
+    make_project(folder)
     for file, old, new in entry.edits:
         text = origin_of(file, folder).read_text()
         if text.count(old) != 1:
@@ -138,51 +139,26 @@ def plant(entry: Entry, folder: Path) -> None:
         (folder / file).write_text(text.replace(old, new))
 
 
-def run_entry(entry: Entry, options: list[str]) -> dict[str, Any]:
+def run_entry(entry: Entry, options: list[str], cores: Cores) -> dict[str, Any]:
     """Check one entry; a line of the record."""
     with tempfile.TemporaryDirectory(prefix="semantic_") as temporary:
         folder = Path(temporary)
         plant(entry, folder)
-        report = folder / "report.json"
-        command = [sys.executable, "-m", "kernelbench", "check", entry.step]
-        command += [*options, "--json", str(report)]
-        begin = time.monotonic()
-        done = subprocess.run(
-            command, cwd=folder, env=_environment(folder), capture_output=True, text=True
-        )
-        seconds = time.monotonic() - begin
-        findings = first_findings(report) if report.exists() else []
+        checked = check(folder, entry.step, options, cores)
+    findings = first_findings(checked.report)
     return {
         "id": entry.id,
         "digest": entry.digest,
         "class": entry.family,
         "step": entry.step,
         "subtle": entry.subtle,
-        "exit": done.returncode,
-        "seconds": round(seconds, 1),
+        "exit": checked.exit,
+        "seconds": checked.seconds,
         "findings": findings,
         "right": right_cause(entry, findings[0]) if entry.is_bug and findings else None,
-        "error": "" if done.returncode in (CLEAN, FOUND) else done.stderr[-2000:],
+        "error": checked.error,
         "options": options,
     }
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "KERNELBENCH_ROOT": str(folder), "PYTHONPATH": str(ROOT)}
-
-
-def first_findings(report: Path) -> list[str]:
-    """What was found, a line for each shape, the first one first: reason, kind, text and object."""
-    lines = []
-    for step in json.loads(report.read_text())["steps"]:
-        for row in step["rows"]:
-            said = [row["reason"]] if row["status"] not in ("clean", "skipped") else []
-            for seen in row["seen"][:1]:
-                found = seen["finding"]
-                said += [found["kind"], found["text"], found["object"], seen["calls"]]
-            if said:
-                lines.append(f"{row['shape']}: " + " · ".join(filter(None, said)))
-    return lines
 
 
 def right_cause(entry: Entry, finding: str) -> bool:
@@ -199,7 +175,7 @@ def compile_entry(entry: Entry, arch: bool) -> str:
         done = subprocess.run(
             [sys.executable, "-c", _BUILD, entry.step, "arch" if arch else "emulator"],
             cwd=folder,
-            env=_environment(folder),
+            env=environment(folder),
             capture_output=True,
             text=True,
         )
@@ -285,6 +261,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, default=RECORD, help="another record")
     parser.add_argument("--budget", help="passed to check")
     parser.add_argument("-j", type=int, default=1, help="entries at the same time")
+    parser.add_argument("--cores", type=int, default=0, help="of each; default: all for all")
     arguments = parser.parse_args()
     entries = read_entries()
     if arguments.ids:
@@ -298,7 +275,8 @@ def main() -> None:
         print_tables(entries, read_record(arguments.record))
     else:
         options = ["--budget", arguments.budget] if arguments.budget else []
-        _run_all(entries, options, arguments.j, arguments.record)
+        cores = Cores(arguments.j, arguments.cores)
+        _run_all(entries, options, cores, arguments.j, arguments.record)
 
 
 def _compile_all(entries: list[Entry], arch: bool, jobs: int) -> None:
@@ -311,11 +289,11 @@ def _compile_all(entries: list[Entry], arch: bool, jobs: int) -> None:
     sys.exit(failed != 0)
 
 
-def _run_all(entries: list[Entry], options: list[str], jobs: int, file: Path) -> None:
+def _run_all(entries: list[Entry], options: list[str], cores: Cores, jobs: int, file: Path) -> None:
     done = read_record(file)
     left = [entry for entry in entries if entry.id not in done]
     with ThreadPoolExecutor(jobs) as pool, file.open("a") as record:
-        futures = [pool.submit(run_entry, entry, options) for entry in left]
+        futures = [pool.submit(run_entry, entry, options, cores) for entry in left]
         for future in as_completed(futures):
             row = future.result()
             record.write(json.dumps(row) + "\n")
