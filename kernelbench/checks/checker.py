@@ -277,6 +277,7 @@ class ScheduleChecker:
             # Threads would fight for the counters of branches: shapes run side by side instead.
             os_threads=1,
             sequence=request.sequence,
+            sequence_sms=sequence_sms(run, shape, request.sms),
             other_shape=other_shape(run, shape),
             budget_s=self._allotment.take(len(run.classes)),
             rounds=self._rounds(run, shape),
@@ -360,3 +361,13 @@ def other_shape(run: StepRun, shape: Any) -> Any:
     taken = [each for each in run.shapes if each.name not in run.skip]
     other = taken[(taken.index(shape) + 1) % len(taken)]
     return None if other is shape else other
+
+
+def sequence_sms(run: StepRun, shape: Any, sms: Sequence[int]) -> int:
+    """The number of SMs of a shape's calls in sequence, by turns a large and a middle one.
+
+    What a host path sizes by its first call is too small for a later one only where SMs are left
+    for more CTAs. The largest number is a whole GPU's, and takes long.
+    """
+    taken = [each for each in run.shapes if each.name not in run.skip]
+    return sorted(sms)[-2:][0] if taken.index(shape) % 2 == 0 else sms[len(sms) // 2]

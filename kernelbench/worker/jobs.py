@@ -110,6 +110,7 @@ class CheckJob:
         schedules: How many for each shape, class and number of SMs.
         sequence: Whether also to make the calls of :mod:`kernelbench.worker.call_sequence`.
         other_shape: A second shape for them; None if there is none.
+        sequence_sms: The number of SMs of the calls in sequence.
         budget_s: Seconds after which no further round of schedules begins, for each shape and
             class; 0 for no limit.
         rounds: How many rounds of each class to run instead, whatever the time; empty for none.
@@ -132,6 +133,7 @@ class CheckJob:
     os_threads: int
     sequence: bool = False
     other_shape: Any = None
+    sequence_sms: int = 1
     budget_s: float = 0.0
     rounds: tuple[int, ...] = ()
 

@@ -158,7 +158,7 @@ class _Case:
 
     def _sequence(self) -> bool:
         job, shape = self._job, self._shape
-        sms = job.sms[len(job.sms) // 2]
+        sms = job.sequence_sms
         calls = CallSequence(self._step, shape, job.other_shape, self._class, sms, self._announce)
         for index, step in enumerate(calls.run()):
             self._report(
