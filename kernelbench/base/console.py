@@ -49,6 +49,7 @@ STYLES = {
     "FAIL": "bold red",
     "wrong": "bold red",
     "hang": "bold red",
+    "timeout": "bold red",
     "fault": "bold red",
     "problem": "bold magenta",
     "reference": "bold magenta",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kernelbench.executors.protocol import CompiledProblem
 
 
+_STILL_RUNNING = ": a loop without end, or slow: a larger --timeout tells"
 #: A budget that is over before the first round is: one round is never cut short.
 _ONE_ROUND_S = 1e-3
 
@@ -234,8 +235,10 @@ class ScheduleChecker:
         if ending is not None and ending.kind != "done":
             if ending.status in UNJUDGED:
                 raise error_of(ending.status, f"{ending.reason} (shape {shape.name})")
-            status = "hang" if ending.kind == "hang" else "fault"
-            progress.reason = ending.reason
+            # A hang is what the emulator finds: nothing can run. Here threads still could.
+            slow = ending.kind == "hang"
+            status = "timeout" if slow else "fault"
+            progress.reason = ending.reason + (_STILL_RUNNING if slow else "")
         else:
             allowances.apply(progress.seen, allowances.of_step(run.step, self._request.allow))
             status = self._status(progress)

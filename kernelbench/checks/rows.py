@@ -8,9 +8,11 @@ from typing import Literal
 from kernelbench.emulator.branches import Coverage
 from kernelbench.emulator.findings import Finding, Waiting
 
-CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "interrupted"]
+CheckStatus = Literal[
+    "clean", "finding", "wrong", "hang", "timeout", "fault", "skipped", "interrupted"
+]
 #: Statuses that mean the step is not right.
-FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
+FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "timeout", "fault")
 
 
 @dataclass(frozen=True)
