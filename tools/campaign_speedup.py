@@ -1,6 +1,6 @@
 """What more workers bring a campaign, and that one killed in the middle costs no result.
 
-python tools/campaign_speedup.py --out /tmp/speedup                GPUs: all of this host against one
+python tools/campaign_speedup.py --out /tmp/speedup                GPUs: all of this host, and one
 python tools/campaign_speedup.py --out /tmp/speedup --check        CPU: two workers against none
 
 Three sweeps of one campaign's kind, each into a results folder of its own: a short one, in the
@@ -68,7 +68,7 @@ def _campaign(asked: argparse.Namespace, name: str, tokens: tuple[int, ...] = TO
     }
     if asked.check:
         item = {"check": [CHECKED], "shapes": ["u0", "u1"], "schedules": 1}
-    file = asked.out / f"{name}.yaml"
+    file: Path = asked.out / f"{name}.yaml"
     document = {"name": name, "gpu": not asked.check, "limit": "5m", "campaign": [item]}
     file.write_text(json.dumps(document))
     return file
