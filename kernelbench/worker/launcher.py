@@ -23,10 +23,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.worker import served
 from kernelbench.worker.messages import Message
 from kernelbench.worker.running import START_LIMIT_S, Ending, RunningWorker
 
@@ -36,7 +38,10 @@ _REAP_LIMIT_S = 60.0
 
 
 class Launcher:
-    """The process that forks workers. Use as a context manager."""
+    """The process that forks workers: one of its own, or one that ``kernelbench serve`` keeps.
+
+    Use as a context manager.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,7 +83,7 @@ class Launcher:
         Raises:
             EnvironmentProblem: On another system than Linux.
         """
-        if self._control is not None and self._process is not None and self._process.poll() is None:
+        if self._control is not None and (self._process is None or self._process.poll() is None):
             return
         if sys.platform != "linux":
             raise EnvironmentProblem(
@@ -87,6 +92,10 @@ class Launcher:
                 "use a Linux container or virtual machine; list, diff, lineage and show work here",
             )
         self.close()
+        self._control = served.connect()
+        if self._control is not None:
+            self._ready = True
+            return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno())],
@@ -104,9 +113,9 @@ class Launcher:
         self.begin()
         ours, process = self._control, self._process
         assert ours is not None
-        assert process is not None
         if self._ready:
             return ours
+        assert process is not None
         ready, _, _ = select.select([ours], [], [], START_LIMIT_S)
         if not ready or not ours.recv(64):
             stderr = b""
@@ -156,15 +165,22 @@ class Launcher:
         log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         try:
             with tempfile.TemporaryFile() as job_file:
+                # A served launcher was started elsewhere.
+                here = None if self._process else (dict(os.environ), str(Path.cwd()))
+                pickle.dump(here, job_file)
                 # Before the job, whose shapes may be of a class from the lineage's problem file.
                 pickle.dump(getattr(job, "lineage", None), job_file)
                 pickle.dump(job, job_file)
                 job_file.flush()
                 job_file.seek(0)
                 given = [write_end, log.fileno(), job_file.fileno(), gate_read]
-                socket.send_fds(control, [b"job"], given)
+                target = getattr(job, "target", None)
+                on_gpu = target is not None and target.gpu is not None
+                socket.send_fds(control, [b"gpu" if on_gpu else b"cpu"], given)
             while "status" in (found := self._receive()):
                 self._statuses[int(found["pid"])] = int(found["status"])
+            if "gone" in found:
+                raise EnvironmentProblem("the process that starts workers has gone", "try again")
             pid = int(found["pid"])
         except BaseException:
             os.close(read_end)
@@ -183,8 +199,12 @@ class Launcher:
         self._control.settimeout(_REAP_LIMIT_S)
         try:
             found: dict[str, Any] = json.loads(self._control.recv(256) or b'{"gone": true}')
+        except ConnectionError:
+            found = {"gone": True}
         finally:
             self._control.settimeout(None)
+        if "gone" in found and self._process is None:
+            self.close()
         return found
 
     def _reap(self, pid: int) -> int:
