@@ -40,6 +40,7 @@ COMMANDS = {
     "doctor": "Say what works on this machine and why the rest does not.",
     "export": "Write a step as one file for GPU MODE.",
     "import": "Make a project of FlashInfer-Trace or SOL-ExecBench files.",
+    "serve": "Keep workers ready, so that commands begin at once.",
     "cache": "Show or clear compiled artefacts.",
     "completion": "Print the shell completion script.",
 }

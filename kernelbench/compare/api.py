@@ -289,6 +289,7 @@ def _collect(
     failure: BaseException | None = None
     first = plans[0]
     with Launcher() as launcher:
+        launcher.begin()
         comparer = Comparer(
             launcher, found.base, found.cand, first.lineage, first.target, first.classes,
             found.timing, found.seed, settings.timeout_s, on_progress or (lambda _text: None),

@@ -6,7 +6,7 @@ slowdowns (real extra device work), and the negative control (A…A B…B in seq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,12 @@ import numpy as np
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.seeds import derive
-from kernelbench.compare.comparer import ArmFailure, block_samples, protocol_size
+from kernelbench.compare.comparer import (
+    ArmFailure,
+    block_samples,
+    prepared_together,
+    protocol_size,
+)
 from kernelbench.executors.targets import Target
 from kernelbench.measure.outcomes import TimedBlock, error_of
 from kernelbench.project.registry import Lineage, Step
@@ -29,10 +34,12 @@ from kernelbench.worker.messages import (
     DelayPlanted,
     EnvironmentRead,
     JobFailed,
+    Message,
     MetricMeasured,
     PhaseBegins,
     TimingFailed,
 )
+from kernelbench.worker.running import RunningWorker
 
 
 @dataclass
@@ -64,9 +71,9 @@ class Collector:
 
     def a_a(self, found: list[AASample], sessions: int, per_session: int) -> None:
         """Add A/A comparisons to ``found``: ``per_session`` in each of ``sessions`` processes."""
-        for session in range(sessions):
-            for blocks in self._run("aa", session, repeats=per_session, check=session == 0):
-                found.append(AASample(session, block_samples(blocks, self.shape.name)))
+        jobs = [self._job("aa", i, repeats=per_session, check=i == 0) for i in range(sessions)]
+        for session, blocks, _ in self._rounds("aa", jobs):
+            found.append(AASample(session, block_samples(blocks, self.shape.name)))
 
     def planted(
         self, found: list[PlantedSample], levels: dict[float, int], base_us: float, target: float
@@ -77,29 +84,31 @@ class Collector:
         """
         wanted = [level for level, trials in levels.items() for _ in range(trials)]
         np.random.default_rng(derive(self.seed, "planted order")).shuffle(wanted)
-        for session, start in enumerate(range(0, len(wanted), 10)):
-            chosen = wanted[start : start + 10]
-            plants = tuple(level * base_us for level in chosen)
-            planted_us: dict[int, float] = {}
-            rounds = self._run("planted", session, plants_us=plants, planted_us=planted_us)
-            for index, blocks in enumerate(rounds):
-                samples = block_samples(blocks, self.shape.name)
-                median = float(np.median(samples.base))
-                level = chosen[index]
-                found.append(
-                    PlantedSample(level, planted_us[index] / median, samples, level == target)
-                )
+        chosen = [wanted[start : start + 10] for start in range(0, len(wanted), 10)]
+        jobs = [
+            self._job("planted", i, plants_us=tuple(level * base_us for level in each))
+            for i, each in enumerate(chosen)
+        ]
+        left = [[*each] for each in chosen]
+        for session, blocks, planted_us in self._rounds("planted", jobs):
+            samples = block_samples(blocks, self.shape.name)
+            median = float(np.median(samples.base))
+            level = left[session].pop(0)
+            found.append(PlantedSample(level, planted_us / median, samples, level == target))
 
     def sequential(
         self, found: list[tuple[Floats, Floats]], sessions: int, per_session: int
     ) -> None:
         """Add the negative control to ``found``: all of one arm, then all of the other."""
-        for session in range(sessions):
-            for blocks in self._run("sequential", session, repeats=per_session, sequential=True):
-                first, second = (np.array(block.time_us) for block in blocks)
-                found.append((first, second))
+        jobs = [
+            self._job("sequential", i, repeats=per_session, sequential=True)
+            for i in range(sessions)
+        ]
+        for _, blocks, _ in self._rounds("sequential", jobs):
+            first, second = (np.array(block.time_us) for block in blocks)
+            found.append((first, second))
 
-    def _run(
+    def _job(
         self,
         series: str,
         session: int,
@@ -108,20 +117,17 @@ class Collector:
         check: bool = False,
         sequential: bool = False,
         plants_us: tuple[float, ...] = (),
-        planted_us: dict[int, float] | None = None,
-    ) -> Iterator[list[TimedBlock]]:
-        """Run one worker and yield the blocks of each of its rounds."""
+    ) -> CompareJob:
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
         plant = 0.0 if plants_us else None
-        seed = derive(self.seed, series, session)
-        job = CompareJob(
+        return CompareJob(
             base=Arm(self.step, plant),
             cand=Arm(self.step, plant),
             lineage=self.lineage,
             shape=self.shape,
             classes=(self.input_class,),
             target=self.target,
-            seed=seed,
+            seed=derive(self.seed, series, session),
             timing=self.timing,
             blocks=blocks,
             quads=quads,
@@ -131,51 +137,95 @@ class Collector:
             repeats=repeats,
             sequential=sequential,
             plants_us=plants_us,
+            gated=True,
         )
-        current: list[TimedBlock] = []
-        attempt: dict[str, Any] = {
+
+    def _rounds(
+        self, series: str, jobs: Sequence[CompareJob]
+    ) -> Iterator[tuple[int, list[TimedBlock], float]]:
+        """Run workers, prepared side by side as those of ``ab`` are, and timed one after another.
+
+        Yields:
+            The session, the blocks of one round, and the delay that it was found to have (µs).
+        """
+        together = prepared_together(self.target)
+        for first in range(0, len(jobs), together):
+            group = [*enumerate(jobs)][first : first + together]
+            running: list[RunningWorker] = []
+            try:
+                for _, job in group:
+                    running.append(self.launcher.start(job))
+                attempts = [self._attempt(series, session, job) for session, job in group]
+                for worker, attempt in zip(running, attempts, strict=True):
+                    for message in worker.until_prepared():
+                        self._take(message, attempt)
+                for (session, _), worker, attempt in zip(group, running, attempts, strict=True):
+                    worker.go()
+                    for blocks, planted_us in self._timed(worker, attempt):
+                        yield session, blocks, planted_us
+            finally:
+                for worker in running:
+                    worker.let_go()
+                for worker in running:
+                    worker.close()
+
+    def _attempt(self, series: str, session: int, job: CompareJob) -> dict[str, Any]:
+        attempt = {
             "series": series,
             "session": session,
-            "seed": seed,
+            "seed": job.seed,
             "rounds": 0,
             "ending": "",
         }
         self.attempts.append(attempt)
-        for message in self.launcher.run(job):
-            if isinstance(message, EnvironmentRead) and self.environment is None:
-                self.environment = message.environment
-            elif isinstance(message, PhaseBegins):
-                self.on_progress(f"{series} session {session + 1}: {message.name}")
-            elif isinstance(message, DelayPlanted) and planted_us is not None:
-                planted_us[message.round] = message.found_us
+        return attempt
+
+    def _timed(
+        self, worker: RunningWorker, attempt: dict[str, Any]
+    ) -> Iterator[tuple[list[TimedBlock], float]]:
+        """The rounds of one worker that was told to go on."""
+        current: list[TimedBlock] = []
+        planted_us = 0.0
+        for message in worker.messages():
+            if isinstance(message, DelayPlanted):
+                planted_us = message.found_us
             elif isinstance(message, BlockTimed):
                 current.append(message.block)
             elif isinstance(message, MetricMeasured):
                 self.raw.append(
                     {
-                        "series": series,
-                        "session": session,
+                        "series": attempt["series"],
+                        "session": attempt["session"],
                         "round": message.round,
                         "method": message.method,
                         "blocks": [block.to_json() for block in current],
                     }
                 )
                 attempt["rounds"] += 1
-                yield current
-                current = []
-            elif isinstance(message, JobFailed):
-                attempt["ending"] = message.reason
-                raise message.as_error()
-            elif isinstance(message, ArmFailed | TimingFailed) and message.status in UNJUDGED:
-                attempt["ending"] = message.reason
-                raise error_of(message.status, message.reason)
-            elif isinstance(message, ArmFailed | TimingFailed):
-                attempt["ending"] = message.reason
-                raise ArmFailure(f"{self.step.name} on {self.shape.name}: {message.reason}", None)
-        ending = self.launcher.ending
+                yield current, planted_us
+                current, planted_us = [], 0.0
+            else:
+                self._take(message, attempt)
+        ending = worker.ending
         attempt["ending"] = ending.kind if ending else ""
         if ending is None or ending.kind != "done":
             raise EnvironmentProblem(
                 f"calibration worker failed: {ending.reason if ending else 'no word'}",
                 "what was measured so far is kept",
             )
+
+    def _take(self, message: Message, attempt: dict[str, Any]) -> None:
+        """What is no time; raises for what ends the calibration."""
+        if isinstance(message, EnvironmentRead) and self.environment is None:
+            self.environment = message.environment
+        elif isinstance(message, PhaseBegins):
+            session = attempt["session"] + 1
+            self.on_progress(f"{attempt['series']} session {session}: {message.name}")
+        elif isinstance(message, JobFailed):
+            attempt["ending"] = message.reason
+            raise message.as_error()
+        elif isinstance(message, ArmFailed | TimingFailed):
+            attempt["ending"] = message.reason
+            if message.status in UNJUDGED:
+                raise error_of(message.status, message.reason)
+            raise ArmFailure(f"{self.step.name} on {self.shape.name}: {message.reason}", None)

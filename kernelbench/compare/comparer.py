@@ -46,12 +46,19 @@ from kernelbench.worker.messages import (
     TimingFailed,
     WorkCounted,
 )
+from kernelbench.worker.running import RunningWorker
 
 #: Reps of one arm per block at full size; each quad has two of each arm.
 _QUADS_PER_BLOCK = 10
 _BLOCKS = 25
+#: Sessions that are prepared side by side on a GPU; each has its own inputs in the device's memory.
+PREPARED_TOGETHER = 3
 #: A host clock has no coarse tick.
 _HOST_TICK_US = 0.001
+
+
+class _NotPrepared(Exception):
+    """The machine gave way while several sessions were prepared."""
 
 
 class ArmFailure(IncorrectError):
@@ -75,6 +82,11 @@ def protocol_size(reps: int, on_gpu: bool) -> tuple[int, int]:
     return max(2, -(-reps // (2 * quads))), quads
 
 
+def prepared_together(target: Target) -> int:
+    """How many sessions are prepared side by side: on a CPU they would share its cores."""
+    return PREPARED_TOGETHER if target.gpu is not None else 1
+
+
 @dataclass
 class Collected:
     """What the sessions of one shape gave.
@@ -85,7 +97,7 @@ class Collected:
         methods, notes, clocks: Per metric.
         remarks: What the check of an arm noted, one line each.
         busy_s: Seconds in which something was timed or flushed.
-        session_s: Seconds of each session, its process's start and its checks included.
+        session_s: Seconds of each session; the first has the preparation of all in its group, too.
     """
 
     shape: Any
@@ -141,8 +153,15 @@ class Comparer:
         for step in (self.base, self.cand):
             # Here, and not in the worker: what this machine lacks is no fault of the step.
             self.target.executor.prepare(step, problem, self.target)
-        for session in range(sessions):
-            self._session(collected, session, sessions, check=session == 0)
+        together = prepared_together(self.target)
+        for first in range(0, sessions, together):
+            group = range(first, min(first + together, sessions))
+            try:
+                self._sessions(collected, group, sessions)
+            except _NotPrepared:
+                # Perhaps there is not memory for all of them.
+                for session in group:
+                    self._sessions(collected, range(session, session + 1), sessions)
         if self.environment is not None:
             arms: tuple[tuple[Step, ArmName], ...] = ((self.base, "base"), (self.cand, "cand"))
             for step, arm in arms:
@@ -150,34 +169,71 @@ class Comparer:
                 if fault:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
 
-    def _session(self, collected: Collected, session: int, of: int, check: bool) -> None:
+    def _sessions(self, collected: Collected, group: range, of: int) -> None:
+        """Prepare some sessions side by side, each in a process of its own, and time them in turn.
+
+        Raises:
+            _NotPrepared: If the machine gave way to several of them, before any was timed.
+        """
+        began = time.monotonic()
+        running: list[RunningWorker] = []
+        try:
+            for index, session in enumerate(group):
+                running.append(self.launcher.start(self._job(collected, session, index, group)))
+            for session, worker in zip(group, running, strict=True):
+                for message in worker.until_prepared():
+                    self._say(message, collected, session, of)
+                    gave_way = isinstance(message, JobFailed) and message.status == "machine"
+                    if gave_way and len(running) > 1:
+                        raise _NotPrepared
+                    self._take(collected, message)
+            for session, worker in zip(group, running, strict=True):
+                worker.go()
+                self._timed(collected, worker, session, of)
+                collected.session_s.append(time.monotonic() - began)
+                began = time.monotonic()
+        finally:
+            for worker in running:
+                worker.let_go()
+            for worker in running:
+                worker.close()
+
+    def _job(self, collected: Collected, session: int, index: int, group: range) -> CompareJob:
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
-        shape = collected.shape
-        job = CompareJob(
+        return CompareJob(
             base=Arm(self.base),
             cand=Arm(self.cand),
             lineage=self.lineage,
-            shape=shape,
+            shape=collected.shape,
             classes=self.classes,
             target=self.target,
-            seed=derive(self.seed, shape.name, session),
+            seed=derive(self.seed, collected.shape.name, session),
             timing=self.timing,
             blocks=blocks,
             quads=quads,
-            check=check,
+            check=0 in group,
+            share=(index, len(group)),
             call_limit_s=self.call_limit_s,
             own_stream=True,
+            gated=True,
         )
+
+    def _say(self, message: Message, collected: Collected, session: int, of: int) -> None:
+        if isinstance(message, PhaseBegins):
+            name = collected.shape.name
+            self.on_progress(f"{name} session {session + 1}/{of}: {message.name}")
+
+    def _timed(self, collected: Collected, worker: RunningWorker, session: int, of: int) -> None:
+        """Take one session's times."""
+        shape = collected.shape
         found: dict[str, list[TimedBlock]] = {}
-        began = time.monotonic()
-        for message in self.launcher.run(job):
-            if isinstance(message, PhaseBegins):
-                self.on_progress(f"{shape.name} session {session + 1}/{of}: {message.name}")
-            elif isinstance(message, BlockTimed):
+        for message in worker.messages():
+            self._say(message, collected, session, of)
+            if isinstance(message, BlockTimed):
                 found.setdefault(message.metric, []).append(message.block)
             else:
                 self._take(collected, message)
-        ending = self.launcher.ending
+        ending = worker.ending
         if ending is None or ending.kind != "done":
             reason = ending.reason if ending else "the worker left no word"
             if self.environment is None:
@@ -187,7 +243,6 @@ class Comparer:
             raise ArmFailure(
                 f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
             )
-        collected.session_s.append(time.monotonic() - began)
         for metric, of_metric in found.items():
             samples = block_samples(of_metric, shape.name)
             blocks_json = [block.to_json() for block in of_metric]

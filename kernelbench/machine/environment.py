@@ -18,7 +18,8 @@ from kernelbench.records.run_record import Environment
 def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
     """The machine and software behind figures measured here; imports torch.
 
-    Other work on the GPU is that of every process but the calling one.
+    Other work on the GPU is that of every process but the calling one and those that its parent
+    started beside it: sessions that are prepared while no other is timed.
 
     Args:
         device: ``cuda:N`` or ``cpu``.
@@ -41,7 +42,7 @@ def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
             kernelbench=__version__,
         )
     properties: Any = torch.cuda.get_device_properties(torch.device(device))
-    others = clocks.other_processes(gpu.index, {os.getpid()})
+    others = clocks.other_processes(gpu.index, _siblings())
     return Environment(
         device=str(properties.name),
         kind="cuda",
@@ -83,3 +84,16 @@ def _cpu_l2_bytes() -> int:
         except (OSError, KeyError, ValueError):
             continue
     return 0
+
+
+def _siblings() -> set[int]:
+    """This process and the others of its parent."""
+    found = {os.getpid()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == os.getppid():
+            found.add(int(folder.name))
+    return found

@@ -256,16 +256,8 @@ def _compare(job: CompareJob, report: Reporter) -> None:
         if isinstance(kernel, CheckResult):
             report(ArmFailed(name, kernel.status, kernel.reason))
             return
-        if job.check:
-            judged = judging(problem, arm.step)
-            checker = _checker(job, arm, kernel, judged, job.shape, report)
-            for input_class in job.classes:
-                result = checker.check(input_class)
-                if result.status != "pass":
-                    reason = f"{input_class}: {result.reason}"
-                    report(ArmFailed(name, result.status, reason))
-                    return
-                report(ArmChecked(name, input_class, result.notes))
+        if job.check and not _right(job, index, name, arm, kernel, problem, report):
+            return
         loaded[index] = kernel
     kernels = [loaded[0], loaded[1]]
     _release(job.target)
@@ -276,6 +268,9 @@ def _compare(job: CompareJob, report: Reporter) -> None:
         return
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
+    if job.gated:
+        series.prepare()
+        report.prepared()
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
     planter = None
     if job.base.plant_us is not None:
@@ -294,3 +289,26 @@ def _compare(job: CompareJob, report: Reporter) -> None:
             arm_order = [[0] * reps, [1] * reps]
         if not series.measure(arms, arm_order, index):
             return
+
+
+def _right(
+    job: CompareJob,
+    index: int,
+    name: ArmName,
+    arm: Arm,
+    kernel: Kernel,
+    problem: Problem,
+    report: Reporter,
+) -> bool:
+    """Check one arm on this worker's share of the classes; False ends the job."""
+    checker = _checker(job, arm, kernel, judging(problem, arm.step), job.shape, report)
+    mine, workers = job.share
+    for number, input_class in enumerate(job.classes, index * len(job.classes)):
+        if number % workers != mine:
+            continue
+        result = checker.check(input_class)
+        if result.status != "pass":
+            report(ArmFailed(name, result.status, f"{input_class}: {result.reason}"))
+            return False
+        report(ArmChecked(name, input_class, result.notes))
+    return True

@@ -75,7 +75,9 @@ class CompareJob:
 
     Attributes:
         classes: Input classes that both arms are checked on; the first one is timed.
-        check: Check both arms first.
+        check: Check both arms first. share: Which part of these checks (from 0) of how many is
+            this worker's.
+        gated: Whether to wait for the word before anything is timed, and before the end.
         repeats: Comparisons to make in this process, one after another.
         blocks, quads: The protocol's size: ``blocks × quads × 2`` repetitions an arm.
         plants_us: For calibration: extra device time of the second arm, one comparison each, in
@@ -98,6 +100,8 @@ class CompareJob:
     repeats: int = 1
     sequential: bool = False
     plants_us: tuple[float, ...] = ()
+    share: tuple[int, int] = (0, 1)
+    gated: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,60 +14,41 @@ your files and network; run only submissions that you would run by hand.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
 import select
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.measure.outcomes import Whose
-from kernelbench.records.run_record import ResultStatus
-from kernelbench.worker.messages import JobDone, Message, PhaseBegins, decode_message
+from kernelbench.worker import served
+from kernelbench.worker.messages import Message
+from kernelbench.worker.running import START_LIMIT_S, Ending, RunningWorker
 
-_START_LIMIT_S = 180.0
+__all__ = ["Ending", "Launcher"]
+
 _REAP_LIMIT_S = 60.0
-_LOG_TAIL = 4000
-#: Phases in which a step's file is imported, and none of its kernels is called.
-_LOADING = ("load", "build and load")
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a worker ended.
-
-    Attributes:
-        kind: ``done``, ``hang`` (killed by the watchdog) or ``died``.
-        phase: The phase that it was in.
-        reason: Empty for ``done``; else one line.
-        log: The end of what the worker and its step printed.
-        status: What the ending is for a row: ``hang`` or ``fault`` of the step; the problem's, its
-            reference's or the machine's, if theirs was the phase and no step's code is to blame.
-    """
-
-    kind: str
-    phase: str
-    reason: str
-    log: str
-    status: ResultStatus = "fault"
 
 
 class Launcher:
-    """The process that forks workers. Use as a context manager; one job runs at a time."""
+    """The process that forks workers: one of its own, or one that ``kernelbench serve`` keeps.
+
+    Use as a context manager.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._ready = False
+        #: Wait statuses of workers that nobody has asked for yet.
+        self._statuses: dict[int, int] = {}
         self.ending: Ending | None = None
 
     def __enter__(self) -> Launcher:
@@ -96,9 +77,14 @@ class Launcher:
                 self._process.stderr.close()
             self._process = None
 
-    def _start(self) -> socket.socket:
-        if self._control is not None and self._process is not None and self._process.poll() is None:
-            return self._control
+    def begin(self) -> None:
+        """Start the launcher, and do not wait for it: what it imports takes seconds.
+
+        Raises:
+            EnvironmentProblem: On another system than Linux.
+        """
+        if self._control is not None and (self._process is None or self._process.poll() is None):
+            return
         if sys.platform != "linux":
             raise EnvironmentProblem(
                 f"steps run in processes that take Linux (prctl, SOCK_SEQPACKET); this is "
@@ -106,6 +92,10 @@ class Launcher:
                 "use a Linux container or virtual machine; list, diff, lineage and show work here",
             )
         self.close()
+        self._control = served.connect()
+        if self._control is not None:
+            self._ready = True
+            return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno())],
@@ -117,12 +107,21 @@ class Launcher:
         )
         theirs.close()
         self._control = ours
-        ready, _, _ = select.select([ours], [], [], _START_LIMIT_S)
+        self._ready = False
+
+    def _start(self) -> socket.socket:
+        self.begin()
+        ours, process = self._control, self._process
+        assert ours is not None
+        if self._ready:
+            return ours
+        assert process is not None
+        ready, _, _ = select.select([ours], [], [], START_LIMIT_S)
         if not ready or not ours.recv(64):
             stderr = b""
-            if self._process.stderr is not None:
-                self._process.kill()
-                stderr = self._process.stderr.read()
+            if process.stderr is not None:
+                process.kill()
+                stderr = process.stderr.read()
             self.close()
             lines = stderr.decode(errors="replace").strip().splitlines()
             if lines and lines[-1] == "ModuleNotFoundError: No module named 'torch'":
@@ -134,6 +133,7 @@ class Launcher:
                 f"the worker process cannot start: {lines[-1] if lines else 'no answer'}",
                 "see `kernelbench doctor`",
             )
+        self._ready = True
         return ours
 
     def run(self, job: Any) -> Iterator[Message]:
@@ -146,121 +146,79 @@ class Launcher:
             EnvironmentProblem: If no worker can be started.
         """
         self.ending = None
+        worker = self.start(job)
+        try:
+            yield from worker.messages()
+            self.ending = worker.ending
+        finally:
+            worker.close()
+
+    def start(self, job: Any) -> RunningWorker:
+        """Give a job to a fresh worker, which is to be closed; several may run.
+
+        Raises:
+            EnvironmentProblem: If no worker can be started.
+        """
         control = self._start()
         read_end, write_end = os.pipe()
-        log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in the finally below)
+        gate_read, gate_write = os.pipe()
+        log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         try:
             with tempfile.TemporaryFile() as job_file:
+                # A served launcher was started elsewhere.
+                here = None if self._process else (dict(os.environ), str(Path.cwd()))
+                pickle.dump(here, job_file)
                 # Before the job, whose shapes may be of a class from the lineage's problem file.
                 pickle.dump(getattr(job, "lineage", None), job_file)
                 pickle.dump(job, job_file)
                 job_file.flush()
                 job_file.seek(0)
-                socket.send_fds(control, [b"job"], [write_end, log.fileno(), job_file.fileno()])
-            os.close(write_end)
-            write_end = -1
-            pid = int(json.loads(control.recv(256))["pid"])
-            yield from self._watch(control, read_end, pid, log)
-        finally:
-            if write_end >= 0:
-                os.close(write_end)
+                given = [write_end, log.fileno(), job_file.fileno(), gate_read]
+                target = getattr(job, "target", None)
+                on_gpu = target is not None and target.gpu is not None
+                socket.send_fds(control, [b"gpu" if on_gpu else b"cpu"], given)
+            while "status" in (found := self._receive()):
+                self._statuses[int(found["pid"])] = int(found["status"])
+            if "gone" in found:
+                raise EnvironmentProblem("the process that starts workers has gone", "try again")
+            pid = int(found["pid"])
+        except BaseException:
             os.close(read_end)
+            os.close(gate_write)
             log.close()
-
-    def _watch(
-        self, control: socket.socket, read_end: int, pid: int, log: IO[bytes]
-    ) -> Iterator[Message]:
-        phase, limit, began = "start", _START_LIMIT_S, time.monotonic()
-        whose: Whose = "machine"
-        stepped = False
-        buffer = b""
-        finished = False
-        reaped = False
-        try:
-            while True:
-                left = began + limit - time.monotonic()
-                ready, _, _ = select.select([read_end], [], [], max(0.0, left))
-                if not ready:
-                    _kill(pid)
-                    self._reap(control)
-                    reaped = True
-                    reason = f"no answer within {limit:g} s in phase '{phase}'"
-                    status: ResultStatus = "hang" if whose == "step" else whose
-                    self.ending = Ending("hang", phase, reason, _tail(log), status)
-                    return
-                chunk = os.read(read_end, 1 << 16)
-                if not chunk:
-                    break
-                buffer += chunk
-                *lines, buffer = buffer.split(b"\n")
-                for line in lines:
-                    message = decode_message(line)
-                    if isinstance(message, PhaseBegins):
-                        phase, limit, whose = message.name, message.limit_s, message.whose
-                        stepped = stepped or (whose == "step" and phase not in _LOADING)
-                        began = time.monotonic()
-                    elif isinstance(message, JobDone):
-                        finished = True
-                        break
-                    yield message
-                    if not isinstance(message, PhaseBegins):
-                        # The reader's own work between messages is not the worker's time.
-                        began = time.monotonic()
-                if finished:
-                    # No waiting for the pipe's end: a process that the step left behind holds it.
-                    break
-            code = self._reap(control)
-            reaped = True
-            if finished:
-                self.ending = Ending("done", phase, "", _tail(log))
-            else:
-                text = _tail(log)
-                reason = _describe_death(code, phase, text)
-                # Once a step's code has run, others' code may trip over what it has broken.
-                of = "fault" if stepped or whose == "step" else whose
-                self.ending = Ending("died", phase, reason, text, of)
+            raise
         finally:
-            if not reaped:
-                _kill(pid)
-                with contextlib.suppress(OSError, ValueError):
-                    self._reap(control)
+            os.close(write_end)
+            os.close(gate_read)
+        gated = bool(getattr(job, "gated", False))
+        return RunningWorker(pid, read_end, gate_write, log, gated, self._reap)
 
-    @staticmethod
-    def _reap(control: socket.socket) -> int:
-        """The wait status of the worker, from the launcher."""
-        control.settimeout(_REAP_LIMIT_S)
+    def _receive(self) -> dict[str, Any]:
+        """What the launcher says next; one that is gone took its workers with it."""
+        assert self._control is not None
+        self._control.settimeout(_REAP_LIMIT_S)
         try:
-            return int(json.loads(control.recv(256) or b'{"status": 9}')["status"])
+            found: dict[str, Any] = json.loads(self._control.recv(256) or b'{"gone": true}')
+        except ConnectionError:
+            found = {"gone": True}
+        finally:
+            self._control.settimeout(None)
+        if "gone" in found and self._process is None:
+            self.close()
+        return found
+
+    def _reap(self, pid: int) -> int:
+        """The wait status of a worker, from the launcher."""
+        try:
+            while pid not in self._statuses:
+                found = self._receive()
+                if "gone" in found:
+                    return 9
+                self._statuses[int(found["pid"])] = int(found["status"])
         except TimeoutError as error:
             # A killed process can linger in the driver; nothing more can run beside it.
             raise EnvironmentProblem(
                 f"a killed worker has not gone within {_REAP_LIMIT_S:g} s",
                 "the GPU may be hung: see `nvidia-smi`",
             ) from error
-        finally:
-            control.settimeout(None)
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _tail(log: IO[bytes]) -> str:
-    log.seek(0, os.SEEK_END)
-    log.seek(max(0, log.tell() - _LOG_TAIL))
-    return log.read().decode(errors="replace").strip()
-
-
-def _describe_death(status: int, phase: str, log: str) -> str:
-    last = log.splitlines()[-1].strip()[:200] if log else ""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        name = signal.Signals(number).name
-        why = " (killed from outside, or out of memory)" if number == signal.SIGKILL else ""
-        text = f"the worker was ended by {name}{why} in phase '{phase}'"
-    else:
-        text = f"the worker left with code {os.waitstatus_to_exitcode(status)} in phase '{phase}'"
-    return f"{text}: {last}" if last else text
+        return self._statuses.pop(pid)

@@ -209,6 +209,11 @@ class CeilingsMeasured:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """Everything is ready to be timed; the worker waits at its gate."""
+
+
+@dataclass(frozen=True)
 class JobDone:
     """The job is finished; nothing follows."""
 
@@ -232,6 +237,7 @@ Message = (
     | ScheduleShortened
     | StateTold
     | CeilingsMeasured
+    | Prepared
     | JobDone
 )
 

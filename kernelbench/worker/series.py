@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from kernelbench.worker.reporter import Reporter
 ON_HOST = "its data are in host memory, which a GPU's timer does not see; --executor torch does"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Series:
     """Everything that one series of repetitions needs, whatever the metric."""
 
@@ -45,6 +45,7 @@ class Series:
     sets: Sequence[InputSet]
     work: Work
     report: Reporter
+    _prepared: dict[str, GpuTiming] = field(default_factory=dict, init=False)
 
     @property
     def on_host(self) -> bool:
@@ -65,6 +66,29 @@ class Series:
                 self._fault("fault", f"first call: raised {describe_exception(error)}")
                 return False
         return True
+
+    def prepare(self) -> None:
+        """Make what the first round of every metric needs on a GPU: it times nothing yet."""
+        if self.job.target.gpu is not None:
+            self.report.phase("preparing to time", self.job.call_limit_s, "machine")
+            for metric in self.timing.metrics:
+                self._prepared[metric] = self._gpu_timing()
+            torch.cuda.synchronize()
+
+    def _gpu_timing(self) -> GpuTiming:
+        job, timing = self.job, self.timing
+        return GpuTiming(
+            torch.device(job.target.device),
+            self.problem,
+            self.shape,
+            self.input_class,
+            self.sets,
+            timing.l2,
+            job.seed,
+            self.report.phase,
+            job.call_limit_s,
+            batch=timing.batch,
+        )
 
     def _fault(self, status: ResultStatus, reason: str) -> None:
         self.report(TimingFailed(self.shape.name, status, reason))
@@ -127,20 +151,8 @@ class Series:
                 reading = sampler.read()
                 return reading.sm_mhz, reading.slowed
 
-            gpu = GpuTiming(
-                torch.device(job.target.device),
-                self.problem,
-                self.shape,
-                self.input_class,
-                self.sets,
-                timing.l2,
-                job.seed,
-                self.report.phase,
-                job.call_limit_s,
-                clocks,
-                on_block,
-                timing.batch,
-            )
+            gpu = self._prepared.pop(metric, None) or self._gpu_timing()
+            gpu.clocks, gpu.on_block = clocks, on_block
             if metric == "device":
                 return device_time(gpu, kernels, order, timing.warmups)
             return call_time(gpu, kernels, order, timing.warmups, timing.call)

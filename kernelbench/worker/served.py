@@ -1,0 +1,102 @@
+"""Finding and keeping the launcher that ``kernelbench serve`` leaves ready for a project.
+
+It is a socket in the user's runtime folder. Its name says for which project, which Python, which
+kernelbench (a hash of its files) and which environment of CUDA and torch it is: whatever differs
+has another, and finds none. A socket that nobody listens at is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import socket
+import stat
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
+from kernelbench.project.project_file import find_project
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+#: Variables that are read once, when torch or CUDA starts.
+_READ_AT_START = ("CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "LD_", "PYTHON")
+_ANSWER_S = 2.0
+
+
+def socket_file() -> Path:
+    """The socket for the project of the current folder, whether it is there or not.
+
+    Raises:
+        UsageError: If there is no such project.
+    """
+    facts = [sys.executable, sys.version, str(find_project().root), str(_PACKAGE)]
+    facts += [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(_READ_AT_START)]
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        found = file.stat()
+        facts.append(f"{file} {found.st_mtime_ns} {found.st_size}")
+    digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:24]
+    return _folder() / f"{digest}.sock"
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return Path(base) / f"kernelbench-{os.getuid()}"
+
+
+def listen() -> socket.socket:
+    """A socket that listens for the commands of the project of the current folder.
+
+    Raises:
+        UsageError: If one is served already.
+        EnvironmentProblem: If the folder is not this user's alone, or cannot be made.
+    """
+    file = socket_file()
+    folder = file.parent
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _ours(folder):
+            raise EnvironmentProblem(f"{folder} is open to others", "remove it, or `chmod 700` it")
+        if file.exists():
+            if (other := connect()) is not None:
+                other.close()
+                raise UsageError("this project is served already", "nothing more is needed")
+            file.unlink()
+        found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        found.bind(str(file))
+        found.listen()
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{file} cannot be made: {error}", "name another folder with XDG_RUNTIME_DIR"
+        ) from error
+    return found
+
+
+def connect() -> socket.socket | None:
+    """A launcher that is ready, as its control socket; None if there is none, or it is busy."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.suppress(OSError, KernelbenchError):
+        file = socket_file()
+        if _ours(file.parent):
+            found.connect(str(file))
+            ready, _, _ = select.select([found], [], [], _ANSWER_S)
+            if ready and found.recv(64) == b"ready":
+                return found
+    found.close()
+    return None
+
+
+def is_ours(connection: socket.socket) -> bool:
+    """Whether who connected is the same user."""
+    asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user: int = struct.unpack("3i", asked)[1]
+    return user == os.getuid()
+
+
+def _ours(folder: Path) -> bool:
+    found = folder.lstat()
+    others = stat.S_IMODE(found.st_mode) & 0o077
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not others
