@@ -18,10 +18,11 @@ from kernelbench.project.problem_loading import load_problem
 
 # Imports torch, once for all workers; no CUDA context may exist before the fork.
 from kernelbench.worker.body import attempt, execute_job
+from kernelbench.worker.judge import SubmissionProcess, hide_memory
 from kernelbench.worker.messages import JobDone
 from kernelbench.worker.reporter import to_pipe
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def _die_with_parent() -> None:
@@ -29,8 +30,12 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _work(messages: int, log: int, job_file: int) -> None:
-    """The body of a worker; never returns to the launcher's loop."""
+def _work(messages: int, log: int, job_file: int, apart: int) -> None:
+    """The body of a worker; never returns to the launcher's loop.
+
+    Args:
+        apart: How many processes submissions take; see :mod:`kernelbench.worker.judge`.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
     _die_with_parent()
@@ -39,12 +44,15 @@ def _work(messages: int, log: int, job_file: int) -> None:
     report = to_pipe(messages)
 
     def work() -> None:
-        with os.fdopen(job_file, "rb") as stream:
+        # Unbuffered: nothing of the job, with its seed, may be in the memory that is forked.
+        with os.fdopen(job_file, "rb", buffering=0) as stream:
             lineage = pickle.load(stream)
             if lineage is not None:
                 load_problem(lineage)
+            processes = [SubmissionProcess() for _ in range(apart)]
+            hide_memory(bool(processes))
             job = pickle.load(stream)
-        execute_job(job, report)
+        execute_job(job, report, processes)
 
     attempt(work, report)
     report(JobDone())
@@ -56,17 +64,22 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The command line may be killed while the launcher waits for a worker that never ends.
     _die_with_parent()
+    # A worker's own children, once it is gone.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     control.send(b"ready")
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 64, 3)
         if not data:
             return
+        apart = int(data)
+        if apart:
+            hide_memory()  # a submission could make the next worker another one
         pid = os.fork()
         if pid == 0:
             control.close()
             code = 1
             try:
-                _work(*descriptors)
+                _work(*descriptors, apart)
                 code = 0
             except BaseException:
                 import traceback
@@ -84,6 +97,9 @@ def main() -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            while apart:  # what was killed is gone when the worker is said to be
+                os.waitpid(-pid, 0)
         control.send(json.dumps({"status": status}).encode())
 
 

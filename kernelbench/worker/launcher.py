@@ -8,8 +8,10 @@ time limit; the watchdog kills a worker that outlasts its phase. Whatever happen
 messages up to then are kept, and the next job gets a fresh one.
 
 What this protects from: crashes, CUDA faults, hangs, running out of memory, noise on stdout, and
-state left behind by a step. What it does not protect from: a step is code that runs as you, with
-your files and network; run only submissions that you would run by hand.
+state left behind by a step. On a CPU a worker has its submission in yet another process
+(:mod:`kernelbench.worker.judge`), which cannot reach what judges it. What none of this protects
+from: a step is code that runs as you, with your files and network; run only submissions that you
+would run by hand.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import IO, Any
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.measure.outcomes import Whose
 from kernelbench.records.run_record import ResultStatus
+from kernelbench.worker.jobs import processes_apart
 from kernelbench.worker.messages import JobDone, Message, PhaseBegins, decode_message
 
 _START_LIMIT_S = 180.0
@@ -156,7 +159,8 @@ class Launcher:
                 pickle.dump(job, job_file)
                 job_file.flush()
                 job_file.seek(0)
-                socket.send_fds(control, [b"job"], [write_end, log.fileno(), job_file.fileno()])
+                apart = str(processes_apart(job)).encode()
+                socket.send_fds(control, [apart], [write_end, log.fileno(), job_file.fileno()])
             os.close(write_end)
             write_end = -1
             pid = int(json.loads(control.recv(256))["pid"])
