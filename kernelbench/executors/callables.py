@@ -19,6 +19,11 @@ _COMPAT = Path(__file__).parent / "compat"
 _folders: list[str] = []
 
 
+class RaisedElsewhere(Exception):
+    """A step raised in another process; the message is what :func:`describe_exception` said there.
+    """
+
+
 class LoadError(Exception):
     """The file cannot be imported or defines no entry point; the message is one line."""
 
@@ -100,6 +105,8 @@ def _search_first(folder: str) -> None:
 
 def describe_exception(error: BaseException, path: Path | None = None) -> str:
     """``Type: message (file:line)`` in one line, the line being the innermost one in ``path``."""
+    if isinstance(error, RaisedElsewhere):
+        return str(error)
     where = ""
     traceback = error.__traceback__
     while traceback is not None:

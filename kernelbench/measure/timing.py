@@ -29,7 +29,7 @@ from kernelbench.base.seeds import derive
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Kernel, Problem, copied, interchangeable
+from kernelbench.project.problem import Inputs, Kernel, Problem, copied, interchangeable, refill
 from kernelbench.records.run_record import Metric
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
@@ -132,6 +132,59 @@ def single_arm(reps: int, per_block: int = 20) -> list[list[int]]:
     return [[0] * min(per_block, reps - done) for done in range(0, reps, per_block)]
 
 
+@dataclass
+class Deferred:
+    """A reference that is computed if it is asked for, from inputs that no step has seen."""
+
+    problem: Problem
+    inputs: Inputs
+    shape: Any
+    input_class: str
+
+    def __call__(self) -> Any:
+        """The reference."""
+        return self.problem.reference(self.inputs, self.shape, self.input_class)
+
+
+class FreshValues:
+    """New values for every timed call, so that no result of an earlier one is right.
+
+    For submissions on a CPU: whoever keeps results by the values, or by a few bytes of them, keeps
+    what does not come again. Where a problem's seeds give data of different forms, the sets keep
+    their values, and :attr:`refused` is True.
+
+    Attributes:
+        spent_s: Seconds that drawing has taken.
+    """
+
+    def __init__(
+        self, problem: Problem, shape: Any, input_class: str, seed: int, announce: Announce
+    ) -> None:
+        self._problem = problem
+        self._shape = shape
+        self._input_class = input_class
+        self._seed = seed
+        self._announce = announce
+        self._drawn = 0
+        self.spent_s = 0.0
+        self.refused = False
+
+    def __call__(self, chosen: InputSet) -> None:
+        """Give a set values that no call has had."""
+        begin = CLOCK()
+        self._announce("timed values", getattr(self._problem, "hook_limit_s", 600.0), "problem")
+        self._drawn += 1
+        seed = derive(self._seed, "timed values", self._drawn)
+        device = str(chosen.inputs.arena.flat.device)
+        drawn = self._problem.make_inputs(self._shape, self._input_class, seed, device)
+        if interchangeable(chosen.inputs, drawn):
+            refill(chosen.inputs, drawn)
+            chosen.reference = Deferred(self._problem, drawn, self._shape, self._input_class)
+        else:
+            self.refused = True
+        self.spent_s += CLOCK() - begin
+
+
 class ValueExchange:
     """Swaps the values of two input sets now and then, in place, between blocks.
 
@@ -191,6 +244,8 @@ class SampledOutputs:
         kept = [("the last timed output", *entry) for entry in self._last.values()]
         kept += [("a timed output", *entry) for entry in self._kept]
         for what, arm, reference, outputs in kept:
+            if isinstance(reference, Deferred):
+                reference = reference()
             verdict = problem.compare(outputs, reference, shape, input_class)
             if not verdict.ok:
                 which = f" of arm {arm}" if arm else ""
@@ -219,9 +274,15 @@ def time_on_cpu(
     rng = random.Random(derive(seed, "order"))
     sampled = SampledOutputs(order, rng)
     measurement = Measurement("call", "wall")
+    # A submission's, in another process, are timed there.
+    elsewhere = [kernel for kernel in arms if hasattr(kernel, "timed")]
+    timed = [getattr(kernel, "timed", None) or _timed_here(kernel) for kernel in arms]
+    fresh = FreshValues(problem, shape, input_class, seed, announce)
     started = CLOCK()
     for index in range(warmups):
         arm = index % len(arms)
+        if elsewhere:
+            fresh(sets[index % len(sets)])
         announce("warm-up", call_limit_s)
         arms[arm](sets[index % len(sets)].inputs.data)
         if CLOCK() - started > budget_s / 4 and index + 1 >= len(arms):
@@ -229,22 +290,23 @@ def time_on_cpu(
     exchange = ValueExchange(sets, seed, every=max(5, len(order) // 4))
     started = CLOCK()
     for b, arms_of_block in enumerate(order):
-        before = CLOCK()
-        exchange()
-        started += CLOCK() - before  # not part of the budget
+        if not elsewhere:
+            before = CLOCK()
+            exchange()
+            started += CLOCK() - before  # not part of the budget
         block = TimedBlock([], [], [])
         for r, arm in enumerate(arms_of_block):
             which = rng.randrange(len(sets))
             chosen = sets[which]
+            if elsewhere:
+                fresh(chosen)
             announce("timed call", call_limit_s)
             chosen.inputs.arena.fill(chosen.poisons[r % 2])
-            begin = CLOCK()
-            result = arms[arm](chosen.inputs.data)
-            elapsed = CLOCK() - begin
+            result, elapsed = timed[arm](chosen.inputs.data)
             block.arm.append(arm)
             block.input_set.append(which)
             block.time_us.append(elapsed * 1e6)
-            out_of_time = CLOCK() - started > budget_s
+            out_of_time = _out_of_time(started, fresh, budget_s)
             outputs = problem.outputs_of(result, chosen.inputs)
             sampled.keep((b, r), arm, chosen, outputs)
             sampled.keep_last(arm, chosen, outputs)
@@ -254,16 +316,36 @@ def time_on_cpu(
         measurement.blocks.append(block)
         if on_block is not None:
             on_block(block)
-        if CLOCK() - started > budget_s:
+        if _out_of_time(started, fresh, budget_s):
             break
     measurement.busy_s = CLOCK() - started
     total = sum(len(block.time_us) for block in measurement.blocks)
     wanted = sum(len(block) for block in order)
     if total < wanted:
         measurement.notes.append(f"{total // len(arms)} reps: {budget_s:g} s budget on a CPU")
+    if fresh.refused:
+        measurement.notes.append("seeds give data of different forms: timed on the same values")
     sampled.verify(problem, shape, input_class)
     require_untouched_timers()
+    for kernel in elsewhere:
+        if fault := kernel.clock_fault():  # type: ignore[attr-defined]
+            raise TimingFault(fault)
     return measurement
+
+
+def _timed_here(kernel: Kernel) -> Callable[[Any], tuple[Any, float]]:
+    def timed(data: Any) -> tuple[Any, float]:
+        begin = CLOCK()
+        result = kernel(data)
+        return result, CLOCK() - begin
+
+    return timed
+
+
+def _out_of_time(started: float, fresh: FreshValues, budget_s: float) -> bool:
+    """Drawing has a budget of its own, as long as that of the calls."""
+    calls_s = CLOCK() - started - fresh.spent_s
+    return calls_s > budget_s or fresh.spent_s > budget_s
 
 
 @contextlib.contextmanager

@@ -11,13 +11,15 @@ from kernelbench.project.arena import describe_tensor
 
 
 def stored_items(result: Any) -> list[Any] | None:
-    """The items of a list or a tuple as they lie in it; None of anything else.
+    """The items of a list or a tuple; None of anything else.
 
-    A subclass is not asked: its methods could still compute what was to be returned.
+    A subclass is none: its methods could still compute what was to be returned. The named tuples of
+    torch's own functions are, as they have no methods in Python.
     """
-    for kind in (list, tuple):
-        if issubclass(type(result), kind):
-            return [*kind.__iter__(result)]
+    if type(result) is list or type(result) is tuple:
+        return [*result]
+    if type(result).__module__ == "torch.return_types" and issubclass(type(result), tuple):
+        return [*tuple.__iter__(result)]
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +49,7 @@ from kernelbench.worker.jobs import (
     RunJob,
     Timing,
 )
+from kernelbench.worker.judge import SubmissionProcess
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
@@ -64,6 +65,7 @@ from kernelbench.worker.messages import (
 )
 from kernelbench.worker.reporter import Reporter
 from kernelbench.worker.series import ON_HOST, draw_series
+from kernelbench.worker.submission import Load
 
 
 def attempt(work: Callable[[], None], report: Reporter) -> None:
@@ -86,8 +88,12 @@ def attempt(work: Callable[[], None], report: Reporter) -> None:
             report(JobFailed("harness", describe_defect(error), traceback.format_exc()))
 
 
-def execute_job(job: Job, report: Reporter) -> None:
-    """Carry out one job."""
+def execute_job(job: Job, report: Reporter, apart: Sequence[SubmissionProcess] = ()) -> None:
+    """Carry out one job.
+
+    Args:
+        apart: A process for each arm, and one that idles, where submissions have their own.
+    """
     torch.set_grad_enabled(False)
     if isinstance(job, CeilingsJob):
         report.phase("ceilings", 600, "machine")
@@ -108,14 +114,14 @@ def execute_job(job: Job, report: Reporter) -> None:
     environment = read_environment(job.target.device, job.target.gpu)
     report(EnvironmentRead(environment))
     if isinstance(job, RunJob):
-        _run(job, report)
+        _run(job, report, apart)
     else:
-        _compare(job, report)
+        _compare(job, report, apart)
 
 
-def _run(job: RunJob, report: Reporter) -> None:
+def _run(job: RunJob, report: Reporter, apart: Sequence[SubmissionProcess]) -> None:
     problem = judging(load_problem(job.lineage), job.arm.step)
-    kernel = _load(job, job.arm, problem, report)
+    kernel = _load(job, job.arm, problem, report, apart)
     for shape in job.shapes:
         report(ShapeBegins(shape.name))
         if isinstance(kernel, CheckResult):
@@ -165,15 +171,24 @@ def _measure_floor(job: RunJob, timing: Timing, work: Work, shape: Any, report: 
 
 
 def _load(
-    job: RunJob | CompareJob, arm: Arm, problem: Problem, report: Reporter
+    job: RunJob | CompareJob,
+    arm: Arm,
+    problem: Problem,
+    report: Reporter,
+    apart: Sequence[SubmissionProcess],
+    index: int = 0,
 ) -> Kernel | CheckResult:
-    """The arm's callable, or why there is none."""
+    """The callable of the arm of that index, or why there is none."""
     try:
         if arm.step.built:
             report.phase("build and load", max(job.call_limit_s, BUILD_LIMIT_S))
         else:
             report.phase("load", job.call_limit_s)
-        kernel = job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
+        if apart:
+            request = Load(arm.step, job.lineage, job.target, job.call_limit_s)
+            kernel = apart[index].load(request, apart[-1])
+        else:
+            kernel = job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
     except LoadError as error:
         return CheckResult("fault", reason=str(error))
     except KernelbenchError as error:
@@ -243,7 +258,7 @@ def _release(where: Target) -> None:
         raise SystemExit("the CUDA context was lost") from None
 
 
-def _compare(job: CompareJob, report: Reporter) -> None:
+def _compare(job: CompareJob, report: Reporter, apart: Sequence[SubmissionProcess]) -> None:
     problem = load_problem(job.lineage)
     rng = random.Random(derive(job.seed, "abba"))
     # Where a module is loaded changes its time a little, the same way in every process: a coin
@@ -252,7 +267,7 @@ def _compare(job: CompareJob, report: Reporter) -> None:
     rng.shuffle(order)
     loaded: dict[int, Kernel] = {}
     for index, name, arm in order:
-        kernel = _load(job, arm, problem, report)
+        kernel = _load(job, arm, problem, report, apart, index)
         if isinstance(kernel, CheckResult):
             report(ArmFailed(name, kernel.status, kernel.reason))
             return

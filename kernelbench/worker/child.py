@@ -26,11 +26,12 @@ from kernelbench.project.problem_loading import load_problem
 
 # Imports torch, once for all workers; no CUDA context may exist before the fork.
 from kernelbench.worker.body import attempt, execute_job
+from kernelbench.worker.judge import SubmissionProcess, hide_memory
 from kernelbench.worker.messages import JobDone
 from kernelbench.worker.reporter import to_pipe
 from kernelbench.worker.served import is_ours
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: As many as an ``ab`` has sessions.
 _SPARES = 3
 
@@ -40,8 +41,12 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _work(messages: int, log: int, job_file: int, gate: int) -> None:
-    """The body of a worker; never returns to the launcher's loop."""
+def _work(messages: int, log: int, job_file: int, gate: int, apart: int = 0) -> None:
+    """The body of a worker; never returns to the launcher's loop.
+
+    Args:
+        apart: How many processes submissions take; see :mod:`kernelbench.worker.judge`.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
     _die_with_parent()
@@ -53,16 +58,19 @@ def _work(messages: int, log: int, job_file: int, gate: int) -> None:
 
     def work() -> None:
         nonlocal gated
-        with os.fdopen(job_file, "rb") as stream:
+        # Unbuffered: nothing of the job, with its seed, may be in the memory that is forked.
+        with os.fdopen(job_file, "rb", buffering=0) as stream:
             here = pickle.load(stream)
             if here is not None:
                 _be_in(*here)
             lineage = pickle.load(stream)
             if lineage is not None:
                 load_problem(lineage)
+            processes = [SubmissionProcess() for _ in range(apart)]
+            hide_memory(bool(processes))
             job = pickle.load(stream)
         gated = bool(getattr(job, "gated", False))
-        execute_job(job, report)
+        execute_job(job, report, processes)
 
     attempt(work, report)
     report(JobDone())
@@ -89,15 +97,18 @@ class _Workers:
     def __init__(self, control: socket.socket | None, listening: socket.socket | None) -> None:
         self.control = control
         self._listening = listening
-        self._alive: set[int] = set()
+        #: With the number of processes that its submissions have.
+        self._alive: dict[int, int] = {}
         self._spares: dict[int, socket.socket] = {}
 
-    def start(self, descriptors: list[int], on_gpu: bool) -> None:
+    def start(self, descriptors: list[int], on_gpu: bool, apart: int) -> None:
         """Give a job to a worker, and tell its process id."""
-        pid = self._from_spares(descriptors) if on_gpu else None
+        if apart:
+            hide_memory()  # a submission could make the next worker another one
+        pid = self._from_spares(descriptors) if on_gpu and not apart else None
         if pid is None:
-            pid = self._fork(partial(_work, *descriptors))
-        self._alive.add(pid)
+            pid = self._fork(partial(_work, *descriptors, apart))
+        self._alive[pid] = apart
         for descriptor in descriptors:
             os.close(descriptor)
         self._tell({"pid": pid})
@@ -122,7 +133,10 @@ class _Workers:
             if pid in self._spares:
                 self._spares.pop(pid).close()
             else:
-                self._alive.remove(pid)
+                with contextlib.suppress(ChildProcessError):
+                    while self._alive[pid]:  # what was killed is gone when the worker is said to be
+                        os.waitpid(-pid, 0)
+                del self._alive[pid]
                 self._tell({"pid": pid, "status": status})
 
     def end_all(self) -> None:
@@ -138,7 +152,7 @@ class _Workers:
             with to_it, contextlib.suppress(OSError):
                 socket.send_fds(to_it, [b"job"], descriptors)
                 return pid
-            self._alive.add(pid)  # it has ended: to be waited for
+            self._alive[pid] = 0  # it has ended: to be waited for
         return None
 
     def _fork(self, body: Callable[[], None]) -> int:
@@ -201,7 +215,8 @@ def _fork_for(control: socket.socket, workers: _Workers) -> bool:
     except ConnectionError:
         return False
     if data:
-        workers.start(descriptors, data == b"gpu")
+        where, apart = data.split()
+        workers.start(descriptors, where == b"gpu", int(apart))
     return bool(data)
 
 
@@ -261,6 +276,8 @@ def _drain(woken: socket.socket) -> None:
 
 def main() -> None:
     """Serve one command line, or many."""
+    # A worker's own children are the launcher's, once it is gone.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if sys.argv[1] != "--serve":
         launch(socket.socket(fileno=int(sys.argv[1])))
         return

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelbench.emulator.decisions import Decision
-from kernelbench.executors.targets import Target
+from kernelbench.executors.targets import TORCH, Target
 from kernelbench.project.model import Lineage, Step
 from kernelbench.records.run_record import CallForm, L2Mode, Metric
 
@@ -173,6 +173,25 @@ class CeilingsJob:
     """Measure a GPU's ceilings for the roofline."""
 
     device_index: int
+
+
+def processes_apart(job: object) -> int:
+    """How many processes of their own a job's submissions take: one an arm, and one that idles.
+
+    Submissions in Python on a CPU are judged from another process. In a comparison both arms are,
+    so that their times compare. 0 where there is none.
+    """
+    match job:
+        case RunJob():
+            arms = [job.arm]
+        case CompareJob():
+            arms = [job.base, job.cand]
+        case _:
+            return 0
+    target = job.target
+    if target.gpu is not None or not isinstance(target.executor, type(TORCH)):
+        return 0
+    return len(arms) + 1 if any(arm.step.submission for arm in arms) else 0
 
 
 Job = RunJob | CompareJob | CheckJob | ReplayJob | CeilingsJob

@@ -8,8 +8,10 @@ time limit; the watchdog kills a worker that outlasts its phase. Whatever happen
 messages up to then are kept, and the next job gets a fresh one.
 
 What this protects from: crashes, CUDA faults, hangs, running out of memory, noise on stdout, and
-state left behind by a step. What it does not protect from: a step is code that runs as you, with
-your files and network; run only submissions that you would run by hand.
+state left behind by a step. On a CPU a worker has its submission in yet another process
+(:mod:`kernelbench.worker.judge`), which cannot reach what judges it. What none of this protects
+from: a step is code that runs as you, with your files and network; run only submissions that you
+would run by hand.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.worker import served
+from kernelbench.worker.jobs import processes_apart
 from kernelbench.worker.messages import Message
 from kernelbench.worker.running import START_LIMIT_S, Ending, RunningWorker
 
@@ -176,7 +179,8 @@ class Launcher:
                 given = [write_end, log.fileno(), job_file.fileno(), gate_read]
                 target = getattr(job, "target", None)
                 on_gpu = target is not None and target.gpu is not None
-                socket.send_fds(control, [b"gpu" if on_gpu else b"cpu"], given)
+                where = "gpu" if on_gpu else "cpu"
+                socket.send_fds(control, [f"{where} {processes_apart(job)}".encode()], given)
             while "status" in (found := self._receive()):
                 self._statuses[int(found["pid"])] = int(found["status"])
             if "gone" in found:

@@ -20,21 +20,22 @@ from kernelbench.worker.launcher import Launcher
 
 TASKS = Path(__file__).parent / "tasks"
 NAMES = sorted(path.parent.name for path in TASKS.glob("*/task.yml"))
-#: What the first failing row says of a cheat.
+#: Replaces a builtin function, in its own process, and is right.
+HARMLESS = "no_seed"
+#: What the first failing row says of a cheat. What it replaces in torch is its own process's.
 CAUGHT = {
-    "conv2d": "the submission replaced torch.nn.functional.conv2d",
+    "conv2d": "shape (), expected",
     "gated": "is a Anything: expected a tensor",
     "gemm_fp16": "overwrote its inputs",
-    "gemm_fp8": "the submission replaced Tensor.to",
+    "gemm_fp8": "elements differ",
     "group_gemm": "elements differ",
     "histogram": "mismatch found: 256 elements differ",
     "kv_append": "elements differ",
-    "no_seed": "the submission replaced builtins.isinstance",
     "prefixsum": "elements differ",
-    "qr": "the submission replaced torch.linalg.householder_product",
+    "qr": "residual",
     "quantize": "output elements were never written",
     "relu": "overwrote its inputs",
-    "sort": "the submission replaced torch.equal",
+    "sort": "check_implementation says so",
     "vectoradd": "elements differ",
     "vectorsum": "is not",
 }
@@ -57,7 +58,7 @@ def rows(launcher: Launcher, task: str, step: str, executor: str = TORCH.name) -
 
 def test_there_are_tasks_of_many_kinds() -> None:
     assert len(NAMES) >= 10
-    assert sorted(CAUGHT) == NAMES
+    assert sorted([*CAUGHT, HARMLESS]) == NAMES
 
 
 @pytest.mark.parametrize("task", NAMES)
@@ -79,9 +80,14 @@ def test_wrong(launcher: Launcher, task: str) -> None:
     assert all(row.reason for row in failed)
 
 
-@pytest.mark.parametrize("task", NAMES)
+@pytest.mark.parametrize("task", CAUGHT)
 def test_cheat(launcher: Launcher, task: str) -> None:
     found = rows(launcher, task, "cheat")
     fresh = [row for row in found if row.inputs == "fresh-seed"]
     assert {row.status for row in fresh} == {"wrong"}, [(r.shape, r.reason) for r in fresh]
     assert CAUGHT[task] in fresh[0].reason
+
+
+def test_what_a_submission_replaces_is_its_own(launcher: Launcher) -> None:
+    found = rows(launcher, HARMLESS, "cheat")
+    assert {row.status for row in found} == {"pass"}, [(r.shape, r.reason) for r in found]

@@ -1,0 +1,259 @@
+"""A problem's data in two processes: tensors in shared memory, everything else by pickle.
+
+The judge keeps tensors of its own. Before a call their bytes are copied into memory that the
+submission's process has mapped, after it they are copied back: what a submission does later reaches
+nothing that is judged. A storage has the same place there for as long as the judge holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import io
+import mmap
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+_PAGE = mmap.PAGESIZE
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a storage lies in shared memory."""
+
+    storage: int
+    region: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TensorForm:
+    """A tensor but for its values; ``storage`` is 0 for one without any."""
+
+    storage: int
+    dtype: torch.dtype
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    requires_grad: bool
+    parameter: bool
+
+    def over(self, storage: torch.UntypedStorage | None) -> torch.Tensor:
+        """The tensor on that storage."""
+        if storage is None:
+            made = torch.empty_strided(self.size, self.stride, dtype=self.dtype)
+        else:
+            made = torch.empty(0, dtype=self.dtype)
+            made = made.set_(storage, self.offset, self.size, self.stride)  # type: ignore[call-overload]
+        if self.parameter:
+            return torch.nn.Parameter(made, self.requires_grad)
+        return made.requires_grad_() if self.requires_grad else made
+
+
+class Region:
+    """One piece of shared memory, mapped in this process."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._map = mmap.mmap(descriptor, size)
+
+    def storage(self, offset: int, size: int) -> torch.UntypedStorage:
+        """A part of it, which keeps all of it mapped."""
+        whole = torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset)
+        return whole.untyped_storage()
+
+
+@dataclass(frozen=True)
+class Message:
+    """Data for the other process, and what it needs to know to rebuild them.
+
+    Attributes:
+        pickled: For :class:`Mapped`.
+        places: Storages that are new to it; region sizes and descriptors are of the one new region.
+        dropped: Storages that no longer exist.
+        used: Those of these data.
+    """
+
+    pickled: bytes
+    places: tuple[Place, ...]
+    region_size: int
+    descriptor: int | None
+    dropped: tuple[int, ...]
+    used: tuple[int, ...]
+
+
+@dataclass
+class _Shared:
+    own: StorageWeakRef
+    twin: torch.Tensor
+    region: int
+
+
+class SharedData:
+    """The judge's side."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        self._shared: dict[int, _Shared] = {}
+        self._last = 0
+        self._regions = 0
+
+    def message(self, data: Any) -> Message:
+        """Data as a message; their tensors get places in shared memory.
+
+        Raises:
+            Exception: What pickle raises of something that cannot be handed over.
+        """
+        dropped = self._purge()
+        new: list[torch.UntypedStorage] = []
+        used: dict[int, None] = {}
+
+        def storage_id(tensor: torch.Tensor) -> int:
+            storage = tensor.untyped_storage()
+            if not storage.nbytes():
+                return 0
+            key = storage._cdata
+            if key not in self._known:
+                self._last += 1
+                self._known[key] = self._last
+                new.append(storage)
+            used[self._known[key]] = None
+            return self._known[key]
+
+        buffer = io.BytesIO()
+        _Pickler(buffer, storage_id).dump(data)
+        places, size, descriptor = self._place(new)
+        return Message(buffer.getvalue(), places, size, descriptor, dropped, tuple(used))
+
+    def _purge(self) -> tuple[int, ...]:
+        gone = {key for key, number in self._known.items() if self._shared[number].own.expired()}
+        dropped = tuple(self._known.pop(key) for key in gone)
+        for number in dropped:
+            del self._shared[number]
+        return dropped
+
+    def _place(
+        self, new: Sequence[torch.UntypedStorage]
+    ) -> tuple[tuple[Place, ...], int, int | None]:
+        """Room for these storages, in one region of its own."""
+        if not new:
+            return (), 0, None
+        self._regions += 1
+        places, offset = [], 0
+        for storage in new:
+            number = self._known[storage._cdata]
+            places.append(Place(number, self._regions, offset, storage.nbytes()))
+            offset += -(-storage.nbytes() // _PAGE) * _PAGE
+        descriptor = os.memfd_create("kernelbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, offset)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        region = Region(descriptor, offset)
+        for place, storage in zip(places, new, strict=True):
+            twin = _bytes_of(region.storage(place.offset, place.size))
+            self._shared[place.storage] = _Shared(StorageWeakRef(storage), twin, place.region)
+        return tuple(places), offset, descriptor
+
+    def copy_in(self, used: Sequence[int]) -> None:
+        """Put the values that the judge holds into shared memory."""
+        for number in used:
+            self._shared[number].twin.copy_(_bytes_of(self.own(number)))
+
+    def copy_out(self, used: Sequence[int]) -> None:
+        """Take what is in shared memory now."""
+        for number in used:
+            _bytes_of(self.own(number)).copy_(self._shared[number].twin)
+
+    def own(self, number: int) -> torch.UntypedStorage:
+        """The judge's storage of that number.
+
+        Raises:
+            KeyError: If there is none.
+        """
+        found = torch.UntypedStorage._new_with_weak_ptr(self._shared[number].own.cdata)
+        if found is None:
+            raise KeyError(number)
+        return found
+
+
+class Mapped:
+    """The submission's side: the storages that the judge has shared."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, torch.UntypedStorage] = {}
+
+    def data(self, message: Message, descriptor: int | None) -> Any:
+        """The data of a message, its tensors in shared memory."""
+        for number in message.dropped:
+            self._storages.pop(number, None)
+        if descriptor is not None:
+            region = Region(descriptor, message.region_size)
+            os.close(descriptor)
+            for place in message.places:
+                self._storages[place.storage] = region.storage(place.offset, place.size)
+        return _Unpickler(io.BytesIO(message.pickled), self._storages).load()
+
+    def find(self, pointer: int) -> tuple[int, int] | None:
+        """Which storage an address lies in, and how many bytes behind its beginning."""
+        for number, storage in self._storages.items():
+            start = storage.data_ptr()
+            if start <= pointer < start + storage.nbytes():
+                return number, pointer - start
+        return None
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, storage_id: Any) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._storage_id = storage_id
+
+    def persistent_id(self, obj: Any) -> TensorForm | None:
+        """Ordinary tensors of the CPU go by their place; any others as torch pickles them."""
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter):
+            return None
+        if obj.layout is not torch.strided or obj.device.type != "cpu":
+            return None
+        return TensorForm(
+            self._storage_id(obj), obj.dtype, tuple(obj.shape), obj.stride(), obj.storage_offset(),
+            obj.requires_grad, type(obj) is torch.nn.Parameter,
+        )  # fmt: skip
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Classes and functions of modules that are loaded under their names only now and then."""
+        if not isinstance(obj, type | FunctionType):
+            return NotImplemented
+        found: Any = sys.modules.get(obj.__module__)
+        for part in obj.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is obj or "<" in obj.__qualname__:
+            return NotImplemented
+        return _named, (obj.__module__, obj.__qualname__)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, storages: dict[int, torch.UntypedStorage]) -> None:
+        super().__init__(file)
+        self._storages = storages
+
+    def persistent_load(self, pid: TensorForm) -> torch.Tensor:
+        """The tensor in shared memory."""
+        return pid.over(self._storages[pid.storage] if pid.storage else None)
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
