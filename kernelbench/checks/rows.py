@@ -13,6 +13,10 @@ CheckStatus = Literal["clean", "finding", "wrong", "hang", "fault", "skipped", "
 FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "fault")
 
 
+#: Why a formal finding is allowed.
+FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
+
+
 @dataclass(frozen=True)
 class Seen:
     """A finding with the schedule that showed it first.
