@@ -109,7 +109,7 @@ class EmulatorExecutor(LibraryExecutor):
         return runtime(_blocks(step))
 
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
-        """Build the emulator and the step; the hash is the step's, None if it has no library yet."""
+        """Build the emulator and the step; the hash is the step's, None without a library."""
         self.prepare_runtime(step)
         return self.prepare_step(step, check=False)
 

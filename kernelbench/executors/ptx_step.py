@@ -98,7 +98,7 @@ def _launch(table: TomlTable) -> StepLaunch:
 def _values(table: TomlTable, name: str) -> tuple[Value, ...]:
     given = table.take(name, "numbers or expressions")
     values = given if isinstance(given, list) else [] if given is None else [given]
-    if name in ("grid", "block") and len(values) > 3:  # noqa: PLR2004
+    if name in ("grid", "block") and len(values) > 3:
         raise table.fail(name, f"expected up to three, found {given!r}")
     for each in values:
         if not isinstance(each, (int, float, str)):

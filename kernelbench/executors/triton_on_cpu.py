@@ -113,5 +113,3 @@ def arch_of(step: Step) -> int:
     """What Triton compiles a step for: 90 for ``sm_90a`` and for any."""
     digits = "".join(each for each in step.arch if each.isdigit())
     return int(digits) if digits else DEFAULT_ARCH
-
-

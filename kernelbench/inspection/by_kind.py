@@ -95,7 +95,7 @@ def inspected_arch(step: Step, arch: str = "all") -> str:
 
 
 def inspect_cuda(step: Step, arch: str, *, sass: bool = False, ptx: bool = False) -> Inspection:
-    """What nvcc makes of a CUDA or PTX step; its host code alone knows what kernels are launched with."""
+    """What nvcc makes of a CUDA or PTX step; only calls know what kernels are launched with."""
     found = Inspection(step.name, step.title, None, (), step.allowances, (), step.kind)
     if compiler.nvcc() is None:
         return found

@@ -139,8 +139,8 @@ def cubin_recipe(step: Step, *, soft: bool = False, arch: str = "") -> compiler.
     if step.kind == "ptx":
         name = f"{step.name} ({arch}, cubin)"
         nvcc = compiler.needed_nvcc(name)
-        flags = (*gencode(arch or target_of(step)), *flags)
-        return compiler.Recipe(name, nvcc, [overlay.entry_of(step)], flags, (), None)
+        command = [*gencode(arch or target_of(step)), *flags]
+        return compiler.Recipe(name, nvcc, [overlay.entry_of(step)], command, (), None)
     return compiled.gpu_recipe(step, soft=soft, flags=flags, what="cubin")
 
 

@@ -147,7 +147,7 @@ class Step:
 
     @property
     def host(self) -> Step | None:
-        """Of a PTX step, the compiled step whose host path launches its kernels, if there is one."""
+        """Of a PTX step, the compiled step whose host path launches its kernels, if any."""
         host = self.base
         while host is not None and host.kind == "ptx":
             host = host.base

@@ -30,8 +30,9 @@ def sources_of(step: Step) -> dict[str, Path]:
         return {step.entry.name: step.entry}
     found = sources_of(step.base) if step.base else {}
     found |= {file.relative_to(step.path).as_posix(): file for file in code_in(step.path)}
-    if step.kind == "ptx" and step.entry and (launches := step.entry.with_suffix(".toml")).is_file():
-        found[launches.name] = launches
+    if step.kind == "ptx" and step.entry:
+        launches = step.entry.with_suffix(".toml")
+        found |= {launches.name: launches} if launches.is_file() else {}
     return {name: found[name] for name in sorted(found, key=lambda name: Path(name))}
 
 

@@ -122,8 +122,9 @@ def _bytes_of(argument: Any, parameter: Symbol) -> bytes | None:
         return bytes(argument)
     if is_array(argument):
         return memory_of(argument)[0].to_bytes(8, "little")
-    # A whole number is written without a point as easily.
-    if isinstance(argument, float) or (isinstance(argument, int) and parameter.type in ("f32", "f64")):
+    if isinstance(argument, int) and parameter.type in ("f32", "f64"):
+        argument = float(argument)  # a whole number is as easily written without a point
+    if isinstance(argument, float):
         return struct.pack(_FLOATS[size], argument) if size in _FLOATS else None
     if isinstance(argument, int):
         if not -(1 << 8 * size - 1) <= argument < 1 << 8 * size:

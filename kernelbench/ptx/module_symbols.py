@@ -42,7 +42,8 @@ class ModuleSymbols(Symbols):
         """The findings inside one module whose severity is ``formal``."""
         found: list[str] = []
         for name, symbols in self._modules.items():
-            own = [each for each in report["findings"] if (each.get("pc") or {}).get("module") == name]
+            every = report["findings"]
+            own = [each for each in every if (each.get("pc") or {}).get("module") == name]
             if own:
                 made = found_in({**report, "findings": own}, symbols, 0)
                 found += [each.identity for each in made if each.severity == "formal"]

@@ -149,9 +149,9 @@ def plan_check(
     others = [step for step in chosen if step not in written]
     if not written:
         python = all(step.kind == "python" for step in others)
-        words = "; ".join(step.in_words for step in others)
+        named = "; ".join(step.in_words for step in others)
         raise UsageError(
-            f"{words}: check emulates compiled, PTX and Triton steps",
+            f"{named}: check emulates compiled, PTX and Triton steps",
             f"`kernelbench run` {'' if python else '(on a GPU) '}checks the results of any step",
         )
     if others:
