@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build.compiler import CompileFailure, artefact_sha
+from kernelbench.build.compiler import CompileFailure
 from kernelbench.checks import allowances
-from kernelbench.checks.rows import CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
+from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator import branches
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
@@ -171,10 +171,10 @@ class ScheduleChecker:
         return reached, tuple(name for name in found if name not in reached)
 
     @staticmethod
-    def _build(run: StepRun) -> str:
-        """Build what a worker will open, and the hash of it."""
+    def _build(run: StepRun) -> str | None:
+        """Build what a worker will open, and the hash of it; None if it is built by the calls."""
         EMULATOR.prepare_runtime(run.step)
-        return artefact_sha(EMULATOR.library(run.step, check=True))
+        return EMULATOR.prepare_step(run.step, check=True)
 
     def _rows(
         self,
@@ -315,18 +315,23 @@ class ScheduleChecker:
         report = message.report
         progress.assumptions |= dict.fromkeys(report.assumptions)
         counted = set()
+        faults = report.faults
         for finding in report.findings:
+            allowed = "" if finding in faults else FORMAL
             known = progress.seen.get(finding.identity)
             if known is None:
                 waits = report.waits if finding.kind == "hang" else ()
                 seen = Seen(
                     finding, message.inputs, message.sms, message.index, waits=waits,
-                    calls=message.calls,
+                    calls=message.calls, allowed=allowed,
                 )  # fmt: skip
             else:
                 total = replace(known.finding, count=known.finding.count + finding.count)
                 again = finding.identity not in counted
-                seen = replace(known, finding=total, schedules=known.schedules + again)
+                seen = replace(
+                    known, finding=total, schedules=known.schedules + again,
+                    allowed=known.allowed and allowed,
+                )  # fmt: skip
             counted.add(finding.identity)
             progress.seen[finding.identity] = seen
 
@@ -350,6 +355,8 @@ class ScheduleChecker:
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:
+        if not run.step.compiled:
+            return replace(checked, note="branches of PTX are not counted")
         library = EMULATOR.library(run.step, check=True)
         folders = compiled.symbol_folders(run.step)
         try:

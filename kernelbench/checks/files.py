@@ -19,7 +19,7 @@ from kernelbench.base.json_file import read_json, write_json
 from kernelbench.checks import allowances
 from kernelbench.checks.file_worker import FileAnswer, FileAsked
 from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
-from kernelbench.checks.rows import CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
+from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.machine.environment import cpu_name
 from kernelbench.ptx.report import Launched, PtxFinding
@@ -28,7 +28,6 @@ from kernelbench.records import run_record
 
 #: Schedules of each launch, if nobody says how many.
 FILE_SCHEDULES = 20
-_FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
 _SCRIPT_ROW = "script"
 
 
@@ -183,5 +182,5 @@ def _add(
     seen[found.identity] = Seen(
         finding, launched.form, request.sms[0], found.seed - launched.seed, found.schedules,
         launched.report.waits if finding.kind == "hang" else (),
-        allowed=_FORMAL if found.severity == "formal" else "",
+        allowed=FORMAL if found.severity == "formal" else "",
     )  # fmt: skip

@@ -195,7 +195,7 @@ def replay_file(path: Path, look: Look, timeout_s: float, on_progress: OnProgres
     file, run = planned_file(path)
     on_progress(f"{file.step} {file.shape}: building for the checker")
     EMULATOR.prepare_runtime(run.step)
-    EMULATOR.library(run.step, check=True)
+    EMULATOR.prepare_step(run.step, check=True)
     return _looked(run, file, look, timeout_s)
 
 

@@ -15,6 +15,10 @@ CheckStatus = Literal[
 FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "timeout", "fault")
 
 
+#: Why a formal finding is allowed.
+FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
+
+
 @dataclass(frozen=True)
 class Seen:
     """A finding with the schedule that showed it first.

@@ -59,6 +59,7 @@ def command(
     files, one a line.
     """
     from kernelbench.base import console
+    from kernelbench.executors.emulated import EMULATOR
     from kernelbench.lineages import scaffold
     from kernelbench.project.context import Context
     from kernelbench.project.source_files import own_sources, sources_of
@@ -86,7 +87,7 @@ def command(
         hint = f"no code of its own yet: copy there what you change from {where}"
         console.err.print(console.Text(hint), soft_wrap=True)
     commands = [f"run {name}{_small_shape(context, made)}", f"check {name}", f"diff {name}"]
-    if not made.compiled:
+    if EMULATOR.refusal(made):
         del commands[1]
     shown = ", ".join(f"`kernelbench {command}`" for command in commands)
     hint = f"change it, say in step.toml and README.md what and why, then {shown}"

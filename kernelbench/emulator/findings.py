@@ -157,6 +157,7 @@ class EmulatorReport:
         assumptions: Keys of :data:`ASSUMPTIONS` without which there would be more findings.
         causes: What is no fault by itself, and may be the cause of findings or of wrong results:
             among the findings, first of all, if there are any.
+        formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -167,6 +168,12 @@ class EmulatorReport:
     dropped: int = 0
     assumptions: tuple[str, ...] = ()
     causes: tuple[Finding, ...] = ()
+    formal: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """The findings that are not formal."""
+        return tuple(each for each in self.findings if each.identity not in self.formal)
 
     def explaining(self) -> EmulatorReport:
         """The same of a call that went wrong: what may be the cause is a finding."""
@@ -203,6 +210,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         int(raw.get("dropped", 0)),
         tuple(raw.get("assumptions", ())),
         tuple(causes),
+        symbols.formal(raw),
     )
     return report.explaining() if report.findings else report
 

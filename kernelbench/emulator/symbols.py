@@ -117,6 +117,10 @@ class Symbols:
             )
         return found
 
+    def formal(self, _report: Mapping[str, Any]) -> tuple[str, ...]:
+        """Identities of a report's findings that only the text of PTX makes one; of steps none."""
+        return ()
+
     def shared_name(self, pc: Mapping[str, Any] | None, type_name: str | None, offset: int) -> str:
         """``full[3]`` or ``stages[2].a + 0x40`` for an offset in a ``SharedStorage``, else ''."""
         if pc is None or not type_name or offset < 0:

@@ -1,4 +1,7 @@
-"""The executor ``emulator``: a compiled step on the CPU, one fiber for each CUDA thread."""
+"""The executor ``emulator``: a step on the CPU, one fiber for each CUDA thread.
+
+A compiled step is built from its own source; of PTX and Triton steps the PTX runs.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,38 @@ from kernelbench.executors.compiled import (
     symbols_of,
 )
 from kernelbench.executors.executor import Target
+from kernelbench.executors.python_step import lacking_modules
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
+from kernelbench.project.shipped import shipped_blocks
 
 if TYPE_CHECKING:
+    import ctypes
+
     from kernelbench.emulator.runtime import Runtime
+    from kernelbench.emulator.symbols import Symbols
     from kernelbench.project.problem import Kernel, Problem
 
 #: From the end of a call's limit, which the emulator keeps itself, to the watchdog's.
 _GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class OpenedStep:
+    """A step that is loaded for the emulator.
+
+    Attributes:
+        kernel: Its callable on its problem's data; it raises ``KernelFault``, and what was found
+            is the runtime's to say.
+        symbols: What names the places of findings.
+        library: Of a step that has one, its own.
+    """
+
+    kernel: Kernel
+    runtime: Runtime
+    symbols: Symbols
+    library: ctypes.CDLL | None = None
 
 
 @dataclass(frozen=True)
@@ -40,13 +65,20 @@ class EmulatorExecutor(LibraryExecutor):
     device_timed: bool = False
 
     def refusal(self, step: Step) -> str:
-        """It emulates the ptx layer, in which only compiled steps are written."""
-        return "" if step.compiled else f"{step.in_words}; this executor runs compiled steps"
+        """It runs what is written in the ptx layer, and what compilers made PTX of."""
+        if step.kind == "triton" and step.in_cute_dsl:
+            return f"{step.name} is in the CuTe DSL; this executor takes Triton's own kernels"
+        if step.kind in ("step", "ptx", "triton"):
+            return ""
+        return f"{step.in_words}; this executor runs compiled, PTX and Triton steps"
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
-        """It takes the backend's sources and a host compiler."""
-        if not has_backend(step, "emu"):
+        """It takes the backend's sources and a host compiler; for Triton steps also Triton."""
+        native = step.host or step
+        if native.compiled and not has_backend(native, "emu"):
             return False, f"there is no common/backend/emu to build {step.name} with"
+        if lacking := lacking_modules(step):
+            return False, lacking
         try:
             emulator_compiler()
         except EnvironmentProblem as error:
@@ -74,27 +106,81 @@ class EmulatorExecutor(LibraryExecutor):
         """The emulator of the step's building blocks, loaded once per process."""
         from kernelbench.emulator.runtime import runtime
 
-        return runtime(common_folder(step))
+        return runtime(_blocks(step))
 
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
-        """Build the emulator and the step; the hash is the step's."""
+        """Build the emulator and the step; the hash is the step's, None without a library."""
         self.prepare_runtime(step)
-        return self.prepare_library(step, problem, target)
+        return self.prepare_step(step, check=False)
 
     def prepare_runtime(self, step: Step) -> None:
         """Build the emulator itself, so that workers find it in the cache."""
         from kernelbench.emulator.runtime import runtime_library
 
-        runtime_library(common_folder(step))
+        runtime_library(_blocks(step))
+
+    def prepare_step(self, step: Step, *, check: bool) -> str | None:
+        """Build what there is to build before a call; the hash of that, or None.
+
+        Raises:
+            CompileFailure: If the step does not compile.
+            UsageError: For PTX that is none, or is not supported.
+        """
+        from kernelbench.build.compiler import artefact_sha
+
+        if step.kind == "triton":
+            return None
+        if step.host is not None:
+            self.library(step.host, check=check)
+        if step.kind == "ptx":
+            from kernelbench.executors.ptx_step import ptx_library
+
+            return artefact_sha(ptx_library(step, check=check))
+        return artefact_sha(self.library(step, check=check))
+
+    def opened(
+        self, step: Step, problem: Problem, device: str, sms: int, *,
+        check: bool = False, copy: Path | None = None,
+    ) -> OpenedStep:  # fmt: skip
+        """The step's callable, and what belongs to it.
+
+        Args:
+            sms: What a step is told that asks for the number of SMs before it launches.
+            check: Whether for the checker.
+            copy: See :meth:`open`; for steps that have a library of their own.
+
+        Raises:
+            LoadError: If the step's own code fails.
+            KernelbenchError: If it cannot be built or loaded.
+        """
+        runtime = self.runtime(step)
+        if step.kind == "triton":
+            from kernelbench.executors.triton_on_cpu import TritonStepKernel
+
+            script = TritonStepKernel(step, problem, runtime, sms, check=check)
+            return OpenedStep(script, runtime, script.symbols)
+        if step.kind == "ptx" and step.host is None:
+            from kernelbench.executors.ptx_step import PtxStepKernel
+
+            launched = PtxStepKernel(step, runtime, check=check)
+            return OpenedStep(launched, runtime, launched.symbols)
+        native = step.host or step
+        entry = self.open(native, check=check, copy=copy)
+        kernel, symbols = bind_problem(problem, entry, native, device), symbols_of(native)
+        if step.host is not None:
+            from kernelbench.executors.ptx_step import HostedPtx
+
+            hosted = HostedPtx(step, entry, kernel, symbols, check=check)
+            return OpenedStep(hosted, runtime, hosted.symbols, entry.library)
+        return OpenedStep(kernel, runtime, symbols, entry.library)
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """A callable whose faults are what the emulator found; it ends a launch at the limit."""
         from kernelbench.executors.emulated_kernel import EmulatedKernel
 
-        entry = self.open(step)
-        kernel = bind_problem(problem, entry, step, target.device)
         emulation = target.emulation or DEFAULT_EMULATION
-        return EmulatedKernel(kernel, self.runtime(step), symbols_of(step), emulation, limit_s)
+        opened = self.opened(step, problem, target.device, emulation.sms)
+        return EmulatedKernel(opened.kernel, opened.runtime, opened.symbols, emulation, limit_s)
 
     def watchdog_limit(self, call_limit_s: float) -> float:
         """A little more than the limit: the emulator's own end of a call says more."""
@@ -106,6 +192,12 @@ class EmulatorExecutor(LibraryExecutor):
 
         note = kernel.take_note() if isinstance(kernel, EmulatedKernel) else ""
         return (note,) if note else ()
+
+
+def _blocks(step: Step) -> Path:
+    """The building blocks whose emulator runs a step."""
+    native = step.host or step
+    return common_folder(native) if native.compiled else shipped_blocks()
 
 
 EMULATOR = EmulatorExecutor()

@@ -46,7 +46,7 @@ class EmulatedKernel:
         except KernelFault as error:
             fault = error
         report = findings.resolve_report(self._runtime.report(), self._symbols)
-        if report.findings:
+        if report.faults:
             hang = report.findings[0].kind == "hang"
             text = report.headline().removeprefix("hang: ")
             raise KernelFault(text, hang=hang, report=report) from fault

@@ -51,7 +51,9 @@ class GpuExecutor(LibraryExecutor):
     device_timed: bool = True
 
     def refusal(self, step: Step) -> str:
-        """It runs every kind of step, compiled ones for archs that the ptx layer has."""
+        """It runs every kind but PTX, and compiled steps for archs that the ptx layer has."""
+        if step.kind == "ptx":
+            return f"{step.in_words}, which the emulator runs"
         return no_backend(step) if step.compiled else ""
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:

@@ -17,7 +17,10 @@ from kernelbench.project.model import Step
 if TYPE_CHECKING:
     from kernelbench.project.problem import Kernel, Problem
 
-__all__ = ["load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu", "torch_runs_on"]
+__all__ = [
+    "lacking_modules", "load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu",
+    "torch_runs_on",
+]  # fmt: skip
 
 
 def load_python_step(step: Step, problem: Problem | None = None, device: str = "cpu") -> Kernel:
@@ -33,7 +36,7 @@ def load_python_step(step: Step, problem: Problem | None = None, device: str = "
 
 def runs_on_cpu(step: Step) -> tuple[bool, str]:
     """Whether a Python step runs on this CPU, and why (not)."""
-    lacking = _lacking(step)
+    lacking = lacking_modules(step)
     if lacking:
         return False, lacking
     if "gpu" in step.needs:
@@ -50,7 +53,7 @@ def runs_on_gpu(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bool, st
     Args:
         problem: Why there is no GPU, if there is none.
     """
-    lacking = _lacking(step)
+    lacking = lacking_modules(step)
     if lacking:
         return False, lacking
     if gpu is None:
@@ -77,7 +80,7 @@ def torch_runs_on(gpu: GpuInfo) -> tuple[bool, str]:
     return True, f"torch {torch.version} on {gpu.name}"
 
 
-def _lacking(step: Step) -> str:
+def lacking_modules(step: Step) -> str:
     """The modules that a step needs and that are not installed, in words; imports none."""
     needs = step.needs
     if step.kind == "triton" and not step.in_cute_dsl:

@@ -1,4 +1,4 @@
-"""What a step of any kind is made of: compiled steps, CUDA steps, and what Triton compiles."""
+"""What a step of any kind is made of: compiled, CUDA and PTX steps, and what Triton compiles."""
 
 from __future__ import annotations
 
@@ -76,16 +76,18 @@ def inspect_step(
     if step.kind == "step":
         return resources.inspect(step, arch, sass=sass, ptx=ptx)
     chosen = inspected_arch(step, arch)
-    if step.kind == "cuda":
+    if step.kind in ("cuda", "ptx"):
         return inspect_cuda(step, chosen, sass=sass, ptx=ptx)
     call = triton_code.triton_call_of(context, step, shape)
     return triton_code.inspect_triton(step, call, chosen, sass=sass, ptx=ptx)
 
 
 def inspected_arch(step: Step, arch: str = "all") -> str:
-    """What a CUDA or Triton step is compiled for."""
+    """What a CUDA, PTX or Triton step is compiled for."""
     if arch != "all":
         return arch
+    if step.kind == "ptx":
+        return cubin.target_of(step)
     if step.arch != "any":
         return step.arch
     here = devices.gpus()
@@ -93,7 +95,7 @@ def inspected_arch(step: Step, arch: str = "all") -> str:
 
 
 def inspect_cuda(step: Step, arch: str, *, sass: bool = False, ptx: bool = False) -> Inspection:
-    """What nvcc makes of a CUDA step; its host code alone knows what kernels are launched with."""
+    """What nvcc makes of a CUDA or PTX step; only calls know what kernels are launched with."""
     found = Inspection(step.name, step.title, None, (), step.allowances, (), step.kind)
     if compiler.nvcc() is None:
         return found

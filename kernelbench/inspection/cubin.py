@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.build import compiler
 from kernelbench.executors import compiled, cuda_build
+from kernelbench.machine.toolchain import gencode
+from kernelbench.project import overlay
 from kernelbench.project.model import Allowance, Step
 
 #: What ptxas is asked for; it changes no code.
@@ -44,6 +46,7 @@ _INFO = ".nv.info."
 _SIZED, _THREAD_BOUNDS = 4, (0x05, 0x10)
 # Bank 0 has a launch's parameters; banks from 2 on hold literals that the code reads.
 _LITERALS = re.compile(r"\.nv\.constant[2-9]\d*(?:\.(?P<of>.+))?|\.nv\.global\.init")
+_TARGET = re.compile(r"^\s*\.target\s+(sm_\w+)", re.M)
 #: The name under which a cubin's data that belongs to no single kernel is hashed.
 SHARED_DATA = "(data)"
 
@@ -133,6 +136,11 @@ def cubin_recipe(step: Step, *, soft: bool = False, arch: str = "") -> compiler.
     flags = ("-cubin", *_PTXAS)
     if step.kind == "cuda":
         return cuda_build.cuda_recipe(step, arch, flags=flags, what="cubin")
+    if step.kind == "ptx":
+        name = f"{step.name} ({arch}, cubin)"
+        nvcc = compiler.needed_nvcc(name)
+        command = [*gencode(arch or target_of(step)), *flags]
+        return compiler.Recipe(name, nvcc, [overlay.entry_of(step)], command, (), None)
     return compiled.gpu_recipe(step, soft=soft, flags=flags, what="cubin")
 
 
@@ -158,11 +166,26 @@ def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:
 
 def compile_ptx(step: Step, *, soft: bool = False, arch: str = "") -> str:
     """The step's PTX; arguments as for :func:`compile_cubin`."""
+    if step.kind == "ptx":
+        return overlay.entry_of(step).read_text()
     if step.kind == "cuda":
         return compiler.build(
             cuda_build.cuda_recipe(step, arch, flags=("-ptx",), what="PTX")
         ).read_text()
     return compiled.gpu_artefact(step, soft=soft, flags=("-ptx",), what="PTX").read_text()
+
+
+def target_of(step: Step) -> str:
+    """What a PTX step's file says that it is for.
+
+    Raises:
+        UsageError: If it says nothing.
+    """
+    file = overlay.entry_of(step)
+    found = _TARGET.search(file.read_text(errors="replace"))
+    if found is None:
+        raise UsageError(f"{file}: no .target")
+    return found[1]
 
 
 def read_ptxas_log(log: str) -> tuple[tuple[Function, ...], tuple[str, ...]]:

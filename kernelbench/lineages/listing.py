@@ -123,12 +123,12 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
 
 
 def _on_gpu_only(steps: Sequence[Step]) -> str:
-    kinds = sorted({step.kind for step in steps} - {"step", "python"})
+    kinds = sorted({step.kind for step in steps if step.kind == "cuda" or step.in_cute_dsl})
     if not kinds:
         return ""
     return (
         f"kind {' and '.join(kinds)}: run, sanitized and profiled on a GPU only; "
-        "`kernelbench check` and the emulator take kind step"
+        "`kernelbench check` and the emulator take kinds step, ptx and, in Triton, triton"
     )
 
 

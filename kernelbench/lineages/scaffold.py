@@ -65,7 +65,9 @@ def new_step(lineages: Lineages, name: str, source: Step, words: StepWords = _NO
     fields = {key: value for key, value in _fields_of(source).items() if value}
     tables = [("config", source.config), ("limits", source.limits)]
     text = _toml(name, source, words, {**fields, "status": status}, tables)
-    return _write(lineage, place / name, text, sources_of(source), source, words)
+    # What the host path of another step launches has nothing else of that one's.
+    copied = own_sources(source) if source.host else sources_of(source)
+    return _write(lineage, place / name, text, copied, source, words)
 
 
 def new_variant(
@@ -123,6 +125,7 @@ def _fields_of(step: Step) -> dict[str, Any]:
     return {
         "arch": step.arch,
         "kind": "" if step.compiled else step.kind,
+        "base": step.base.name if step.host and step.base else "",
         "entry": "" if entry == usual else entry,
         "function": step.function,
         "arguments": None if step.arguments is None else list(step.arguments),

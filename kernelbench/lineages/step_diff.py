@@ -199,7 +199,7 @@ def _inspected(
             found.append(None)
             missing.append(step.in_words)
             continue
-        if step.kind == "cuda":
+        if step.kind in ("cuda", "ptx"):
             inspected = by_kind.inspect_cuda(step, by_kind.inspected_arch(step))
         else:
             inspected = resources.inspect(step, step.arch)

@@ -10,8 +10,9 @@ from typing import Any, Literal
 StepStatus = Literal["planned", "works", "failed", "fixed"]
 #: ``step``: device code in the ptx layer, for every executor. ``cuda``: ordinary CUDA C++, built by
 #: nvcc. ``triton``: a Python file with ``custom_kernel`` whose kernels are compiled where it runs
-#: (Triton, CuTe DSL). ``python``: any other file with ``custom_kernel``.
-Kind = Literal["step", "python", "triton", "cuda"]
+#: (Triton, CuTe DSL). ``ptx``: PTX of any compiler, with its launches or another step's host path.
+#: ``python``: any other file with ``custom_kernel``.
+Kind = Literal["step", "python", "triton", "cuda", "ptx"]
 
 #: What messages call a step of a kind.
 KIND_WORDS: dict[Kind, str] = {
@@ -19,6 +20,7 @@ KIND_WORDS: dict[Kind, str] = {
     "python": "a Python step",
     "triton": "a Triton step",
     "cuda": "a CUDA step",
+    "ptx": "a PTX step",
 }
 
 #: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
@@ -141,7 +143,15 @@ class Step:
     @property
     def built(self) -> bool:
         """Whether a compiler makes a library of it before it runs."""
-        return self.kind in ("step", "cuda")
+        return self.kind in ("step", "cuda", "ptx")
+
+    @property
+    def host(self) -> Step | None:
+        """Of a PTX step, the compiled step whose host path launches its kernels, if any."""
+        host = self.base
+        while host is not None and host.kind == "ptx":
+            host = host.base
+        return host if self.kind == "ptx" else None
 
     @property
     def in_cute_dsl(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernelbench.project.model import Step
 
-_CODE = ("*.py", "*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp", "*.inl")
+_CODE = ("*.py", "*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp", "*.inl", "*.ptx")
 
 
 def code_in(folder: Path) -> list[Path]:
@@ -30,6 +30,9 @@ def sources_of(step: Step) -> dict[str, Path]:
         return {step.entry.name: step.entry}
     found = sources_of(step.base) if step.base else {}
     found |= {file.relative_to(step.path).as_posix(): file for file in code_in(step.path)}
+    if step.kind == "ptx" and step.entry:
+        launches = step.entry.with_suffix(".toml")
+        found |= {launches.name: launches} if launches.is_file() else {}
     return {name: found[name] for name in sorted(found, key=lambda name: Path(name))}
 
 

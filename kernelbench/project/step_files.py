@@ -31,6 +31,7 @@ ENTRY_FILES: dict[Kind, str] = {
     "python": "submission.py",
     "triton": "submission.py",
     "cuda": "kernel.cu",
+    "ptx": "kernel.ptx",
 }
 #: What kinds were called before, for files from then.
 _FORMER_KINDS: dict[str, Kind] = {"cuda": "step", "torch": "python"}
@@ -147,7 +148,9 @@ def read_step(
     if base and base.status == "planned" and status != "planned":
         raise table.fail("base", f"{base.name} is planned: it has no code yet")
     kind = _read_kind(table, base, former)
-    if base and kind != base.kind:
+    # PTX may be launched by the host path of a compiled step.
+    hosted = kind == "ptx" and base is not None and base.kind == "step"
+    if base and kind != base.kind and not hosted:
         raise table.fail("kind", f"expected {base.kind!r}, that of the base, found {kind!r}")
     arch = table.string("arch", base.arch if base else None if kind == "step" else "any")
     if not _ARCH.fullmatch(arch) or (arch == "any" and kind == "step"):
@@ -157,7 +160,7 @@ def read_step(
         )
     entry = table.string("entry", default="")
     entry_file = folder / (entry or ENTRY_FILES[kind])
-    if base and base.entry and not entry_file.is_file():
+    if base and base.entry and not hosted and not entry_file.is_file():
         entry_file = base.path / entry if entry else base.entry
     gpu_flags = _read_gpu_flags(table, kind)
     needs = table.strings("needs")

@@ -122,6 +122,8 @@ def _bytes_of(argument: Any, parameter: Symbol) -> bytes | None:
         return bytes(argument)
     if is_array(argument):
         return memory_of(argument)[0].to_bytes(8, "little")
+    if isinstance(argument, int) and parameter.type in ("f32", "f64"):
+        argument = float(argument)  # a whole number is as easily written without a point
     if isinstance(argument, float):
         return struct.pack(_FLOATS[size], argument) if size in _FLOATS else None
     if isinstance(argument, int):

@@ -6,11 +6,12 @@ library's function stands for the GPU's, which is within PTX's error bounds and 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.forms import Form, pure
+from kernelbench.ptx.forms import Form, Pure, pure
 from kernelbench.ptx.model import Pair
 
 if TYPE_CHECKING:
@@ -64,12 +65,30 @@ def _narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
 
 
+def _of_three(row: Pure) -> Pure:
+    """The row, also with three operands: the extreme of the first two and the third."""
+
+    def lower(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+        if len(operands) != 4:
+            return row.lower(writer, chosen, operands)
+        a, b, c = (writer.typed(each, "f32") for each in operands[1:])
+        name = row.call(chosen)
+        return writer.assign(operands[0], "f32", f"{name}({name}({a}, {b}), {c})")
+
+    return dataclasses.replace(row, lower=lower)
+
+
 FLOAT_FORMS: tuple[Form, ...] = (
     pure("add" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "add<px::flags(\"$0 $1 $2\")>"),
     pure("sub" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "sub<px::flags(\"$0 $1 $2\")>"),
     pure("mul" + _ROUND + "{.ftz|}{.sat|}.f32", "f32 f32 f32", "mul<px::flags(\"$0 $1 $2\")>"),
     pure("fma.{rn|rz|rm|rp}{.ftz|}{.sat|}.f32", "f32 f32 f32 f32",
          "fma<px::flags(\"$0 $1 $2\")>"),
+    # PTX ISA 9.1, 9.7.5: the first operands of 16 bits.
+    pure("{add|sub}" + _ROUND + "{.sat|}.f32.{f16|bf16}", "f32 $3 f32",
+         "$0_mixed<px::flags(\"$1 $2\")>"),
+    pure("fma.{rn|rz|rm|rp}{.sat|}.f32.{f16|bf16}", "f32 $2 $2 f32",
+         "fma_mixed<px::flags(\"$0 $1\")>"),
     pure("add" + _ROUND + ".f64", "f64 f64 f64", "add<px::flags(\"$0\")>"),
     pure("sub" + _ROUND + ".f64", "f64 f64 f64", "sub<px::flags(\"$0\")>"),
     pure("mul" + _ROUND + ".f64", "f64 f64 f64", "mul<px::flags(\"$0\")>"),
@@ -90,7 +109,7 @@ FLOAT_FORMS: tuple[Form, ...] = (
     pure("neg{.ftz|}.f32", "f32 f32", "neg<px::flags(\"$0\")>"),
     pure("abs{.ftz|}.f32", "f32 f32", "abs<px::flags(\"$0\")>"),
     pure("{neg|abs}.f64", "f64 f64", "$0<px::flags(\"\")>"),
-    pure("{min|max}{.ftz|}{.NaN|}.f32", "f32 f32 f32", "$0<px::flags(\"$1 $2\")>"),
+    _of_three(pure("{min|max}{.ftz|}{.NaN|}.f32", "f32 f32 f32", "$0<px::flags(\"$1 $2\")>")),
     pure("{min|max}.f64", "f64 f64 f64", "$0<px::flags(\"\")>"),
     pure("copysign.{f32|f64}", "$0 $0 $0", "copysign"),
     pure("{add|sub|mul}{.rn|}.{f16|f16x2|bf16|bf16x2}", "$2 $2 $2", "$0_half"),

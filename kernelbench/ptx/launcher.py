@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,20 +99,10 @@ class PtxModule:
             PtxError: For a launch that does not fit the kernel.
             EnvironmentProblem: If there is no compiler.
         """
-        translation = self._source.translation
-        if kernel not in self.kernels:
-            known = ", ".join(self.kernels) or "none"
-            raise PtxError(
-                f"{self._source.module.name} has no kernel {kernel!r}", f"it has {known}"
-            )
-        function, layout = self._source.module.functions[kernel], translation.layouts[kernel]
-        form = launch_form(function, layout, grid, block, args, shared, cluster, cooperative)
-        arrays = {f"argument {at}": each for at, each in enumerate(args) if is_array(each)}
-        arrays |= memory or {}
-        running, library = runtime(shipped_blocks()), self._library(bool(check))
-        run = _Schedules(
-            running, library, translation.entries[kernel], form, arrays, self._variables(library)
-        )
+        form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
+        running = runtime(shipped_blocks())
+        one = self._one_launch(kernel, form, args, memory or {}, bool(check))
+        run = _Schedules(running, one)
         count = DEFAULT_SCHEDULES if check is True else max(int(check), 1)
         for at in range(count):
             running.configure(emulation, check=bool(check), seed=seed + at, limit_s=limit_s)
@@ -120,11 +111,83 @@ class PtxModule:
                 break  # a hang ends like this in most schedules, and takes long
         return run.report(kernel)
 
-    def _library(self, check: bool) -> ctypes.CDLL:
+    def launch_once(
+        self,
+        running: Runtime,
+        kernel: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int] | None = None,
+        args: Sequence[Any] = (),
+        *,
+        shared: int = 0,
+        cluster: int | None = None,
+        cooperative: bool = False,
+        check: bool = False,
+        memory: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Run a kernel once, with the options that the runtime has; it keeps what is found.
+
+        Args:
+            running: The runtime that is loaded. The others are those of :meth:`launch`.
+            check: Whether the runtime checks.
+
+        Returns:
+            Why the launch ended early, in one line; empty if it did not.
+
+        Raises:
+            PtxError: For a launch that does not fit the kernel.
+            EnvironmentProblem: If there is no compiler.
+        """
+        form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
+        return self._one_launch(kernel, form, args, memory or {}, check).made(running)
+
+    def library(self, check: bool) -> ctypes.CDLL:
+        """The module's library, built and loaded when first asked for.
+
+        Args:
+            check: Whether for the checker.
+        """
         if check not in self._libraries:
-            path = library_of(self._source, shipped_blocks(), check=check)
-            self._libraries[check] = load_library(path)
+            self._libraries[check] = load_library(self.library_path(check))
         return self._libraries[check]
+
+    def library_path(self, check: bool) -> Path:
+        """Where the library is; it is built if it is not in the cache."""
+        return library_of(self._source, shipped_blocks(), check=check)
+
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """The library's C function for each kernel."""
+        return self._source.translation.entries
+
+    @property
+    def symbols(self) -> PtxSymbols:
+        """What names the places of its kernels."""
+        return self._symbols
+
+    def _form(
+        self, kernel: str, grid: int | Sequence[int], block: int | Sequence[int] | None,
+        args: Sequence[Any], shared: int, cluster: int | None, cooperative: bool,
+    ) -> LaunchForm:  # fmt: skip
+        if kernel not in self.kernels:
+            known = ", ".join(self.kernels) or "none"
+            raise PtxError(
+                f"{self._source.module.name} has no kernel {kernel!r}", f"it has {known}"
+            )
+        function = self._source.module.functions[kernel]
+        layout = self._source.translation.layouts[kernel]
+        return launch_form(function, layout, grid, block, args, shared, cluster, cooperative)
+
+    def _one_launch(
+        self, kernel: str, form: LaunchForm, args: Sequence[Any], memory: Mapping[str, Any],
+        check: bool,
+    ) -> _OneLaunch:  # fmt: skip
+        arrays = {f"argument {at}": each for at, each in enumerate(args) if is_array(each)}
+        library = self.library(check)
+        return _OneLaunch(
+            library, self._source.translation.entries[kernel], form, {**arrays, **memory},
+            self._variables(library),
+        )  # fmt: skip
 
     def _variables(self, library: ctypes.CDLL) -> list[tuple[int, int, str]]:
         """Address, size and name of what the module has in global memory."""
@@ -136,52 +199,37 @@ class PtxModule:
         return found
 
 
-class _Schedules:
-    """Launches of one form, one after another."""
+@dataclass(frozen=True)
+class _OneLaunch:
+    """A launch in form, with all memory that it may touch.
 
-    def __init__(
-        self,
-        running: Runtime,
-        library: ctypes.CDLL,
-        entry: str,
-        form: LaunchForm,
-        arrays: Mapping[str, Any],
-        variables: Sequence[tuple[int, int, str]],
-    ) -> None:
-        self.last = EmulatorReport()
-        self._running = running
-        self._library = library
-        self._entry = getattr(library, entry)
-        self._form = form
-        self._arrays = arrays
-        self._first = {name: _bytes_in(each) for name, each in arrays.items()}
-        self._variables = variables
-        self._found: list[PtxFinding] = []
-        self._made, self._seconds, self._error = 0, 0.0, ""
+    Attributes:
+        variables: Address, size and name of what the module has in global memory.
+    """
 
-    def once(self, seed: int, symbols: PtxSymbols, *, again: bool) -> None:
-        """One launch; ``again``: from the arrays' first values."""
-        for name, array in self._arrays.items():
+    library: ctypes.CDLL
+    entry: str
+    form: LaunchForm
+    arrays: Mapping[str, Any]
+    variables: Sequence[tuple[int, int, str]]
+
+    def made(self, running: Runtime) -> str:
+        """Make it; why it ended early, or nothing."""
+        for name, array in self.arrays.items():
             address, size = memory_of(array)
-            if again:
-                ctypes.memmove(address, self._first[name], size)
-            self._running.register(address, size, name, writable=True)
-        for address, size, name in self._variables:
-            self._running.register(address, size, name, writable=True)
+            running.register(address, size, name, writable=True)
+        for address, size, name in self.variables:
+            running.register(address, size, name, writable=True)
         try:
-            self._error = self._launch() or self._error
+            return self._call()
         finally:
-            self._running.unregister_all()
-        raw = self._running.report()
-        self.last = resolve_report(raw, symbols)
-        self._found += found_in(raw, symbols, seed)
-        self._made += 1
-        self._seconds += self.last.seconds
+            if not running.queueing:
+                running.unregister_all()
 
-    def _launch(self) -> str:
-        form, message = self._form, ctypes.create_string_buffer(_MESSAGE_BYTES)
-        failed = self._library.kb_ptx_launch(
-            self._entry,
+    def _call(self) -> str:
+        form, message = self.form, ctypes.create_string_buffer(_MESSAGE_BYTES)
+        failed = self.library.kb_ptx_launch(
+            getattr(self.library, self.entry),
             (ctypes.c_uint32 * 3)(*form.grid),
             (ctypes.c_uint32 * 3)(*form.block),
             ctypes.c_uint32(form.cluster),
@@ -193,6 +241,30 @@ class _Schedules:
             ctypes.c_size_t(_MESSAGE_BYTES),
         )
         return " ".join(message.value.decode(errors="replace").split()) if failed else ""
+
+
+class _Schedules:
+    """Launches of one form, one after another."""
+
+    def __init__(self, running: Runtime, launch: _OneLaunch) -> None:
+        self.last = EmulatorReport()
+        self._running = running
+        self._launch = launch
+        self._first = {name: _bytes_in(each) for name, each in launch.arrays.items()}
+        self._found: list[PtxFinding] = []
+        self._made, self._seconds, self._error = 0, 0.0, ""
+
+    def once(self, seed: int, symbols: PtxSymbols, *, again: bool) -> None:
+        """One launch; ``again``: from the arrays' first values."""
+        for name, array in self._launch.arrays.items() if again else ():
+            address, size = memory_of(array)
+            ctypes.memmove(address, self._first[name], size)
+        self._error = self._launch.made(self._running) or self._error
+        raw = self._running.report()
+        self.last = resolve_report(raw, symbols)
+        self._found += found_in(raw, symbols, seed)
+        self._made += 1
+        self._seconds += self.last.seconds
 
     def report(self, kernel: str) -> PtxReport:
         """All of them."""

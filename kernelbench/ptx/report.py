@@ -104,16 +104,20 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
     resolved = findings.resolve_report(raw, symbols)
     lines: dict[tuple[str, str, int], tuple[int | None, int | None]] = {}
     one_warp: dict[tuple[str, int | None, int | None], bool] = {}
+    formal: dict[tuple[str, int | None, int | None], bool] = {}
     for each in raw["findings"]:
         both = lines[_key(each)] = symbols.line(each.get("pc")), symbols.line(each.get("other_pc"))
         # Lines that are in several places of the code are one finding.
         place = (str(each["class"]), *both)
         one_warp[place] = one_warp.get(place, True) and bool(each.get("one_warp"))
+        formal[place] = formal.get(place, True) and bool(each.get("formal"))
     out = []
     for finding in resolved.findings:
         both = lines.get((finding.kind, finding.text, finding.thread), (None, None))
         together = one_warp.get((finding.kind, *both), False)
         severity = severity_of(finding.kind, both, symbols, together)
+        if formal.get((finding.kind, *both), False):
+            severity = "formal"
         out.append(
             PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
         )

@@ -2,7 +2,8 @@
 
 *Formal* is what PTX's text leaves unordered and every implementation orders: accesses of lanes of
 one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
-the lanes together without saying that it orders memory.
+the lanes together without saying that it orders memory; and accesses to tensor memory whose
+synchronization lacks nothing but ``tcgen05.fence`` (:mod:`kernelbench.ptx.report`; docs/ptx.md).
 """
 
 from __future__ import annotations

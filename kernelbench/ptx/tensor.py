@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kernelbench.ptx.control import fixed
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, Lower
-from kernelbench.ptx.model import Number, Vector
+from kernelbench.ptx.model import Address, Number, Vector
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -128,29 +128,61 @@ def _commit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     _, space, multicast = chosen
     writer.expect(operands, 1 + bool(multicast))
     mask = writer.value(operands[1], 2) if multicast else "0"
-    bar, many = writer.barrier(operands[0], space), "true" if multicast else "false"
+    many = "true" if multicast else "false"
+    bar = writer.barrier(operands[0], space)
+    if not space:
+        # ptxas gives the instruction a generic address's low half, and compilers rely on it.
+        bar = f"px::low_or_shared({writer.generic(operands[0])})"
     return f"px::tcgen05_commit({_group(chosen)}, {bar}, {many}, {mask});"
+
+
+#: Registers of ``.x1``.
+_TMEM_WORDS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
+
+
+def _split(shape: str, operands: Sequence[Operand], at: int) -> str:
+    """``immHalfSplitoff``, behind the address of 16x32bx2; nothing of other shapes."""
+    if shape != "16x32bx2":
+        return ""
+    if not isinstance(operands[at], Number):
+        raise StatementError("a half's offset that is no literal")
+    return f", {operands[at].value}u"  # type: ignore[union-attr]
 
 
 def _load_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     shape, repeat = chosen
-    writer.expect(operands, 2)
+    writer.expect(operands, 3 if shape == "16x32bx2" else 2)
     array, count = writer.array(operands[0])
-    words = {"32x32b": 1, "16x64b": 1, "16x256b": 4}[shape] * int(repeat)
-    if count != words:
+    if count != _TMEM_WORDS[shape] * int(repeat):
         raise StatementError(f"{count} registers")
-    return (
-        f"px::tcgen05_ld(px::TmemShape::k{shape}, {array}, {count}, {writer.shared(operands[1])});"
-    )
+    where, split = writer.shared(operands[1]), _split(shape, operands, 2)
+    return f"px::tcgen05_ld(px::TmemShape::k{shape}, {array}, {count}, {where}{split});"
 
 
 def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    declared, name = _collected(writer, operands[1])
-    count = int(chosen[0])
-    if len(writer.values(operands[1], 4)) != count:
-        raise StatementError(f"registers for x{count}")
-    return f"{{ {declared} px::tcgen05_st({writer.shared(operands[0])}, {name}, {count}); }}"
+    shape, repeat = chosen
+    writer.expect(operands, 3 if shape == "16x32bx2" else 2)
+    declared, name = _collected(writer, operands[-1])
+    count = _TMEM_WORDS[shape] * int(repeat)
+    if len(writer.values(operands[-1], 4)) != count:
+        raise StatementError(f"registers for x{repeat}")
+    where, split = writer.shared(operands[0]), _split(shape, operands, 1)
+    made = f"px::tcgen05_st(px::TmemShape::k{shape}, {where}, {name}, {count}{split});"
+    return f"{{ {declared} {made} }}"
+
+
+def _dense_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``tcgen05.mma… [d], a-desc or [a], b-desc, idesc, enable-input-d``."""
+    writer.expect(operands, 5)
+    kind = {"f16": "kF16", "tf32": "kTf32", "f8f6f4": "kF8f6f4"}[chosen[0]]
+    in_tmem = isinstance(operands[1], Address)
+    a = writer.shared(operands[1]) if in_tmem else writer.value(operands[1], 8)
+    b, instruction = writer.value(operands[2], 8), writer.value(operands[3], 4)
+    rest = f"{'true' if in_tmem else 'false'}, {a}, {b}, {instruction}"
+    return (
+        f"px::tcgen05_mma(px::DenseKind::{kind}, {writer.shared(operands[0])}, {rest}, "
+        f"{writer.predicate(operands[4])});"
+    )
 
 
 def _scaled_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -187,6 +219,9 @@ def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
 
 
 _GROUP = ".cta_group::{1|2}"
+_COLLECTOR = (
+    "{.collector::a::fill|.collector::a::use|.collector::a::lastuse|.collector::a::discard|}"
+)
 _COLUMNS = "{" + "|".join(str(n) for n in range(8, 257, 8)) + "}"
 
 TENSOR_FORMS: tuple[Form, ...] = (
@@ -207,15 +242,22 @@ TENSOR_FORMS: tuple[Form, ...] = (
     Form(f"tcgen05.cp{_GROUP}.32x128b.warpx4", _copy_scales, "tensor"),
     Form(f"tcgen05.commit{_GROUP}.mbarrier::arrive::one{{.shared::cluster|}}"
          "{.multicast::cluster|}.b64", _commit, "tensor"),
-    Form("tcgen05.ld.sync.aligned.{32x32b|16x64b|16x256b}.x{1|2|4|8|16|32|64|128}.b32",
-         _load_tmem, "tensor"),
-    Form("tcgen05.st.sync.aligned.32x32b.x{1|2|4|8|16|32|64|128}.b32", _store_tmem, "tensor"),
+    *(
+        Form(f"tcgen05.{direction}.sync.aligned.{{{shapes}}}.x{{{repeats}}}.b32", lower, "dense")
+        for direction, lower in (("ld", _load_tmem), ("st", _store_tmem))
+        for shapes, repeats in (
+            ("32x32b|16x64b|16x32bx2", "1|2|4|8|16|32|64|128"),
+            ("16x128b", "1|2|4|8|16|32|64"),
+            ("16x256b", "1|2|4|8|16|32"),
+        )
+    ),
+    Form(f"tcgen05.mma.cta_group::1.kind::{{f16|tf32|f8f6f4}}{_COLLECTOR}", _dense_mma, "dense"),
     Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "tensor"),
     Form("tcgen05.wait::st.sync.aligned", fixed("px::tcgen05_wait_st();"), "tensor"),
     Form("tcgen05.fence::before_thread_sync", fixed("px::tcgen05_fence_before();"), "tensor"),
     Form("tcgen05.fence::after_thread_sync", fixed("px::tcgen05_fence_after();"), "tensor"),
     Form(f"tcgen05.mma{_GROUP}.kind::mxf4nvf4.block_scale{{.scale_vec::4X|.block16}}"
-         "{.collector::a::fill|.collector::a::use|.collector::a::lastuse|.collector::a::discard|}",
+         f"{_COLLECTOR}",
          _scaled_mma, "tensor"),
     Form("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
          "{.multicast::cluster::all|}.b128", _try_cancel, "tensor"),

@@ -150,7 +150,7 @@ def _statement(
         return
     writer.statement = statement
     try:
-        code = _code(writer, statement)
+        code = writer.dependences(statement) + _code(writer, statement)
         for number, instead in others:
             text = " ".join(_code(writer, each) for each in instead)
             chosen = f"kb_ptx_variant == {number}"

@@ -55,6 +55,8 @@ class Writer:
             for registers, array in self.arrays.items()
             for at, register in enumerate(registers)
         }
+        #: Arrays of tcgen05.ld that nothing in the text so far has waited for.
+        self._loading: dict[str, frozenset[str]] = {}
         self._temporaries = 0
         self._mentions = Counter(
             name
@@ -94,6 +96,21 @@ class Writer:
         """Refuse a statement with another number of operands."""
         if len(operands) not in counts:
             raise StatementError(f"{len(operands)} operands")
+
+    def dependences(self, statement: Statement) -> str:
+        """What has to come before a statement that uses registers of a load in flight."""
+        if statement.opcode.startswith("tcgen05.ld."):
+            registers = registers_in(statement.operands[0]) if statement.operands else ()
+            if registers in self.arrays:
+                self._loading[self.arrays[registers]] = frozenset(registers)
+            return ""
+        if statement.opcode.startswith("tcgen05.wait::ld"):
+            self._loading.clear()
+        if not self._loading:
+            return ""
+        named = {statement.guard, *itertools.chain(*map(operand_names, statement.operands))}
+        used = [array for array, registers in self._loading.items() if registers & named]
+        return "".join(f"px::tcgen05_arrived({array}); " for array in used)
 
     # ---- values
 

@@ -127,7 +127,7 @@ def plan_check(
     *,
     warn: Callable[[str], None],
 ) -> list[StepRun]:
-    """What ``kernelbench check`` runs: compiled steps on the emulator.
+    """What ``kernelbench check`` runs: steps that the emulator takes.
 
     Small shapes of the problem's choice if none is named, its first input class if none is.
     Planned steps and those of other kinds, of a range or lineage, are left out and ``warn`` told.
@@ -139,8 +139,9 @@ def plan_check(
         as_runnable(step, context.lineages, EMULATOR.name, 0, emulation)
         for step in context.lineages.select(steps)
     ]
-    written = [step for step in chosen if step.compiled and step.status != "planned"]
-    if not written and any(step.compiled for step in chosen):
+    taken = [step for step in chosen if not EMULATOR.refusal(step)]
+    written = [step for step in taken if step.status != "planned"]
+    if taken and not written:
         raise PlannedStepError(
             f"{', '.join(step.name for step in chosen)}: no kernel yet",
             "`kernelbench list` shows the steps that run",
@@ -148,8 +149,9 @@ def plan_check(
     others = [step for step in chosen if step not in written]
     if not written:
         python = all(step.kind == "python" for step in others)
+        named = "; ".join(step.in_words for step in others)
         raise UsageError(
-            f"{'; '.join(step.in_words for step in others)}: check emulates compiled steps only",
+            f"{named}: check emulates compiled, PTX and Triton steps",
             f"`kernelbench run` {'' if python else '(on a GPU) '}checks the results of any step",
         )
     if others:

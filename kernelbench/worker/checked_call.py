@@ -20,14 +20,13 @@ from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION
-from kernelbench.executors import compiled
+from kernelbench.emulator.symbols import Symbols
 from kernelbench.executors.callables import describe_exception
-from kernelbench.executors.emulated import EMULATOR
+from kernelbench.executors.emulated import EMULATOR, OpenedStep
 from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.protocol import CompiledProblem
 from kernelbench.measure.correctness import why_wrong
-from kernelbench.project.problem import Inputs, Kernel, refill
+from kernelbench.project.problem import Inputs, refill
 from kernelbench.worker.jobs import CheckJob
 
 
@@ -53,41 +52,41 @@ class CheckedStep:
         prepare: Sets what else the launches of each call need, after the options are set.
     """
 
-    def __init__(
-        self, job: CheckJob, problem: CompiledProblem, entry: LoadedStep, kernel: Kernel
-    ) -> None:
-        assert entry.emulation is not None
+    def __init__(self, job: CheckJob, problem: CompiledProblem, opened: OpenedStep) -> None:
         self.job = job
         self.problem = problem
-        self.entry = entry
         self.prepare: Callable[[Runtime], None] = lambda _runtime: None
-        self.runtime: Runtime = entry.emulation
-        self._kernel = kernel
-        self._by_sms: dict[int, tuple[LoadedStep, Kernel]] = {}
+        self.runtime: Runtime = opened.runtime
+        self._opened = opened
+        self._by_sms: dict[int, OpenedStep] = {}
         self._copies: Path | None = None
-        self.symbols = compiled.symbols_of(job.step)
+
+    @property
+    def symbols(self) -> Symbols:
+        """What names the places of the last call."""
+        return self._opened.symbols
 
     @property
     def libraries(self) -> list[ctypes.CDLL]:
         """What the calls so far were made in."""
-        return [entry.library for entry, _ in self._by_sms.values()]
+        return [each.library for each in self._by_sms.values() if each.library is not None]
 
-    def _instance(self, sms: int) -> tuple[LoadedStep, Kernel]:
+    def _instance(self, sms: int) -> OpenedStep:
         """The step for a GPU of so many SMs, loaded when first asked for.
 
         A host path may keep what it has made for this many, such as a graph: no process sees two.
         """
         if not self._by_sms:
-            return self.entry, self._kernel
+            return self._opened
         if self._copies is None:
             folder = tempfile.mkdtemp(prefix="kernelbench-", dir=self.job.counters or None)
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             self._copies = Path(folder)
         copy = self._copies / f"{sms}.so"
-        entry = EMULATOR.open(self.job.step, check=True, copy=copy)
-        entry = dataclasses.replace(entry, emulation=self.runtime)
-        target = self.job.target.device
-        return entry, compiled.bind_problem(self.problem, entry, self.job.step, target)
+        job = self.job
+        return EMULATOR.opened(
+            job.step, self.problem, job.target.device, sms, check=True, copy=copy
+        )
 
     def call(self, inputs: Inputs, sms: int, seed: int) -> Called:
         """One call, done when it returns."""
@@ -124,7 +123,8 @@ class CheckedStep:
     @property
     def recordable(self) -> bool:
         """Whether the step says that no call of it waits for its stream."""
-        return bool(self.job.step.config.get("synchronize") == "none")
+        step = self.job.step
+        return step.compiled and bool(step.config.get("synchronize") == "none")
 
     def call_recorded(self, inputs: Inputs, values: Inputs, sms: int, seed: int) -> Called:
         """A call that its caller records, and replays once ``inputs`` hold new ``values``."""
@@ -152,7 +152,7 @@ class CheckedStep:
         job = self.job
         if sms not in self._by_sms:
             self._by_sms[sms] = self._instance(sms)
-        _, self._kernel = self._by_sms[sms]
+        self._opened = self._by_sms[sms]
         self.runtime.configure(
             dataclasses.replace(job.target.emulation or DEFAULT_EMULATION, sms=sms),
             check=True,
@@ -172,7 +172,7 @@ class CheckedStep:
     def _attempt(self, inputs: Inputs) -> tuple[list[torch.Tensor], str]:
         """Call the step: its outputs, and why it failed, or nothing."""
         try:
-            result = self._kernel(inputs.data)
+            result = self._opened.kernel(inputs.data)
             return self.problem.outputs_of(result, inputs), ""
         except (ProblemError, MachineFault):
             raise
@@ -185,7 +185,7 @@ class CheckedStep:
 
     def _called(self, outputs: list[torch.Tensor], reason: str, poison: torch.Tensor) -> Called:
         found = findings.resolve_report(self.runtime.report(), self.symbols)
-        if reason and found.findings:
+        if reason and found.faults:
             reason = found.headline()
         copies = None if reason else [output.clone() for output in outputs]
         return Called(copies, found, reason, poison)

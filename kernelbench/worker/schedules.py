@@ -15,6 +15,7 @@ from kernelbench.base.errors import KernelbenchError, MachineFault, ProblemError
 from kernelbench.base.seeds import derive
 from kernelbench.emulator import branches
 from kernelbench.executors import compiled
+from kernelbench.executors.callables import LoadError
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.protocol import CompiledProblem
 from kernelbench.project.arena import bits
@@ -51,14 +52,14 @@ def open_checked(job: CheckJob, report: Reporter) -> CheckedStep | None:
     problem = cast(CompiledProblem, judging(load_problem(job.lineage), job.step))
     report.phase("build and load", compiled.BUILD_LIMIT_S)
     try:
-        entry = EMULATOR.open(job.step, check=True)
-        kernel = compiled.bind_problem(problem, entry, job.step, job.target.device)
+        # Calls on the first number of SMs are made in this one.
+        opened = EMULATOR.opened(job.step, problem, job.target.device, job.sms[0], check=True)
     except (ProblemError, MachineFault):
         raise
-    except KernelbenchError as error:
+    except (KernelbenchError, LoadError) as error:
         report(StepNotLoaded(str(error)))
         return None
-    return CheckedStep(job, problem, entry, kernel)
+    return CheckedStep(job, problem, opened)
 
 
 def schedule_seed(job: CheckJob, shape: str, input_class: str, sms: int, index: int) -> int:

@@ -38,9 +38,10 @@ def change(root: Path, step: str, old: str, new: str, file: str = "step.toml") -
 def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
     outcome = bench("list", root=PROJECT)
     rows = {row.split()[0]: row.split() for row in outcome.out.splitlines() if row[:2] == "r-"}
-    assert rows["r-triton"][-3:] == ["triton", "any", "no"]
+    assert rows["r-triton"][-3:-1] == ["triton", "any"]
+    assert rows["r-ptx"][-3:] == ["ptx", "any", "emulator"]
     assert rows["r-cuda"][-3:] == ["cuda", "any", "no"]
-    assert "kind cuda and triton: run, sanitized and profiled on a GPU only" in outcome.out
+    assert "kind cuda: run, sanitized and profiled on a GPU only" in outcome.out
     listed = read_document(bench("list", "--json", "-", root=PROJECT).out)["steps"]
     assert {step["name"]: step["kind"] for step in listed}["r-extension"] == "cuda"
 
@@ -48,7 +49,8 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["run", "r-triton"], 5, "this machine cannot run r-triton: gpu: "),
+        (["run", "r-triton", "--executor", "gpu"], 5, "'gpu' cannot run r-triton: "),
+        (["run", "r-ptx", "--executor", "gpu"], 5, "r-ptx is a PTX step, which the emulator runs"),
         (["run", "r-cuda"], 5, "this machine cannot run r-cuda: gpu: "),
         (
             ["run", "r-triton", "--executor", "torch"], 5,
@@ -56,11 +58,11 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
         ),
         (
             ["run", "r-cuda", "--executor", "emulator"], 5,
-            "r-cuda is a CUDA step; this executor runs compiled steps",
+            "r-cuda is a CUDA step; this executor runs compiled, PTX and Triton steps",
         ),
         (
-            ["check", "r-cuda", "r-triton"], 2,
-            "r-cuda is a CUDA step; r-triton is a Triton step: check emulates compiled steps only",
+            ["check", "r-cuda"], 2,
+            "r-cuda is a CUDA step: check emulates compiled, PTX and Triton steps",
         ),
         (["export", "r-cuda", "-o", "r.py"], 2, "r-cuda is a CUDA step, which cannot be exported"),
         (["sanitize", "r-cuda"], 5, "this machine cannot run r-cuda: gpu: "),

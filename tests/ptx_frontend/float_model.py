@@ -44,8 +44,11 @@ def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> 
         return parts[1] << bits | parts[0]
     if root == "cvt":
         return _converted(modifiers, operands, types)
-    form = FORMATS[types[1]]
-    values = [_flushed(form.decode(each), form, modifiers) for each in operands]
+    form = FORMATS[types[0]]
+    forms = [FORMATS[each] for each in types[1:]]
+    values = [
+        _flushed(of.decode(each), of, modifiers) for of, each in zip(forms, operands, strict=True)
+    ]
     if root in ("neg", "abs", "copysign"):
         return _signed_bits(root, operands, values, form)
     if root in ("min", "max"):
@@ -97,7 +100,7 @@ def _signed_bits(root: str, operands: Sequence[int], values: Sequence[Real], for
 
 def _extreme(root: str, values: Sequence[Real], modifiers: Sequence[str]) -> Real:
     numbers = [each for each in values if each.size != "nan"]
-    if not numbers or (len(numbers) < 2 and "NaN" in modifiers):
+    if not numbers or (len(numbers) < len(values) and "NaN" in modifiers):
         return NAN
 
     def order(each: Real) -> tuple[float | Fraction, int]:

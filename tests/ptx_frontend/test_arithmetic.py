@@ -74,6 +74,15 @@ def test_pure_instructions(wide):
     assert _mistakes(results(cases), _pure_result) == []
 
 
+def test_extremes_of_three():
+    cases = [
+        Case(f"{root}{modifiers}.f32", ("f32",) * 4)
+        for root in ("min", "max")
+        for modifiers in ("", ".NaN", ".ftz", ".ftz.NaN")
+    ]
+    assert _mistakes(results(cases), _pure_result) == []
+
+
 def test_conversions_of_integers_and_packing():
     cases = [
         Case(f"cvt{sat}.{to}.{of}", (to, of))

@@ -101,7 +101,7 @@ KB_DEVICE void tcgen05_wait_ld(uint32_t (&)[kCount]) {
 template <int kCount, typename T>
 KB_DEVICE void tcgen05_st_32x32b(uint32_t tmem, const uint32_t (&in)[kCount]) {
   static_assert(detail::is_power_of_two(kCount) && kCount <= 128, "1, 2, 4, … 128 registers");
-  emu::tcgen05_st_32x32b(tmem, in, kCount);
+  emu::tcgen05_st(emu::TmemShape::k32x32b, tmem, in, kCount);
 }
 
 template <typename T>

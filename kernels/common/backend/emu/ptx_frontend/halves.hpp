@@ -132,6 +132,20 @@ PX T fma_half(T a, T b, T c) {
   }
 }
 
+// f32 arithmetic with operands of 16 bits, which are widened first.
+template <Flags how, typename T>
+PX f32 add_mixed(T a, f32 b) {
+  return add<how>(widened(a), b);
+}
+template <Flags how, typename T>
+PX f32 sub_mixed(T a, f32 b) {
+  return sub<how>(widened(a), b);
+}
+template <Flags how, typename T>
+PX f32 fma_mixed(T a, T b, f32 c) {
+  return fma<how>(widened(a), widened(b), c);
+}
+
 // Signs are bits.
 template <typename T>
 PX T neg_half(T a) {

@@ -44,6 +44,11 @@ PX Byte* cluster_at(u32 address) {
 PX u32 to_shared(const void* pointer) {
   return emu::smem_address(pointer);
 }
+// A shared address as it is, in 64 bits, or a generic one.
+PX u32 low_or_shared(const void* pointer) {
+  const auto address = reinterpret_cast<u64>(pointer);
+  return address >> 32 == 0 ? static_cast<u32>(address) : to_shared(pointer);
+}
 PX Byte* pointer(u64 address) {
   return reinterpret_cast<Byte*>(address);
 }

@@ -7,6 +7,7 @@
 
 namespace px {
 
+using emu::DenseKind;
 using emu::kNoMask;
 using emu::Scope;
 using emu::TmemShape;
@@ -334,11 +335,18 @@ PX void tcgen05_cp(u32 group, u32 tmem, u64 source) {
 PX void tcgen05_commit(u32 group, u32 bar, bool multicast, u32 mask) {
   emu::tcgen05_commit(group, cluster_at(bar), multicast, mask);
 }
-PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem) {
-  emu::tcgen05_ld(shape, out, count, tmem);
+PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem, u32 split = 0) {
+  emu::tcgen05_ld(shape, out, count, tmem, split);
 }
-PX void tcgen05_st(u32 tmem, const b32* in, u32 count) {
-  emu::tcgen05_st_32x32b(tmem, in, count);
+PX void tcgen05_st(TmemShape shape, u32 tmem, const b32* in, u32 count, u32 split = 0) {
+  emu::tcgen05_st(shape, tmem, in, count, split);
+}
+PX void tcgen05_mma(DenseKind kind, u32 d, bool a_in_tmem, u64 a, u64 b, u32 instruction,
+                    bool accumulate) {
+  emu::tcgen05_mma_dense(kind, d, a_in_tmem, a, b, instruction, accumulate);
+}
+PX void tcgen05_arrived(const b32* out) {
+  emu::tcgen05_arrived(out);
 }
 PX void tcgen05_wait_st() {
   emu::tcgen05_wait_st();

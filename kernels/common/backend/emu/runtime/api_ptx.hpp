@@ -53,6 +53,9 @@ void sleep_a_while();
 using TranslatedKernel = void (*)(void* parameters);
 // The translation that stands for a kernel of a step's library, or null.
 TranslatedKernel translation_of(const void* kernel);
+// Whether what runs is translated, or may be: compilers' PTX has no tcgen05.fence where the
+// hardware needs none.
+bool runs_ptx();
 // Returns 0, or 1 and a message.
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], uint32_t cluster, uint32_t shared_bytes,

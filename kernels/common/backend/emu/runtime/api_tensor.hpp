@@ -17,14 +17,22 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source);
 void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
                              uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
                              bool accumulate);
+// Operands of 16, 32 and 8 bits. `a`: a descriptor, or an address of tensor memory.
+enum class DenseKind : uint32_t { kF16, kTf32, kF8f6f4 };
+void tcgen05_mma_dense(DenseKind kind, uint32_t d, bool a_in_tmem, uint64_t a, uint64_t b,
+                       uint32_t instruction, bool accumulate);
 // `multicast`: to the CTAs of `mask`; otherwise to the barrier's own.
 void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask);
 void tcgen05_fence_before_thread_sync();
 void tcgen05_fence_after_thread_sync();
-enum class TmemShape : uint32_t { k32x32b, k16x64b, k16x256b };
-void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem);
+enum class TmemShape : uint32_t { k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2 };
+// `split`: of 16x32bx2, columns from the first half to the second.
+void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem, uint32_t split = 0);
 void tcgen05_wait_ld();
-void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count);
+// Before the running lane uses registers of a load that it has not waited for.
+void tcgen05_arrived(const uint32_t* out);
+void tcgen05_st(TmemShape shape, uint32_t tmem, const uint32_t* in, uint32_t count,
+                uint32_t split = 0);
 void tcgen05_wait_st();
 
 // Launch control.

@@ -49,19 +49,24 @@ class Abroad {
 // What somebody knows: which events happened before (seen), which generic writes the async proxy
 // will see (published: those seen at a fence.proxy.async that happened before), and which events of
 // other clusters happened before (abroad).
+// `unfenced`: in translated PTX, what would be seen beside `seen` if tcgen05.fence stood wherever
+// it may; empty for nothing.
 struct Knowledge {
   Clock seen;
   Clock published;
+  Clock unfenced;
   Abroad::Pointer abroad;
   void join(const Knowledge& other) {
     seen.join(other.seen);
     published.join(other.published);
+    if (!other.unfenced.at.empty()) unfenced.join(other.unfenced);
     if (other.abroad != nullptr) abroad = Abroad::joined(abroad, other.abroad);
   }
   // Nothing is known any more; the memory is kept for what comes next.
   void clear() {
     std::fill(seen.at.begin(), seen.at.end(), 0);
     std::fill(published.at.begin(), published.at.end(), 0);
+    unfenced.at.clear();
     abroad = nullptr;
   }
 };

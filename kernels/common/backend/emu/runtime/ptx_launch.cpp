@@ -29,6 +29,10 @@ TranslatedKernel translation_of(const void* kernel) {
   return found != translations.end() ? found->second : nullptr;
 }
 
+bool runs_ptx() {
+  return extent.x != 0 || !translations.empty();
+}
+
 // PTX: %ntid (10). Steps launch CTAs in one dimension.
 BlockExtent block_extent() {
   if (extent.x != 0) return extent;

@@ -64,6 +64,17 @@ bool ordered(const Record& earlier, const Actor& later) {
   return later.knows->seen.covers(earlier.component, earlier.epoch);
 }
 
+// It would, behind tcgen05.fence.
+bool ordered_by_fences(const Record& earlier, const Actor& later) {
+  const Clock& unfenced = later.knows->unfenced;
+  return !unfenced.at.empty() && unfenced.covers(earlier.component, earlier.epoch);
+}
+
+// The word that tcgen05.alloc has written; once a thread has read it, it is there.
+bool is_alloc(const Record& earlier) {
+  return std::string_view(earlier.what) == "tcgen05.alloc";
+}
+
 // Cells are four bytes; accesses to different bytes of one do not conflict.
 bool overlap(const Record& earlier, const Actor& later) {
   return (earlier.bytes & later.bytes) != 0;
@@ -102,6 +113,8 @@ void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
     if (!visit(index)) return;
   }
 }
+
+constexpr const char* kMissingFence = ", for want of tcgen05.fence around the synchronization";
 
 const char* place(Shadow::Space space) {
   return space == Shadow::Space::kShared ? "shared memory" : "tensor memory";
@@ -152,7 +165,10 @@ void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bo
 // store may land last.
 bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& actor, bool reading) {
   const Record& earlier = accesses(cta_).records[index];
-  if (compatible(earlier, actor)) {
+  const bool fence_only = ordered_by_fences(earlier, actor);
+  const bool in_order = compatible(earlier, actor);
+  // What only tcgen05.fence lacks may lack the proxy fence, too.
+  if (in_order || fence_only) {
     if (actor.async && !earlier.async && overlap(earlier, actor) && space_ == Space::kShared &&
         !actor.knows->published.covers(earlier.component, earlier.epoch)) {
       report({.kind = Class::kProxyFence,
@@ -160,12 +176,13 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
               .other_pc = earlier.pc,
               .shared_offset = cell * 4,
               .other_thread = earlier.thread,
+              .formal = !reading && is_alloc(earlier) && reader_[cell] != 0,
               .text = std::string(actor.what) + (reading ? " reads" : " overwrites") +
                       " shared memory that was written by ordinary stores without "
                       "fence.proxy.async between"});
       return false;
     }
-    return true;
+    if (in_order) return true;
   }
   Class kind = Class::kRace;
   std::string text = std::string(actor.what) + (reading ? " reads " : " writes ") + place(space_);
@@ -179,6 +196,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
     text += std::string(" that ") + earlier.what + " by another thread writes, without order";
   }
   text += missing_scope(cta_, earlier);
+  if (fence_only) text += kMissingFence;
   report({.kind = kind,
           .pc = actor.pc,
           .other_pc = earlier.pc,
@@ -186,6 +204,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
           .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
           .other_thread = earlier.thread,
           .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
+          .formal = fence_only,
           .text = std::move(text)});
   return false;
 }
@@ -208,6 +227,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
       }
       return true;
     }
+    const bool fence_only = ordered_by_fences(earlier, actor);
     const bool asynchronous = earlier.async || earlier.tensor || actor.async || actor.tensor;
     report({.kind = asynchronous ? Class::kOverwrite : Class::kRace,
             .pc = actor.pc,
@@ -216,8 +236,10 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
             .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
             .other_thread = earlier.thread,
             .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
+            .formal = fence_only,
             .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
-                    " may still read" + missing_scope(cta_, earlier)});
+                    " may still read" + missing_scope(cta_, earlier) +
+                    (fence_only ? kMissingFence : "")});
     return false;
   };
   visit_records(log, reader, check);

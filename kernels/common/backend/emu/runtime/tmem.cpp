@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "api_ptx.hpp"
 #include "api_tensor.hpp"
 
 namespace kb::emu {
@@ -250,6 +251,7 @@ void order_by_fences(AsyncActor& actor) {
   const Thread& thread = self();
   const LaneFences& fences = lane_fences(thread);
   Clock& seen = actor.knows.seen;
+  if (runs_ptx()) actor.knows.unfenced.join(seen);
   Clock ordered;
   ordered.at.resize(seen.at.size());
   // Published generic writes stay as they are: proxies and tcgen05 fences are independent of each

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api_ptx.hpp"
 #include "api_tensor.hpp"
 #include "tmem.hpp"
 
@@ -14,6 +15,13 @@ struct Load {
   uint32_t* out[kWarpSize];
   uint32_t count;
   std::vector<uint32_t> values;  // [lane][register], once it has been executed
+  bool executed = false;
+  uint32_t arrived = 0;  // lanes that have their values
+  void deliver(uint32_t lane) {
+    if ((arrived >> lane & 1) != 0) return;
+    arrived |= 1u << lane;
+    std::copy_n(&values[size_t{lane} * count], count, out[lane]);
+  }
 };
 
 constexpr uint32_t kPoison = 0xffffffff;
@@ -32,23 +40,32 @@ struct TmemTraffic {
 
 namespace {
 
+// How an access is laid out: its shape, and the distance of 16x32bx2's halves.
+struct Form {
+  TmemShape shape;
+  uint32_t split;
+};
+
 // Where a thread's register lies, relative to the address. Broken facts exchange the roles of bits.
 struct Cell {
   uint32_t lane;
   uint32_t column;
 };
 
-// PTX: 9.7.16.8, .32x32b, .16x64b, .16x256b: which register of which thread holds which lane and
-// column.
-// The layouts of 32x32b, 16x64b and 16x256b.
-// Not modelled: .16x128b, .16x32bx2, .pack::16b and .red.
-Cell cell_of(TmemShape shape, uint32_t thread, uint32_t reg) {
-  switch (shape) {
+// PTX: 9.7.16.8, .32x32b, .16x64b, .16x128b, .16x256b, .16x32bx2: which register of which thread
+// holds which lane and column. The layouts of all shapes. Not modelled: .pack::16b, .unpack::16b
+// and .red.
+Cell cell_of(Form form, uint32_t thread, uint32_t reg) {
+  switch (form.shape) {
     case TmemShape::k32x32b:
       if (broken(Fact::kLoad32x32LaneOrder)) return {thread % 16 * 2 + thread / 16, reg};
       return {thread, reg};
     case TmemShape::k16x64b:
       return {thread / 4 + 8 * (thread % 2), thread / 2 % 2 + 2 * reg};
+    case TmemShape::k16x128b:
+      return {thread / 4 + 8 * (reg % 2), thread % 4 + 4 * (reg / 2)};
+    case TmemShape::k16x32bx2:
+      return {thread % 16, reg + thread / 16 * form.split};
     case TmemShape::k16x256b:
       break;
   }
@@ -65,9 +82,10 @@ struct Extent {
   uint32_t columns;
 };
 
-// Lanes and columns that an access of so many registers covers.
-Extent extent_of(TmemShape shape, uint32_t registers) {
-  if (shape == TmemShape::k32x32b) return {32, registers};
+// Lanes and columns that an access of so many registers covers, from its address on.
+Extent extent_of(Form form, uint32_t registers) {
+  if (form.shape == TmemShape::k32x32b) return {32, registers};
+  if (form.shape == TmemShape::k16x32bx2) return {16, registers + form.split};
   return {16, registers * 2};
 }
 
@@ -87,7 +105,7 @@ struct Target {
 // Whether the warp's lanes agree on an address that this warp may access. For the last lane.
 // Assumption: an address of lane 128 and more is that of the odd CTA's own lanes minus 128, as the
 // layouts of pairs count them.
-Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t registers, Pc pc,
+Target check_access(const TmemTraffic& traffic, Form form, uint32_t registers, Pc pc,
                     const char* what) {
   const Thread& thread = self();
   const TmemAddress address(traffic.address[0]);
@@ -99,7 +117,7 @@ Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t regist
           .text = std::string(what) + ": lane " + std::to_string(lane) +
                   " passes another address than lane 0"});
   }
-  const auto [lanes, columns] = extent_of(shape, registers);
+  const auto [lanes, columns] = extent_of(form, registers);
   // The odd CTA of a pair may count its lanes from 128.
   const uint32_t first = address.lane & (kTmemLanes - 1);
   // By the warp's index in the CTA: %warpid is taken for that, as kernels do.
@@ -118,17 +136,20 @@ Target check_access(const TmemTraffic& traffic, TmemShape shape, uint32_t regist
 }
 
 template <typename Access>
-void each_column(const Target& target, Extent extent, Access access) {
+void each_column(const Target& target, Form form, uint32_t registers, Access access) {
+  const Extent extent = extent_of(form, registers);
   for (uint32_t column = 0; column < extent.columns; ++column) {
+    // Between the halves nothing is accessed.
+    const bool halves = form.shape == TmemShape::k16x32bx2;
+    if (halves && column >= registers && column < form.split) continue;
     access(tmem_cell(target.column + column, target.lane), extent.lanes / 16);
   }
 }
 
 // What one lane gets.
-void read_cells(TmemShape shape, const Target& target, uint32_t lane, uint32_t count,
-                uint32_t* out) {
+void read_cells(Form form, const Target& target, uint32_t lane, uint32_t count, uint32_t* out) {
   for (uint32_t reg = 0; reg < count; ++reg) {
-    const Cell cell = cell_of(shape, lane, reg);
+    const Cell cell = cell_of(form, lane, reg);
     out[reg] = target.cells->at[target.lane + cell.lane][target.column + cell.column];
   }
 }
@@ -136,22 +157,21 @@ void read_cells(TmemShape shape, const Target& target, uint32_t lane, uint32_t c
 // Once every lane is inside: checks the load and starts it.
 // Assumption: PTX gives loads of a warp no order with its mma or cp in flight: they are in pipes of
 // their own.
-void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, uint32_t count,
-                Pc pc) {
-  const Target target = check_access(traffic, shape, count, pc, "tcgen05.ld");
+void start_load(TmemTraffic& traffic, const Collective& all, Form form, uint32_t count, Pc pc) {
+  const Target target = check_access(traffic, form, count, pc, "tcgen05.ld");
   const auto out_of = [&all](uint32_t lane) {
     return reinterpret_cast<uint32_t*>(static_cast<uintptr_t>(all.value[lane]));
   };
   if (!checking()) {
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      read_cells(shape, target, lane, count, out_of(lane));
+      read_cells(form, target, lane, count, out_of(lane));
     }
     return;
   }
   AsyncActor actor = pipe_actor(Pipe::kTmemLoad, pc, "tcgen05.ld");
   order_by_fences(actor);
   Shadow& shadow = *self().cta->tmem_shadow;
-  each_column(target, extent_of(shape, count),
+  each_column(target, form, count,
               [&](uint32_t cell, uint32_t cells) { shadow.read(cell, cells, actor.get()); });
   traffic.loaded.join(actor.knows);
   auto load = std::make_shared<Load>();
@@ -164,27 +184,39 @@ void start_load(TmemTraffic& traffic, const Collective& all, TmemShape shape, ui
     std::fill_n(load->out[lane], count, kPoison);
   }
   traffic.loads.push_back(load);
-  submit_in_order(Pipe::kTmemLoad, [load = std::move(load), shape, target] {
+  submit_in_order(Pipe::kTmemLoad, [load = std::move(load), form, target] {
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      read_cells(shape, target, lane, load->count, &load->values[size_t{lane} * load->count]);
+      read_cells(form, target, lane, load->count, &load->values[size_t{lane} * load->count]);
     }
+    load->executed = true;
   });
+}
+
+// The running lane has waited for these operations: other threads will know of them behind its next
+// fence::before_thread_sync.
+void done_with(const Knowledge& operations) {
+  lane_fences(self()).done.join(operations);
+  if (!runs_ptx()) return;
+  Clock& unfenced = self().knows.unfenced;
+  unfenced.join(operations.seen);
+  unfenced.join(operations.unfenced);
 }
 
 }  // namespace
 
-// PTX: tcgen05.ld.sync.aligned.{32x32b,16x64b,16x256b}.xN.b32 (9.7.16.8).
+// PTX: tcgen05.ld.sync.aligned.{32x32b,16x64b,16x128b,16x256b}.xN.b32, and .16x32bx2.xN.b32 with
+// immHalfSplitoff (9.7.16.8).
 // By the warp. Its registers hold a pattern until tcgen05.wait::ld.
 // Register values before the wait are undefined: a NaN pattern shows up in any result that uses
 // them.
-void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem) {
+void tcgen05_ld(TmemShape shape, uint32_t* out, uint32_t count, uint32_t tmem, uint32_t split) {
   const Pc pc = KB_EMU_PC;
   interleave();
   Thread& thread = self();
   TmemTraffic& traffic = *traffic_of(*thread.warp);
   traffic.address[thread.lane] = tmem;
   collective("tcgen05.ld", ~0u, reinterpret_cast<uintptr_t>(out), pc,
-             [&](Collective& all) { start_load(traffic, all, shape, count, pc); });
+             [&](Collective& all) { start_load(traffic, all, {shape, split}, count, pc); });
 }
 
 // PTX: tcgen05.wait::ld.sync.aligned (9.7.16): all prior tcgen05.ld of the executing thread are
@@ -200,25 +232,41 @@ void tcgen05_wait_ld() {
   wait_until(Wait::Kind::kTmemLoad, pc, 0, 0, [&warp] { return pipe_idle(warp, Pipe::kTmemLoad); });
   // The first lane here delivers to all: the others still sleep inside their wait.
   for (const std::shared_ptr<Load>& load : traffic.loads) {
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      std::copy_n(&load->values[size_t{lane} * load->count], load->count, load->out[lane]);
-    }
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) load->deliver(lane);
   }
   traffic.loads.clear();
-  lane_fences(self()).done.join(traffic.loaded);
+  done_with(traffic.loaded);
 }
 
-// PTX: tcgen05.st.sync.aligned.32x32b.xN.b32 (9.7.16.8).
-// Not modelled: the other shapes, .unpack::16b.
+// PTX: 9.7.16.6: a true dependence on a register of the load orders the register's value, and no
+// access to memory.
+// Waits for the load, which teaches the lane nothing.
+void tcgen05_arrived(const uint32_t* out) {
+  if (!checking()) return;
+  const Pc pc = KB_EMU_PC;
+  Thread& thread = self();
+  if (!thread.warp->tensor.traffic) return;
+  for (const std::shared_ptr<Load>& each : thread.warp->tensor.traffic->loads) {
+    if (each->out[thread.lane] != out) continue;
+    const std::shared_ptr<Load> load = each;
+    wait_until(Wait::Kind::kTmemLoad, pc, 0, 0, [&load] { return load->executed; });
+    load->deliver(thread.lane);
+    return;
+  }
+}
+
+// PTX: tcgen05.st.sync.aligned, of the shapes of tcgen05.ld (9.7.16.8).
 // By the warp; complete after tcgen05.wait::st.
-void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
+void tcgen05_st(TmemShape shape, uint32_t tmem, const uint32_t* in, uint32_t count,
+                uint32_t split) {
+  const Form form{shape, split};
   const Pc pc = KB_EMU_PC;
   interleave();
   Thread& thread = self();
   const std::shared_ptr<TmemTraffic> traffic = traffic_of(*thread.warp);
   traffic->address[thread.lane] = tmem;
   collective("tcgen05.st", ~0u, reinterpret_cast<uintptr_t>(in), pc, [&](Collective& all) {
-    const Target target = check_access(*traffic, TmemShape::k32x32b, count, pc, "tcgen05.st");
+    const Target target = check_access(*traffic, form, count, pc, "tcgen05.st");
     std::vector<uint32_t> values(size_t{count} * kWarpSize);
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
       const auto* from = reinterpret_cast<const uint32_t*>(static_cast<uintptr_t>(all.value[lane]));
@@ -229,15 +277,16 @@ void tcgen05_st_32x32b(uint32_t tmem, const uint32_t* in, uint32_t count) {
     order_by_fences(actor);
     if (checking()) {
       Shadow& shadow = *thread.cta->tmem_shadow;
-      each_column(target, extent_of(TmemShape::k32x32b, count),
+      each_column(target, form, count,
                   [&](uint32_t cell, uint32_t cells) { shadow.write(cell, cells, actor.get()); });
       traffic->stored.join(actor.knows);
     }
     ++traffic->stores;
-    submit([traffic, target, count, values = std::move(values)] {
+    submit([traffic, form, target, count, values = std::move(values)] {
       for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
         for (uint32_t reg = 0; reg < count; ++reg) {
-          target.cells->at[target.lane + lane][target.column + reg] =
+          const Cell cell = cell_of(form, lane, reg);
+          target.cells->at[target.lane + cell.lane][target.column + cell.column] =
               values[size_t{lane} * count + reg];
         }
       }
@@ -255,7 +304,7 @@ void tcgen05_wait_st() {
   if (!checking()) return;
   TmemTraffic& traffic = *traffic_of(*self().warp);
   wait_until(Wait::Kind::kTmemLoad, pc, 0, 0, [&traffic] { return traffic.stores == 0; });
-  lane_fences(self()).done.join(traffic.stored);
+  done_with(traffic.stored);
 }
 
 }  // namespace kb::emu

@@ -1,0 +1,115 @@
+"""Triton steps on the emulator: their kernels' PTX runs there, and ``cuda`` is the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from kernelbench.emulator.runtime import Runtime
+from kernelbench.executors.cuda_function import leaves
+from kernelbench.executors.fault import KernelFault
+from kernelbench.executors.python_step import load_python_step
+from kernelbench.project.model import Step
+from kernelbench.project.problem import Kernel, Problem
+from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.launcher import PtxModule
+from kernelbench.ptx.module_symbols import ModuleSymbols
+from kernelbench.ptx.triton_arguments import Given
+from kernelbench.ptx.triton_driver import triton_driven_by
+
+#: What steps for the GPU at hand are compiled for.
+DEFAULT_ARCH = 90
+
+
+class TritonStepKernel:
+    """A Triton step's callable on tensors of the CPU; see :class:`ptx.triton_driver.KernelRunner`.
+
+    Args:
+        sms: What the step is told of the number of SMs.
+        check: Whether the runtime checks.
+
+    Attributes:
+        symbols: What names places in its kernels.
+
+    Raises:
+        LoadError: If its file cannot be imported.
+        EnvironmentProblem: Without Triton.
+    """
+
+    def __init__(
+        self, step: Step, problem: Problem, running: Runtime, sms: int, *, check: bool
+    ) -> None:
+        self.arch, self.sms = arch_of(step), sms
+        self.symbols = ModuleSymbols()
+        self._running, self._check = running, check
+        self._scratch: list[Any] = []
+        self._live = LiveTensors()
+        self._tuning = False
+        with self._on_cpu():
+            self._kernel: Kernel = load_python_step(step, problem)
+
+    def __call__(self, data: Any) -> Any:
+        """Call the step.
+
+        Raises:
+            KernelFault: If a launch fails, or does not fit its kernel.
+            NotImplementedError: For a kernel with instructions that are not supported.
+        """
+        with self._on_cpu() as live:
+            live.keep(list(leaves(data)))
+            try:
+                return self._kernel(data)
+            except PtxError as error:
+                raise NotImplementedError(error.message) from error
+
+    @contextlib.contextmanager
+    def _on_cpu(self) -> Iterator[LiveTensors]:
+        with cuda_on_cpu(self.arch, self.sms) as live, triton_driven_by(self):
+            self._live = live
+            yield live
+
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """Launches are compiled and not run."""
+        self._tuning = True
+        try:
+            yield
+        finally:
+            self._tuning = False
+
+    def allocate(self, size: int) -> int:
+        """Memory of a kernel's own, until its launch is over; its address, 0 for none."""
+        import torch
+
+        if not size:
+            return 0
+        self._scratch.append(torch.zeros(size + 128, dtype=torch.uint8))
+        return -(-int(self._scratch[-1].data_ptr()) // 128) * 128
+
+    def run(
+        self, module: PtxModule, kernel: str, grid: tuple[int, int, int], given: Given,
+        scratch: tuple[int, ...], metadata: Any,
+    ) -> None:  # fmt: skip
+        """One launch, as the runtime is set up."""
+        if self._tuning:
+            return
+        self.symbols.add(module.library(self._check), module)
+        named = given.tensors | {f"scratch {at}": each for at, each in enumerate(self._scratch)}
+        failed = module.launch_once(
+            self._running, kernel, grid, None, [*given.values, *scratch],
+            shared=metadata.shared,
+            cluster=metadata.num_ctas if metadata.num_ctas > 1 else None,
+            cooperative=bool(metadata.launch_cooperative_grid),
+            check=self._check, memory=self._live.storages(named),
+        )  # fmt: skip
+        self._scratch.clear()
+        if failed:
+            raise KernelFault(failed)
+
+
+def arch_of(step: Step) -> int:
+    """What Triton compiles a step for: 90 for ``sm_90a`` and for any."""
+    digits = "".join(each for each in step.arch if each.isdigit())
+    return int(digits) if digits else DEFAULT_ARCH
