@@ -172,7 +172,7 @@ def _matrices(given: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_matrices_of_a_warp(given, trans):
-    registers = {1: "%x0", 2: "{%x0, %x1}", 4: "{%x0, %x1, %x2, %x3}"}
+    registers = {1: "{%x0}", 2: "{%x0, %x1}", 4: "{%x0, %x1, %x2, %x3}"}
     clear = "mov.b32 %x0, 0; mov.b32 %x1, 0; mov.b32 %x2, 0; mov.b32 %x3, 0;"
     bodies = {}
     for count, names in registers.items():
