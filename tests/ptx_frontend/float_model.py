@@ -90,6 +90,8 @@ def _signed_bits(root: str, operands: Sequence[int], values: Sequence[Real], for
     top = 1 << form.bits - 1
     if root == "copysign":
         return operands[0] & top | operands[1] & top - 1
+    if values[0].size == "nan":
+        return form.encode(NAN)
     size = operands[0] & top - 1 if values[0].size != 0 else 0
     sign = 0 if root == "abs" else ~operands[0] & top
     return sign | size
@@ -171,9 +173,12 @@ def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequenc
     source = _flushed(form.decode(operands[0]), form, modifiers)
     if to in _INTEGERS:
         if source.size == "nan":
-            return 0
+            bits = int(to[1:])
+            return 1 << bits - 1 if 64 in (bits, form.bits) else 0
         whole = rounded(source.value, mode) if source.finite else (-1) ** source.sign * 2**80
         return clamped(whole, to)
+    if source.size == "nan" and to == "f32" and (of == "bf16" or modifiers == ["f32", "f32"]):
+        return operands[0] << F32.bits - form.bits  # its bits stay
     if mode.endswith("i") and source.finite:
         whole = rounded(source.value, mode)
         return FORMATS[to].encode(Real(source.sign, Fraction(abs(whole))))

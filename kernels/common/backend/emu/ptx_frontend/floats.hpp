@@ -162,14 +162,14 @@ template <Flags how>
 PX f32 tanh(f32 a) {
   return out<how>(std::tanh(in<how>(a)));
 }
-// Signs are bits, of NaN too.
+// A NaN of f32 becomes the canonical one; of f64 it keeps its sign when negated, as on an H200.
 template <Flags how, typename T>
 PX T neg(T a) {
-  return -in<how>(a);
+  return std::isnan(a) ? canonical(a) : -in<how>(a);
 }
 template <Flags how, typename T>
 PX T abs(T a) {
-  return std::fabs(in<how>(a));
+  return canonical(std::fabs(in<how>(a)));
 }
 // The sign of the first operand.
 template <typename T>
@@ -224,6 +224,8 @@ KB_PTX_COMPARE(nan, false, true)
 // cvt between f32 and f64, to integral values, and between floats and integers.
 template <typename To, Flags how, typename T>
 PX To convert(T a) {
+  // Without a modifier it is a move.
+  if constexpr (std::is_same_v<To, T> && !how.ftz && !how.sat) return a;
   return out<how>(rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a));
 }
 template <Flags how, typename T>
@@ -238,12 +240,16 @@ template <typename To, Flags how, typename T>
 PX To real(T a) {
   return rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a);
 }
-// What is beyond the type becomes its least or greatest value, NaN 0.
+// What is beyond the type becomes its least or greatest value. NaN becomes 0, or the highest bit
+// alone where either type has 64 bits.
 template <typename To, Flags how, typename T>
 PX To whole(T a) {
   using Limits = std::numeric_limits<To>;
   const T value = integral<how>(in<how>(a));
-  if (std::isnan(value)) return 0;
+  if (std::isnan(value)) {
+    const bool wide = sizeof(T) == 8 || sizeof(To) == 8;
+    return wide ? static_cast<To>(u64{1} << (8 * sizeof(To) - 1)) : To{0};
+  }
   if (value <= static_cast<T>(Limits::min())) return Limits::min();
   if (value >= static_cast<T>(Limits::max())) return Limits::max();
   return static_cast<To>(value);

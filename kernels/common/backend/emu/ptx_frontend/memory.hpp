@@ -21,6 +21,7 @@ void __tsan_write2(void*);
 void __tsan_write4(void*);
 void __tsan_write8(void*);
 void __tsan_write16(void*);
+void kb_emu_same_store(void*, unsigned long);
 }
 #endif
 
@@ -67,9 +68,13 @@ PX void announce_read([[maybe_unused]] const void* at) {
 #endif
 }
 template <size_t bytes>
-PX void announce_write([[maybe_unused]] void* at) {
+PX void announce_write([[maybe_unused]] void* at, [[maybe_unused]] const void* values = nullptr) {
 #ifdef KB_PTX_CHECK
   auto* where = static_cast<Byte*>(at);
+  if (values != nullptr && std::memcmp(where, values, bytes) == 0) {
+    kb_emu_same_store(where, bytes);
+    return;
+  }
   if constexpr (bytes == 1) __tsan_write1(where);
   if constexpr (bytes == 2) __tsan_write2(where);
   if constexpr (bytes == 4) __tsan_write4(where);
@@ -101,7 +106,7 @@ PX Elements<T, count> load(const Byte* from) {
 }
 template <typename T, int count>
 PX void store(Byte* to, Elements<T, count> values) {
-  announce_write<count * sizeof(T)>(to);
+  announce_write<count * sizeof(T)>(to, &values);
   own_store(to, values);
 }
 template <typename T, int count>

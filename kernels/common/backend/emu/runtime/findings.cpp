@@ -90,6 +90,7 @@ void record(Finding&& finding, bool ends_launch) {
   if (const auto found = known.find(key); found != known.end()) {
     ++all[found->second].count;
     all[found->second].finding.one_warp &= finding.one_warp;
+    all[found->second].finding.same_value &= finding.same_value;
   } else if (all.size() >= options().max_findings) {
     ++dropped;
   } else {
@@ -166,7 +167,8 @@ void put_finding(std::string& out, const Found& found) {
          ",\"shared_offset\":" + std::to_string(finding.shared_offset) +
          ",\"tmem_column\":" + std::to_string(finding.tmem_column) +
          ",\"other_thread\":" + std::to_string(finding.other_thread) +
-         ",\"one_warp\":" + (finding.one_warp ? "true" : "false") + ",\"buffer\":";
+         ",\"one_warp\":" + (finding.one_warp ? "true" : "false") +
+         ",\"same_value\":" + (finding.same_value ? "true" : "false") + ",\"buffer\":";
   put_string(out, finding.buffer);
   out += ",\"shared_type\":";
   put_string(out, found.where.shared_type ? found.where.shared_type : "");

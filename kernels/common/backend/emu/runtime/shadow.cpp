@@ -186,6 +186,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
           .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
           .other_thread = earlier.thread,
           .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
+          .same_value = kind == Class::kRace && !reading && actor.same,
           .text = std::move(text)});
   return false;
 }
