@@ -104,7 +104,7 @@ def merge(file: Path) -> None:
     """Put what a file of lines has into the record, and the table into the page."""
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     for key, line in jobs.read(file).items():
-        name, mode = key.split()
+        name, mode, *_ = key.split()
         if mode not in ("plain", "check", "failed"):
             continue
         row = line["rows"][-1] if line["rows"] else {"error": line.get("error", "nothing")}
