@@ -42,14 +42,16 @@ _EDGES = {
 }  # fmt: skip
 
 
-def _updated(operation: str, kind: str, old: int, b: int, c: int) -> int:
+def _updated(operation: str, kind: str, old: int, b: int, c: int, space: str) -> int:
     """PTX ISA 9.1, 9.7.13: atom."""
     x, y = signed(old, kind), signed(b, kind)
     if kind[0] == "f":
         form = F32 if kind == "f32" else F64
-        values = [_flushed(form.decode(each), form) for each in (old, b)]
-        sum_ = form.decode(form.encode(total((values[0], values[1]), "rn")))
-        return form.encode(_flushed(sum_, form)) & ((1 << 8 * SIZES[kind]) - 1)
+        keep = space == "shared" or form is F64
+        values = [form.decode(each) for each in (old, b)]
+        first, second = values if keep else [_flushed(each, form) for each in values]
+        made = form.decode(form.encode(total((first, second), "rn")))
+        return form.encode(made if keep else _flushed(made, form))
     if operation == "cas":
         return c if old == b else old
     return {
@@ -66,8 +68,8 @@ def _one_nan(found: list[int], kind: str) -> list[int]:
 
 
 def _flushed(value: Real, form: Format) -> Real:
-    """Additions of f32 flush, as the memory's own adders do."""
-    return Real(value.sign, Fraction(0)) if form is F32 and form.subnormal(value) else value
+    """Additions of f32 to global memory flush, as the memory's own adders do."""
+    return Real(value.sign, Fraction(0)) if form.subnormal(value) else value
 
 
 def _operands(kind: str) -> np.ndarray:
@@ -134,7 +136,7 @@ def test_atomics(space):
         old, new = np.zeros(TUPLES, np.uint64), np.zeros(TUPLES, np.uint64)
         module.launch(f"k{at}", ROUNDS, THREADS, [given, old, new]).require_clean()
         rows = given.T.tolist()
-        want = [_updated(operation, kind, *row) for row in rows]
+        want = [_updated(operation, kind, *row, space) for row in rows]
         assert _one_nan(new.tolist(), kind) == _one_nan(want, kind), (operation, kind)
         if returns:
             assert old.tolist() == [row[0] for row in rows], (operation, kind)

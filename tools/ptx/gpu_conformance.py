@@ -338,20 +338,20 @@ def _approximates(opcode: str) -> bool:
 def _errors(
     opcode: str, kinds: Sequence[str], operands: Sequence[Sequence[int]], found: Sequence[Any]
 ) -> dict[str, Any]:
-    """PTX's bound, and the greatest relative errors of the GPU and of the emulator."""
+    """The greatest errors of the GPU and of the emulator, as shares of PTX's bound."""
     from float_model import Near, float_result
 
-    worst, bound = [0.0, 0.0], 0.0
+    worst = [0.0, 0.0]
     for at, given in enumerate(zip(*operands, strict=True)):
         near = float_result(opcode, given, kinds)
         assert isinstance(near, Near)
-        bound = near.bound
         if not 2.0**-126 <= abs(near.value) <= _GREATEST:
             continue
+        bound = near.bound * abs(near.value) + near.absolute
         for side, bits in enumerate(found):
             value = float(np.array(int(bits[at]), np.uint32).view(np.float32))
-            worst[side] = max(worst[side], abs(value - near.value) / abs(near.value))
-    return {"bound": bound, "worst": worst}
+            worst[side] = max(worst[side], abs(value - near.value) / bound)
+    return {"worst": [round(each, 3) for each in worst]}
 
 
 #: Why a result may be another one, by what ``explained`` returns.
@@ -421,14 +421,10 @@ def _why(some: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
         for reason, count in row.get("reasons", {}).items():
             reasons[reason] = reasons.get(reason, 0) + count
     said = [f"{count:,}: {reason or 'not explained'}" for reason, count in reasons.items()]
-    bounds = [row for _, row in some if "bound" in row]
+    bounds = [row["worst"] for _, row in some if "worst" in row]
     if bounds:
-        gpu, emulated = (max(row["worst"][side] for row in bounds) for side in (0, 1))
-        bound = max(row["bound"] for row in bounds)
-        said.append(
-            f"bound 2^{np.log2(bound):.1f}, worst 2^{np.log2(gpu):.1f} on the GPU, "
-            f"2^{np.log2(emulated):.1f} in the emulator"
-        )
+        gpu, emulated = (max(each[side] for each in bounds) for side in (0, 1))
+        said.append(f"greatest error {gpu:.2f} of PTX's bound, in the emulator {emulated:.2f}")
     return "; ".join(said) or "none"
 
 

@@ -107,15 +107,37 @@ PX T sub(T a, T b) {
   const auto difference = [](T x, T y) { return x - y; };
   return out<how>(rounded<how.round, T>(difference, in<how>(a), in<how>(b)));
 }
+// A product plus c that came out as the least normal number, but is less where the exponent has no
+// limit: an H200 flushes it (seen of mul; fma is taken to do the same).
+template <Flags how>
+PX bool below_normal(f32 result, f32 a, f32 b, f32 c) {
+  if (std::fabs(result) != std::numeric_limits<f32>::min()) return false;
+  const auto sum = [](f32 x, f32 y, f32 z) { return std::fma(x, y, z); };
+  (std::fabs(a) < std::fabs(b) ? a : b) *= 0x1p60f;
+  return std::fabs(rounded<how.round, f32>(sum, a, b, c * 0x1p60f)) < 0x1p-66f;
+}
 template <Flags how, typename T>
 PX T mul(T a, T b) {
   const auto product = [](T x, T y) { return x * y; };
-  return out<how>(rounded<how.round, T>(product, in<how>(a), in<how>(b)));
+  a = in<how>(a);
+  b = in<how>(b);
+  T result = rounded<how.round, T>(product, a, b);
+  if constexpr (how.ftz) {
+    if (below_normal<how>(result, a, b, 0)) result = std::copysign(T{0}, result);
+  }
+  return out<how>(result);
 }
 template <Flags how, typename T>
 PX T fma(T a, T b, T c) {
   const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
-  return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b), in<how>(c)));
+  a = in<how>(a);
+  b = in<how>(b);
+  c = in<how>(c);
+  T result = rounded<how.round, T>(sum, a, b, c);
+  if constexpr (how.ftz) {
+    if (below_normal<how>(result, a, b, c)) result = std::copysign(T{0}, result);
+  }
+  return out<how>(result);
 }
 // Pairs, each half by itself.
 template <Flags how>
@@ -137,6 +159,13 @@ PX f32x2 fma(f32x2 a, f32x2 b, f32x2 c) {
 template <Flags how, typename T>
 PX T div(T a, T b) {
   return out<how>(in<how>(a) / in<how>(b));
+}
+// PTX: 9.7.3 div.approx: a times 1/b, which is 0 for a b beyond 2^126.
+template <Flags how>
+PX f32 div_approx(f32 a, f32 b) {
+  const f32 x = in<how>(a), y = in<how>(b);
+  const bool beyond = std::fabs(y) > 0x1p126f && std::isfinite(y);
+  return out<how>(beyond ? x * std::copysign(0.0f, y) : x / y);
 }
 template <Flags how>
 PX f32 rcp(f32 a) {
@@ -224,8 +253,9 @@ KB_PTX_COMPARE(nan, false, true)
 // cvt between f32 and f64, to integral values, and between floats and integers.
 template <typename To, Flags how, typename T>
 PX To convert(T a) {
-  // Without a modifier it is a move.
+  // Without a modifier it is a move. A NaN of f64 keeps its sign and upper bits.
   if constexpr (std::is_same_v<To, T> && !how.ftz && !how.sat) return a;
+  if (sizeof(T) > sizeof(To) && std::isnan(a)) return static_cast<To>(a);
   return out<how>(rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a));
 }
 template <Flags how, typename T>

@@ -153,7 +153,15 @@ PX T atomic(Byte* at, bool returns, Order order, const AtomicOperands<T>& operan
   const u64 old = emu::atomic_update(at, sizeof(T), order, returns, kUpdate, &operands);
   return as<T>(static_cast<Bits<sizeof(T)>>(old));
 }
-// Additions to memory flush, as the memory's own adders do.
+template <typename T>
+PX T plain_sum(T a, T b) {
+  if constexpr (kInteger<T>) {
+    return add(a, b);
+  } else {
+    return canonical(a + b);
+  }
+}
+// Additions to global memory flush, as the memory's own adders do.
 template <typename T>
 PX T memory_sum(T a, T b) {
   if constexpr (kInteger<T>) {
@@ -172,6 +180,8 @@ PX T memory_sum(T a, T b) {
                           [](T old, const auto& given) -> T { return expression; });   \
   }
 KB_PTX_ATOMIC(add, detail::memory_sum(old, given.first))
+// In shared memory subnormals of f32 stay (PTX: 9.7.13 atom).
+KB_PTX_ATOMIC(add_shared, detail::plain_sum(old, given.first))
 KB_PTX_ATOMIC(min, min(old, given.first))
 KB_PTX_ATOMIC(max, max(old, given.first))
 KB_PTX_ATOMIC(exch, ((void)old, given.first))
