@@ -127,6 +127,8 @@ def _update(
         raise StatementError(f"{operation} of {kind}")
     given = ", ".join(writer.typed(each, kind) for each in values)
     flags = f"{'true' if returns else 'false'}, px::Order::{_ORDERS[order]}"
+    if operation == "add" and space.startswith("shared"):
+        operation = "add_shared"
     return f"px::atomic_{operation}({writer.pointer(address, space)}, {flags}, {given})"
 
 

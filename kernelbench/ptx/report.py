@@ -9,7 +9,7 @@ from typing import Any
 from kernelbench.base.errors import IncorrectError
 from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting
-from kernelbench.ptx.severity import Severity, severity_of
+from kernelbench.ptx.severity import Lines, Severity, severity_of
 from kernelbench.ptx.sources import PtxSymbols
 
 
@@ -102,21 +102,28 @@ class Launched:
 def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
     """The findings of one schedule, from what the runtime reported."""
     resolved = findings.resolve_report(raw, symbols)
-    lines: dict[tuple[str, str, int], tuple[int | None, int | None]] = {}
-    one_warp: dict[tuple[str, int | None, int | None], bool] = {}
-    formal: dict[tuple[str, int | None, int | None], bool] = {}
-    for each in raw["findings"]:
-        both = lines[_key(each)] = symbols.line(each.get("pc")), symbols.line(each.get("other_pc"))
-        # Lines that are in several places of the code are one finding.
-        place = (str(each["class"]), *both)
-        one_warp[place] = one_warp.get(place, True) and bool(each.get("one_warp"))
-        formal[place] = formal.get(place, True) and bool(each.get("formal"))
+    places = [
+        (symbols.line(each.get("pc")), symbols.line(each.get("other_pc")))
+        for each in raw["findings"]
+    ]
+    # Lines that are in several places of the code are one finding.
+    benign: dict[tuple[str, Lines], tuple[bool, bool, bool]] = {}
+    lines: dict[tuple[str, ...], Lines] = {}
+    in_time = findings.findings_in_time(raw, symbols, resolved.waits)
+    for each, both, finding in zip(raw["findings"], places, in_time, strict=True):
+        lines[_key(finding)] = both
+        one_warp, same_value, formal = benign.get((finding.kind, both), (True, True, True))
+        benign[finding.kind, both] = (
+            one_warp and bool(each.get("one_warp")),
+            same_value and bool(each.get("same_value")),
+            formal and bool(each.get("formal")),
+        )
     out = []
     for finding in resolved.findings:
-        both = lines.get((finding.kind, finding.text, finding.thread), (None, None))
-        together = one_warp.get((finding.kind, *both), False)
-        severity = severity_of(finding.kind, both, symbols, together)
-        if formal.get((finding.kind, *both), False):
+        both = lines.get(_key(finding), (None, None))
+        one_warp, same_value, formal = benign.get((finding.kind, both), (False, False, False))
+        severity = severity_of(finding.kind, both, symbols, one_warp, same_value)
+        if formal:
             severity = "formal"
         out.append(
             PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
@@ -124,8 +131,9 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
     return tuple(out)
 
 
-def _key(raw: Mapping[str, Any]) -> tuple[str, str, int]:
-    return str(raw["class"]), str(raw["text"]), int(raw.get("thread", -1))
+def _key(finding: Finding) -> tuple[str, ...]:
+    """Of findings of one identity, those of other lines are others."""
+    return finding.identity, finding.access.where, finding.other.where if finding.other else ""
 
 
 def each_once(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:

@@ -2,8 +2,9 @@
 
 *Formal* is what PTX's text leaves unordered and every implementation orders: accesses of lanes of
 one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
-the lanes together without saying that it orders memory; and accesses to tensor memory whose
-synchronization lacks nothing but ``tcgen05.fence`` (:mod:`kernelbench.ptx.report`; docs/ptx.md).
+the lanes together without saying that it orders memory; accesses to tensor memory whose
+synchronization lacks nothing but ``tcgen05.fence`` (:mod:`kernelbench.ptx.report`; docs/ptx.md);
+and what has one outcome in any order: ordinary stores of the same value by threads of one CTA.
 """
 
 from __future__ import annotations
@@ -13,20 +14,27 @@ from typing import Literal, get_args
 from kernelbench.ptx.sources import PtxSymbols
 
 Severity = Literal["error", "formal"]
+#: Of PTX, of an access and of the one that it conflicts with; None for one that is elsewhere.
+Lines = tuple[int | None, int | None]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 def severity_of(
-    kind: str, lines: tuple[int | None, int | None], of: PtxSymbols, one_warp: bool
+    kind: str, lines: Lines, of: PtxSymbols, one_warp: bool, same_value: bool
 ) -> Severity:
     """A finding's severity.
 
     Args:
         lines: Of PTX, of the access and of the one that it conflicts with.
         one_warp: Whether both were lanes of one warp each time that it was seen.
+        same_value: Whether both were stores of one CTA, and of one value, each time.
     """
     here, there = lines
-    if kind != "race" or here is None or there is None or not one_warp:
+    if kind != "race" or here is None or there is None:
+        return "error"
+    if same_value:
+        return "formal"
+    if not one_warp:
         return "error"
     meet = here == there or _meet_between(min(here, there), max(here, there), of)
     return "formal" if meet else "error"

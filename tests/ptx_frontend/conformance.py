@@ -29,11 +29,14 @@ _EDGES = {
             0xFC00, 0x7E00, 0xFE01, 0x7C01, 0x3800, 0x4900),
     "bf16": (0, 0x8000, 1, 0x8001, 0x7F, 0x80, 0x3F80, 0xBF80, 0x3F81, 0x7F7F, 0xFF7F, 0x7F80,
              0xFF80, 0x7FC0, 0xFFC1, 0x7F81, 0x3F00, 0x4120),
-    "f32": (0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x807FFFFF, 0x800000, 0x3F800000, 0xBF800000,
-            0x3F800001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345,
-            0x7F800001, 0x3F000000, 0x477FF000, 0x33000000, 0x33800000, 0x43E80000, 0x4F000000,
-            0xCF000000, 0x5F000000, 0x7FFFFFFF, 0x3EFFFFFF, 0x4B000001, 0x00FFFFFF),
-    "f64": (0, 1 << 63, 1, 0xFFFFFFFFFFFFF, 1 << 52, 0x3FF0000000000000, 0xBFF0000000000000,
+    # The third and fourth: a product just below the least normal number.
+    "f32": (0, 0x80000000, 0x20000001, 0x1FFFFFFE, 0x7FC00000, 0x3F000000, 0xFFFFFF, 1, 0x80000001,
+            0x7FFFFF, 0x807FFFFF, 0x800000, 0x3F800000, 0xBF800000,
+            0x3F800001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0xFFC12345,
+            0x7F800001, 0x477FF000, 0x33000000, 0x33800000, 0x43E80000, 0x4F000000,
+            0xCF000000, 0x5F000000, 0x7FFFFFFF, 0x3EFFFFFF, 0x4B000001),
+    "f64": (0, 1 << 63, 0xFFF8000000012345, 0x7FF0000020000000, 0x7FF4000012345678, 1,
+            0xFFFFFFFFFFFFF, 1 << 52, 0x3FF0000000000000, 0xBFF0000000000000,
             0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000,
             0x36A0000000000000, 0x47EFFFFFF0000000, 0x41DFFFFFFFC00000, 0x43E0000000000000),
 }  # fmt: skip
@@ -69,11 +72,11 @@ def operands_of(kind: str, position: int) -> list[int]:
     found = []
     for at in range(TUPLES):
         if at < len(edges) ** 2 and at < TUPLES * 5 // 8:
-            # All pairs of edges where they fit, in another order at each position.
-            value = edges[
-                (at // len(edges) if position == 0 else at + at // len(edges) * (position - 1))
-                % len(edges)
-            ]
+            # All pairs of edges where they fit, in another order at each position. Halves are
+            # drawn for each position.
+            row = 0 if halves else at // len(edges)
+            value = edges[(row if position == 0 and not halves else at + row * (position - 1))
+                          % len(edges)]
         elif at % 3 == 0 and edges is _EDGES["integer"]:
             value = rng.getrandbits(rng.randint(1, bits))
         else:

@@ -68,8 +68,8 @@ class Format:
             return top | infinity
         if size == 0:
             return top
-        exponent = max(_exponent(size), self.least)
-        whole = _scaled(size, fraction_bits - exponent, mode, real.sign)
+        exponent = max(exponent_of(size), self.least)
+        whole = scaled(size, fraction_bits - exponent, mode, real.sign)
         if whole == 1 << self.precision:
             whole, exponent = whole >> 1, exponent + 1
         if exponent > 1 - self.least:
@@ -95,7 +95,7 @@ F64 = Format(64, 53, -1022, None)
 FORMATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
-def _exponent(size: Fraction) -> int:
+def exponent_of(size: Fraction) -> int:
     """Of the highest bit."""
     above, below = size.numerator, size.denominator
     exponent = above.bit_length() - below.bit_length()
@@ -103,7 +103,7 @@ def _exponent(size: Fraction) -> int:
     return exponent if reached else exponent - 1
 
 
-def _scaled(size: Fraction, shift: int, mode: str, sign: int) -> int:
+def scaled(size: Fraction, shift: int, mode: str, sign: int) -> int:
     """``size * 2 ** shift`` as an integer: the magnitude of what ``rounded`` gives."""
     above, below = size.numerator << max(shift, 0), size.denominator << max(-shift, 0)
     whole, rest = divmod(above, below)

@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from exact import F16, F32, FORMATS, NAN, Format, Real, product, quotient, rounded, total
+from exact import (
+    F16,
+    F32,
+    FORMATS,
+    NAN,
+    Format,
+    Real,
+    exponent_of,
+    product,
+    quotient,
+    rounded,
+    scaled,
+    total,
+)
 from integer_model import clamped, signed
 
 _ROUNDINGS = ("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi")
@@ -17,10 +30,11 @@ _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
 
 @dataclass(frozen=True)
 class Near:
-    """What an approximation may miss: relative to its value, or of one unit where that is small."""
+    """What an approximation may miss: relative to its value, and absolutely."""
 
     value: float
     bound: float
+    absolute: float = 0.0
 
 
 def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> int | Near:
@@ -75,6 +89,8 @@ def _finished(result: Real, form: Format, mode: str, modifiers: Sequence[str]) -
         if result.size == "inf" or result.size > 1:
             result = Real(0, Fraction(1))
     encoded = form.encode(result, mode)
+    if "ftz" in modifiers and _below_normal(result, form, mode):
+        return result.sign << form.bits - 1
     flushed = _flushed(form.decode(encoded), form, modifiers)
     return form.encode(flushed) if flushed.size != "nan" else encoded
 
@@ -85,6 +101,16 @@ def _flushed(value: Real, form: Format, modifiers: Sequence[str]) -> Real:
     return value
 
 
+def _below_normal(result: Real, form: Format, mode: str) -> bool:
+    """Whether it is less than the least normal number, rounded as if exponents had no limit."""
+    if not result.finite or result.size == 0:
+        return False
+    assert isinstance(result.size, Fraction)
+    scale = form.precision - 1 - exponent_of(result.size)
+    whole = scaled(result.size, scale, mode, result.sign)
+    return Fraction(whole) / Fraction(2) ** scale < Fraction(2) ** form.least
+
+
 def _negated(value: Real) -> Real:
     return Real(1 - value.sign, value.size)
 
@@ -93,6 +119,8 @@ def _signed_bits(root: str, operands: Sequence[int], values: Sequence[Real], for
     top = 1 << form.bits - 1
     if root == "copysign":
         return operands[0] & top | operands[1] & top - 1
+    if values[0].size == "nan":
+        return form.encode(NAN)
     size = operands[0] & top - 1 if values[0].size != 0 else 0
     sign = 0 if root == "abs" else ~operands[0] & top
     return sign | size
@@ -150,6 +178,10 @@ def _approximate(root: str, values: Sequence[Real], modifiers: Sequence[str]) ->
             if root == "rsqrt" and values[0] == Real(1, Fraction(0))
             else value
         )
+    if root == "lg2" and 0.5 < floats[0] < 2:
+        return Near(value, 0.0, _BOUNDS[root])
+    if root == "div" and "approx" in modifiers and 2.0**126 < abs(floats[1]) < math.inf:
+        value = floats[0] * math.copysign(0.0, floats[1])  # 1/b counts as 0
     return Near(value, _BOUNDS[root])
 
 
@@ -171,12 +203,17 @@ def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequenc
         value = signed(operands[0], of)
         return FORMATS[to].encode(Real(int(value < 0), Fraction(abs(value))), mode)
     form = FORMATS[of]
+    if (of, to) == ("f64", "f32") and form.decode(operands[0]).size == "nan":
+        return operands[0] >> 63 << 31 | 0x7FC00000 | operands[0] >> 29 & 0x3FFFFF
     source = _flushed(form.decode(operands[0]), form, modifiers)
     if to in _INTEGERS:
         if source.size == "nan":
-            return 0
+            bits = int(to[1:])
+            return 1 << bits - 1 if 64 in (bits, form.bits) else 0
         whole = rounded(source.value, mode) if source.finite else (-1) ** source.sign * 2**80
         return clamped(whole, to)
+    if source.size == "nan" and to == "f32" and (of == "bf16" or modifiers == ["f32", "f32"]):
+        return operands[0] << F32.bits - form.bits  # its bits stay
     if mode.endswith("i") and source.finite:
         whole = rounded(source.value, mode)
         return FORMATS[to].encode(Real(source.sign, Fraction(abs(whole))))

@@ -66,7 +66,7 @@ def integer_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -
 
 def _divided(root: str, a: int, b: int) -> int:
     if b == 0:
-        return -1 if root == "div" else a
+        return -1  # on an H200; PTX leaves it open
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     return quotient if root == "div" else a - quotient * b
 

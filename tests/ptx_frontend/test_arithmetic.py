@@ -49,7 +49,7 @@ def _fits(bits: int, want: int | Near, kind: str) -> bool:
         if math.isinf(want.value) or abs(want.value) > 3.4028235e38:
             return math.isinf(got) and (got > 0) == (want.value > 0)
         # What is subnormal may be flushed or rounded to few bits.
-        return abs(got - want.value) <= want.bound * abs(want.value) + 2.0**-126
+        return abs(got - want.value) <= want.bound * abs(want.value) + want.absolute + 2.0**-126
     width = max(8 * SIZES[kind], 16) if kind != "pred" else 1
     if kind == "f64" and F64.decode(bits).size == "nan":
         return F64.decode(want).size == "nan"

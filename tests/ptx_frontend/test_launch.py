@@ -110,17 +110,54 @@ def test_lanes_of_any_warp_are(module):
 
 
 def test_lanes_of_two_warps_are_an_error(module):
-    text = LANES.replace("WORD", "shr.u32 %w, %t, 6; mad.lo.u32 %a, %w, 4, %a;")
+    text = LANES.replace("WORD", "shr.u32 %w, %t, 6; mad.lo.u32 %a, %w, 4, %a; shr.u32 %x, %t, 5;")
     report = kernelbench.ptx.load("lanes.ptx", text=text).launch(
         "k", 1, 64, [np.zeros(2, np.uint32)], check=4
     )
     assert any(each.finding.kind == "race" for each in report.errors)
 
 
-def test_warps_that_write_one_word_are_an_error(module):
-    data = np.full(64, 7, np.int32)
+@pytest.mark.parametrize(("words", "severity"), [([7, 7], "formal"), ([7, 8], "error")])
+def test_warps_that_write_one_word(module, words, severity):
+    data = np.repeat(np.array(words, np.int32), 32)
     report = module.launch("all_lanes_write", 1, 64, [data], check=4)
-    assert any(each.severity == "error" for each in report.findings)
+    races = [each for each in report.findings if each.finding.kind == "race"]
+    assert severity in {each.severity for each in races}
+    assert report.clean == (severity == "formal")
+
+
+#: What a reduction leaves in every warp, stored by each.
+SAME = """.version 8.8
+.target sm_90
+.address_size 64
+.shared .align 4 .b32 word;
+.visible .entry k(.param .u64 p, .param .u32 p_by_warp) .reqntid 64
+{
+  .reg .b64 %p; .reg .b32 %t, %x, %by, %a; .reg .pred %q;
+  ld.param.u64 %p, [p]; ld.param.u32 %by, [p_by_warp]; mov.u32 %t, %tid.x; mov.b32 %a, word;
+  shr.u32 %x, %t, 5; mad.lo.u32 %x, %x, %by, 9;
+  st.shared.b32 [%a], %x;
+  EARLY
+  bar.sync 0; setp.ne.u32 %q, %t, 0; @%q ret;
+  ld.shared.b32 %x, [%a]; st.global.b32 [%p], %x; ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_warp", "early", "clean"),
+    [(0, "", True), (1, "", False), (0, "ld.shared.b32 %x, [%a];", False)],
+    ids=["equal", "other", "read"],
+)
+def test_equal_values_of_several_warps_are_a_formal_matter(by_warp, early, clean):
+    module = kernelbench.ptx.load("same.ptx", text=SAME.replace("EARLY", early))
+    out = np.zeros(1, np.uint32)
+    report = module.launch("k", 1, args=[out, by_warp], check=6)
+    assert {each.finding.kind for each in report.findings} == {"race"}
+    assert report.clean == clean, list(report.lines())
+    if clean:
+        assert {each.severity for each in report.findings} == {"formal"}
+        assert out.tolist() == [9]
 
 
 def test_memory_of_the_module(module):

@@ -161,6 +161,9 @@ def _is_nan(bits: np.uint32) -> bool:
 #: Lane i writes its two words to row-major bytes 8i … of a tile of 256, of which row r is 16 bytes.
 _FILL = "mov.b32 %s, tile; mad.lo.u32 %d, %l, 8, %s; st.shared.v2.b32 [%d], {%a, %b};"
 _FILL += "add.u32 %d, %d, 256; xor.b32 %x1, %a, -1; st.shared.v2.b32 [%d], {%x1, %b};"
+#: Rows that no lane stores are zeros.
+_FILL += "mad.lo.u32 %x2, %l, 16, %s; mov.b32 %x3, 0;"
+_FILL += "st.shared.v4.b32 [%x2+1024], {%x3, %x3, %x3, %x3};"
 _ROW = "bar.warp.sync -1; mad.lo.u32 %s, %l, 16, %s;"
 
 
@@ -172,7 +175,7 @@ def _matrices(given: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_matrices_of_a_warp(given, trans):
-    registers = {1: "%x0", 2: "{%x0, %x1}", 4: "{%x0, %x1, %x2, %x3}"}
+    registers = {1: "{%x0}", 2: "{%x0, %x1}", 4: "{%x0, %x1, %x2, %x3}"}
     clear = "mov.b32 %x0, 0; mov.b32 %x1, 0; mov.b32 %x2, 0; mov.b32 %x3, 0;"
     bodies = {}
     for count, names in registers.items():

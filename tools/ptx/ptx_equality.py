@@ -3,7 +3,9 @@
 python tools/ptx/ptx_equality.py                    all steps; equality.json and docs/ptx.md
 python tools/ptx/ptx_equality.py --steps v07,m05    these only; other rows stay
 python tools/ptx/ptx_equality.py --failed           the failed experiments, likewise
-python tools/ptx/ptx_equality.py --render           the table from the record
+python tools/ptx/ptx_equality.py -j 8 --record FILE   8 steps at a time; FILE is gone on from
+python tools/ptx/ptx_equality.py --merge FILE         what such a file has, into the record
+python tools/ptx/ptx_equality.py --render             the table from the record
 
 It needs nvcc and g++, and each step runs in a process of its own. Times are CPU time.
 """
@@ -14,12 +16,14 @@ import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import jobs
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before torch
@@ -30,10 +34,11 @@ RECORD, PAGE = HERE / "equality.json", ROOT / "docs" / "ptx.md"
 BEGIN, END = "<!-- ptx-equality -->\n", "<!-- /ptx-equality -->\n"
 STEPS = (
     *(f"v{number:02}" for number in range(1, 24)),
-    *(f"m{number:02}" for number in range(14)),
-    *(f"h{number:02}" for number in range(1, 8)),
+    *(f"m{number:02}" for number in range(16)),
+    *(f"h{number:02}" for number in range(1, 8)),  # h00 is Python
 )
-SHAPES = {"v": ("u1", "u2", "u3", "t3", "D")}
+_GEMM_SHAPES = ("u1", "u2", "u3", "t3", "D")
+SHAPES = {"v": _GEMM_SHAPES, "h": _GEMM_SHAPES}
 _MOE_SHAPES = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "qwen35-m16")
 #: Of ``kernels/failed``: what the checker finds in the direct build.
 FAILED = (
@@ -42,9 +47,11 @@ FAILED = (
 )  # fmt: skip
 _FAILED_SHAPE, _FAILED_CLASS, _FAILED_SMS = "u1", "gpu-mode", (1, 3)
 #: Shapes of the check, which is slow, and its schedules.
-CHECKED = {"v": ("u1",)}
+CHECKED = {"v": ("u1",), "h": ("u1",)}
 _MOE_CHECKED = ("s0",)
 SCHEDULES = 4
+#: Of each call, of which the faster one counts.
+_REPEATS = 2
 _LIMIT_S = 1500.0
 
 
@@ -57,42 +64,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--failed", action="store_true")
     parser.add_argument("--render", action="store_true")
     parser.add_argument("--no-check", action="store_true", help="equality only")
+    parser.add_argument("-j", type=int, default=1, metavar="N", help="steps at a time")
+    parser.add_argument("--record", type=Path, help="lines of JSON; nothing else is written")
+    parser.add_argument("--until", type=float, default=float("inf"), metavar="S")
+    parser.add_argument("--merge", type=Path, metavar="FILE")
     parser.add_argument("--one", metavar="MODE", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.one:
-        failed = given.one == "failed"
-        made = _failed(given.steps) if failed else _part(given.steps, check=given.one == "check")
-        print(json.dumps(made))
-        return 0
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    names = FAILED if given.failed else given.steps.split(",")
-    modes = ("failed",) if given.failed else ("plain", "check")[: 1 if given.no_check else 2]
-    for name in () if given.render else names:
-        row = record.setdefault(name, {})
-        for mode in modes:
-            row[mode] = _in_a_process(name, mode)
-            print(name, mode, json.dumps(row[mode]), flush=True)
-        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    write_page(record)
+    if given.one == "failed":
+        print(json.dumps(_failed(given.steps)))
+    elif given.one:
+        for made in _part(given.steps, check=given.one == "check"):
+            print(json.dumps(made), flush=True)
+    elif given.render:
+        write_page(json.loads(RECORD.read_text()))
+    elif given.merge:
+        merge(given.merge)
+    else:
+        names = FAILED if given.failed else given.steps.split(",")
+        with tempfile.TemporaryDirectory() as folder:
+            record = given.record or Path(folder) / "record.jsonl"
+            jobs.run(jobs_of(names, check=not given.no_check), given.j, record, given.until)
+            if not given.record:
+                merge(record)
     return 0
 
 
-def _in_a_process(name: str, mode: str) -> dict[str, Any]:
-    """One step in one mode; ``error`` says why there is nothing."""
-    command = [sys.executable, __file__, "--steps", name, "--one", mode]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        return {"error": f"not done in {_LIMIT_S:.0f} s"}
-    if ended.returncode != 0:
-        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        return {"error": lines[-1][:300]}
-    made: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return made | {"date": datetime.date.today().isoformat()}
+def jobs_of(names: Sequence[str], *, check: bool = True) -> list[jobs.Job]:
+    """A process for each step and mode."""
+    made = []
+    for mode in ("plain", "check", "failed"):
+        for name in names:
+            if (name in FAILED) == (mode == "failed") and (check or mode != "check"):
+                command = [sys.executable, __file__, "--steps", name, "--one", mode]
+                made.append(jobs.Job(f"{name} {mode}", command, limit_s=_LIMIT_S))
+    return made
 
 
-def _part(name: str, *, check: bool) -> dict[str, Any]:
-    """What one step does in one mode."""
+def merge(file: Path) -> None:
+    """Put what a file of lines has into the record, and the table into the page."""
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    for key, line in jobs.read(file).items():
+        name, mode, *_ = key.split()
+        if mode not in ("plain", "check", "failed"):
+            continue
+        row = line["rows"][-1] if line["rows"] else {"error": line.get("error", "nothing")}
+        if line.get("error") and line["rows"]:
+            row["stopped"] = line["error"]
+        record.setdefault(name, {})[mode] = row
+    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    write_page(record)
+
+
+def _part(name: str, *, check: bool) -> Iterator[dict[str, Any]]:
+    """What one step does in one mode: after each shape, what there is so far."""
     import torch
     from ptx_step import PtxStep, symbols_of
 
@@ -109,7 +133,9 @@ def _part(name: str, *, check: bool) -> dict[str, Any]:
         "translation_s": round(translation_s, 2),
         "build_s": [round(direct_s, 1), round(ptx_s, 1)],
         "shapes": {},
+        "date": datetime.date.today().isoformat(),
     }
+    yield row
     chosen, seeds = (
         (_of(name, CHECKED, _MOE_CHECKED), range(SCHEDULES))
         if check
@@ -120,9 +146,18 @@ def _part(name: str, *, check: bool) -> dict[str, Any]:
         case = step.case(shape)
         if case is None:
             continue
-        direct = [step.call(case, seed) for seed in seeds]
-        with step.replaced(source, library):
-            ptx = [step.call(case, seed, symbols=symbols) for seed in seeds]
+        direct, ptx, seconds = [], [], [0.0, 0.0]
+        for seed in seeds:
+            times: list[list[float]] = [[], []]
+            for _ in range(_REPEATS):
+                one = step.call(case, seed)
+                with step.replaced(source, library):
+                    other = step.call(case, seed, symbols=symbols)
+                times[0].append(one.seconds)
+                times[1].append(other.seconds)
+            direct.append(one)
+            ptx.append(other)
+            seconds = [total + min(each) for total, each in zip(seconds, times, strict=True)]
         row["shapes"][shape] = {
             "equal": all(
                 len(a.outputs) == len(b.outputs) > 0 and all(map(torch.equal, a.outputs, b.outputs))
@@ -132,9 +167,9 @@ def _part(name: str, *, check: bool) -> dict[str, Any]:
             "wrong": next((each.wrong for each in ptx if each.wrong), ""),
             "found": sorted({str(found) for each in ptx for found in each.found}),
             "direct_found": sorted({str(found) for each in direct for found in each.found}),
-            "seconds": [round(sum(c.seconds for c in calls), 2) for calls in (direct, ptx)],
+            "seconds": [round(each, 3) for each in seconds],
         }
-    return row
+        yield row
 
 
 def _failed(name: str) -> dict[str, Any]:
@@ -161,7 +196,7 @@ def _failed(name: str) -> dict[str, Any]:
 
     direct = found()
     with step.replaced(source, library):
-        return {"direct": direct, "ptx": found()}
+        return {"direct": direct, "ptx": found(), "date": datetime.date.today().isoformat()}
 
 
 def _built(make: Any) -> tuple[float, Any]:

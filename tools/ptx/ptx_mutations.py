@@ -2,7 +2,8 @@
 
 python tools/ptx/ptx_mutations.py                      all steps; mutations.json, mutations.md
 python tools/ptx/ptx_mutations.py --steps v07          these only; rows of others stay
-python tools/ptx/ptx_mutations.py --sample 10 --seed 1 --dry
+python tools/ptx/ptx_mutations.py --sample 10 --seed 1 -j 8 --record FILE   FILE is gone on from
+python tools/ptx/ptx_mutations.py --merge FILE         what such a file has, into mutations.json
 
 A step is built once: a word of the library chooses the mistake. Each mistake runs in a process of
 its own until something is found.
@@ -18,6 +19,7 @@ import multiprocessing
 import os
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +30,7 @@ from typing import Any
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before torch: the process forks
 
+import jobs  # noqa: E402
 from ptx_operators import OPERATORS, mutants  # noqa: E402
 from ptx_step import Case, PtxStep  # noqa: E402
 
@@ -53,6 +56,7 @@ CASES = {
 #: In turn. Three SMs leave one without a cluster; four hold two, ten enough for a single wave.
 SMS = (1, 2, 3, 4, 10)
 ROUNDS, LIMIT_S, ITSELF = 4, 40.0, 20
+_ITSELF_LIMIT_S = 600.0
 
 
 _HEAD = """# Mistakes in PTX
@@ -85,19 +89,19 @@ class Trials:
         ]
         self._context = multiprocessing.get_context("fork")
 
-    def itself(self) -> dict[str, Any]:
-        """The step without a mistake, in as many schedules."""
-        return self._forked(0, -(-ITSELF // len(self.cases)), 600.0)
+    def itself(self, schedules: Sequence[int]) -> dict[str, Any]:
+        """The step without a mistake, in schedules by their numbers."""
+        return self._forked(0, schedules, _ITSELF_LIMIT_S)
 
     def of(self, number: int) -> dict[str, Any]:
         """The row of a mistake, by its number from 1."""
         mutant = self.mutants[number - 1]
         shown = {key: getattr(mutant, key) for key in ("id", "operator", "line", "code")}
-        return shown | self._forked(number, ROUNDS, LIMIT_S)
+        return shown | self._forked(number, range(ROUNDS * len(self.cases)), LIMIT_S)
 
-    def _forked(self, number: int, rounds: int, limit_s: float) -> dict[str, Any]:
+    def _forked(self, number: int, schedules: Sequence[int], limit_s: float) -> dict[str, Any]:
         receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=self._run, args=(number, rounds, limit_s, sender))
+        process = self._context.Process(target=self._run, args=(number, schedules, limit_s, sender))
         process.start()
         sender.close()
         try:
@@ -112,7 +116,9 @@ class Trials:
         finally:
             process.join()
 
-    def _run(self, number: int, rounds: int, limit_s: float, sender: Connection) -> None:
+    def _run(
+        self, number: int, schedules: Sequence[int], limit_s: float, sender: Connection
+    ) -> None:
         chosen, ran = (
             ctypes.c_uint32.in_dll(self._library, name)
             for name in ("kb_ptx_variant", "kb_ptx_variant_ran")
@@ -120,7 +126,7 @@ class Trials:
         chosen.value = number
         began, runs = time.process_time(), 0
         with self.step.replaced(self.source, self._library):
-            for label, case, sms, seed in self._schedules(rounds):
+            for label, case, sms, seed in map(self._schedule, schedules):
                 if time.process_time() - began > limit_s:
                     break
                 runs += 1
@@ -137,10 +143,11 @@ class Trials:
         sender.send({"status": status, "found": False, "runs": runs,
                      "seconds": round(time.process_time() - began, 1)})  # fmt: skip
 
-    def _schedules(self, rounds: int) -> Iterator[tuple[str, Case, int, int]]:
-        for seed in range(rounds):
-            for at, (label, case) in enumerate(self.cases):
-                yield label, case, SMS[(seed + at) % len(SMS)], seed
+    def _schedule(self, number: int) -> tuple[str, Case, int, int]:
+        """All cases in turn, with another seed each round."""
+        seed, at = divmod(number, len(self.cases))
+        label, case = self.cases[at]
+        return label, case, SMS[(seed + at) % len(SMS)], seed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,32 +158,90 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="N of each step")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dry", action="store_true", help="write nothing")
+    parser.add_argument("--itself", type=int, default=ITSELF, metavar="N", help="schedules without")
+    parser.add_argument("-j", type=int, default=1, metavar="N", help="processes at a time")
+    parser.add_argument("--record", type=Path, help="lines of JSON; nothing else is written")
+    parser.add_argument("--until", type=float, default=float("inf"), metavar="S")
+    parser.add_argument("--merge", type=Path, metavar="FILE")
     parser.add_argument("--render", action="store_true")
+    parser.add_argument("--one", metavar="PART", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    for name in () if given.render else given.steps.split(","):
-        record[name] = _step(name, given.sample, given.seed)
-        if not given.dry:
-            RECORD.write_text(json.dumps(record, indent=0) + "\n")
-    if not given.dry:
-        TABLE.write_text(render(record))
+    if given.one:
+        for row in _part(given.steps, given.one, given.sample, given.seed, given.itself):
+            print(json.dumps(row), flush=True)
+    elif given.render:
+        TABLE.write_text(render(json.loads(RECORD.read_text())))
+    elif given.merge:
+        merge(given.merge)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            record = given.record or Path(folder) / "record.jsonl"
+            made = [
+                job
+                for name in given.steps.split(",")
+                for job in jobs_of(name, given.sample, given.seed, given.itself, given.j)
+            ]
+            jobs.run(made, given.j, record, given.until)
+            if not given.record:
+                merge(record)
     return 0
 
 
-def _step(name: str, sample: int, seed: int) -> dict[str, Any]:
+def jobs_of(name: str, sample: int, seed: int, itself: int, shares: int) -> list[jobs.Job]:
+    """A process that builds a step, and then as many shares of its mistakes, and of itself."""
+    head = [sys.executable, __file__, "--steps", name, "--sample", str(sample), "--seed", str(seed)]
+    head += ["--itself", str(itself), "--one"]
+    build = f"{name} build"
+    made = [jobs.Job(build, [*head, "build"])]
+    for what in ("mistakes", "itself"):
+        for share in range(shares):
+            part = f"{what} {share}/{shares}"
+            made.append(jobs.Job(f"{name} {part} {sample} {seed}", [*head, part], build))
+    return made
+
+
+def _part(name: str, part: str, sample: int, seed: int, itself: int) -> Iterator[dict[str, Any]]:
+    """The rows of one process of ``jobs_of``."""
+    what, _, share = part.partition(" ")
     trials = Trials(name)
+    if what == "build":
+        yield {"sites": len(trials.mutants), "date": datetime.date.today().isoformat()}
+        return
+    at, shares = map(int, share.split("/"))
+    if what == "itself":
+        yield trials.itself(range(at, itself, shares))
+        return
     numbers: Sequence[int] = range(1, len(trials.mutants) + 1)
     if sample and sample < len(numbers):
         numbers = sorted(random.Random(seed).sample(numbers, sample))
-    itself, rows = trials.itself(), []
-    print(f"{name} itself: {itself['status']} in {itself.get('runs')}", file=sys.stderr)
-    for number in numbers:
-        rows.append(trials.of(number))
-        row = rows[-1]
-        print(f"{row['id']}: {row['status']} {row.get('kinds', '')}", file=sys.stderr, flush=True)
-    date = datetime.date.today().isoformat()
-    return {"sites": len(trials.mutants), "itself": itself, "date": date, "rows": rows}
+    for number in numbers[at::shares]:
+        yield trials.of(number)
+
+
+def merge(file: Path) -> None:
+    """Put what a file of lines has into the record, and write the table."""
+    record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    lines = jobs.read(file)
+    for name in STEPS:
+        parts: dict[str, list[Any]] = {"build": [], "mistakes": [], "itself": []}
+        for key, line in lines.items():
+            of, what, *_ = key.split()
+            if of == name and what in parts:
+                parts[what] += line["rows"]
+        if not parts["build"] or not parts["mistakes"]:
+            continue
+        order = {operator: at for at, operator in enumerate(OPERATORS)}
+        rows = sorted(parts["mistakes"], key=lambda row: (row["line"], order[row["operator"]]))
+        record[name] = {**parts["build"][-1], "itself": _together(parts["itself"]), "rows": rows}
+    RECORD.write_text(json.dumps(record, indent=0) + "\n")
+    TABLE.write_text(render(record))
+
+
+def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Shares of a step without a mistake as one."""
+    worst = next((each for each in parts if each["status"] != "not found"), None)
+    runs = sum(each.get("runs", 0) for each in parts)
+    return dict(worst) if worst else {"status": "not found", "found": False, "runs": runs}
 
 
 def judged(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

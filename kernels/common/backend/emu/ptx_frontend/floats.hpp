@@ -107,15 +107,37 @@ PX T sub(T a, T b) {
   const auto difference = [](T x, T y) { return x - y; };
   return out<how>(rounded<how.round, T>(difference, in<how>(a), in<how>(b)));
 }
+// A product plus c that came out as the least normal number, but is less where the exponent has no
+// limit: an H200 flushes it (seen of mul; fma is taken to do the same).
+template <Flags how>
+PX bool below_normal(f32 result, f32 a, f32 b, f32 c) {
+  if (std::fabs(result) != std::numeric_limits<f32>::min()) return false;
+  const auto sum = [](f32 x, f32 y, f32 z) { return std::fma(x, y, z); };
+  (std::fabs(a) < std::fabs(b) ? a : b) *= 0x1p60f;
+  return std::fabs(rounded<how.round, f32>(sum, a, b, c * 0x1p60f)) < 0x1p-66f;
+}
 template <Flags how, typename T>
 PX T mul(T a, T b) {
   const auto product = [](T x, T y) { return x * y; };
-  return out<how>(rounded<how.round, T>(product, in<how>(a), in<how>(b)));
+  a = in<how>(a);
+  b = in<how>(b);
+  T result = rounded<how.round, T>(product, a, b);
+  if constexpr (how.ftz) {
+    if (below_normal<how>(result, a, b, 0)) result = std::copysign(T{0}, result);
+  }
+  return out<how>(result);
 }
 template <Flags how, typename T>
 PX T fma(T a, T b, T c) {
   const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
-  return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b), in<how>(c)));
+  a = in<how>(a);
+  b = in<how>(b);
+  c = in<how>(c);
+  T result = rounded<how.round, T>(sum, a, b, c);
+  if constexpr (how.ftz) {
+    if (below_normal<how>(result, a, b, c)) result = std::copysign(T{0}, result);
+  }
+  return out<how>(result);
 }
 // Pairs, each half by itself.
 template <Flags how>
@@ -137,6 +159,13 @@ PX f32x2 fma(f32x2 a, f32x2 b, f32x2 c) {
 template <Flags how, typename T>
 PX T div(T a, T b) {
   return out<how>(in<how>(a) / in<how>(b));
+}
+// PTX: 9.7.3 div.approx: a times 1/b, which is 0 for a b beyond 2^126.
+template <Flags how>
+PX f32 div_approx(f32 a, f32 b) {
+  const f32 x = in<how>(a), y = in<how>(b);
+  const bool beyond = std::fabs(y) > 0x1p126f && std::isfinite(y);
+  return out<how>(beyond ? x * std::copysign(0.0f, y) : x / y);
 }
 template <Flags how>
 PX f32 rcp(f32 a) {
@@ -162,14 +191,14 @@ template <Flags how>
 PX f32 tanh(f32 a) {
   return out<how>(std::tanh(in<how>(a)));
 }
-// Signs are bits, of NaN too.
+// A NaN of f32 becomes the canonical one; of f64 it keeps its sign when negated, as on an H200.
 template <Flags how, typename T>
 PX T neg(T a) {
-  return -in<how>(a);
+  return std::isnan(a) ? canonical(a) : -in<how>(a);
 }
 template <Flags how, typename T>
 PX T abs(T a) {
-  return std::fabs(in<how>(a));
+  return canonical(std::fabs(in<how>(a)));
 }
 // The sign of the first operand.
 template <typename T>
@@ -224,6 +253,9 @@ KB_PTX_COMPARE(nan, false, true)
 // cvt between f32 and f64, to integral values, and between floats and integers.
 template <typename To, Flags how, typename T>
 PX To convert(T a) {
+  // Without a modifier it is a move. A NaN of f64 keeps its sign and upper bits.
+  if constexpr (std::is_same_v<To, T> && !how.ftz && !how.sat) return a;
+  if (sizeof(T) > sizeof(To) && std::isnan(a)) return static_cast<To>(a);
   return out<how>(rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a));
 }
 template <Flags how, typename T>
@@ -238,12 +270,16 @@ template <typename To, Flags how, typename T>
 PX To real(T a) {
   return rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a);
 }
-// What is beyond the type becomes its least or greatest value, NaN 0.
+// What is beyond the type becomes its least or greatest value. NaN becomes 0, or the highest bit
+// alone where either type has 64 bits.
 template <typename To, Flags how, typename T>
 PX To whole(T a) {
   using Limits = std::numeric_limits<To>;
   const T value = integral<how>(in<how>(a));
-  if (std::isnan(value)) return 0;
+  if (std::isnan(value)) {
+    const bool wide = sizeof(T) == 8 || sizeof(To) == 8;
+    return wide ? static_cast<To>(u64{1} << (8 * sizeof(To) - 1)) : To{0};
+  }
   if (value <= static_cast<T>(Limits::min())) return Limits::min();
   if (value >= static_cast<T>(Limits::max())) return Limits::max();
   return static_cast<To>(value);

@@ -13,6 +13,11 @@ PX f32 widened(bf16 a) {
   return canonical(as<f32>(b32{a.bits} << 16));
 }
 
+// cvt of bf16 keeps a NaN's bits.
+PX f32 extended(bf16 a) {
+  return as<f32>(b32{a.bits} << 16);
+}
+
 PX f16 narrowed_f16_rn(f32 a) {
   return {emu::f16_bits(a)};
 }
@@ -146,14 +151,22 @@ PX f32 fma_mixed(T a, T b, f32 c) {
   return fma<how>(widened(a), widened(b), c);
 }
 
-// Signs are bits.
+// Signs are bits, but for a NaN, which becomes the canonical one.
 template <typename T>
 PX T neg_half(T a) {
-  return {static_cast<decltype(a.bits)>(a.bits ^ static_cast<b32>(0x80008000u))};
+  if constexpr (detail::kPair<T>) {
+    return detail::each<T>([](auto x) { return neg_half(x); }, a);
+  } else {
+    return {std::isnan(widened(a)) ? b16{0x7fff} : static_cast<b16>(a.bits ^ 0x8000u)};
+  }
 }
 template <typename T>
 PX T abs_half(T a) {
-  return {static_cast<decltype(a.bits)>(a.bits & 0x7fff7fffu)};
+  if constexpr (detail::kPair<T>) {
+    return detail::each<T>([](auto x) { return abs_half(x); }, a);
+  } else {
+    return {std::isnan(widened(a)) ? b16{0x7fff} : static_cast<b16>(a.bits & 0x7fffu)};
+  }
 }
 
 // setp of halves.

@@ -67,8 +67,7 @@ template <typename T>
 PX T abs(T a) {
   return a < 0 ? neg(a) : a;
 }
-// Assumption: division by zero gives all ones, the remainder the dividend, as GPUs do; PTX leaves
-// both open.
+// Division by zero gives all ones, for the remainder too, as an H200 does; PTX leaves both open.
 template <typename T>
 PX T div(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
@@ -77,7 +76,7 @@ PX T div(T a, T b) {
 }
 template <typename T>
 PX T rem(T a, T b) {
-  if (b == 0) return a;
+  if (b == 0) return static_cast<T>(-1);
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
   return static_cast<T>(a % b);
 }

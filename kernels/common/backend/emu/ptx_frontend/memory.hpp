@@ -21,6 +21,7 @@ void __tsan_write2(void*);
 void __tsan_write4(void*);
 void __tsan_write8(void*);
 void __tsan_write16(void*);
+void kb_emu_same_store(void*, unsigned long);
 }
 #endif
 
@@ -72,9 +73,13 @@ PX void announce_read([[maybe_unused]] const void* at) {
 #endif
 }
 template <size_t bytes>
-PX void announce_write([[maybe_unused]] void* at) {
+PX void announce_write([[maybe_unused]] void* at, [[maybe_unused]] const void* values = nullptr) {
 #ifdef KB_PTX_CHECK
   auto* where = static_cast<Byte*>(at);
+  if (values != nullptr && std::memcmp(where, values, bytes) == 0) {
+    kb_emu_same_store(where, bytes);
+    return;
+  }
   if constexpr (bytes == 1) __tsan_write1(where);
   if constexpr (bytes == 2) __tsan_write2(where);
   if constexpr (bytes == 4) __tsan_write4(where);
@@ -106,7 +111,7 @@ PX Elements<T, count> load(const Byte* from) {
 }
 template <typename T, int count>
 PX void store(Byte* to, Elements<T, count> values) {
-  announce_write<count * sizeof(T)>(to);
+  announce_write<count * sizeof(T)>(to, &values);
   own_store(to, values);
 }
 template <typename T, int count>
@@ -153,7 +158,15 @@ PX T atomic(Byte* at, bool returns, Order order, const AtomicOperands<T>& operan
   const u64 old = emu::atomic_update(at, sizeof(T), order, returns, kUpdate, &operands);
   return as<T>(static_cast<Bits<sizeof(T)>>(old));
 }
-// Additions to memory flush, as the memory's own adders do.
+template <typename T>
+PX T plain_sum(T a, T b) {
+  if constexpr (kInteger<T>) {
+    return add(a, b);
+  } else {
+    return canonical(a + b);
+  }
+}
+// Additions to global memory flush, as the memory's own adders do.
 template <typename T>
 PX T memory_sum(T a, T b) {
   if constexpr (kInteger<T>) {
@@ -172,6 +185,8 @@ PX T memory_sum(T a, T b) {
                           [](T old, const auto& given) -> T { return expression; });   \
   }
 KB_PTX_ATOMIC(add, detail::memory_sum(old, given.first))
+// In shared memory subnormals of f32 stay (PTX: 9.7.13 atom).
+KB_PTX_ATOMIC(add_shared, detail::plain_sum(old, given.first))
 KB_PTX_ATOMIC(min, min(old, given.first))
 KB_PTX_ATOMIC(max, max(old, given.first))
 KB_PTX_ATOMIC(exch, ((void)old, given.first))

@@ -60,6 +60,7 @@ struct Finding {
   std::optional<Where> where;  // if it is not the running thread, or task
   bool one_warp = false;       // both are lanes of one warp, in every repeat
   bool formal = false;         // every implementation orders it, in every repeat
+  bool same_value = false;     // both store the same to it, in every repeat
   std::string buffer;          // of global memory, with the place in it
   std::string text;            // one sentence; no addresses
 };

@@ -91,6 +91,7 @@ void record(Finding&& finding, bool ends_launch) {
     ++all[found->second].count;
     all[found->second].finding.one_warp &= finding.one_warp;
     all[found->second].finding.formal &= finding.formal;
+    all[found->second].finding.same_value &= finding.same_value;
   } else if (all.size() >= options().max_findings) {
     ++dropped;
   } else {
@@ -168,7 +169,8 @@ void put_finding(std::string& out, const Found& found) {
          ",\"tmem_column\":" + std::to_string(finding.tmem_column) +
          ",\"other_thread\":" + std::to_string(finding.other_thread) +
          ",\"one_warp\":" + (finding.one_warp ? "true" : "false") +
-         ",\"formal\":" + (finding.formal ? "true" : "false") + ",\"buffer\":";
+         ",\"formal\":" + (finding.formal ? "true" : "false") +
+         ",\"same_value\":" + (finding.same_value ? "true" : "false") + ",\"buffer\":";
   put_string(out, finding.buffer);
   out += ",\"shared_type\":";
   put_string(out, found.where.shared_type ? found.where.shared_type : "");

@@ -80,6 +80,7 @@ struct Actor {
   bool tensor = false;   // tcgen05 pipe or wgmma
   bool atomic = false;   // needs no order with other atomic accesses
   bool returns = false;  // an atomic that returns what was there
+  bool same = false;     // a store of what is there
   uint8_t bytes = 0xf;   // of each 4-byte cell, as a mask
   int32_t thread = -1;   // in the CTA
   uint32_t cta_rank = 0;

@@ -83,7 +83,8 @@ namespace {
 // An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
 // Assumption: the compiler's loads and stores are the kernel's: what it keeps in registers, joins
 // or drops is not seen. That is as on a GPU, with another compiler.
-void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
+// `same`: a store of what is there already, as far as is known.
+void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same = false) {
   Thread* thread = current_thread;
   if (thread == nullptr || !checking()) return;
   const auto* byte = static_cast<const std::byte*>(pointer);
@@ -94,7 +95,8 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
   if (byte >= cluster.shared_base && distance < cluster.ctas.size() * kSharedStride) {
     Cta& cta = cluster.cta(static_cast<uint32_t>(distance / kSharedStride));
     const auto offset = static_cast<uint32_t>(distance % kSharedStride);
-    const Actor actor = generic_actor(*thread, pc, writing ? "a store" : "a load");
+    Actor actor = generic_actor(*thread, pc, writing ? "a store" : "a load");
+    actor.same = same;
     if (writing) {
       shared_write(cta, offset, static_cast<uint32_t>(bytes), actor);
     } else {
@@ -139,6 +141,10 @@ KB_EMU_HOOKS(8)
 KB_EMU_HOOKS(16)
 KB_EMU_EXPORT void __tsan_read_range(void* at, unsigned long bytes) {
   kb::emu::on_access(at, bytes, false, KB_EMU_PC);
+}
+// A store of translated PTX that changes nothing.
+KB_EMU_EXPORT void kb_emu_same_store(void* at, unsigned long bytes) {
+  kb::emu::on_access(at, bytes, true, KB_EMU_PC, true);
 }
 KB_EMU_EXPORT void __tsan_write_range(void* at, unsigned long bytes) {
   kb::emu::on_access(at, bytes, true, KB_EMU_PC);

@@ -205,6 +205,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
           .other_thread = earlier.thread,
           .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
           .formal = fence_only,
+          .same_value = kind == Class::kRace && !reading && actor.same,
           .text = std::move(text)});
   return false;
 }
