@@ -37,7 +37,11 @@ LEAVES_SUMS = 0xFFFF
 
 needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
-every_step = pytest.mark.parametrize("step", STEPS)
+#: Steps between others, whose code the code lock holds, are in `make test-long`.
+_BETWEEN = ("h03", "h04", "h06")
+every_step = pytest.mark.parametrize(
+    "step", [pytest.param(s, marks=pytest.mark.long) if s in _BETWEEN else s for s in STEPS]
+)
 
 #: SMs and extents, by what is at the edge. Few SMs, so that CTAs do tiles of several widths.
 SHAPES: dict[str, tuple[int, dict[str, Any]]] = {
