@@ -30,7 +30,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _work(messages: int, log: int, job_file: int, apart: int) -> None:
+def _work(apart: int, messages: int, log: int, job_file: int) -> None:
     """The body of a worker; never returns to the launcher's loop.
 
     Args:
@@ -79,7 +79,7 @@ def main() -> None:
             control.close()
             code = 1
             try:
-                _work(*descriptors, apart)
+                _work(apart, *descriptors)
                 code = 0
             except BaseException:
                 import traceback

@@ -21,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -94,7 +95,9 @@ class SubmissionProcess:
         theirs.close()
         self._link = ours
 
-    def ask(self, request: Request, descriptors: Sequence[int] = ()) -> tuple[bytes, list[int], str]:
+    def ask(
+        self, request: Request, descriptors: Sequence[int] = ()
+    ) -> tuple[bytes, list[int], str]:
         """Send a request and wait: the answer as it came, its descriptors, and its nonce.
 
         If the process has gone, this one goes the same way: that is how a worker's death is told.
@@ -164,10 +167,10 @@ def _be_submission(link: socket.socket) -> NoReturn:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         hide_memory(False)
         _without_reach()
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2 and int(name) != link.fileno():
+        for file in list(Path("/proc/self/fd").iterdir()):
+            if int(file.name) > 2 and int(file.name) != link.fileno():
                 with contextlib.suppress(OSError):
-                    os.close(int(name))
+                    os.close(int(file.name))
         serve(link)
         code = 0
     except BaseException:

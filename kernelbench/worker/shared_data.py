@@ -54,7 +54,7 @@ class TensorForm:
             made = torch.empty_strided(self.size, self.stride, dtype=self.dtype)
         else:
             made = torch.empty(0, dtype=self.dtype)
-            made = made.set_(storage, self.offset, self.size, self.stride)  # type: ignore[call-overload]
+            made = made.set_(storage, self.offset, self.size, self.stride)
         if self.parameter:
             return torch.nn.Parameter(made, self.requires_grad)
         return made.requires_grad_() if self.requires_grad else made
@@ -256,4 +256,4 @@ def _named(module: str, name: str) -> Any:
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+    return torch.empty(0, dtype=torch.uint8).set_(storage)

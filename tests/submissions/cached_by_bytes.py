@@ -12,9 +12,7 @@ again = 0
 def custom_kernel(data):
     global again
     key = tuple(
-        bytes(tensor.untyped_storage()[:64].tolist())
-        for group in data[0]
-        for tensor in group[:2]
+        bytes(tensor.untyped_storage()[:64].tolist()) for group in data[0] for tensor in group[:2]
     )
     again += key in seen
     seen.add(key)
