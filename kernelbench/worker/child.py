@@ -44,13 +44,13 @@ def _work(apart: int, messages: int, log: int, job_file: int) -> None:
     report = to_pipe(messages)
 
     def work() -> None:
-        # Unbuffered: nothing of the job, with its seed, may be in the memory that is forked.
-        with os.fdopen(job_file, "rb", buffering=0) as stream:
+        # Before the job is read: its seed is none of theirs.
+        processes = [SubmissionProcess() for _ in range(apart)]
+        hide_memory(bool(processes))
+        with os.fdopen(job_file, "rb") as stream:
             lineage = pickle.load(stream)
             if lineage is not None:
                 load_problem(lineage)
-            processes = [SubmissionProcess() for _ in range(apart)]
-            hide_memory(bool(processes))
             job = pickle.load(stream)
         execute_job(job, report, processes)
 
