@@ -20,8 +20,7 @@ _folders: list[str] = []
 
 
 class RaisedElsewhere(Exception):
-    """A step raised in another process; the message is what :func:`describe_exception` said there.
-    """
+    """A step raised in another process; the message is what was described there, in one line."""
 
 
 class LoadError(Exception):

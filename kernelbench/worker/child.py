@@ -41,7 +41,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _work(messages: int, log: int, job_file: int, gate: int, apart: int = 0) -> None:
+def _work(apart: int, messages: int, log: int, job_file: int, gate: int) -> None:
     """The body of a worker; never returns to the launcher's loop.
 
     Args:
@@ -58,16 +58,16 @@ def _work(messages: int, log: int, job_file: int, gate: int, apart: int = 0) -> 
 
     def work() -> None:
         nonlocal gated
-        # Unbuffered: nothing of the job, with its seed, may be in the memory that is forked.
+        # Unbuffered: nothing of the job, whose seed is none of a submission's, is read by then.
         with os.fdopen(job_file, "rb", buffering=0) as stream:
             here = pickle.load(stream)
             if here is not None:
                 _be_in(*here)
+            processes = [SubmissionProcess() for _ in range(apart)]
+            hide_memory(bool(processes))
             lineage = pickle.load(stream)
             if lineage is not None:
                 load_problem(lineage)
-            processes = [SubmissionProcess() for _ in range(apart)]
-            hide_memory(bool(processes))
             job = pickle.load(stream)
         gated = bool(getattr(job, "gated", False))
         execute_job(job, report, processes)
@@ -107,7 +107,7 @@ class _Workers:
             hide_memory()  # a submission could make the next worker another one
         pid = self._from_spares(descriptors) if on_gpu and not apart else None
         if pid is None:
-            pid = self._fork(partial(_work, *descriptors, apart))
+            pid = self._fork(partial(_work, apart, *descriptors))
         self._alive[pid] = apart
         for descriptor in descriptors:
             os.close(descriptor)
@@ -195,7 +195,7 @@ def _be_spare(parents_end: socket.socket, control: socket.socket) -> None:
     data, descriptors, _, _ = socket.recv_fds(control, 16, 4)
     control.close()
     if data:
-        _work(*descriptors)
+        _work(0, *descriptors)
 
 
 def _wakeup() -> socket.socket:
@@ -278,6 +278,7 @@ def main() -> None:
     """Serve one command line, or many."""
     # A worker's own children are the launcher's, once it is gone.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+<<<<<<< HEAD
     if sys.argv[1] != "--serve":
         launch(socket.socket(fileno=int(sys.argv[1])))
         return
@@ -290,6 +291,43 @@ def main() -> None:
     finally:
         with contextlib.suppress(OSError):
             Path(file).unlink()
+=======
+    control.send(b"ready")
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 64, 3)
+        if not data:
+            return
+        apart = int(data)
+        if apart:
+            hide_memory()  # a submission could make the next worker another one
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            code = 1
+            try:
+                _work(apart, *descriptors)
+                code = 0
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(json.dumps({"pid": pid}).encode())
+        # Processes that the step left behind go with it, while its id is still taken.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            while apart:  # what was killed is gone when the worker is said to be
+                os.waitpid(-pid, 0)
+        control.send(json.dumps({"status": status}).encode())
+>>>>>>> judge
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class Returned:
         old = self._own.get(number)
         storage = None if old is None else torch.UntypedStorage._new_with_weak_ptr(old.cdata)
         if storage is not None and storage.nbytes() == size:
-            return torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+            return torch.empty(0, dtype=torch.uint8).set_(storage)
         try:
             made = torch.empty(size, dtype=torch.uint8)
         except RuntimeError as error:
@@ -131,7 +131,7 @@ class Returned:
             raise BadAnswer("a tensor beyond its memory")
         if not all(size):
             return torch.empty(size, dtype=dtype)
-        made = made.set_(storage, offset, size, stride)  # type: ignore[call-overload]
+        made = made.set_(storage, offset, size, stride)
         return torch.nn.Parameter(made, requires_grad=False) if form["parameter"] is True else made
 
 
@@ -140,7 +140,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _read(descriptor: int, offset: int, target: torch.Tensor) -> None:
-    view = memoryview(target.numpy())
+    view = memoryview(target.numpy().data)
     while view:
         got = os.preadv(descriptor, [view], offset)
         if got <= 0:

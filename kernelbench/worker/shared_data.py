@@ -26,6 +26,10 @@ _PAGE = mmap.PAGESIZE
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
+#: As much as a core's own cache holds.
+TOUCHED_BYTES = 1 << 20
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a storage lies in shared memory."""
@@ -54,7 +58,7 @@ class TensorForm:
             made = torch.empty_strided(self.size, self.stride, dtype=self.dtype)
         else:
             made = torch.empty(0, dtype=self.dtype)
-            made = made.set_(storage, self.offset, self.size, self.stride)  # type: ignore[call-overload]
+            made = made.set_(storage, self.offset, self.size, self.stride)
         if self.parameter:
             return torch.nn.Parameter(made, self.requires_grad)
         return made.requires_grad_() if self.requires_grad else made
@@ -172,6 +176,10 @@ class SharedData:
         for number in used:
             _bytes_of(self.own(number)).copy_(self._shared[number].twin)
 
+    def touched_bytes(self, used: Sequence[int]) -> int:
+        """How much of these storages :meth:`Mapped.touch` reads, at most."""
+        return min(TOUCHED_BYTES, sum(self._shared[number].twin.numel() for number in used))
+
     def own(self, number: int) -> torch.UntypedStorage:
         """The judge's storage of that number.
 
@@ -200,6 +208,19 @@ class Mapped:
             for place in message.places:
                 self._storages[place.storage] = region.storage(place.offset, place.size)
         return _Unpickler(io.BytesIO(message.pickled), self._storages).load()
+
+    def touch(self, numbers: Sequence[int]) -> None:
+        """Read these storages, up to :data:`TOUCHED_BYTES`: where they fit they are in the cache.
+
+        A step in the judge's own process finds them there, too: that process has just filled them.
+        """
+        left = TOUCHED_BYTES
+        for number in numbers:
+            storage = self._storages[number]
+            left -= storage.nbytes()
+            if left < 0:
+                return
+            _bytes_of(storage).sum()
 
     def find(self, pointer: int) -> tuple[int, int] | None:
         """Which storage an address lies in, and how many bytes behind its beginning."""
@@ -256,4 +277,4 @@ def _named(module: str, name: str) -> Any:
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+    return torch.empty(0, dtype=torch.uint8).set_(storage)

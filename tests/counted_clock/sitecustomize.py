@@ -1,9 +1,9 @@
 """A clock that counts: on ``PYTHONPATH`` of a command whose verdict must not depend on the machine.
 
-``time.perf_counter`` advances by about 100 µs a look, and by what is slept through ``time.sleep``
-in a process or one that it has forked: a call that sleeps takes longer by that, whatever else runs
-here. Commands import this before anything else of theirs, so that to them it is the clock. One
-counter serves a process and all that it forks: a judge's clock goes on while a submission is called.
+``time.perf_counter`` advances by about 100 µs a look, and by what is slept through ``time.sleep``:
+a call that sleeps takes longer by that, whatever else runs here. Commands import this before
+anything else of theirs, so that to them it is the clock. One counter serves a process and all that
+it forks: a judge's clock goes on while a submission is called.
 """
 
 from __future__ import annotations

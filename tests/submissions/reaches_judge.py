@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from pathlib import Path
 
 from right import custom_kernel as right
 
@@ -24,8 +25,7 @@ def ways():
             except OSError:
                 pass
         try:
-            if os.listdir(f"/proc/{judge}/fd"):
-                os.stat(f"/proc/{judge}/fd/0")
+            if [file.stat() for file in Path(f"/proc/{judge}/fd").iterdir()]:
                 yield f"files of {judge}"
         except OSError:
             pass
@@ -38,8 +38,7 @@ def ways():
         theirs = Piece(id(None), 8)  # forked: its None is where mine is
         if libc.process_vm_readv(judge, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) == 8:
             yield f"memory of {judge}"
-        with open(f"/proc/{judge}/stat") as file:
-            judge = int(file.read().rpartition(")")[2].split()[1])
+        judge = int(Path(f"/proc/{judge}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def custom_kernel(data):
