@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
-from kernelbench.cli import ab_view, options
-from kernelbench.compare import api
-from kernelbench.compare.comparison import Comparison, NotTimed
+from kernelbench.cli import options
 from kernelbench.runs.settings import SESSIONS, MeasuringOptions
 from kernelbench.stats.defaults import ALPHA, MARGIN
+from kernelbench.worker.launcher import begin_ahead
+
+if TYPE_CHECKING:
+    from kernelbench.compare.comparison import Comparison
 
 
 @click.command(
@@ -119,6 +121,12 @@ def command(
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
     """
     _require_drawable(plot_path)
+    # Before what follows is imported: torch, which the launcher imports, takes longer.
+    begin_ahead()
+    from kernelbench.cli import ab_view
+    from kernelbench.compare import api
+    from kernelbench.compare.comparison import Comparison, NotTimed
+
     try:
         with console.Status() as status:
             comparison = api.ab(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -180,6 +181,8 @@ class Comparer:
         try:
             for index, session in enumerate(group):
                 running.append(self.launcher.start(self._job(collected, session, index, group)))
+            # What the verdicts take half a second to import, while nothing is timed.
+            importlib.import_module("scipy.stats")
             for session, worker in zip(group, running, strict=True):
                 for message in worker.until_prepared():
                     self._say(message, collected, session, of)

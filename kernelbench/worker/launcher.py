@@ -95,22 +95,8 @@ class Launcher:
                 "use a Linux container or virtual machine; list, diff, lineage and show work here",
             )
         self.close()
-        self._control = served.connect()
-        if self._control is not None:
-            self._ready = True
-            return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        theirs.close()
-        self._control = ours
-        self._ready = False
+        self._process, self._control = _ahead.pop() if _ahead else _begun()
+        self._ready = self._process is None
 
     def _start(self) -> socket.socket:
         self.begin()
@@ -226,3 +212,35 @@ class Launcher:
                 "the GPU may be hung: see `nvidia-smi`",
             ) from error
         return self._statuses.pop(pid)
+
+
+#: A launcher that was started ahead: its process, None if it is served, and its control socket.
+_ahead: list[tuple[subprocess.Popen[bytes] | None, socket.socket]] = []
+
+
+def begin_ahead() -> None:
+    """Start the launcher that the next :class:`Launcher` of this process uses.
+
+    For a command that has slow imports of its own before it. Only where there is an NVIDIA driver:
+    without one, what is asked may have an answer that takes no worker.
+    """
+    if Path("/dev/nvidiactl").exists() and not _ahead:
+        _ahead.append(_begun())
+
+
+def _begun() -> tuple[subprocess.Popen[bytes] | None, socket.socket]:
+    """A launcher: the one that is served, or a process that has only begun to import torch."""
+    found = served.connect()
+    if found is not None:
+        return None, found
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    theirs.close()
+    return process, ours
