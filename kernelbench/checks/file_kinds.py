@@ -8,8 +8,8 @@ from kernelbench.project.step_files import is_submission
 
 
 def is_file_to_check(name: str) -> bool:
-    """Whether a name is that of a PTX file, or of a script that is no submission."""
+    """Whether a name is that of a PTX file, a CUDA program, or a script that is no submission."""
     path = Path(name)
-    if path.suffix == ".ptx":
+    if path.suffix in (".ptx", ".cu"):
         return True
     return path.suffix == ".py" and path.is_file() and not is_submission(path)

@@ -1,4 +1,4 @@
-"""A process that checks one file: a PTX file with its launches, or a script with Triton kernels.
+"""A process that checks one file: PTX with its launches, a CUDA program, a script with Triton's.
 
 ``python -m kernelbench.checks.file_worker ASKED ANSWER``: both are JSON files. What a script prints
 goes to stderr. A process of its own, since a script may do what it likes, and a kernel may crash.
@@ -17,6 +17,7 @@ from kernelbench.base import schema
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.base.json_file import read_json, write_json
 from kernelbench.executors.callables import describe_exception
+from kernelbench.ptx.cuda_program import CudaProgram
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.triton_session import triton_emulation
@@ -68,10 +69,27 @@ def answer_to(asked: FileAsked) -> FileAnswer:
                 limit_s=asked.limit_s,
             )  # fmt: skip
             return FileAnswer(tuple(launches))
+        if file.suffix == ".cu":
+            return _program(file, asked, launches)
         return _script(file, asked, launches)
     except KernelbenchError as error:
         end: FileEnd = "usage" if isinstance(error, UsageError) else "environment"
         return FileAnswer(tuple(launches), end, error.message, error.hint or "")
+
+
+def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:
+    program = CudaProgram(
+        file, asked.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms,
+        limit_s=asked.limit_s,
+    )  # fmt: skip
+    launches_of = program.launches
+    try:
+        status = program.run()
+    finally:
+        launches += launches_of
+    if status:
+        return FileAnswer(tuple(launches), "wrong", f"main returned {status}")
+    return FileAnswer(tuple(launches))
 
 
 def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:

@@ -1,4 +1,4 @@
-"""``kernelbench check k.ptx`` and ``kernelbench check script.py``: files that are no steps."""
+"""``kernelbench check`` of files that are no steps: PTX, CUDA programs, Triton's scripts."""
 
 from __future__ import annotations
 
@@ -116,9 +116,10 @@ def _checked(file: Path, request: CheckRequest, arch: int) -> StepCheck:
     rows = list(_rows(file.name, answer.launches, request))
     if answer.end != "done":
         status: CheckStatus = "wrong" if answer.end == "wrong" else "fault"
-        rows.append(CheckRow(file.name, _SCRIPT_ROW, "", status, 0, 0, 0.0, reason=answer.reason))
+        whole = "program" if file.suffix == ".cu" else _SCRIPT_ROW
+        rows.append(CheckRow(file.name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
     if not rows:
-        raise UsageError(f"{file}: it launched no kernel", "does it run under `python FILE`?")
+        raise UsageError(f"{file}: it launched no kernel", "does it do so on a GPU?")
     sha = hashlib.sha256(file.read_bytes()).hexdigest()
     return StepCheck(file.name, sha, None, tuple(rows))
 

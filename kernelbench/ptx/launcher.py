@@ -155,6 +155,16 @@ class PtxModule:
         """Where the library is; it is built if it is not in the cache."""
         return library_of(self._source, shipped_blocks(), check=check)
 
+    def parameter_sizes(self, kernel: str) -> tuple[int, ...]:
+        """Bytes of each parameter of a kernel.
+
+        Raises:
+            PtxError: If there is no such kernel.
+        """
+        if kernel not in self.kernels:
+            raise PtxError(f"{self._source.module.name} has no kernel {kernel!r}")
+        return tuple(each.size for each in self._source.module.functions[kernel].parameters)
+
     @property
     def entries(self) -> Mapping[str, str]:
         """The library's C function for each kernel."""

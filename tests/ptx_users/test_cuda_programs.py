@@ -1,0 +1,81 @@
+"""``kernelbench check kernel.cu``: programs with a main, whose kernels run on the emulator."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Outcome
+
+from kernelbench.machine import toolchain
+
+PROGRAMS = ROOT / "tests" / "ptx_users" / "programs"
+
+Bench = Callable[..., Outcome]
+
+pytestmark = [
+    pytest.mark.usefixtures("emulator_runtime"),
+    pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc"),
+]
+
+
+@pytest.fixture
+def checked(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
+    """Checks a program with some of its text replaced."""
+
+    def check(name: str, *replaced: tuple[str, str], schedules: int = 2) -> Outcome:
+        file = tmp_path / name
+        shutil.copy(PROGRAMS / name, file)
+        text = file.read_text()
+        for old, new in replaced:
+            assert old in text
+            text = text.replace(old, new, 1)
+        file.write_text(text)
+        return bench("check", file, "--seed", 1, "--schedules", schedules, root=tmp_path)
+
+    return check
+
+
+def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("sums.cu")
+    assert outcome.code == 0, outcome.out
+    assert "_Z3addPKfS0_Pfi" in outcome.out and "2 clean of 2" in outcome.out
+
+
+@pytest.mark.long
+def test_copies_of_two_stages(checked: Callable[..., Outcome]) -> None:
+    assert checked("tiles.cu").code == 0
+    # The tile is overwritten while others read it.
+    outcome = checked("tiles.cu", ("    __syncthreads();\n  }\n", "  }\n"))
+    assert outcome.code == 3
+    assert "tiles.cu:" in outcome.out
+
+
+@pytest.mark.long
+def test_a_race_is_found_with_its_line(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("sums.cu", ("    __syncthreads();\n", ""))
+    assert outcome.code == 3
+    assert "race" in outcome.out and "sums.cu:" in outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new", "code", "message"),
+    [
+        ("if (i < count) c[i] = a[i] + b[i];", "if (i < count) c[i] = a[i];", 3, "main returned 1"),
+        ("CHECK(cudaFree(da));", "CHECK(cudaFree(&da));", 3, "main returned 1"),
+        (
+            "CHECK(cudaFree(da));", "CHECK(cudaDeviceReset());", 2,
+            "calls cudaDeviceReset, which the CUDA runtime here does not have",
+        ),
+        ("int main(", "int nothing(", 2, "has no main"),
+    ],
+)  # fmt: skip
+def test_what_ends_otherwise(
+    checked: Callable[..., Outcome], old: str, new: str, code: int, message: str
+) -> None:
+    outcome = checked("sums.cu", (old, new))
+    assert outcome.code == code, outcome.out
+    assert message in (outcome.out if code == 3 else outcome.error)
