@@ -53,7 +53,7 @@ _WAKING_S = 200e-6
 #: Far slower than any machine copies memory.
 _COPIED_PER_S = 1e9
 #: Between calls other processes run, this one too. A short call would find another's code and data
-#: in the caches, which took 20 % of one of 0.5 ms: it is made once more before, without being timed.
+#: in the caches, which took 20 % of one of 0.5 ms: it is made once before, without being timed.
 _SHORT_S = 20e-3
 _CLOCK = time.perf_counter
 

@@ -75,8 +75,9 @@ def operands_of(kind: str, position: int) -> list[int]:
             # All pairs of edges where they fit, in another order at each position. Halves are
             # drawn for each position.
             row = 0 if halves else at // len(edges)
-            value = edges[(row if position == 0 and not halves else at + row * (position - 1))
-                          % len(edges)]
+            value = edges[
+                (row if position == 0 and not halves else at + row * (position - 1)) % len(edges)
+            ]
         elif at % 3 == 0 and edges is _EDGES["integer"]:
             value = rng.getrandbits(rng.randint(1, bits))
         else:

@@ -4,25 +4,51 @@ from __future__ import annotations
 
 import json
 
+import gpu_verdicts
 import ptx_equality
 import ptx_mutations
 
 EQUALITY = json.loads(ptx_equality.RECORD.read_text())
+GPU = json.loads(gpu_verdicts.RECORD.read_text())
 MUTATIONS = json.loads(ptx_mutations.RECORD.read_text())
 
 
 def test_the_tables_are_the_records():
     table = ptx_equality.BEGIN + ptx_equality.render(EQUALITY) + ptx_equality.END
     assert table in ptx_equality.PAGE.read_text()
+    table = gpu_verdicts.BEGIN + gpu_verdicts.render(GPU) + gpu_verdicts.END
+    assert table in gpu_verdicts.PAGE.read_text()
     assert ptx_mutations.TABLE.read_text() == ptx_mutations.render(MUTATIONS)
 
 
 def test_every_step_is_right_by_its_ptx():
     steps = set(ptx_equality.STEPS) & set(EQUALITY)
-    assert {"v07", "v16", "v22", "m05", "m07"} <= steps
+    assert steps == set(ptx_equality.STEPS)
     for name in steps:
         shapes = EQUALITY[name]["plain"]["shapes"]
         assert all(not each["wrong"] and not each["found"] for each in shapes.values()), name
+
+
+def test_the_checker_is_clean_but_where_a_page_says_so():
+    meeting = {f"m{number:02}" for number in range(8, 16)}
+    found = {
+        name
+        for name in ptx_equality.STEPS
+        for each in EQUALITY[name]["check"]["shapes"].values()
+        if each["found"]
+    }
+    assert found == meeting
+    assert all(EQUALITY[name]["failed"]["ptx"] for name in ptx_equality.FAILED)
+
+
+def test_what_a_gpu_makes_otherwise_is_explained():
+    assert len(GPU["arithmetic"]) > 700 and len(GPU["kernels"]) > 100
+    for opcode, row in GPU["arithmetic"].items():
+        assert row["tuples"] >= 1024, opcode
+        assert sum(row.get("reasons", {}).values()) == row["differing"], opcode
+        assert "" not in row.get("reasons", {}), opcode
+        assert all(each <= 1 for each in row.get("worst", ())), opcode
+    assert all(row["differing"] == 0 for row in GPU["kernels"].values())
 
 
 def test_what_is_not_mutated_is_clean():

@@ -22,19 +22,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gpu_verdicts
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TESTS = ROOT / "tests" / "ptx_frontend"
-sys.path[:0] = [str(ROOT), str(TESTS)]
+sys.path[:0] = [str(ROOT), str(TESTS), str(HERE)]
 
-RECORD, PAGE = HERE / "gpu_conformance.json", ROOT / "docs" / "ptx.md"
-BEGIN, END = "<!-- gpu-conformance -->\n", "<!-- /gpu-conformance -->\n"
-_EXAMPLES, _GREATEST = 3, 3.4028234663852886e38
 #: What the emulator's tensor maps begin with.
 MAP_MAGIC = 0x70616D2D726F736E
 _MAP_BYTES = 128
+#: Of a launch, in ``launches.json``.
+_KEPT = ("kernel", "grid", "block", "cluster", "shared", "cooperative", "args", "maps", "test")
 _FILES = ("arithmetic", "memory", "warps", "copies", "bulk", "sync", "tensor", "calls", "launch")
 _TARGET = re.compile(r"\.target\s+sm_\d+a?")
 _ERROR = re.compile(r"line (\d+); error\s*: (.*)")
@@ -73,7 +73,7 @@ class Recorder:
             self.cases |= found
             return found
 
-        PtxModule.launch = recorded  # type: ignore[method-assign]
+        PtxModule.launch = recorded  # type: ignore[method-assign, assignment]
         test_arithmetic.results = kept
 
 
@@ -138,7 +138,8 @@ def prepare(folder: Path) -> None:
     if status != 0:
         raise SystemExit(f"the tests failed ({status}): nothing to compare with")
     folder.mkdir(parents=True, exist_ok=True)
-    launches, left_out = [], {}
+    launches: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
     texts: dict[str, list[dict[str, Any]]] = {}
     for each in recorder.launches:
         texts.setdefault(each["text"], []).append(each)
@@ -167,17 +168,22 @@ def _written(
     from kernelbench.ptx.parser import parse
 
     kernels = parse(name, text).functions
-    before, after, launches = {}, {}, []
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    launches: list[dict[str, Any]] = []
     for at, each in enumerate(made, first):
         for n, (old, new) in enumerate(zip(each["before"], each["after"], strict=True)):
             before[f"{at}_{n}"], after[f"{at}_{n}"] = old, new
-        keys = "kernel grid block cluster shared cooperative args maps test".split()
         opcodes = {s.opcode for s in kernels[each["kernel"]].statements if s.opcode}
         launches.append(
-            {key: each[key] for key in keys}
-            | {"id": at, "module": name, "opcodes": sorted(opcodes),
-               "given": [f"{at}_{n}" for n in range(len(each["before"]))],
-               "compared": [n for n in range(len(each["before"])) if str(n) not in each["maps"]]}
+            {key: each[key] for key in _KEPT}
+            | {
+                "id": at,
+                "module": name,
+                "opcodes": sorted(opcodes),
+                "given": [f"{at}_{n}" for n in range(len(each["before"]))],
+                "compared": [n for n in range(len(each["before"])) if str(n) not in each["maps"]],
+            }
         )
     if launches:
         np.savez_compressed(folder / f"{name}.npz", **before)
@@ -196,7 +202,7 @@ def _assembled(text: str, folder: Path, name: str) -> tuple[bool, dict[str, str]
         if ended.returncode == 0:
             return bool(_ENTRY.search(text)), reasons
         starts = [(text.count("\n", 0, m.start()) + 1, m[1]) for m in _ENTRY.finditer(text)]
-        wrong = {}
+        wrong: dict[str, str] = {}
         for line, message in _ERROR.findall(ended.stderr):
             before = [entry for start, entry in starts if start <= int(line)]
             if before:
@@ -205,7 +211,12 @@ def _assembled(text: str, folder: Path, name: str) -> tuple[bool, dict[str, str]
             return False, reasons | {entry: ended.stderr[:200] for _, entry in starts}
         reasons |= wrong
         for entry in wrong:
-            text = re.sub(rf"^\.visible \.entry {entry}\(.*?(?=^\.visible|^\.func|^//|\Z)", "", text, flags=re.M | re.S)
+            text = re.sub(
+                rf"^\.visible \.entry {entry}\(.*?(?=^\.visible|^\.func|^//|\Z)",
+                "",
+                text,
+                flags=re.M | re.S,
+            )
 
 
 class Arithmetic:
@@ -232,8 +243,9 @@ class Arithmetic:
             for position in range(conformance._MOST_OPERANDS):
                 table[row, position] = conformance.operands_of(kind, position)
         (folder / "kinds.json").write_text(json.dumps(self.kinds))
-        before = {"table": table, "zeros": np.zeros(count, np.uint64)}
-        after, launches = {}, []
+        before: dict[str, Any] = {"table": table, "zeros": np.zeros(count, np.uint64)}
+        after: dict[str, Any] = {}
+        launches: list[dict[str, Any]] = []
         for at, (case, bits) in enumerate(self.cases.items()):
             if f"k{at}" in reasons:
                 continue
@@ -262,178 +274,6 @@ def _with_immediate_tables(kernel: str) -> str:
     return kernel.replace(found[0], "\n".join(lines))
 
 
-def compare(folder: Path, result: Path, date: str) -> dict[str, Any]:
-    """What a GPU made beside what the emulator made, by opcode and by kernel."""
-    launches = json.loads((folder / "launches.json").read_text())
-    kinds = json.loads((folder / "kinds.json").read_text())
-    table = dict(zip(kinds, np.load(folder / "arithmetic.npz")["table"], strict=True))
-    made = dict(np.load(result))
-    want = {
-        key: value
-        for file in folder.glob("*.want.npz")
-        for key, value in np.load(file).items()
-    }
-    notes = [json.loads(str(value)) for key, value in made.items() if key.startswith("notes ")]
-    devices = {each["device"] for each in notes if each.get("device")}
-    record: dict[str, Any] = {
-        "date": date, "device": ", ".join(sorted(devices)), "arithmetic": {}, "kernels": {},
-        "left_out": json.loads((folder / "left_out.json").read_text()),
-    }  # fmt: skip
-    for launch in launches:
-        keys = [f"{launch['id']}_{at}" for at in launch["compared"]]
-        if any(key not in made for key in keys):
-            raise SystemExit(f"the result has nothing of {launch['test']} {launch['kernel']}")
-        if launch["test"] == "arithmetic":
-            record["arithmetic"][launch["opcodes"][0]] = _of_opcode(
-                launch, table, made[keys[0]], want[keys[0]]
-            )
-            continue
-        name = f"{launch['test']}: {_described(launch)}"
-        row = record["kernels"].setdefault(
-            name, {"launches": 0, "threads": 0, "words": 0, "differing": 0}
-        )
-        row["launches"] += 1
-        row["threads"] += int(np.prod(launch["grid"]) * np.prod(launch["block"]))
-        for key in keys:
-            apart = made[key].view(np.uint8) != want[key].view(np.uint8)
-            row["words"] += apart.size // 4
-            row["differing"] += int(np.count_nonzero(apart))
-    return record
-
-
-def _described(launch: Mapping[str, Any]) -> str:
-    """A kernel's name, or of a numbered one the opcodes that it is about."""
-    if not re.fullmatch(r"k\d*", launch["kernel"]):
-        return str(launch["kernel"])
-    about = [each for each in launch["opcodes"] if each.startswith(("atom", "red", "cp.async"))]
-    return ", ".join(each for each in about if "commit" not in each and "wait" not in each)
-
-
-def _of_opcode(
-    launch: Mapping[str, Any], table: Mapping[str, Any], made: Any, want: Any
-) -> dict[str, Any]:
-    """An arithmetic opcode: how many tuples, how many differ, and why."""
-    kinds = launch["types"]
-    operands = [table[kind][at].tolist() for at, kind in enumerate(kinds[1:])]
-    row: dict[str, Any] = {"tuples": int(made.size), "differing": 0}
-    reasons: dict[str, int] = {}
-    opcode = launch["opcodes"][0]
-    if _approximates(opcode):
-        row |= _errors(opcode, kinds, operands, (made, want))
-    for at in np.flatnonzero(made != want).tolist():
-        given = [each[at] for each in operands]
-        gpu, emulated = int(made[at]), int(want[at])
-        row["differing"] += 1
-        reason = explained(opcode, kinds, given, gpu, emulated)
-        reasons[reason] = reasons.get(reason, 0) + 1
-        if not reason and len(row.setdefault("examples", [])) < _EXAMPLES:
-            row["examples"].append([[hex(each) for each in given], hex(gpu), hex(emulated)])
-    return row | ({"reasons": reasons} if reasons else {})
-
-
-def _approximates(opcode: str) -> bool:
-    return ".approx" in opcode or ".full" in opcode
-
-
-def _errors(
-    opcode: str, kinds: Sequence[str], operands: Sequence[Sequence[int]], found: Sequence[Any]
-) -> dict[str, Any]:
-    """The greatest errors of the GPU and of the emulator, as shares of PTX's bound."""
-    from float_model import Near, float_result
-
-    worst = [0.0, 0.0]
-    for at, given in enumerate(zip(*operands, strict=True)):
-        near = float_result(opcode, given, kinds)
-        assert isinstance(near, Near)
-        if not 2.0**-126 <= abs(near.value) <= _GREATEST:
-            continue
-        bound = near.bound * abs(near.value) + near.absolute
-        for side, bits in enumerate(found):
-            value = float(np.array(int(bits[at]), np.uint32).view(np.float32))
-            worst[side] = max(worst[side], abs(value - near.value) / bound)
-    return {"worst": [round(each, 3) for each in worst]}
-
-
-#: Why a result may be another one, by what ``explained`` returns.
-APPROXIMATE = "approximate"
-NAN_BITS = "bits of a NaN of f64"
-FIELDS = "position or length above 255"
-
-
-def explained(
-    opcode: str, kinds: Sequence[str], given: Sequence[int], gpu: int, emulated: int
-) -> str:
-    """Why a GPU's result differs from the emulator's; empty if nothing known explains it."""
-    from exact import F64
-    from float_model import Near, float_result
-
-    if "approx" in opcode or "full" in opcode:
-        near = float_result(opcode, given, kinds)
-        assert isinstance(near, Near)
-        return APPROXIMATE if _within(gpu, near) and _within(emulated, near) else ""
-    if kinds[0] == "f64" and {F64.decode(gpu).size, F64.decode(emulated).size} == {"nan"}:
-        return NAN_BITS
-    if opcode in ("bfe.u64", "bfe.s64", "bfi.b64") and max(given[-2:]) > 255:
-        return FIELDS
-    return ""
-
-
-def _within(bits: int, near: Any) -> bool:
-    from test_arithmetic import _fits
-
-    return bool(_fits(bits, near, "f32"))
-
-
-def render(record: Mapping[str, Any]) -> str:
-    """The tables of a record."""
-    rows: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-    for opcode, row in record["arithmetic"].items():
-        root = opcode.split(".")[0]
-        rows.setdefault(f"{root}, approximate" if _approximates(opcode) else root, []).append(
-            (opcode, row)
-        )
-    lines = [
-        "| instruction | opcodes | tuples | equal | differing |",
-        "| --- | ---: | ---: | ---: | --- |",
-    ]
-    for name, some in sorted(rows.items()):
-        tuples = sum(row["tuples"] for _, row in some)
-        apart = sum(row["differing"] for _, row in some)
-        lines.append(f"| {name} | {len(some)} | {tuples:,} | {tuples - apart:,} | {_why(some)} |")
-    lines += ["", "| kernels | launches | threads | words | differing bytes |",
-              "| --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
-    groups: dict[str, list[int]] = {}
-    for name, row in record["kernels"].items():
-        # What they begin with stands for those of one instruction.
-        found = re.match(r"\w+: (?:atom|red|cp\.async|[a-z]+)", name)
-        counts = groups.setdefault(found[0] if found else name, [0, 0, 0, 0])
-        for at, key in enumerate(("launches", "threads", "words", "differing")):
-            counts[at] += row[key]
-    for name, counts in sorted(groups.items()):
-        lines.append(f"| {name} | {' | '.join(f'{each:,}' for each in counts)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _why(some: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """What differs in the rows of one instruction."""
-    reasons: dict[str, int] = {}
-    for _, row in some:
-        for reason, count in row.get("reasons", {}).items():
-            reasons[reason] = reasons.get(reason, 0) + count
-    said = [f"{count:,}: {reason or 'not explained'}" for reason, count in reasons.items()]
-    bounds = [row["worst"] for _, row in some if "worst" in row]
-    if bounds:
-        gpu, emulated = (max(each[side] for each in bounds) for side in (0, 1))
-        said.append(f"greatest error {gpu:.2f} of PTX's bound, in the emulator {emulated:.2f}")
-    return "; ".join(said) or "none"
-
-
-def write_page(record: Mapping[str, Any]) -> None:
-    """Put the tables into the page."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + render(record) + END + rest.partition(END)[2])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(
@@ -451,9 +291,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare(given.folder)
         return 0
     if given.what == "compare":
-        record = compare(given.folder, given.result, given.date)
-        RECORD.write_text(json.dumps(record, indent=0, sort_keys=True) + "\n")
-    write_page(json.loads(RECORD.read_text()))
+        gpu_verdicts.record(given.folder, given.result, given.date)
+    gpu_verdicts.write_page()
     return 0
 
 

@@ -130,7 +130,8 @@ def run_module(folder: Path, name: str, result: Path) -> None:
     launches = [each for each in json.loads((folder / "launches.json").read_text())
                 if each["module"] == name]  # fmt: skip
     arrays = dict(np.load(folder / f"{name}.npz"))
-    driver, made, launch = Driver(), {}, {"kernel": "load"}
+    driver, launch = Driver(), {"kernel": "load"}
+    made: dict[str, Any] = {}
     notes = {"device": driver.name, "error": ""}
     try:
         module = driver.module((folder / f"{name}.cubin").read_bytes())

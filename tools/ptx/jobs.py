@@ -85,7 +85,8 @@ def run(jobs: Iterable[Job], parallel: int, record: Path, until_s: float = float
 
 
 def _started(job: Job) -> _Running:
-    out, errors = (tempfile.TemporaryFile("w+", encoding="utf-8") for _ in range(2))
+    out = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+    errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
     # A session of its own: what it started is stopped with it.
     process = subprocess.Popen(
         job.command, stdout=out, stderr=errors, text=True, start_new_session=True

@@ -112,7 +112,7 @@ def merge(file: Path) -> None:
             row["stopped"] = line["error"]
         record.setdefault(name, {})[mode] = row
     RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    write_page(record)
+    write_page(json.loads(RECORD.read_text()))
 
 
 def _part(name: str, *, check: bool) -> Iterator[dict[str, Any]]:

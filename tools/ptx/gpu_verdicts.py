@@ -1,0 +1,193 @@
+"""What an H200 made of the launches of ``gpu_conformance.py`` beside the emulator's results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+RECORD, PAGE = HERE / "gpu_conformance.json", HERE.parents[1] / "docs" / "ptx.md"
+BEGIN, END = "<!-- gpu-conformance -->\n", "<!-- /gpu-conformance -->\n"
+_EXAMPLES, _GREATEST = 3, 3.4028234663852886e38
+
+
+def record(folder: Path, result: Path, date: str) -> None:
+    """Write the record of a comparison."""
+    made = compare(folder, result, date)
+    RECORD.write_text(json.dumps(made, indent=0, sort_keys=True) + "\n")
+
+
+def compare(folder: Path, result: Path, date: str) -> dict[str, Any]:
+    """What a GPU made beside what the emulator made, by opcode and by kernel."""
+    launches = json.loads((folder / "launches.json").read_text())
+    kinds = json.loads((folder / "kinds.json").read_text())
+    table = dict(zip(kinds, np.load(folder / "arithmetic.npz")["table"], strict=True))
+    made = dict(np.load(result))
+    want = {
+        key: value for file in folder.glob("*.want.npz") for key, value in np.load(file).items()
+    }
+    notes = [json.loads(str(value)) for key, value in made.items() if key.startswith("notes ")]
+    devices = {each["device"] for each in notes if each.get("device")}
+    verdict: dict[str, Any] = {
+        "date": date, "device": ", ".join(sorted(devices)), "arithmetic": {}, "kernels": {},
+        "left_out": json.loads((folder / "left_out.json").read_text()),
+    }  # fmt: skip
+    for launch in launches:
+        keys = [f"{launch['id']}_{at}" for at in launch["compared"]]
+        if any(key not in made for key in keys):
+            raise SystemExit(f"the result has nothing of {launch['test']} {launch['kernel']}")
+        if launch["test"] == "arithmetic":
+            verdict["arithmetic"][launch["opcodes"][0]] = _of_opcode(
+                launch, table, made[keys[0]], want[keys[0]]
+            )
+            continue
+        name = f"{launch['test']}: {_described(launch)}"
+        row = verdict["kernels"].setdefault(
+            name, {"launches": 0, "threads": 0, "words": 0, "differing": 0}
+        )
+        row["launches"] += 1
+        row["threads"] += int(np.prod(launch["grid"]) * np.prod(launch["block"]))
+        for key in keys:
+            apart = made[key].view(np.uint8) != want[key].view(np.uint8)
+            row["words"] += apart.size // 4
+            row["differing"] += int(np.count_nonzero(apart))
+    return verdict
+
+
+def _described(launch: Mapping[str, Any]) -> str:
+    """A kernel's name, or of a numbered one the opcodes that it is about."""
+    if not re.fullmatch(r"k\d*", launch["kernel"]):
+        return str(launch["kernel"])
+    about = [each for each in launch["opcodes"] if each.startswith(("atom", "red", "cp.async"))]
+    return ", ".join(each for each in about if "commit" not in each and "wait" not in each)
+
+
+def _of_opcode(
+    launch: Mapping[str, Any], table: Mapping[str, Any], made: Any, want: Any
+) -> dict[str, Any]:
+    """An arithmetic opcode: how many tuples, how many differ, and why."""
+    kinds = launch["types"]
+    operands = [table[kind][at].tolist() for at, kind in enumerate(kinds[1:])]
+    row: dict[str, Any] = {"tuples": int(made.size), "differing": 0}
+    reasons: dict[str, int] = {}
+    opcode = launch["opcodes"][0]
+    if _approximates(opcode):
+        row |= _errors(opcode, kinds, operands, (made, want))
+    for at in np.flatnonzero(made != want).tolist():
+        given = [each[at] for each in operands]
+        gpu, emulated = int(made[at]), int(want[at])
+        row["differing"] += 1
+        reason = explained(opcode, kinds, given, gpu, emulated)
+        reasons[reason] = reasons.get(reason, 0) + 1
+        if not reason and len(row.setdefault("examples", [])) < _EXAMPLES:
+            row["examples"].append([[hex(each) for each in given], hex(gpu), hex(emulated)])
+    return row | ({"reasons": reasons} if reasons else {})
+
+
+def _approximates(opcode: str) -> bool:
+    return ".approx" in opcode or ".full" in opcode
+
+
+def _errors(
+    opcode: str, kinds: Sequence[str], operands: Sequence[Sequence[int]], found: Sequence[Any]
+) -> dict[str, Any]:
+    """The greatest errors of the GPU and of the emulator, as shares of PTX's bound."""
+    from float_model import Near, float_result
+
+    worst = [0.0, 0.0]
+    for at, given in enumerate(zip(*operands, strict=True)):
+        near = float_result(opcode, given, kinds)
+        assert isinstance(near, Near)
+        if not 2.0**-126 <= abs(near.value) <= _GREATEST:
+            continue
+        bound = near.bound * abs(near.value) + near.absolute
+        for side, bits in enumerate(found):
+            value = float(np.array(int(bits[at]), np.uint32).view(np.float32))
+            worst[side] = max(worst[side], abs(value - near.value) / bound)
+    return {"worst": [round(each, 3) for each in worst]}
+
+
+#: Why a result may be another one, by what ``explained`` returns.
+APPROXIMATE = "approximate"
+NAN_BITS = "bits of a NaN of f64"
+FIELDS = "position or length above 255"
+
+
+def explained(
+    opcode: str, kinds: Sequence[str], given: Sequence[int], gpu: int, emulated: int
+) -> str:
+    """Why a GPU's result differs from the emulator's; empty if nothing known explains it."""
+    from exact import F64
+    from float_model import Near, float_result
+
+    if "approx" in opcode or "full" in opcode:
+        near = float_result(opcode, given, kinds)
+        assert isinstance(near, Near)
+        return APPROXIMATE if _within(gpu, near) and _within(emulated, near) else ""
+    if kinds[0] == "f64" and {F64.decode(gpu).size, F64.decode(emulated).size} == {"nan"}:
+        return NAN_BITS
+    if opcode in ("bfe.u64", "bfe.s64", "bfi.b64") and max(given[-2:]) > 255:
+        return FIELDS
+    return ""
+
+
+def _within(bits: int, near: Any) -> bool:
+    from test_arithmetic import _fits
+
+    return bool(_fits(bits, near, "f32"))
+
+
+def render(of: Mapping[str, Any]) -> str:
+    """The tables of a record."""
+    rows: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for opcode, row in of["arithmetic"].items():
+        root = opcode.split(".")[0]
+        rows.setdefault(f"{root}, approximate" if _approximates(opcode) else root, []).append(
+            (opcode, row)
+        )
+    lines = [
+        "| instruction | opcodes | tuples | equal | differing |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    for name, some in sorted(rows.items()):
+        tuples = sum(row["tuples"] for _, row in some)
+        apart = sum(row["differing"] for _, row in some)
+        lines.append(f"| {name} | {len(some)} | {tuples:,} | {tuples - apart:,} | {_why(some)} |")
+    lines += ["", "| kernels | launches | threads | words | differing bytes |",
+              "| --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    groups: dict[str, list[int]] = {}
+    for name, row in of["kernels"].items():
+        # What they begin with stands for those of one instruction.
+        found = re.match(r"\w+: (?:atom|red|cp\.async|[a-z]+)", name)
+        counts = groups.setdefault(found[0] if found else name, [0, 0, 0, 0])
+        for at, key in enumerate(("launches", "threads", "words", "differing")):
+            counts[at] += row[key]
+    for name, counts in sorted(groups.items()):
+        lines.append(f"| {name} | {' | '.join(f'{each:,}' for each in counts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _why(some: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """What differs in the rows of one instruction."""
+    reasons: dict[str, int] = {}
+    for _, row in some:
+        for reason, count in row.get("reasons", {}).items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    said = [f"{count:,}: {reason or 'not explained'}" for reason, count in reasons.items()]
+    bounds = [row["worst"] for _, row in some if "worst" in row]
+    if bounds:
+        gpu, emulated = (max(each[side] for each in bounds) for side in (0, 1))
+        said.append(f"greatest error {gpu:.2f} of PTX's bound, in the emulator {emulated:.2f}")
+    return "; ".join(said) or "none"
+
+
+def write_page() -> None:
+    """Put the record's tables into the page."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    table = render(json.loads(RECORD.read_text()))
+    PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2])
