@@ -52,8 +52,8 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _WAKING_S = 200e-6
 #: Far slower than any machine copies memory.
 _COPIED_PER_S = 1e9
-#: Between calls other processes run, this one too. A short call would find another's code and data
-#: in the caches, which took 20 % of one of 0.5 ms: it is made once before, without being timed.
+#: Between calls other processes run, this one too. A short call would find their code and data in
+#: the caches, which cost one of 0.5 ms some 20 %: it is made once before, without being timed.
 _SHORT_S = 20e-3
 _CLOCK = time.perf_counter
 

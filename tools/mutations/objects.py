@@ -119,7 +119,7 @@ def cta_barrier_in(source: Source, arguments: tuple[Span, ...]) -> str:
 def _as_written(source: Source, span: Span, text: str, what: str) -> str:
     if not source.guesses:
         raise SourceError(f"{source.name}:{source.line(span.start)}: which {what} is {text!r}?")
-    return re.findall(r"\w+", text)[-1]
+    return str(re.findall(r"\w+", text)[-1])
 
 
 def _followed(source: Source, span: Span, kind: str) -> str:
