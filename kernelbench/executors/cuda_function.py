@@ -256,7 +256,7 @@ def open_function(step: Step, path: Path, device: str) -> CudaFunction:
 def expressions(step: Step) -> Callable[[Any], Sequence[Any]]:
     """What gives the arguments for a problem's data: its own leaves, or what the step chose."""
     if step.arguments is None:
-        return lambda data: list(leaves(data))
+        return lambda data: list(data_leaves(data))
     import torch
 
     names = {"torch": torch}
@@ -278,15 +278,15 @@ def expressions(step: Step) -> Callable[[Any], Sequence[Any]]:
     return pick
 
 
-def leaves(data: Any) -> Iterator[Any]:
+def data_leaves(data: Any) -> Iterator[Any]:
     """Tensors and numbers in order, out of tuples, lists, dicts and dataclasses."""
     if isinstance(data, (tuple, list)):
         for item in data:
-            yield from leaves(item)
+            yield from data_leaves(item)
     elif isinstance(data, Mapping):
-        yield from leaves(list(data.values()))
+        yield from data_leaves(list(data.values()))
     elif dataclasses.is_dataclass(data) and not isinstance(data, type):
-        yield from leaves([getattr(data, field.name) for field in dataclasses.fields(data)])
+        yield from data_leaves([getattr(data, field.name) for field in dataclasses.fields(data)])
     else:
         yield data
 

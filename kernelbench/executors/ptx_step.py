@@ -14,7 +14,7 @@ from kernelbench.base.toml_file import TomlTable
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.symbols import Symbols
 from kernelbench.executors.callables import LoadError, describe_exception
-from kernelbench.executors.cuda_function import leaves
+from kernelbench.executors.cuda_function import data_leaves
 from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.project import overlay
@@ -197,7 +197,7 @@ def _others(data: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     known = {each.data_ptr() for each in names.values() if isinstance(each, torch.Tensor)}
     return {
         f"data {at}": each
-        for at, each in enumerate(leaves(data))
+        for at, each in enumerate(data_leaves(data))
         if isinstance(each, torch.Tensor) and each.data_ptr() not in known and each.is_contiguous()
     }
 

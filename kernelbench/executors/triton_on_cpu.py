@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelbench.emulator.runtime import Runtime
-from kernelbench.executors.cuda_function import leaves
+from kernelbench.executors.cuda_function import data_leaves
 from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.python_step import load_python_step
 from kernelbench.project.model import Step
@@ -58,7 +58,7 @@ class TritonStepKernel:
             NotImplementedError: For a kernel with instructions that are not supported.
         """
         with self._on_cpu() as live:
-            live.keep(list(leaves(data)))
+            live.keep(list(data_leaves(data)))
             try:
                 return self._kernel(data)
             except PtxError as error:

@@ -29,6 +29,8 @@ TranslatedKernel translation_of(const void* kernel) {
   return found != translations.end() ? found->second : nullptr;
 }
 
+// PTX: tcgen05.fence (9.7.16.6) is what compilers leave out; there the checker keeps a second
+// clock.
 bool runs_ptx() {
   return extent.x != 0 || !translations.empty();
 }
