@@ -31,7 +31,7 @@ from kernelbench.executors.callables import LoadError, RaisedElsewhere
 from kernelbench.measure.outcomes import error_of
 from kernelbench.project.problem import Kernel
 from kernelbench.worker.returned_data import BadAnswer, Returned
-from kernelbench.worker.shared_data import Message, SharedData
+from kernelbench.worker.shared_data import DataMessage, SharedData
 from kernelbench.worker.submission import (
     Call,
     Load,
@@ -319,7 +319,7 @@ class JudgedKernel:
         """Seconds that this process and the other have been ready to run, and have not run."""
         return _queued_s("self") + _queued_s(str(self._process.pid))
 
-    def _message(self, data: Any) -> Message:
+    def _message(self, data: Any) -> DataMessage:
         try:
             return self._shared.message(data)
         except Exception as error:

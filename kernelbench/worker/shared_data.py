@@ -31,7 +31,7 @@ TOUCHED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
+class StoragePlace:
     """Where a storage lies in shared memory."""
 
     storage: int
@@ -77,7 +77,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Message:
+class DataMessage:
     """Data for the other process, and what it needs to know to rebuild them.
 
     Attributes:
@@ -88,7 +88,7 @@ class Message:
     """
 
     pickled: bytes
-    places: tuple[Place, ...]
+    places: tuple[StoragePlace, ...]
     region_size: int
     descriptor: int | None
     dropped: tuple[int, ...]
@@ -111,7 +111,7 @@ class SharedData:
         self._last = 0
         self._regions = 0
 
-    def message(self, data: Any) -> Message:
+    def message(self, data: Any) -> DataMessage:
         """Data as a message; their tensors get places in shared memory.
 
         Raises:
@@ -136,7 +136,7 @@ class SharedData:
         buffer = io.BytesIO()
         _Pickler(buffer, storage_id).dump(data)
         places, size, descriptor = self._place(new)
-        return Message(buffer.getvalue(), places, size, descriptor, dropped, tuple(used))
+        return DataMessage(buffer.getvalue(), places, size, descriptor, dropped, tuple(used))
 
     def _purge(self) -> tuple[int, ...]:
         gone = {key for key, number in self._known.items() if self._shared[number].own.expired()}
@@ -147,7 +147,7 @@ class SharedData:
 
     def _place(
         self, new: Sequence[torch.UntypedStorage]
-    ) -> tuple[tuple[Place, ...], int, int | None]:
+    ) -> tuple[tuple[StoragePlace, ...], int, int | None]:
         """Room for these storages, in one region of its own."""
         if not new:
             return (), 0, None
@@ -155,7 +155,7 @@ class SharedData:
         places, offset = [], 0
         for storage in new:
             number = self._known[storage._cdata]
-            places.append(Place(number, self._regions, offset, storage.nbytes()))
+            places.append(StoragePlace(number, self._regions, offset, storage.nbytes()))
             offset += -(-storage.nbytes() // _PAGE) * _PAGE
         descriptor = os.memfd_create("kernelbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, offset)
@@ -198,7 +198,7 @@ class Mapped:
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
 
-    def data(self, message: Message, descriptor: int | None) -> Any:
+    def data(self, message: DataMessage, descriptor: int | None) -> Any:
         """The data of a message, its tensors in shared memory."""
         for number in message.dropped:
             self._storages.pop(number, None)

@@ -34,7 +34,7 @@ from kernelbench.measure.returned_memory import poison_free_memory
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Kernel, judging
 from kernelbench.project.problem_loading import load_problem
-from kernelbench.worker.shared_data import Mapped, Message
+from kernelbench.worker.shared_data import DataMessage, Mapped
 from kernelbench.worker.wire import Closed, receive_frame, send_frame
 
 _LONGEST = 400
@@ -57,7 +57,7 @@ class Load:
 class Prepare:
     """Data for the next call. ``forget``: results of earlier ones that nobody holds any more."""
 
-    message: Message
+    message: DataMessage
     forget: tuple[int, ...]
 
 
