@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -232,3 +233,16 @@ def test_fewer_rows_where_the_others_lay(problem: Any, shape: str) -> None:
     last = whole.outputs[0].flatten()[-1:]
     bits(last).bitwise_not_()
     assert not laid.arena.guards_intact(poison)
+
+
+def test_values_are_of_the_classes_by_turns() -> None:
+    problem = SimpleNamespace(input_classes=("random", "skewed", "structured"))
+    step: Any = SimpleNamespace(problem=problem)
+
+    def drawn(input_class: str) -> list[str]:
+        sequence = calls.CallSequence(step, None, None, input_class, 1, print)
+        return [sequence._class(what) for what in calls._DRAWN]
+
+    assert drawn("random")[:4] == ["random", "skewed", "structured", "random"]
+    assert set(drawn("structured")) == {"structured"}, "the one that was asked for"
+    assert set(calls._DRAWN) > set(calls.CALLS) - {calls.QUEUED}
