@@ -34,6 +34,7 @@ COMMANDS = {
     "report": "Write one page of everything known, without network.",
     "roofline": "Speed of light per shape, and each step's fraction of it.",
     "inspect": "Registers, spills, memory and CTAs per SM of compiled steps.",
+    "lint": "Look for offsets that overflow 32 bits on large shapes.",
     "sanitize": "Run a step under compute-sanitizer.",
     "profile": "What each kernel of a call does with the GPU.",
     "bringup": "Try a GPU: functions, open points, every step, times.",
