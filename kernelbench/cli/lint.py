@@ -39,7 +39,8 @@ def command(steps: tuple[str, ...]) -> int:
             status(f"{step.name}: reading")
             found = offsets.find_offsets(step)
             any_found = any_found or bool(found)
-            summary = f"32-bit products: {len(found)}" if found else "no 32-bit product of three sizes"
+            none = "no 32-bit product of three sizes"
+            summary = f"32-bit products: {len(found)}" if found else none
             style = "bold red" if found else "bold green"
             out.print(Text.assemble((f"{step.name}  ", "bold"), (summary, style)), soft_wrap=True)
             for each in found:
