@@ -9,9 +9,9 @@ import click
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import options
+from kernelbench.compare.ahead import begin_ahead
 from kernelbench.runs.settings import SESSIONS, MeasuringOptions
 from kernelbench.stats.defaults import ALPHA, MARGIN
-from kernelbench.worker.launcher import begin_ahead
 
 if TYPE_CHECKING:
     from kernelbench.compare.comparison import Comparison

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
 
@@ -31,14 +28,11 @@ def command(idle: float) -> int:
     """
     from kernelbench.base import console
     from kernelbench.project.project_file import find_project
-    from kernelbench.worker import served
+    from kernelbench.runs import serving
 
-    root = find_project().root
-    listening = served.listen()
-    listening.set_inheritable(True)
-    console.err.print(
-        f"serving {root}; ends {idle:g} min after the last command, or with Ctrl-C", soft_wrap=True
-    )
-    words = [sys.executable, "-m", "kernelbench.worker.child", "--serve"]
-    # The same process, so that it is what a shell waits for and Ctrl-C reaches.
-    os.execv(sys.executable, [*words, str(listening.fileno()), str(60 * idle)])
+    def say_so() -> None:
+        root = find_project().root
+        text = f"serving {root}; ends {idle:g} min after the last command, or with Ctrl-C"
+        console.err.print(text, soft_wrap=True)
+
+    serving.keep_workers(60 * idle, say_so)

@@ -89,7 +89,7 @@ def operator_of(cursor: Any) -> str:
     return _OPERATORS.get(lib.clang_getCursorBinaryOperatorKind(cursor), "")
 
 
-def parse(step: Step) -> StepTree:
+def parse_unit(step: Step) -> StepTree:
     """Parse a compiled step.
 
     Raises:

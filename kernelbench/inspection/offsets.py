@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import PlannedStepError, UsageError
-from kernelbench.inspection.clang_ast import StepTree, cindex, operator_of, parse, walk
+from kernelbench.inspection.clang_ast import StepTree, cindex, operator_of, parse_unit, walk
 from kernelbench.inspection.offset_degrees import Degrees
 from kernelbench.project.model import Step
 
@@ -74,7 +74,7 @@ def find_offsets(step: Step) -> list[OffsetFinding]:
         UsageError: If the step's entry is missing.
         EnvironmentProblem: If libclang or a C++ compiler is missing, or clang cannot read the step.
     """
-    tree = parse(step)
+    tree = parse_unit(step)
     degrees = Degrees(tree)
     found: dict[tuple[str, int], OffsetFinding] = {}
     for cursor in walk(tree):

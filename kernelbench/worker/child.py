@@ -238,7 +238,7 @@ def launch(control: socket.socket) -> None:
             return
 
 
-def serve(listening: socket.socket, idle_s: float) -> None:
+def serve_command_lines(listening: socket.socket, idle_s: float) -> None:
     """Be the launcher of one command line after another; others are told that it is busy."""
     woken = _wakeup()
     workers = _Workers(None, listening)
@@ -288,7 +288,7 @@ def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[2]))
     file = listening.getsockname()
     try:
-        serve(listening, float(sys.argv[3]))
+        serve_command_lines(listening, float(sys.argv[3]))
     except KeyboardInterrupt:
         pass
     finally:

@@ -73,7 +73,7 @@ def test_nothing_ends_the_checker_itself(record: dict[str, Any]) -> None:
     assert [row["id"] for row in record["rows"] if row["status"] in ("stuck", "died")] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sample_is_found(tmp_path: Path) -> None:
     if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")

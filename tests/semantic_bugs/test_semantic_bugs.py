@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import semantic_trial as trial
+from planted_check import ROOT
 
 ENTRIES = trial.read_entries()
 BUGS = [entry for entry in ENTRIES if entry.is_bug]
@@ -26,12 +27,10 @@ def test_every_text_that_is_replaced_is_there_once() -> None:
     for entry in ENTRIES:
         texts: dict[str, str] = {}
         for file, old, new in entry.edits:
-            text = texts.setdefault(file, trial.origin_of(file, trial.ROOT).read_text())
+            text = texts.setdefault(file, trial.origin_of(file, ROOT).read_text())
             assert text.count(old) == 1, f"{entry.id}: {file}"
             texts[file] = text.replace(old, new)
-        changed = [
-            text != trial.origin_of(file, trial.ROOT).read_text() for file, text in texts.items()
-        ]
+        changed = [text != trial.origin_of(file, ROOT).read_text() for file, text in texts.items()]
         assert changed and all(changed), entry.id
 
 
@@ -52,7 +51,7 @@ def test_an_entry_is_planted_in_a_copy(tmp_path: Path) -> None:
     file, old, new = entry.edits[0]
     trial.plant(entry, tmp_path)
     assert new in (tmp_path / file).read_text()
-    assert old in (trial.ROOT / file).read_text()
+    assert old in (ROOT / file).read_text()
 
 
 def test_a_file_of_the_base_is_copied_before_it_is_changed(tmp_path: Path) -> None:

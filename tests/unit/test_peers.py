@@ -155,7 +155,7 @@ def test_what_a_step_needs(project: Path, monkeypatch: pytest.MonkeyPatch) -> No
     step = load_lineages(project_at(project)).get("q")
     verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["gpu"] == verdicts["torch"] == "no_such_module not installed"
-    monkeypatch.setattr(python_step, "_lacking", lambda _step: "")
+    monkeypatch.setattr(python_step, "lacking_modules", lambda _step: "")
     verdicts = {name: why for name, works, why in targets.executors_for(step) if not works}
     assert verdicts["torch"] == "q needs a GPU"
 

@@ -100,7 +100,8 @@ def test_a_worker_has_the_commands_environment(
     step = tmp_path / "asks.py"
     step.write_text(
         "import os\ndef custom_kernel(data):\n"
-        "    raise ValueError(os.environ['OF_THE_COMMAND'] + ' ' + str(os.getppid()))\n"
+        "    worker = open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()\n"
+        "    raise ValueError(os.environ['OF_THE_COMMAND'] + ' ' + worker[1])\n"
     )
     connected().close()
     monkeypatch.setenv("OF_THE_COMMAND", "seen")
