@@ -14,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planted_check import Cores
+from planted_check import Cores, read_lines, record_all
 
 from kernelbench.project.context import Context
 
@@ -80,8 +80,7 @@ def main() -> None:
     parser.add_argument("-j", type=int, default=1, help="steps at the same time")
     parser.add_argument("--cores", type=int, default=0, help="of each; default: all for all")
     arguments = parser.parse_args()
-    lines = arguments.record.read_text().splitlines() if arguments.record.exists() else []
-    record = [json.loads(line) for line in lines]
+    record = read_lines(arguments.record)
     if arguments.table:
         print_table(record)
         return
@@ -89,12 +88,9 @@ def main() -> None:
     steps = Context.find().lineages.select(arguments.steps)
     left = [step.name for step in steps if step.compiled and step.name not in known]
     cores = Cores(arguments.j, arguments.cores)
-    with ThreadPoolExecutor(arguments.j) as pool, arguments.record.open("a") as file:
-        for future in as_completed([pool.submit(check_step, name, cores) for name in left]):
-            row = future.result()
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            print(row["step"], row["exit"], row["seconds"], row["cpu"], row["load"], flush=True)
+    attempts = [partial(check_step, name, cores) for name in left]
+    for row in record_all(arguments.record, arguments.j, attempts):
+        print(row["step"], row["exit"], row["seconds"], row["cpu"], row["load"], flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,23 @@ def check(folder: Path, step: str, options: Sequence[str], cores: Cores) -> Chec
         seconds = time.monotonic() - begin
     read = json.loads(report.read_text()) if report.exists() else {}
     return Checked(done.returncode, round(seconds, 1), read, done.stderr)
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """A record of JSON lines; empty where there is none."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def record_all(
+    file: Path, at_once: int, attempts: Iterable[Callable[[], dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Each attempt's row as it comes, when it has been added to the record."""
+    with ThreadPoolExecutor(at_once) as pool, file.open("a") as record:
+        for future in as_completed([pool.submit(attempt) for attempt in attempts]):
+            row = future.result()
+            record.write(json.dumps(row) + "\n")
+            record.flush()
+            yield row
 
 
 def first_findings(report: dict[str, Any]) -> list[str]:

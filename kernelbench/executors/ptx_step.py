@@ -21,6 +21,7 @@ from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.problem import Kernel
 from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.launch_file import launches_beside
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.module_symbols import ModuleSymbols
 from kernelbench.ptx.step_kernels import kernels_replaced
@@ -63,12 +64,9 @@ def read_step_launches(ptx: Path) -> StepLaunches:
     Raises:
         UsageError: If that is absent or malformed, with file and field.
     """
-    file = ptx.with_suffix(".toml")
-    if not file.is_file():
-        raise UsageError(
-            f"{ptx}: no {file.name} beside it says how to launch it",
-            "docs: own-steps, PTX steps; or `base` in step.toml names a step with a host path",
-        )
+    file = launches_beside(
+        ptx, "docs: own-steps, PTX steps; or `base` in step.toml names a step with a host path"
+    )
     table = TomlTable.read(file)
     arrays = table.settings("arrays")
     for name, text in arrays.items():

@@ -18,12 +18,13 @@ from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.module_symbols import ModuleSymbols
 from kernelbench.ptx.triton_arguments import Given
 from kernelbench.ptx.triton_driver import triton_driven_by
+from kernelbench.ptx.triton_launches import TritonLaunches
 
 #: What steps for the GPU at hand are compiled for.
 DEFAULT_ARCH = 90
 
 
-class TritonStepKernel:
+class TritonStepKernel(TritonLaunches):
     """A Triton step's callable on tensors of the CPU; see :class:`ptx.triton_driver.KernelRunner`.
 
     Args:
@@ -41,12 +42,10 @@ class TritonStepKernel:
     def __init__(
         self, step: Step, problem: Problem, running: Runtime, sms: int, *, check: bool
     ) -> None:
+        super().__init__(LiveTensors())
         self.arch, self.sms = arch_of(step), sms
         self.symbols = ModuleSymbols()
         self._running, self._check = running, check
-        self._scratch: list[Any] = []
-        self._live = LiveTensors()
-        self._tuning = False
         with self._on_cpu():
             self._kernel: Kernel = load_python_step(step, problem)
 
@@ -70,24 +69,6 @@ class TritonStepKernel:
             self._live = live
             yield live
 
-    @contextlib.contextmanager
-    def tuning(self) -> Iterator[None]:
-        """Launches are compiled and not run."""
-        self._tuning = True
-        try:
-            yield
-        finally:
-            self._tuning = False
-
-    def allocate(self, size: int) -> int:
-        """Memory of a kernel's own, until its launch is over; its address, 0 for none."""
-        import torch
-
-        if not size:
-            return 0
-        self._scratch.append(torch.zeros(size + 128, dtype=torch.uint8))
-        return -(-int(self._scratch[-1].data_ptr()) // 128) * 128
-
     def run(
         self, module: PtxModule, kernel: str, grid: tuple[int, int, int], given: Given,
         scratch: tuple[int, ...], metadata: Any,
@@ -96,13 +77,9 @@ class TritonStepKernel:
         if self._tuning:
             return
         self.symbols.add(module.library(self._check), module)
-        named = given.tensors | {f"scratch {at}": each for at, each in enumerate(self._scratch)}
         failed = module.launch_once(
-            self._running, kernel, grid, None, [*given.values, *scratch],
-            shared=metadata.shared,
-            cluster=metadata.num_ctas if metadata.num_ctas > 1 else None,
-            cooperative=bool(metadata.launch_cooperative_grid),
-            check=self._check, memory=self._live.storages(named),
+            self._running, kernel, grid, None, [*given.values, *scratch], check=self._check,
+            **self._options(given, metadata),
         )  # fmt: skip
         self._scratch.clear()
         if failed:

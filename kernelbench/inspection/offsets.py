@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelbench.base.errors import PlannedStepError, UsageError
+from kernelbench.inspection.chosen_steps import choose_steps
 from kernelbench.inspection.clang_ast import StepTree, cindex, operator_of, parse_unit, walk
 from kernelbench.inspection.offset_degrees import Degrees
 from kernelbench.project.model import Step
@@ -53,18 +53,11 @@ def select_compiled(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
         PlannedStepError: If none has, because they are planned.
         UsageError: If none has.
     """
-    chosen = [step for step in steps if step.compiled and step.status != "planned"]
-    left_out = [
-        f"{step.name} is planned: no kernel yet"
-        if step.status == "planned"
-        else f"{step.in_words}; lint reads compiled steps"
-        for step in steps
-        if step not in chosen
-    ]
-    if not chosen:
-        kind = PlannedStepError if all(s.status == "planned" for s in steps) else UsageError
-        raise kind("; ".join(left_out), "`kernelbench list` shows the steps")
-    return chosen, left_out
+    return choose_steps(
+        steps,
+        lambda step: step.compiled,
+        lambda step: f"{step.in_words}; lint reads compiled steps",
+    )
 
 
 def find_offsets(step: Step) -> list[OffsetFinding]:

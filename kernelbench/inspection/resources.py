@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler
 from kernelbench.executors import compiled
 from kernelbench.executors.compiled import SOFT_ARCH
 from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.inspection import cubin
+from kernelbench.inspection.chosen_steps import choose_steps
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.inspection.disassembly import disassemble
 from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, Occupancy, occupancy
@@ -154,18 +155,11 @@ def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
         PlannedStepError: If none has, because they are planned.
         UsageError: If none has.
     """
-    chosen = [step for step in steps if _has_kernels(step) and step.status != "planned"]
-    left_out = [
-        f"{step.name} is planned: no kernel yet"
-        if step.status == "planned"
-        else f"{step.in_words}: there is no code of its own to inspect"
-        for step in steps
-        if step not in chosen
-    ]
-    if not chosen:
-        kind = PlannedStepError if all(s.status == "planned" for s in steps) else UsageError
-        raise kind("; ".join(left_out), "`kernelbench list` shows the steps")
-    return chosen, left_out
+    return choose_steps(
+        steps,
+        _has_kernels,
+        lambda step: f"{step.in_words}: there is no code of its own to inspect",
+    )
 
 
 def _has_kernels(step: Step) -> bool:

@@ -66,18 +66,25 @@ class LaunchFile:
     launches: tuple[PlannedLaunch, ...]
 
 
+def launches_beside(ptx: Path, hint: str) -> Path:
+    """The TOML file beside a PTX file that says how to launch it.
+
+    Raises:
+        UsageError: If there is none, with the hint.
+    """
+    file = ptx.with_suffix(".toml")
+    if not file.is_file():
+        raise UsageError(f"{ptx}: no {file.name} beside it says how to launch it", hint)
+    return file
+
+
 def read_launches(ptx: Path) -> LaunchFile:
     """The launches of a PTX file, from the TOML file beside it.
 
     Raises:
         UsageError: If that is absent or malformed, with file and field.
     """
-    file = ptx.with_suffix(".toml")
-    if not file.is_file():
-        raise UsageError(
-            f"{ptx}: no {file.name} beside it says how to launch it",
-            "write one with [arrays] and [[launch]]: see docs/ptx.md",
-        )
+    file = launches_beside(ptx, "write one with [arrays] and [[launch]]: see docs/ptx.md")
     table = TomlTable.read(file)
     written = table.settings("arrays")
     arrays = {name: _array(file, name, text) for name, text in written.items()}

@@ -121,10 +121,8 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
     out = []
     for finding in resolved.findings:
         both = lines.get(_key(finding), (None, None))
-        one_warp, same_value, formal = benign.get((finding.kind, both), (False, False, False))
-        severity = severity_of(finding.kind, both, symbols, one_warp, same_value)
-        if formal:
-            severity = "formal"
+        known = benign.get((finding.kind, both), (False, False, False))
+        severity = severity_of(finding.kind, both, symbols, *known)
         out.append(
             PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
         )

@@ -3,7 +3,7 @@
 *Formal* is what PTX's text leaves unordered and every implementation orders: accesses of lanes of
 one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
 the lanes together without saying that it orders memory; accesses to tensor memory whose
-synchronization lacks nothing but ``tcgen05.fence`` (:mod:`kernelbench.ptx.report`; docs/ptx.md);
+synchronization lacks nothing but ``tcgen05.fence`` (docs/ptx.md);
 and what has one outcome in any order: ordinary stores of the same value by threads of one CTA.
 """
 
@@ -20,7 +20,7 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 def severity_of(
-    kind: str, lines: Lines, of: PtxSymbols, one_warp: bool, same_value: bool
+    kind: str, lines: Lines, of: PtxSymbols, one_warp: bool, same_value: bool, fence_only: bool
 ) -> Severity:
     """A finding's severity.
 
@@ -28,7 +28,10 @@ def severity_of(
         lines: Of PTX, of the access and of the one that it conflicts with.
         one_warp: Whether both were lanes of one warp each time that it was seen.
         same_value: Whether both were stores of one CTA, and of one value, each time.
+        fence_only: Whether they lacked nothing but ``tcgen05.fence`` each time.
     """
+    if fence_only:
+        return "formal"
     here, there = lines
     if kind != "race" or here is None or there is None:
         return "error"

@@ -13,12 +13,13 @@ from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxReport
 from kernelbench.ptx.triton_arguments import Given
 from kernelbench.ptx.triton_driver import triton_driven_by
+from kernelbench.ptx.triton_launches import TritonLaunches
 
 #: What programs are told of the GPU's SMs: few, so that persistent kernels go round.
 SCRIPT_SMS = 4
 
 
-class TritonSession:
+class TritonSession(TritonLaunches):
     """What happens while :func:`triton_emulation` lasts.
 
     Attributes:
@@ -28,13 +29,11 @@ class TritonSession:
     def __init__(
         self, arch: int, check: int, seed: int, sms: int, limit_s: float, live: LiveTensors
     ) -> None:
+        super().__init__(live)
         self.arch, self.sms = arch, sms
         self.launches: list[Launched] = []
         self._check, self._seed, self._limit_s = check, seed, limit_s
-        self._live = live
         self._forms: set[tuple[Any, ...]] = set()
-        self._tuning = False
-        self._scratch: list[Any] = []
 
     @property
     def reports(self) -> tuple[PtxReport, ...]:
@@ -50,24 +49,6 @@ class TritonSession:
         for report in self.reports:
             report.require_clean()
 
-    def allocate(self, size: int) -> int:
-        """Memory of a kernel's own, until its launch is over; its address, 0 for none."""
-        import torch
-
-        if not size:
-            return 0
-        self._scratch.append(torch.zeros(size + 128, dtype=torch.uint8))
-        return -(-int(self._scratch[-1].data_ptr()) // 128) * 128
-
-    @contextlib.contextmanager
-    def tuning(self) -> Iterator[None]:
-        """Launches are compiled and not run."""
-        self._tuning = True
-        try:
-            yield
-        finally:
-            self._tuning = False
-
     def run(
         self, module: PtxModule, kernel: str, grid: tuple[int, int, int], given: Given,
         scratch: tuple[int, ...], metadata: Any,
@@ -75,17 +56,13 @@ class TritonSession:
         """A launch: of a form not seen before in all schedules, else in one."""
         if self._tuning:
             return
-        named = given.tensors | {f"scratch {at}": each for at, each in enumerate(self._scratch)}
         form = (id(module), grid, given.form())
         check = min(self._check, 1) if form in self._forms else self._check
         self._forms.add(form)
         report = module.launch(
-            kernel, grid, None, [*given.values, *scratch],
-            shared=metadata.shared,
-            cluster=metadata.num_ctas if metadata.num_ctas > 1 else None,
-            cooperative=bool(metadata.launch_cooperative_grid),
-            check=check, seed=self._seed, memory=self._live.storages(named),
+            kernel, grid, None, [*given.values, *scratch], check=check, seed=self._seed,
             emulation=Emulation(sms=self.sms), limit_s=self._limit_s,
+            **self._options(given, metadata),
         )  # fmt: skip
         self._scratch.clear()
         threads = 32 * metadata.num_warps

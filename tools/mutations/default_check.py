@@ -11,13 +11,12 @@ python tools/mutations/default_check.py --table                       the record
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,16 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
 import mutate  # noqa: E402, F401
 from mutant import FAILED, UNWRITTEN, WRONG, Mutant, mutants  # noqa: E402
-from planted_check import ROOT, Cores, check, first_findings, make_project  # noqa: E402
+from planted_check import (  # noqa: E402
+    FOUND,
+    ROOT,
+    Cores,
+    check,
+    first_findings,
+    make_project,
+    read_lines,
+    record_all,
+)
 
 RECORD = HERE / "default_check.jsonl"
 STEPS = {
@@ -91,7 +99,7 @@ def print_table(record: Sequence[dict[str, Any]]) -> None:
     for name in [*STEPS, "v01–v23", "m00–m07", "all"]:
         of = [row for row in built if _belongs(row["id"], name)]
         if of:
-            found = [row for row in of if row["exit"] == 3]
+            found = [row for row in of if row["exit"] == FOUND]
             right = sum(row["class_right"] for row in found)
             # Of lineages without expectations written down no class is right or wrong.
             classes = f"{right / len(of):.1%}" if name[0] == "v" else ""
@@ -102,7 +110,7 @@ def print_table(record: Sequence[dict[str, Any]]) -> None:
     print(f"\n{len(record) - len(built)} more are refused by the compiler. Not found:\n")
     print("| mutant | place | line | check says |\n| --- | --- | --- | --- |")
     for row in built:
-        if row["exit"] != 3:
+        if row["exit"] != FOUND:
             says = row["error"][-150:].replace("\n", " ").replace("|", "/") or "clean"
             print(f"| {row['id']} | {row['place']} | `{row['code'].replace('|', '/')}` | {says} |")
 
@@ -125,8 +133,7 @@ def main() -> None:
     parser.add_argument("-j", type=int, default=1, help="mutants at the same time")
     parser.add_argument("--cores", type=int, default=0, help="of each; default: all for all")
     arguments = parser.parse_args()
-    lines = arguments.record.read_text().splitlines() if arguments.record.exists() else []
-    record = [json.loads(line) for line in lines]
+    record = read_lines(arguments.record)
     if arguments.table:
         print_table(record)
         return
@@ -140,16 +147,10 @@ def main() -> None:
         return
     cores = Cores(arguments.j, arguments.cores)
     options = ["--seed", str(arguments.seed)]
-    with ThreadPoolExecutor(arguments.j) as pool, arguments.record.open("a") as file:
-        futures = [pool.submit(attempt, each, options, cores) for each in left]
-        for count, future in enumerate(as_completed(futures), 1):
-            row = future.result()
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            print(
-                f"{count}/{len(left)} {row['id']}: exit {row['exit']}, {row['seconds']} s",
-                flush=True,
-            )
+    attempts = [partial(attempt, each, options, cores) for each in left]
+    for count, row in enumerate(record_all(arguments.record, arguments.j, attempts), 1):
+        said = f"exit {row['exit']}, {row['seconds']} s"
+        print(f"{count}/{len(left)} {row['id']}: {said}", flush=True)
 
 
 if __name__ == "__main__":

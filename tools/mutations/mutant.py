@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cpp_source import Edit, Source, Span, apply
+from cpp_source import Edit, Source, SourceError, Span, apply
 
 #: The files of a step that operators work on.
 FILES = ("kernel.cuh", "launch.cu")
@@ -224,7 +224,7 @@ def mutants(step: Path) -> Iterator[Mutant]:
                 for source in mutated
                 for site in each.find(source)
             ]
-        except AssertionError:
+        except SourceError:
             if not kernel.guesses:
                 raise
             continue  # an operator on the maps of the group GEMM's operands

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cpp_source import Call, Edit, Source, Span
+from cpp_source import Call, Edit, Source, SourceError, Span
 from mutant import WRONG, Expectation, Site, drop, expect, operator
 from objects import ANSWER, GLOBAL, MAP_ROLES, MAPS, MISPLACED, OTHER, STAGES, UNORDERED
 
@@ -21,7 +21,9 @@ def _loads(source: Source) -> Iterator[Call]:
 def _swapped(source: Source, span: Span, names: str) -> Edit:
     """The first of ``names`` in a span, replaced by the other operand's."""
     match = re.search(rf"\b({names})\b", source.code[span.start : span.end])
-    assert match, source[span]
+    if match is None:
+        place = f"{source.name}:{source.line(span.start)}"
+        raise SourceError(f"{place}: which map is {source[span]!r}?")
     at = Span(span.start + match.start(1), span.start + match.end(1))
     return Edit(at, OTHER[match[1]])
 
@@ -101,7 +103,8 @@ def k_not_advanced(source: Source) -> Iterator[Site]:
 def k_in_elements(source: Source) -> Iterator[Site]:
     for call in source.calls(BOX_LOAD):
         at = call.arguments[2]
-        assert source[at] == "e2m1_bytes(k)", source[at]
+        if source[at] != "e2m1_bytes(k)":
+            raise SourceError(f"{source.name}:{source.line(at.start)}: K is not 'e2m1_bytes(k)'")
         yield Site(call.span.start, (Edit(at, "k"),), expect(WRONG))
 
 

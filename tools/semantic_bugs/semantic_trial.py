@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import textwrap
 import tomllib
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ from planted_check import (  # noqa: E402
     environment,
     first_findings,
     make_project,
+    read_lines,
+    record_all,
 )
 
 RECORD = FOLDER / "record.jsonl"
@@ -202,8 +204,7 @@ def read_record(file: Path) -> dict[str, dict[str, Any]]:
     """The last line of each entry; those of other edits are left out."""
     digests = {entry.id: entry.digest for entry in read_entries()}
     record = {}
-    for line in file.read_text().splitlines() if file.exists() else []:
-        row = json.loads(line)
+    for row in read_lines(file):
         if digests.get(row["id"]) == row["digest"]:
             record[row["id"]] = row
     return record
@@ -292,13 +293,10 @@ def _compile_all(entries: list[Entry], arch: bool, jobs: int) -> None:
 def _run_all(entries: list[Entry], options: list[str], cores: Cores, jobs: int, file: Path) -> None:
     done = read_record(file)
     left = [entry for entry in entries if entry.id not in done]
-    with ThreadPoolExecutor(jobs) as pool, file.open("a") as record:
-        futures = [pool.submit(run_entry, entry, options, cores) for entry in left]
-        for future in as_completed(futures):
-            row = future.result()
-            record.write(json.dumps(row) + "\n")
-            record.flush()
-            print(f"{row['id']}: exit {row['exit']}, {row['seconds']} s", flush=True)
+    for row in record_all(
+        file, jobs, [partial(run_entry, entry, options, cores) for entry in left]
+    ):
+        print(f"{row['id']}: exit {row['exit']}, {row['seconds']} s", flush=True)
 
 
 if __name__ == "__main__":
