@@ -25,6 +25,11 @@ Lower = Callable[["Writer", Sequence[str], Sequence["Operand"]], str]
 _CHOICE = re.compile(r"\{([^}]*)\}")
 
 
+def scope_of(word: str) -> str:
+    """C++ of a scope; without one it is that of the GPU, and the emulator has one GPU."""
+    return "px::Scope::" + {"cta": "kCta", "cluster": "kCluster"}.get(word, "kGpu")
+
+
 @dataclass(frozen=True)
 class Form:
     """Spellings that are translated alike.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.emulator.findings import EmulatorReport, resolve_report
+from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.project.shipped import shipped_blocks
@@ -100,15 +100,14 @@ class PtxModule:
             EnvironmentProblem: If there is no compiler.
         """
         form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
-        running = runtime(shipped_blocks())
-        one = self._one_launch(kernel, form, args, memory or {}, bool(check))
-        run = _Schedules(running, one)
         count = DEFAULT_SCHEDULES if check is True else max(int(check), 1)
-        for at in range(count):
-            running.configure(emulation, check=bool(check), seed=seed + at, limit_s=limit_s)
-            run.once(seed + at, self._symbols, again=at > 0)
-            if run.last.waits:
-                break  # a hang ends like this in most schedules, and takes long
+        running = runtime(shipped_blocks())  # before the kernel's library, which it has symbols of
+        one = self._one_launch(kernel, form, args, memory or {}, bool(check))
+        run = _Schedules(running, one, emulation, bool(check), limit_s)
+        run.make(range(seed, seed + count), self._symbols)
+        if run.needs_ctas_together:
+            run = run.together()
+            run.make(range(seed, seed + count), self._symbols)
         return run.report(kernel)
 
     def launch_once(
@@ -254,21 +253,57 @@ class _OneLaunch:
 
 
 class _Schedules:
-    """Launches of one form, one after another."""
+    """Launches of one form, one after another, each from the arrays' first values."""
 
-    def __init__(self, running: Runtime, launch: _OneLaunch) -> None:
+    def __init__(
+        self, running: Runtime, launch: _OneLaunch, emulation: Emulation, check: bool,
+        limit_s: float,
+    ) -> None:  # fmt: skip
         self.last = EmulatorReport()
         self._running = running
-        self._launch = launch
+        self._launch, self._emulation = launch, emulation
+        self._check, self._limit_s = check, limit_s
         self._first = {name: _bytes_in(each) for name, each in launch.arrays.items()}
         self._found: list[PtxFinding] = []
         self._made, self._seconds, self._error = 0, 0.0, ""
 
-    def once(self, seed: int, symbols: PtxSymbols, *, again: bool) -> None:
-        """One launch; ``again``: from the arrays' first values."""
-        for name, array in self._launch.arrays.items() if again else ():
+    def make(self, seeds: Iterable[int], symbols: PtxSymbols) -> None:
+        """One launch for each seed, up to the first that hangs."""
+        for seed in seeds:
+            self._running.configure(
+                self._emulation, check=self._check, seed=seed, limit_s=self._limit_s
+            )
+            if self._made:
+                self._restore()
+            self._once(seed, symbols)
+            if self.last.waits:
+                return  # a hang ends like this in most schedules, and takes long
+
+    @property
+    def needs_ctas_together(self) -> bool:
+        """Whether the last one hung at a word that a CTA which had not started might have set."""
+        if self._launch.form.cooperative:
+            return False
+        return any(each.what == resource_name("global") for each in self.last.waits)
+
+    def together(self) -> _Schedules:
+        """The same launch with all CTAs resident at once, as a GPU has those that fit on it.
+
+        PTX promises that of cooperative launches only (PTX ISA 9.1, 2.2).
+        """
+        self._restore()
+        form = self._launch.form
+        ctas = form.grid[0] * form.grid[1] * form.grid[2]
+        emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
+        launch = replace(self._launch, form=replace(form, cooperative=True))
+        return _Schedules(self._running, launch, emulation, self._check, self._limit_s)
+
+    def _restore(self) -> None:
+        for name, array in self._launch.arrays.items():
             address, size = memory_of(array)
             ctypes.memmove(address, self._first[name], size)
+
+    def _once(self, seed: int, symbols: PtxSymbols) -> None:
         self._error = self._launch.made(self._running) or self._error
         raw = self._running.report()
         self.last = resolve_report(raw, symbols)

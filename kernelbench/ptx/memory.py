@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.forms import Form
+from kernelbench.ptx.forms import Form, scope_of
 from kernelbench.ptx.model import SIZES
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 
 def _loaded(
-    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
-) -> str:
+    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand],
+    strength: str = "",
+) -> str:  # fmt: skip
     count, bits = int(vector[1:] or 1) if vector else 1, f"px::b{8 * SIZES[kind]}"
     where, name = writer.pointer(operands[1], space), writer.temporary()
     items = operands[0].items if vector else (operands[0],)  # type: ignore[union-attr]
     if len(items) != count:
         raise StatementError(f"{len(items)} registers for {vector}")
-    out = [f"const auto {name} = px::{access}<{bits}, {count}>({where});"]
+    out = [f"const auto {name} = px::{access}<{bits}, {count}>({where}{strength});"]
     for at, item in enumerate(items):
         # Loads into wider registers extend the sign of signed types.
         value = f"px::as<{writer.cpp(kind if kind[0] == 's' else bits[4:])}>({name}.at[{at}])"
@@ -54,12 +55,11 @@ def _loaded(
 
 def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``ld.{relaxed|acquire}.scope``, and ``ld.volatile``, which is relaxed at system scope."""
-    order, space, vector, kind = chosen[0], chosen[-3], chosen[-2], chosen[-1]
+    space, vector, kind = chosen[-3:]
     if SIZES[kind] > 8 or space == "local":
         raise StatementError("a strong load of this kind")
     writer.expect(operands, 2)
-    access = "load_acquire" if order == "acquire" else "load_relaxed"
-    return _loaded(writer, access, space, vector, kind, operands)
+    return _loaded(writer, "strong_load", space, vector, kind, operands, _strength(chosen))
 
 
 def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -71,8 +71,9 @@ def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
 
 
 def _stored(
-    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
-) -> str:
+    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand],
+    strength: str = "",
+) -> str:  # fmt: skip
     count, bits = int(vector[1:]) if vector else 1, f"px::b{8 * SIZES[kind]}"
     values = (
         writer.values(operands[1], SIZES[kind])
@@ -82,43 +83,47 @@ def _stored(
     if len(values) != count:
         raise StatementError(f"{len(values)} values for {vector}")
     where = writer.pointer(operands[0], space)
-    return f"px::{access}<{bits}, {count}>({where}, {{{{{', '.join(values)}}}}});"
+    return f"px::{access}<{bits}, {count}>({where}{strength}, {{{{{', '.join(values)}}}}});"
 
 
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    order, space, vector, kind = chosen[0], chosen[-3], chosen[-2], chosen[-1]
+    space, vector, kind = chosen[-3:]
     if SIZES[kind] not in (4, 8) or vector or space == "local":
         raise StatementError("a strong store of this kind")
     writer.expect(operands, 2)
-    access = "store_release" if order == "release" else "store_relaxed"
-    return _stored(writer, access, space, "", kind, operands)
+    return _stored(writer, "strong_store", space, "", kind, operands, _strength(chosen))
+
+
+def _strength(chosen: Sequence[str]) -> str:
+    """Order and scope of a strong load or store, as arguments; ``.volatile`` has no scope."""
+    volatile = chosen[0] == "volatile"
+    order, scope = ("relaxed", "sys") if volatile else (chosen[0], chosen[1])
+    return f", px::Order::{_ORDERS[order]}, {scope_of(scope)}"
 
 
 def _atomic(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``atom``: the old value is the result."""
-    order, _, space, operation, kind = chosen
     target, address, *values = operands
-    call = _update(writer, (order, space, operation, kind), address, values, returns=True)
-    return writer.assign(target, kind, call)
+    call = _update(writer, chosen, address, values, returns=True)
+    return writer.assign(target, chosen[-1], call)
 
 
 def _reduction(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``red``: an atomic without a result."""
-    order, _, space, operation, kind = chosen
     address, *values = operands
-    call = _update(writer, (order, space, operation, kind), address, values, returns=False)
+    call = _update(writer, chosen, address, values, returns=False)
     return f"(void){call};"
 
 
 def _update(
     writer: Writer,
-    chosen: tuple[str, str, str, str],
+    chosen: Sequence[str],
     address: Operand,
     values: Sequence[Operand],
     *,
     returns: bool,
 ) -> str:
-    order, space, operation, kind = chosen
+    order, scope, space, operation, kind = chosen
     if len(values) != (2 if operation == "cas" else 1):
         raise StatementError(f"{len(values)} values")
     if operation in ("inc", "dec") and kind != "u32":
@@ -126,7 +131,7 @@ def _update(
     if kind[0] == "f" and operation not in ("add", "exch"):
         raise StatementError(f"{operation} of {kind}")
     given = ", ".join(writer.typed(each, kind) for each in values)
-    flags = f"{'true' if returns else 'false'}, px::Order::{_ORDERS[order]}"
+    flags = f"{'true' if returns else 'false'}, px::Order::{_ORDERS[order]}, {scope_of(scope)}"
     if operation == "add" and space.startswith("shared"):
         operation = "add_shared"
     return f"px::atomic_{operation}({writer.pointer(address, space)}, {flags}, {given})"

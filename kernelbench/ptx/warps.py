@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.control import fixed
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.forms import Form
+from kernelbench.ptx.forms import Form, scope_of
 from kernelbench.ptx.model import Number, Pair
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def _cluster_arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Op
 def _fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``fence``, ``membar``: sequential consistency is taken as acquire and release."""
     writer.expect(operands, 0)
-    scope = {"cta": "kCta", "cluster": "kCluster"}.get(chosen[-1], "kGpu")
-    return f"px::fence(px::Scope::{scope});"
+    return f"px::fence({scope_of(chosen[-1])});"
 
 
 def _proxy_fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:

@@ -28,6 +28,7 @@ void kb_emu_same_store(void*, unsigned long);
 namespace px {
 
 using emu::Order;
+using emu::Scope;
 
 PX Byte* own_shared() {
   return static_cast<Byte*>(emu::own_shared());
@@ -114,29 +115,19 @@ PX void store(Byte* to, Elements<T, count> values) {
   announce_write<count * sizeof(T)>(to, &values);
   own_store(to, values);
 }
+// ld and st with .relaxed (or .volatile), .acquire, .release.
 template <typename T, int count>
-PX Elements<T, count> load_strongly(const Byte* from, bool acquire) {
+PX Elements<T, count> strong_load(const Byte* from, Order order, Scope scope) {
   Elements<T, count> found;
   for (int i = 0; i < count; ++i) {
-    found.at[i] = static_cast<T>(emu::strong_load(from + i * sizeof(T), sizeof(T), acquire));
+    found.at[i] = static_cast<T>(
+        emu::strong_load(from + i * sizeof(T), sizeof(T), order == Order::kAcquire, scope));
   }
   return found;
 }
-template <typename T, int count>
-PX Elements<T, count> load_acquire(const Byte* from) {
-  return load_strongly<T, count>(from, true);
-}
-template <typename T, int count>
-PX Elements<T, count> load_relaxed(const Byte* from) {
-  return load_strongly<T, count>(from, false);
-}
 template <typename T, int>
-PX void store_release(Byte* to, Elements<T, 1> value) {
-  emu::strong_store(to, sizeof(T), value.at[0], true);
-}
-template <typename T, int>
-PX void store_relaxed(Byte* to, Elements<T, 1> value) {
-  emu::strong_store(to, sizeof(T), value.at[0], false);
+PX void strong_store(Byte* to, Order order, Scope scope, Elements<T, 1> value) {
+  emu::strong_store(to, sizeof(T), value.at[0], order == Order::kRelease, scope);
 }
 
 // Atomics.
@@ -153,9 +144,9 @@ u64 updated(u64 old, const void* context) {
   return __builtin_bit_cast(B, Operation{}(as<T>(static_cast<B>(old)), operands));
 }
 template <typename T, typename Operation>
-PX T atomic(Byte* at, bool returns, Order order, const AtomicOperands<T>& operands, Operation) {
+PX T atomic(Byte* at, const emu::AtomicForm& form, const AtomicOperands<T>& operands, Operation) {
   constexpr auto kUpdate = updated<T, Operation>;
-  const u64 old = emu::atomic_update(at, sizeof(T), order, returns, kUpdate, &operands);
+  const u64 old = emu::atomic_update(at, sizeof(T), form, kUpdate, &operands);
   return as<T>(static_cast<Bits<sizeof(T)>>(old));
 }
 template <typename T>
@@ -178,24 +169,26 @@ PX T memory_sum(T a, T b) {
 
 }  // namespace detail
 
-#define KB_PTX_ATOMIC(name, expression)                                                \
-  template <typename T>                                                                \
-  PX T atomic_##name(Byte* at, bool returns, Order order, T value, T other = {}) {     \
-    return detail::atomic(at, returns, order, detail::AtomicOperands<T>{value, other}, \
-                          [](T old, const auto& given) -> T { return expression; });   \
+#define KB_PTX_ATOMIC(name, may_poll, expression)                                               \
+  template <typename T>                                                                         \
+  PX T atomic_##name(Byte* at, bool returns, Order order, Scope scope, T value, T other = {}) { \
+    return detail::atomic(at, {order, scope, returns, may_poll},                                \
+                          detail::AtomicOperands<T>{value, other},                              \
+                          [](T old, const auto& given) -> T { return expression; });            \
   }
-KB_PTX_ATOMIC(add, detail::memory_sum(old, given.first))
+// What locks and flags are polled with: a failed compare, an exchange, a sum with zero.
+KB_PTX_ATOMIC(add, true, detail::memory_sum(old, given.first))
 // In shared memory subnormals of f32 stay (PTX: 9.7.13 atom).
-KB_PTX_ATOMIC(add_shared, detail::plain_sum(old, given.first))
-KB_PTX_ATOMIC(min, min(old, given.first))
-KB_PTX_ATOMIC(max, max(old, given.first))
-KB_PTX_ATOMIC(exch, ((void)old, given.first))
-KB_PTX_ATOMIC(cas, old == given.first ? given.second : old)
-KB_PTX_ATOMIC(and, old& given.first)
-KB_PTX_ATOMIC(or, old | given.first)
-KB_PTX_ATOMIC(xor, old ^ given.first)
-KB_PTX_ATOMIC(inc, old >= given.first ? 0 : old + 1)
-KB_PTX_ATOMIC(dec, old == 0 || old > given.first ? given.first : old - 1)
+KB_PTX_ATOMIC(add_shared, true, detail::plain_sum(old, given.first))
+KB_PTX_ATOMIC(exch, true, ((void)old, given.first))
+KB_PTX_ATOMIC(cas, true, old == given.first ? given.second : old)
+KB_PTX_ATOMIC(min, false, min(old, given.first))
+KB_PTX_ATOMIC(max, false, max(old, given.first))
+KB_PTX_ATOMIC(and, false, old& given.first)
+KB_PTX_ATOMIC(or, false, old | given.first)
+KB_PTX_ATOMIC(xor, false, old ^ given.first)
+KB_PTX_ATOMIC(inc, false, old >= given.first ? 0 : old + 1)
+KB_PTX_ATOMIC(dec, false, old == 0 || old > given.first ? given.first : old - 1)
 #undef KB_PTX_ATOMIC
 
 }  // namespace px

@@ -37,7 +37,8 @@ uint32_t vote_ballot(bool predicate, uint32_t members);
 uint32_t redux_max(uint32_t value, uint32_t members);
 uint32_t redux_add(uint32_t value, uint32_t members);
 
-// Threads that an acquire or a fence pairs with: of the CTA, the cluster, the GPU.
+// Threads that an acquire, a release, an atomic or a fence pairs with: of the CTA, the cluster, the
+// GPU. Narrower ones compare less.
 enum class Scope : uint8_t { kCta, kCluster, kGpu };
 
 void mbarrier_init(void* bar, uint32_t count);

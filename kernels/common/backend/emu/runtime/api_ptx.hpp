@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "api_core.hpp"
+
 namespace kb::emu {
 
 // Windows. Addresses are those of shared::cluster: rank << 24 | offset.
@@ -40,12 +42,19 @@ void mma_m16n8k16(bool bf16, uint32_t* d, const uint32_t* a, const uint32_t* b, 
 
 // Memory, in shared or in global memory by the address.
 enum class Order : uint32_t { kRelaxed, kAcquire, kRelease, kAcqRel };
+// `may_poll`: a thread that repeats it while it changes nothing waits for the word to change.
+struct AtomicForm {
+  Order order;
+  Scope scope;
+  bool returns;
+  bool may_poll;
+};
 // The old bits, of 4 or 8 bytes; `update` gives the new ones.
-uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
+uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context);
 // A load, or a store of the bits given, that may synchronize.
-uint64_t strong_load(const void* at, uint32_t bytes, bool acquire);
-void strong_store(void* at, uint32_t bytes, uint64_t value, bool release);
+uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, Scope scope);
+void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope scope);
 void sleep_a_while();
 [[noreturn]] void trap();
 

@@ -1,11 +1,13 @@
-// Words of global memory by which CTAs meet or count: what atomics on them release and acquire (PTX
-// ISA 9.1, 8.7 to 8.9 and 9.7.13), and what a call leaves in them for the next.
+// Words by which threads and CTAs meet or count: what atomics, strong loads and strong stores of
+// them release and acquire (PTX ISA 9.1, 8.7 to 8.9 and 9.7.13), and what a call leaves in them for
+// the next.
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "assumptions.hpp"
 #include "global_shadow.hpp"
 #include "runner.hpp"
@@ -14,7 +16,7 @@ namespace kb::emu {
 
 namespace {
 
-// What a fence of a scope below the GPU's has released by an atomic.
+// What has been released at a scope below the GPU's.
 struct Narrow {
   uint32_t cluster;
   uint32_t rank;
@@ -24,7 +26,8 @@ struct Narrow {
 
 // Of this launch.
 struct Counter {
-  Abroad::Pointer released;  // by atomics at the scope of the GPU
+  Abroad::Pointer released;  // at the scope of the GPU
+  Abroad::Pointer supposed;  // and what would be, too, if fences of other threads counted
   std::vector<Narrow> narrow;
   bool meeting = false;  // CTAs wait for a bit of it to change
   std::vector<Finding> deferred;
@@ -36,8 +39,14 @@ struct Kept {
   bool meeting = false;  // nothing has to be set back
 };
 
+struct HashOfWord {
+  size_t operator()(const SyncWord& word) const {
+    return std::hash<const void*>{}(word.at) ^ std::hash<const void*>{}(word.cta);
+  }
+};
+
 std::mutex guard;
-std::unordered_map<const uint32_t*, Counter> counters;
+std::unordered_map<SyncWord, Counter, HashOfWord> counters;
 std::map<const uint32_t*, Kept> kept;
 uint64_t call_serial = 0;
 
@@ -66,12 +75,57 @@ void learn(Thread& thread, const Abroad::Pointer& released) {
   thread.knows.abroad = Abroad::joined(thread.knows.abroad, released);
 }
 
-bool reaches(const Narrow& narrow, const Cta& cta) {
-  return narrow.cluster == cta.cluster->id &&
-         (narrow.scope == Scope::kCluster || narrow.rank == cta.rank);
+bool reaches(const Narrow& narrow, const Cta& cta, Scope scope) {
+  if (narrow.cluster != cta.cluster->id) return false;
+  return narrow.rank == cta.rank || std::min(narrow.scope, scope) == Scope::kCluster;
+}
+
+void release_narrowly(Counter& counter, const Cta& cta, Scope scope, Abroad::Pointer what) {
+  for (Narrow& each : counter.narrow) {
+    if (each.cluster != cta.cluster->id || each.rank != cta.rank || each.scope != scope) continue;
+    each.released = Abroad::joined(each.released, what);
+    return;
+  }
+  counter.narrow.push_back({cta.cluster->id, cta.rank, scope, std::move(what)});
+}
+
+void release_at(Counter& counter, const Cta& cta, Scope scope, Abroad::Pointer what) {
+  if (scope == Scope::kGpu) {
+    counter.released = Abroad::joined(counter.released, what);
+  } else {
+    release_narrowly(counter, cta, scope, std::move(what));
+  }
+}
+
+// Of what a word has released: what reaches a thread that reads it at a scope; the rest is added
+// to what has passed it by.
+// Assumption: below the scope of the GPU that is what its own cluster is known to have done, be the
+// scope the CTA's alone.
+Abroad::Pointer seen_of(const Counter& counter, Thread& thread, Scope scope) {
+  const Cta& cta = *thread.cta;
+  Abroad::Pointer seen = counter.released;
+  if (scope != Scope::kGpu && seen != nullptr) {
+    thread.passed_narrowly = Abroad::joined(thread.passed_narrowly, seen);
+    const Clock* own = seen->clock(cta.cluster->id);
+    seen = own == nullptr ? nullptr : Abroad::of(cta.cluster->id, *own);
+  }
+  for (const Narrow& narrow : counter.narrow) {
+    auto& where = reaches(narrow, cta, scope) ? seen : thread.passed_narrowly;
+    where = Abroad::joined(where, narrow.released);
+  }
+  return seen;
 }
 
 }  // namespace
+
+// What a fence of the running thread covers for all that are behind it, and what it makes known of
+// what they have observed.
+void suppose_fence(Thread& thread) {
+  Knowledge& knows = thread.knows;
+  knows.covered = Abroad::joined(knows.covered, thread.fenced);
+  knows.supposed = Abroad::joined(knows.supposed, knows.observed);
+  knows.observed = nullptr;
+}
 
 // PTX: fence.acq_rel.{cta,cluster,gpu,sys} (9.7.13), and membar.
 // With an atomic after it a release, after an atomic an acquire.
@@ -92,44 +146,61 @@ void fence_acq_rel(Scope scope) {
   if (scope == Scope::kGpu) {
     thread.fenced = release(thread);
     thread.fence_epoch = thread.knows.seen.at[thread.component];
+    if (runs_ptx()) suppose_fence(thread);
   } else {
     thread.fenced_narrowly = release(thread);
     thread.narrow_scope = scope;
   }
 }
 
-// An atomic at GPU scope: sees what earlier ones on the word released, if it returns a value, and
-// releases if it has .release or comes after a fence.
+// Sees what earlier ones on the word released, if it returns a value, and releases if it has
+// .release or comes after a fence.
 // PTX: 8.8: atomics on one word are a chain: who sees the last sees what each of them released.
-void counter_atomic(const uint32_t* word, bool returns, bool releases) {
+void counter_atomic(SyncWord word, bool returns, bool releases, Scope scope) {
   if (!checking()) return;
   Thread& thread = self();
+  const bool fenced = thread.fenced != nullptr || thread.fenced_narrowly != nullptr ||
+                      thread.knows.covered != nullptr;
+  if (!returns && !releases && !fenced) return;
   const Cta& cta = *thread.cta;
   const std::lock_guard lock(guard);
   const auto found = counters.find(word);
   if (returns && found != counters.end()) {
-    thread.observed = Abroad::joined(thread.observed, found->second.released);
-    for (const Narrow& narrow : found->second.narrow) {
-      auto& where = reaches(narrow, cta) ? thread.observed : thread.passed_narrowly;
-      where = Abroad::joined(where, narrow.released);
+    const Abroad::Pointer seen = seen_of(found->second, thread, scope);
+    thread.observed = Abroad::joined(thread.observed, seen);
+    if (runs_ptx()) {
+      thread.knows.observed =
+          Abroad::joined(Abroad::joined(thread.knows.observed, seen),
+                         scope == Scope::kGpu ? found->second.supposed : nullptr);
     }
   }
-  if (!releases && thread.fenced == nullptr && thread.fenced_narrowly == nullptr) return;
+  if (!releases && !fenced) return;
   Counter& counter = counters[word];
-  counter.released =
-      Abroad::joined(counter.released, releases ? release(thread) : release_by_fence(thread));
-  if (!releases && thread.fenced_narrowly != nullptr) {
-    counter.narrow.push_back(
-        {cta.cluster->id, cta.rank, thread.narrow_scope, thread.fenced_narrowly});
+  if (scope == Scope::kGpu) {
+    counter.supposed = Abroad::joined(Abroad::joined(counter.supposed, thread.knows.covered),
+                                      thread.knows.supposed);
+  }
+  if (releases) {
+    release_at(counter, cta, scope, release(thread));
+    return;
+  }
+  release_at(counter, cta, scope, release_by_fence(thread));
+  if (thread.fenced_narrowly != nullptr) {
+    release_narrowly(counter, cta, std::min(scope, thread.narrow_scope), thread.fenced_narrowly);
   }
 }
 
-// PTX: ld.acquire.gpu (9.7.9): what a wait for a counter has seen was released before.
-void counter_acquire(const uint32_t* word) {
+// PTX: ld.acquire (9.7.9): what a wait for a counter has seen was released before.
+void counter_acquire(SyncWord word, Scope scope) {
   if (!checking()) return;
   const std::lock_guard lock(guard);
   const auto found = counters.find(word);
-  if (found != counters.end()) learn(self(), found->second.released);
+  if (found == counters.end()) return;
+  Thread& thread = self();
+  learn(thread, seen_of(found->second, thread, scope));
+  if (scope == Scope::kGpu) {
+    thread.knows.supposed = Abroad::joined(thread.knows.supposed, found->second.supposed);
+  }
 }
 
 // What a word holds before this call's first atomic on it, or wait for it.
@@ -139,7 +210,7 @@ void counter_used(const uint32_t* word, bool meeting) {
   Kept& known =
       kept.try_emplace(word, Kept{__atomic_load_n(word, __ATOMIC_RELAXED), false}).first->second;
   known.meeting |= meeting;
-  if (meeting) counters[word].meeting = true;
+  if (meeting) counters[SyncWord(word)].meeting = true;
 }
 
 bool observed_by_atomic(const Thread& thread, const Access& earlier) {
@@ -172,7 +243,7 @@ void defer_to_word(const uint32_t* word, Finding finding) {
   constexpr size_t kMost = 16;
   finding.where = where_now();
   const std::lock_guard lock(guard);
-  std::vector<Finding>& deferred = counters[word].deferred;
+  std::vector<Finding>& deferred = counters[SyncWord(word)].deferred;
   const bool known = std::any_of(deferred.begin(), deferred.end(), [&](const Finding& each) {
     return each.pc == finding.pc && each.other_pc == finding.other_pc;
   });

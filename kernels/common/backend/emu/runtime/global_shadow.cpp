@@ -84,6 +84,7 @@ class Accessing {
              .epoch = actor.epoch,
              .cluster = std::min(cluster_.id, Access::kManyClusters),
              .atomic = actor.atomic,
+             .scope = static_cast<uint32_t>(actor.scope),
              .returns = actor.returns,
              .async = actor.async,
              .bytes = 0,
@@ -162,9 +163,23 @@ class Accessing {
     return abroad != nullptr && abroad->covers(earlier.cluster, earlier.component, earlier.epoch);
   }
 
+  // Whether it would be if fences of other threads counted.
+  bool in_supposed_order(const Access& earlier) const {
+    const Abroad* supposed = actor_.knows->supposed.get();
+    return supposed != nullptr &&
+           supposed->covers(earlier.cluster, earlier.component, earlier.epoch);
+  }
+
   bool home(const Access& earlier) const {
     return earlier.cluster == mine_.cluster && earlier.component < threads_in_cluster() &&
            earlier.component / launch_.threads == actor_.cta_rank;
+  }
+  // PTX: 8.6: strong accesses that are in no order need a scope each that includes the other.
+  bool atomic_with(const Access& earlier) const {
+    if (!earlier.atomic || !mine_.atomic) return false;
+    const auto scope = static_cast<Scope>(std::min(earlier.scope, mine_.scope));
+    return scope == Scope::kGpu || home(earlier) ||
+           (scope == Scope::kCluster && earlier.cluster == mine_.cluster);
   }
   uint32_t threads_in_cluster() const { return launch_.threads * launch_.cluster; }
 
@@ -172,7 +187,7 @@ class Accessing {
   // Not modelled: two threads of one CTA that store to one word: most store the same value.
   void check(const Access& earlier, bool wrote, size_t word) {
     if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
-    if (earlier.atomic && mine_.atomic) return;
+    if (atomic_with(earlier)) return;
     if (earlier.serial != mine_.serial) {
       check_other_grid(earlier, wrote, word);
       return;
@@ -264,9 +279,13 @@ class Accessing {
 
 // Of another cluster: why an atomic between the two does not order them.
 std::string Accessing::why_not(const Access& earlier) const {
+  if (earlier.atomic && mine_.atomic) return ": the scope of an atomic does not reach the other";
   const Abroad* passed = thread_.passed_narrowly.get();
   if (passed != nullptr && passed->covers(earlier.cluster, earlier.component, earlier.epoch)) {
-    return ": that CTA's fence before its atomic has a scope that does not reach this one";
+    return ": what that CTA releases has a scope that does not reach this one";
+  }
+  if (in_supposed_order(earlier)) {
+    return ": there are fences, but not by the threads of the atomic and the access";
   }
   return observed_by_atomic(thread_, earlier) ? ": no fence follows the atomic" : "";
 }
@@ -278,6 +297,7 @@ void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
                   .pc = actor_.pc,
                   .other_pc = place_pc(earlier),
                   .buffer = region_.at(word * 4)};
+  finding.formal = in_supposed_order(earlier);
   finding.text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name;
   if (earlier.component < threads_in_cluster()) {
     finding.other_thread = static_cast<int32_t>(earlier.component % launch_.threads);
@@ -350,11 +370,13 @@ void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what) {
 }
 
 // An atomic: of two CTAs' there is no race.
-void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what, bool returns) {
+void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what, bool returns,
+                    Scope scope) {
   if (!checking()) return;
   Actor actor = generic_actor(pc, what);
   actor.atomic = true;
   actor.returns = returns;
+  actor.scope = scope;
   global_store(pointer, bytes, actor);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "api_core.hpp"
 #include "options.hpp"
 
 namespace kb::emu {
@@ -49,25 +50,33 @@ class Abroad {
 // What somebody knows: which events happened before (seen), which generic writes the async proxy
 // will see (published: those seen at a fence.proxy.async that happened before), and which events of
 // other clusters happened before (abroad).
-// `unfenced`: in translated PTX, what would be seen beside `seen` if tcgen05.fence stood wherever
-// it may; empty for nothing.
+// In translated PTX also what would be known if more counted: `unfenced`, beside `seen`, if
+// tcgen05.fence stood wherever it may; `supposed`, beside `abroad`, if a fence at GPU scope counted
+// for whoever is behind its thread, for which `covered` has what such fences have covered, and
+// `observed` what atomics have seen released with no such fence since. Empty for nothing.
 struct Knowledge {
   Clock seen;
   Clock published;
   Clock unfenced;
   Abroad::Pointer abroad;
+  Abroad::Pointer supposed;
+  Abroad::Pointer covered;
+  Abroad::Pointer observed;
   void join(const Knowledge& other) {
     seen.join(other.seen);
     published.join(other.published);
     if (!other.unfenced.at.empty()) unfenced.join(other.unfenced);
-    if (other.abroad != nullptr) abroad = Abroad::joined(abroad, other.abroad);
+    abroad = Abroad::joined(abroad, other.abroad);
+    supposed = Abroad::joined(supposed, other.supposed);
+    covered = Abroad::joined(covered, other.covered);
+    observed = Abroad::joined(observed, other.observed);
   }
   // Nothing is known any more; the memory is kept for what comes next.
   void clear() {
     std::fill(seen.at.begin(), seen.at.end(), 0);
     std::fill(published.at.begin(), published.at.end(), 0);
     unfenced.at.clear();
-    abroad = nullptr;
+    abroad = supposed = covered = observed = nullptr;
   }
 };
 
@@ -76,13 +85,14 @@ struct Actor {
   const Knowledge* knows = nullptr;
   uint32_t component = 0;
   uint32_t epoch = 0;
-  bool async = false;    // through the async proxy
-  bool tensor = false;   // tcgen05 pipe or wgmma
-  bool atomic = false;   // needs no order with other atomic accesses
-  bool returns = false;  // an atomic that returns what was there
-  bool same = false;     // a store of what is there
-  uint8_t bytes = 0xf;   // of each 4-byte cell, as a mask
-  int32_t thread = -1;   // in the CTA
+  bool async = false;         // through the async proxy
+  bool tensor = false;        // tcgen05 pipe or wgmma
+  bool atomic = false;        // needs no order with other atomic accesses that its scope reaches
+  Scope scope = Scope::kGpu;  // of an atomic
+  bool returns = false;       // an atomic that returns what was there
+  bool same = false;          // a store of what is there
+  uint8_t bytes = 0xf;        // of each 4-byte cell, as a mask
+  int32_t thread = -1;        // in the CTA
   uint32_t cta_rank = 0;
   Pc pc = nullptr;
   const char* what = "";  // "TMA load", "store", "tcgen05.mma", …

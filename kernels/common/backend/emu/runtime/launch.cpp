@@ -18,6 +18,7 @@
 #include "findings.hpp"
 #include "global_shadow.hpp"
 #include "grids.hpp"
+#include "idle.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
 #include "trace.hpp"
@@ -119,6 +120,7 @@ void run_clusters(Launch& launch) {
       runner.run({static_cast<uint32_t>(id)});
     }
   }
+  busy(runner);
   --progress.running;
   switch_count += runner.switches();
   give_back(runner.take_resources());
@@ -140,8 +142,8 @@ uint64_t launches_begun() {
   return last_serial;
 }
 
-bool others_run() {
-  return progress.running.load() > 1;
+uint32_t os_threads_running() {
+  return progress.running.load();
 }
 
 // clusterlaunchcontrol.try_cancel: a cluster that has not started is taken over, or nothing.
@@ -195,6 +197,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   // As many clusters as SMs hold start at once; Cluster Launch Control hands out the others.
   progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
   progress.started = 0;
+  forget_idle();
   progress.order.clear();
   if (checking()) {
     // Which of the resident CTAs comes first is nobody's promise.

@@ -5,8 +5,8 @@
 
 namespace kb::emu {
 
-// Whether clusters of other OS threads still make progress that this one can wait for.
-bool others_run();
+// OS threads that run clusters.
+uint32_t os_threads_running();
 // Drops the records of accesses of a cluster that starts.
 void forget_accesses(Cluster& cluster);
 

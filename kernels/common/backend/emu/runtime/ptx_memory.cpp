@@ -7,6 +7,7 @@
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "global_shadow.hpp"
 
 namespace kb::emu {
 
@@ -47,7 +48,8 @@ void check_alignment(const void* at, uint32_t bytes, Pc pc, const char* what) {
 }
 
 // Checks a strong access, which needs no order with other strong ones.
-void strong_access(const void* at, uint32_t bytes, bool writing, Pc pc, const char* what) {
+void strong_access(const void* at, uint32_t bytes, bool writing, Scope scope, Pc pc,
+                   const char* what) {
   check_alignment(at, bytes, pc, what);
   if (in_shared(at)) {
     const SharedPlace place = shared_place(at, pc, what);
@@ -61,16 +63,24 @@ void strong_access(const void* at, uint32_t bytes, bool writing, Pc pc, const ch
     return;
   }
   global_access(at, bytes, writing, pc, what);
-  if (writing) global_changed(at, bytes, pc, what);
+  if (writing) {
+    global_changed(at, bytes, pc, what, false, scope);
+  } else if (checking()) {
+    Actor actor = generic_actor(pc, what);
+    actor.atomic = true;
+    actor.scope = scope;
+    global_load(at, bytes, actor);
+  }
 }
 
-// What a word of global memory hands on.
-void synchronize(const void* at, Order order, bool returns) {
-  if (in_shared(at)) return;
-  const bool releases = order == Order::kRelease || order == Order::kAcqRel;
-  const auto* word = static_cast<const uint32_t*>(at);
-  counter_atomic(word, returns, releases);
-  if (returns && (order == Order::kAcquire || order == Order::kAcqRel)) counter_acquire(word);
+// What a word hands on.
+void synchronize(const void* at, Order order, Scope scope, bool returns, Pc pc) {
+  const Cta* cta = in_shared(at) ? shared_place(at, pc, "an atomic").cta : nullptr;
+  const SyncWord word(static_cast<const uint32_t*>(at), cta);
+  if (returns && (order == Order::kAcquire || order == Order::kAcqRel)) {
+    counter_acquire(word, scope);
+  }
+  counter_atomic(word, returns, order == Order::kRelease || order == Order::kAcqRel, scope);
 }
 
 // A thread that polls lets the others run, and sleeps when that has not helped for long.
@@ -93,50 +103,54 @@ void wait_if_polling(const void* at, uint32_t bytes, Pc pc) {
              [at, bytes, value] { return bits_at(at, bytes) != value; });
 }
 
+// Whether the update has changed the word, whose old bits it gives.
+template <typename T>
+bool exchanged(T* word, uint64_t (*update)(uint64_t old, const void* context), const void* context,
+               uint64_t& old_bits) {
+  T old = __atomic_load_n(word, __ATOMIC_RELAXED);
+  T made = static_cast<T>(update(old, context));
+  while (
+      !__atomic_compare_exchange_n(word, &old, made, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    made = static_cast<T>(update(old, context));
+  }
+  old_bits = old;
+  return made != old;
+}
+
 }  // namespace
 
 // PTX: atom and red, .shared and .global (9.7.13).
-// Assumption: all scopes reach the whole GPU; a narrow scope is not found.
-uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
+uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context) {
   const Pc pc = KB_EMU_PC;
   interleave();
   if (bytes == 4 && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), false);
-  strong_access(at, bytes, true, pc, returns ? "atom" : "red");
-  synchronize(at, order, returns);
-  if (bytes == 8) {
-    auto* word = static_cast<uint64_t*>(at);
-    uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(word, &old, update(old, context), false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED)) {
-    }
-    return old;
-  }
-  auto* word = static_cast<uint32_t*>(at);
-  uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(word, &old, static_cast<uint32_t>(update(old, context)),
-                                      false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-  }
+  strong_access(at, bytes, true, form.scope, pc, form.returns ? "atom" : "red");
+  synchronize(at, form.order, form.scope, form.returns, pc);
+  uint64_t old = 0;
+  const bool changed = bytes == 8 ? exchanged(static_cast<uint64_t*>(at), update, context, old)
+                                  : exchanged(static_cast<uint32_t*>(at), update, context, old);
+  if (!changed && form.returns && form.may_poll) wait_if_polling(at, bytes, pc);
   return old;
 }
 
 // PTX: ld.{relaxed,acquire}.scope and ld.volatile (9.7.9).
-uint64_t strong_load(const void* at, uint32_t bytes, bool acquire) {
+uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, Scope scope) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  strong_access(at, bytes, false, pc, "a strong load");
+  strong_access(at, bytes, false, scope, pc, "a strong load");
   wait_if_polling(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
-  if (bytes >= 4) synchronize(at, acquire ? Order::kAcquire : Order::kRelaxed, true);
+  if (bytes >= 4) synchronize(at, acquire ? Order::kAcquire : Order::kRelaxed, scope, true, pc);
   return value;
 }
 
 // PTX: st.{relaxed,release}.scope and st.volatile (9.7.9).
-void strong_store(void* at, uint32_t bytes, uint64_t value, bool release) {
+void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope scope) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  strong_access(at, bytes, true, pc, "a strong store");
-  synchronize(at, release ? Order::kRelease : Order::kRelaxed, false);
+  strong_access(at, bytes, true, scope, pc, "a strong store");
+  synchronize(at, release ? Order::kRelease : Order::kRelaxed, scope, false, pc);
   if (bytes == 8) {
     __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
   } else {

@@ -15,8 +15,9 @@ namespace kb::emu {
 struct Access {
   uint32_t serial;  // of the launch; 0: nobody, or the host
   uint32_t epoch;
-  uint32_t cluster : 21;
+  uint32_t cluster : 19;
   uint32_t atomic : 1;
+  uint32_t scope : 2;    // of an atomic
   uint32_t returns : 1;  // an atomic that has seen what was there
   uint32_t async : 1;    // by a copy
   uint32_t bytes : 4;    // of the word that were accessed, as a mask
@@ -24,7 +25,7 @@ struct Access {
   uint16_t component : 15;
   uint16_t triggered : 1;  // its CTA had triggered dependent grids
   uint16_t place;          // where in the code (global_shadow.cpp)
-  static constexpr uint32_t kManyClusters = (1u << 21) - 1;  // ids from here on are not told apart
+  static constexpr uint32_t kManyClusters = (1u << 19) - 1;  // ids from here on are not told apart
   friend bool operator==(const Access&, const Access&) = default;
 };
 static_assert(sizeof(Access) == 16);

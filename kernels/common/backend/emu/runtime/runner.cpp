@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "grids.hpp"
+#include "idle.hpp"
 #include "launch.hpp"
 #include "trace.hpp"
 #include "watchdog.hpp"
@@ -60,6 +61,10 @@ void Runner::yield_to_scheduler() {
 // Runs a thread until it gives way. The last of a CTA to exit leaves what must be true then to be
 // checked.
 void Runner::resume(Thread& thread) {
+  if (idle_) {
+    idle_ = false;
+    busy(*this);
+  }
   thread.wait.kind = Wait::Kind::kNone;
   *current_ = &thread;
   ++switches_;
@@ -226,8 +231,10 @@ uint32_t Runner::random(uint32_t bound) {
   return static_cast<uint32_t>((split_mix(random_state_) >> 32) * bound >> 32);
 }
 
-// Whether there is hope that somebody else makes progress possible.
-bool Runner::wait_for_other_clusters() {
+// Whether there is hope that somebody else makes progress possible. `running`, `since`: OS threads
+// and activity() when the pass began in which nothing here could run: what others wrote then may
+// not have been there yet.
+bool Runner::wait_for_other_clusters(uint32_t running, uint64_t since) {
   // Only a thread that polls global memory can be helped by a cluster of another OS thread.
   bool polls = false;
   for (Cluster& cluster : clusters_) {
@@ -237,7 +244,9 @@ bool Runner::wait_for_other_clusters() {
       }
     }
   }
-  if (!polls || !others_run()) return false;
+  if (!polls || running <= 1) return false;
+  idle_ = true;
+  if (all_idle(*this, since, running)) return false;
   sched_yield();
   return true;
 }
@@ -270,10 +279,12 @@ void Runner::run(const std::vector<uint32_t>& ids) {
         report_hang(clusters_);
         break;
       }
+      const uint32_t running = os_threads_running();
+      const uint64_t since = activity();
       const bool ran = checking() ? pass_checked() : pass_plain();
       if (tracing) trace_barriers(clusters_);
       if (ran) continue;
-      if (wait_for_other_clusters()) continue;
+      if (wait_for_other_clusters(running, since)) continue;
       report_hang(clusters_);
     }
     // Operations that outlive their CTA were reported; they still have effects.

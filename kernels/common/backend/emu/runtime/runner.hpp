@@ -76,7 +76,7 @@ class Runner {
   bool pass_checked();
   bool run_a_task();
   uint32_t tasks_available() const;
-  bool wait_for_other_clusters();
+  bool wait_for_other_clusters(uint32_t running, uint64_t since);
   bool run_a_lane_first(Warp& warp);
   uint32_t choose(uint32_t bound, uint32_t usual);
   bool one_in(uint32_t n);
@@ -101,6 +101,7 @@ class Runner {
   void* scheduler_ = nullptr;
   uint64_t switches_ = 0;
   bool on_fiber_ = false;
+  bool idle_ = false;  // nothing could run in the last pass
   // This OS thread's current_thread: looking it up costs a call in a shared library.
   Thread** current_ = nullptr;
   sigjmp_buf recovery_;

@@ -56,12 +56,19 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
 // An atomic of the running thread, checked and kept: with other atomics there is no race.
 // `returns`: what was there.
 void global_changed(const void* pointer, size_t bytes, Pc pc, const char* what,
-                    bool returns = false);
-// An atomic at GPU scope on a word by which CTAs may release and acquire.
-void counter_atomic(const uint32_t* word, bool returns, bool releases);
+                    bool returns = false, Scope scope = Scope::kGpu);
+// A word by which threads release and acquire: of global memory, or of the CTA's shared memory.
+struct SyncWord {
+  SyncWord(const uint32_t* at, const Cta* cta = nullptr) : at(at), cta(cta) {}
+  const uint32_t* at;
+  const Cta* cta;  // null for global memory; CTAs of a launch may have the same addresses
+  friend bool operator==(const SyncWord&, const SyncWord&) = default;
+};
+// An atomic, or a strong load (which `returns`) or store.
+void counter_atomic(SyncWord word, bool returns, bool releases, Scope scope = Scope::kGpu);
 // A wait for a word has ended, which acquires; a word is about to be used by atomics or waits.
 // `meeting`: CTAs wait there for a bit to change.
-void counter_acquire(const uint32_t* word);
+void counter_acquire(SyncWord word, Scope scope = Scope::kGpu);
 void counter_used(const uint32_t* word, bool meeting);
 // Whether any CTA of this launch has written there. False when not checking.
 bool written_in_launch(const void* pointer, size_t bytes);
