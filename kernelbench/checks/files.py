@@ -22,6 +22,7 @@ from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
 from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.machine.environment import cpu_name
+from kernelbench.ptx.demangle import demangled
 from kernelbench.ptx.report import Launched, PtxFinding
 from kernelbench.ptx.triton_session import SCRIPT_SMS
 from kernelbench.records import run_record
@@ -144,7 +145,10 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
     kernels: defaultdict[str, list[Launched]] = defaultdict(list)
     for each in launches:
         kernels[each.report.kernel].append(each)
+    # By their names in the source, unless two of them have the same.
+    names = {kernel: demangled(kernel) for kernel in kernels}
     for kernel, made in kernels.items():
+        name = names[kernel] if [*names.values()].count(names[kernel]) == 1 else kernel
         seen: dict[str, Seen] = {}
         for launched in made:
             for found in launched.report.findings:
@@ -156,7 +160,7 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
         more = f" and {len(forms) - 1} more" if len(forms) > 1 else ""
         count = f"{len(made)} launches, " if len(made) > 1 else ""
         yield CheckRow(
-            step=file, shape=kernel, dims=f"{count}{forms[0]}{more}",
+            step=file, shape=name, dims=f"{count}{forms[0]}{more}",
             status=_status(open_ones, reason),
             schedules=sum(each.report.schedules for each in made), asked=request.schedules,
             seconds=round(sum(each.report.seconds for each in made), 3),

@@ -39,7 +39,7 @@ class StepLaunch:
     block: tuple[Value, ...]
     args: tuple[Value, ...]
     shared: Value
-    cluster: Value
+    cluster: tuple[Value, ...]
     cooperative: bool
 
 
@@ -87,7 +87,7 @@ def _launch(table: TomlTable) -> StepLaunch:
     grid, block, args = (_values(table, name) for name in ("grid", "block", "args"))
     if not grid:
         raise table.fail("grid", "missing, expected up to three numbers or expressions")
-    (shared,), (cluster,) = (_values(table, name) or (0,) for name in ("shared", "cluster"))
+    (shared,), cluster = _values(table, "shared") or (0,), _values(table, "cluster")
     cooperative = bool(table.take("cooperative", "true or false"))
     table.done()
     return StepLaunch(kernel, grid, block, args, shared, cluster, cooperative)
@@ -169,7 +169,7 @@ class PtxStepKernel:
             failed = self._module.launch_once(
                 self._running, launch.kernel, valued(launch.grid), valued(launch.block) or None,
                 args, shared=self._value(launch.shared, names),
-                cluster=self._value(launch.cluster, names) or None,
+                cluster=valued(launch.cluster) or None,
                 cooperative=launch.cooperative, check=self._check, memory=memory,
             )  # fmt: skip
         except PtxError as error:

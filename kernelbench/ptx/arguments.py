@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from kernelbench.ptx.layout import AddressLayout
 from kernelbench.ptx.model import PtxFunction, Symbol
 
 _AXES = 3
+_MOST_THREADS = 1024
 _FLOATS = {4: "<f", 8: "<d"}
 
 
@@ -22,10 +24,36 @@ class LaunchForm:
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    cluster: int
+    cluster: tuple[int, int, int]
     shared_bytes: int
     cooperative: bool
     parameters: bytes
+
+
+@dataclass(frozen=True)
+class KernelShape:
+    """What a launch of a kernel has to fit.
+
+    Attributes:
+        offsets: Of the parameters, in bytes; sizes: of each.
+        static_shared: Bytes of shared memory that it has without being given any.
+        most_threads: Of a CTA.
+    """
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    static_shared: int
+    most_threads: int
+
+
+def kernel_shape(function: PtxFunction, layout: AddressLayout) -> KernelShape:
+    """The shape of a kernel."""
+    return KernelShape(
+        tuple(layout.parameters[each.name] for each in function.parameters),
+        tuple(each.size for each in function.parameters),
+        layout.static_shared,
+        _most_threads(function),
+    )
 
 
 def launch_form(
@@ -35,7 +63,7 @@ def launch_form(
     block: int | Sequence[int] | None,
     args: Sequence[Any],
     shared: int,
-    cluster: int | None,
+    cluster: int | Sequence[int] | None,
     cooperative: bool,
 ) -> LaunchForm:
     """Bring a launch into form.
@@ -73,24 +101,35 @@ def _block(function: PtxFunction, given: int | Sequence[int] | None) -> tuple[in
     if required is not None and block != _extents(function, required, ".reqntid"):
         raise PtxError(f"{function.name}: a block of {block}, but .reqntid says {required}")
     threads = block[0] * block[1] * block[2]
-    most = 1
-    for each in function.directives.get("maxntid", (1024,)):
-        most *= each
+    most = _most_threads(function)
     if threads > most:
         raise PtxError(f"{function.name}: {threads} threads; a CTA can have {most}")
     return block
 
 
-def _cluster(function: PtxFunction, given: int | None) -> int:
+def _most_threads(function: PtxFunction) -> int:
+    for directive in ("reqntid", "maxntid"):
+        if directive in function.directives:
+            return math.prod(function.directives[directive])
+    return _MOST_THREADS
+
+
+def _cluster(
+    function: PtxFunction, given: int | Sequence[int] | None
+) -> tuple[int, int, int]:
     required = function.directives.get("reqnctapercluster")
-    if required is not None:
-        x, *others = required
-        if any(each != 1 for each in others):
-            raise PtxError(f"{function.name}: clusters of {required}; only x is supported")
-        if given not in (None, x):
-            raise PtxError(f"{function.name}: a cluster of {given}, but it requires {x}")
-        return x
-    return 1 if given is None else given
+    if given is None:
+        return _extents(function, 1 if required is None else required, "cluster")
+    cluster = _extents(function, given, "cluster")
+    if required is not None and cluster != _extents(function, required, "cluster"):
+        raise PtxError(
+            f"{function.name}: a cluster of {_shown(cluster)}, but it requires {_shown(required)}"
+        )
+    return cluster
+
+
+def _shown(extents: Sequence[int]) -> str:
+    return "×".join(map(str, extents))
 
 
 def packed(function: PtxFunction, layout: AddressLayout, args: Sequence[Any]) -> bytes:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 _MIB = 1 << 20
+_WITHOUT_EFFECT = ("set_device", "set_stream", "synchronize", "empty_cache")
 
 
 class LiveTensors:
@@ -116,9 +117,6 @@ def _names(arch: int, sms: int) -> dict[str, Any]:
         total_memory=1 << 34, L2_cache_size=50 * _MIB, max_threads_per_multi_processor=2048,
     )  # fmt: skip
 
-    def nothing(*_args: Any, **_options: Any) -> None:
-        return None
-
     return {
         "is_available": lambda: True,
         "device_count": lambda: 1,
@@ -133,7 +131,8 @@ def _names(arch: int, sms: int) -> dict[str, Any]:
         "Event": _Event,
         "stream": lambda *_: contextlib.nullcontext(),
         "device": lambda *_: contextlib.nullcontext(),
-        **dict.fromkeys(("set_device", "set_stream", "synchronize", "empty_cache"), nothing),
+        # A function of its own for each: torch's compiler has a table of them.
+        **{name: lambda *_, **__: None for name in _WITHOUT_EFFECT},
     }
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kernelbench.ptx.model import SIZES, Number, Real, Symbol
+import dataclasses
+
+from kernelbench.ptx.model import SIZES, Number, Real, Sum, Symbol
 from kernelbench.ptx.tokens import Tokens, number_of
 
+_ADDRESS_BYTES = 8
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 
 
@@ -13,9 +16,14 @@ def read_variable(tokens: Tokens) -> Symbol:
     line, space = tokens.line, tokens.next()[1:]
     symbol = _read_declarator(tokens, space, line)
     if tokens.accept("="):
-        data = b"".join(_initial(tokens, symbol.type))
-        symbol = Symbol(
-            symbol.name, space, symbol.type, symbol.align, symbol.size, line, data[: symbol.size]
+        values = _initial(tokens, symbol.type)
+        size = SIZES[symbol.type]
+        symbol = dataclasses.replace(
+            symbol,
+            initial=b"".join(bytes(size) if isinstance(each, Sum) else each for each in values),
+            addresses=tuple(
+                (size * at, each) for at, each in enumerate(values) if isinstance(each, Sum)
+            ),
         )
     tokens.expect(";")
     return symbol
@@ -50,22 +58,34 @@ def _read_declarator(tokens: Tokens, space: str, line: int) -> Symbol:
     return Symbol(name, space, kind, align or element * lanes, count * element, line)
 
 
-def _initial(tokens: Tokens, kind: str) -> list[bytes]:
+def _initial(tokens: Tokens, kind: str) -> list[bytes | Sum]:
     if tokens.accept("{"):
-        values: list[bytes] = []
+        values: list[bytes | Sum] = []
         while not tokens.accept("}"):
             values += _initial(tokens, kind)
             tokens.accept(",")
         return values
     size = SIZES[kind]
     sign = -1 if tokens.accept("-") else 1
-    found = number_of(tokens.peek())
-    tokens.next()
+    word = tokens.next()
+    found = number_of(word)
     if isinstance(found, Number):
         return [(sign * found.value & ((1 << 8 * size) - 1)).to_bytes(size, "little")]
     if isinstance(found, Real) and found.size == size and sign == 1:
         return [found.bits.to_bytes(size, "little")]
-    raise tokens.error("an initializer that is no number")
+    if found is None and sign == 1 and size == _ADDRESS_BYTES:
+        return [_address(tokens, word)]
+    raise tokens.error("an initializer that is no number, nor an address of 64 bits")
+
+
+def _address(tokens: Tokens, word: str) -> Sum:
+    """``name``, ``name + 4``, ``generic(name) + 4``, behind the first word."""
+    name = word
+    if word == "generic":
+        tokens.expect("(")
+        name = tokens.next()
+        tokens.expect(")")
+    return Sum(name, tokens.integer() if tokens.accept("+") else 0)
 
 
 def read_parameters(tokens: Tokens) -> list[Symbol]:

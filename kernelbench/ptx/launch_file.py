@@ -42,7 +42,7 @@ class PlannedLaunch:
     grid: tuple[int, ...]
     block: tuple[int, ...] | None
     shared: int
-    cluster: int | None
+    cluster: tuple[int, ...] | None
     cooperative: bool
     args: tuple[int | float | str, ...]
 
@@ -50,7 +50,7 @@ class PlannedLaunch:
         """Its extents."""
         block = f", block {_triple(self.block)}" if self.block else ""
         shared = f", {self.shared} bytes shared" if self.shared else ""
-        cluster = f", clusters of {self.cluster}" if self.cluster else ""
+        cluster = f", clusters of {_triple(self.cluster)}" if self.cluster else ""
         return f"grid {_triple(self.grid)}{block}{shared}{cluster}"
 
 
@@ -120,7 +120,7 @@ def _launch(table: TomlTable, arrays: dict[str, _Array]) -> PlannedLaunch:
             raise table.fail(f"args[{at}]", f"expected a number or an array, found {each!r}")
     found = PlannedLaunch(
         kernel, grid, _extents(table, "block"),
-        _number(table, "shared", 0), _number(table, "cluster", 0) or None,
+        _number(table, "shared", 0), _extents(table, "cluster"),
         bool(table.take("cooperative", "true or false")), tuple(args),
     )  # fmt: skip
     table.done()

@@ -12,7 +12,14 @@ from kernelbench.emulator.findings import EmulatorReport, resolve_report, resour
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.arguments import LaunchForm, is_array, launch_form, memory_of
+from kernelbench.ptx.arguments import (
+    KernelShape,
+    LaunchForm,
+    is_array,
+    kernel_shape,
+    launch_form,
+    memory_of,
+)
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in
@@ -70,7 +77,7 @@ class PtxModule:
         args: Sequence[Any] = (),
         *,
         shared: int = 0,
-        cluster: int | None = None,
+        cluster: int | Sequence[int] | None = None,
         cooperative: bool = False,
         check: bool | int = False,
         seed: int = 0,
@@ -87,7 +94,8 @@ class PtxModule:
             args: One for each parameter: a tensor of the CPU or a numpy array (its address), an
                 integer, a float, bytes, or a ctypes structure.
             shared: Bytes of dynamic shared memory.
-            cluster: CTAs of a cluster along x; by default the kernel's ``.reqnctapercluster``.
+            cluster: CTAs of a cluster, along x or along each dimension; by default the kernel's
+                ``.reqnctapercluster``.
             cooperative: Whether all CTAs are resident at once.
             check: Whether to look for faults, and in how many schedules. Arrays have their first
                 values before each, and those that the last one gave them afterwards.
@@ -119,7 +127,7 @@ class PtxModule:
         args: Sequence[Any] = (),
         *,
         shared: int = 0,
-        cluster: int | None = None,
+        cluster: int | Sequence[int] | None = None,
         cooperative: bool = False,
         check: bool = False,
         memory: Mapping[str, Any] | None = None,
@@ -154,15 +162,16 @@ class PtxModule:
         """Where the library is; it is built if it is not in the cache."""
         return library_of(self._source, shipped_blocks(), check=check)
 
-    def parameter_sizes(self, kernel: str) -> tuple[int, ...]:
-        """Bytes of each parameter of a kernel.
+    def shape(self, kernel: str) -> KernelShape:
+        """What a launch of a kernel has to fit.
 
         Raises:
             PtxError: If there is no such kernel.
         """
         if kernel not in self.kernels:
             raise PtxError(f"{self._source.module.name} has no kernel {kernel!r}")
-        return tuple(each.size for each in self._source.module.functions[kernel].parameters)
+        function = self._source.module.functions[kernel]
+        return kernel_shape(function, self._source.translation.layouts[kernel])
 
     @property
     def entries(self) -> Mapping[str, str]:
@@ -176,7 +185,7 @@ class PtxModule:
 
     def _form(
         self, kernel: str, grid: int | Sequence[int], block: int | Sequence[int] | None,
-        args: Sequence[Any], shared: int, cluster: int | None, cooperative: bool,
+        args: Sequence[Any], shared: int, cluster: int | Sequence[int] | None, cooperative: bool,
     ) -> LaunchForm:  # fmt: skip
         if kernel not in self.kernels:
             known = ", ".join(self.kernels) or "none"
@@ -193,41 +202,39 @@ class PtxModule:
     ) -> _OneLaunch:  # fmt: skip
         arrays = {f"argument {at}": each for at, each in enumerate(args) if is_array(each)}
         library = self.library(check)
-        return _OneLaunch(
-            library, self._source.translation.entries[kernel], form, {**arrays, **memory},
-            self._variables(library),
-        )  # fmt: skip
+        every = {**arrays, **memory, **self.variables(check)}
+        return _OneLaunch(library, self._source.translation.entries[kernel], form, every)
 
-    def _variables(self, library: ctypes.CDLL) -> list[tuple[int, int, str]]:
-        """Address, size and name of what the module has in global memory."""
-        found = []
+    def variables(self, check: bool) -> dict[str, Any]:
+        """What the module has in global and constant memory: bytes by name.
+
+        Args:
+            check: Whether those of the library for the checker.
+        """
+        import numpy as np
+
+        found, library = {}, self.library(check)
         for at, symbol in enumerate(global_variables(self._source.module)):
             address = getattr(library, f"kb_ptx_variable_{at}")
             address.restype = ctypes.c_void_p
-            found.append((address(), symbol.size, symbol.name))
+            memory = (ctypes.c_uint8 * symbol.size).from_address(address())
+            found[symbol.name] = np.ctypeslib.as_array(memory)
         return found
 
 
 @dataclass(frozen=True)
 class _OneLaunch:
-    """A launch in form, with all memory that it may touch.
-
-    Attributes:
-        variables: Address, size and name of what the module has in global memory.
-    """
+    """A launch in form, with all memory that it may touch."""
 
     library: ctypes.CDLL
     entry: str
     form: LaunchForm
     arrays: Mapping[str, Any]
-    variables: Sequence[tuple[int, int, str]]
 
     def made(self, running: Runtime) -> str:
         """Make it; why it ended early, or nothing."""
         for name, array in self.arrays.items():
             address, size = memory_of(array)
-            running.register(address, size, name, writable=True)
-        for address, size, name in self.variables:
             running.register(address, size, name, writable=True)
         try:
             return self._call()
@@ -241,7 +248,7 @@ class _OneLaunch:
             getattr(self.library, self.entry),
             (ctypes.c_uint32 * 3)(*form.grid),
             (ctypes.c_uint32 * 3)(*form.block),
-            ctypes.c_uint32(form.cluster),
+            (ctypes.c_uint32 * 3)(*form.cluster),
             ctypes.c_uint32(form.shared_bytes),
             ctypes.c_int(form.cooperative),
             form.parameters,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.model import Module, PtxFunction, Symbol
-from kernelbench.ptx.names import block, variable
+from kernelbench.ptx.names import block, operand_names, variable
 
 
 def placed(symbols: Iterable[Symbol]) -> tuple[dict[str, int], int]:
@@ -17,6 +17,31 @@ def placed(symbols: Iterable[Symbol]) -> tuple[dict[str, int], int]:
         offsets[symbol.name] = end
         end += symbol.size
     return offsets, end
+
+
+def _shared_of(module: Module, function: PtxFunction) -> list[Symbol]:
+    """The shared variables of a kernel: its own, behind those of functions that may be called.
+
+    Those come first, since a function has one place for each, whichever kernel calls it.
+    """
+    shared = [each for each in module.symbols.values() if each.space == "shared"]
+    if not shared:
+        return []
+    called = set().union(*(_named_in(each) for each in module.functions.values() if not each.kernel))
+    common = [each for each in shared if each.name in called]
+    if any(not each.size for each in common):
+        return shared
+    own = _named_in(function) - called
+    return [*common, *(each for each in shared if each.name in own)]
+
+
+def _named_in(function: PtxFunction) -> set[str]:
+    return {
+        name
+        for statement in function.statements
+        for operand in statement.operands
+        for name in operand_names(operand)
+    }
 
 
 class AddressLayout:
@@ -35,7 +60,7 @@ class AddressLayout:
     """
 
     def __init__(self, module: Module, function: PtxFunction) -> None:
-        shared = [each for each in module.symbols.values() if each.space == "shared"]
+        shared = _shared_of(module, function)
         self.shared, end = placed(each for each in shared if each.size)
         dynamic = [each for each in shared if not each.size]
         align = max((each.align for each in dynamic), default=1)

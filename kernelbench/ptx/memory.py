@@ -166,10 +166,19 @@ def _convert_address(writer: Writer, chosen: Sequence[str], operands: Sequence[O
 
 
 def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mapa``: the same place in another CTA of the cluster."""
+    """``mapa``: the same place in another CTA of the cluster; without a space of generic ones."""
+    space, kind = chosen
     writer.expect(operands, 3)
-    address, rank = writer.value(operands[1], 4), writer.value(operands[2], 4)
-    return writer.assign(operands[0], "b32", f"px::mapa({address}, {rank})")
+    rank = writer.value(operands[2], 4)
+    if space:
+        address = writer.value(operands[1], SIZES[kind])
+        result = f"px::mapa(px::b32({address}), {rank})"
+    elif kind == "u32":
+        raise StatementError("a generic address of 32 bits")
+    else:
+        address = f"px::to_shared(px::pointer({writer.value(operands[1], 8)}))"
+        result = f"px::address_of(px::cluster_at(px::mapa({address}, {rank})))"
+    return writer.assign(operands[0], f"b{8 * SIZES[kind]}", result)
 
 
 _SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
@@ -198,14 +207,10 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"st.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_store, "memory"),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _atomic, "memory"),
-    # As Triton spells it, which ptxas takes, too.
-    Form(f"atom.{{global|shared}}{_SCOPE}{{.relaxed|.acquire|.release|.acq_rel}}"
-         f".{_OPERATION}.{_ATOMIC_TYPE}",
-         lambda w, c, o: _atomic(w, (c[2], c[1], c[0], c[3], c[4]), o), "memory"),
     Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _reduction, "memory"),
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
-    Form("mapa.shared::cluster.u32", _map_address, "sync"),
+    Form("mapa{.shared::cluster|}.{u32|u64}", _map_address, "sync"),
 )  # fmt: skip

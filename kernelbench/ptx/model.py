@@ -92,6 +92,7 @@ class Symbol:
         space: ``global``, ``const``, ``shared``, ``local`` or ``param``.
         size: In bytes; 0 for one of unknown extent.
         initial: Its first bytes, little-endian; the rest is zero.
+        addresses: Which of them are the address of a symbol plus a number, by offset.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Symbol:
     size: int
     line: int
     initial: bytes = b""
+    addresses: tuple[tuple[int, Sum], ...] = ()
 
 
 @dataclass(slots=True)

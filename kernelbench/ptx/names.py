@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from kernelbench.ptx.model import Address, Negated, Operand, Pair, Vector
+from kernelbench.ptx.model import Address, Negated, Operand, Pair, Sum, Vector
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -39,6 +39,8 @@ def operand_names(operand: Operand) -> set[str]:
     """All names in an operand."""
     if isinstance(operand, str):
         return {operand}
+    if isinstance(operand, Sum):
+        return {operand.symbol}
     inner: tuple[Operand, ...] = ()
     if isinstance(operand, Address):
         inner = (operand.base, *operand.coordinates)

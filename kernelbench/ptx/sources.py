@@ -28,7 +28,7 @@ class PtxSymbols(Symbols):
         super().__init__({})
         self._module = module
         self._file = file
-        self._shared = next((each.shared for each in layouts.values()), {})
+        self._layouts = layouts
         self._statements: dict[int, tuple[PtxFunction, Statement]] = {
             statement.line: (function, statement)
             for function in module.functions.values()
@@ -68,7 +68,11 @@ class PtxSymbols(Symbols):
 
     def shared_name(self, pc: Mapping[str, Any] | None, type_name: str | None, offset: int) -> str:
         """The shared variable of an offset, and how far behind its beginning it is."""
-        before = [(at, name) for name, at in self._shared.items() if at <= offset]
+        line = self.line(pc)
+        kernel = self._statements[line][0].name if line in self._statements else ""
+        layout = self._layouts.get(kernel) or next(iter(self._layouts.values()), None)
+        shared = layout.shared if layout is not None else {}
+        before = [(at, name) for name, at in shared.items() if at <= offset]
         if offset < 0 or not before:
             return ""
         at, name = max(before)

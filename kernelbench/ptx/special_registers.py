@@ -6,7 +6,10 @@ from __future__ import annotations
 SPECIAL_REGISTERS = {
     **{
         f"%{name}.{axis}": f"px::{name}({number})"
-        for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid")
+        for name in (
+            "tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid",
+            "cluster_nctaid",
+        )
         for number, axis in enumerate("xyz")
     },
     "%laneid": "px::laneid()",
@@ -16,13 +19,7 @@ SPECIAL_REGISTERS = {
     "%nsmid": "px::nsmid()",
     "%cluster_ctarank": "px::cluster_ctarank()",
     "%cluster_nctarank": "px::cluster_nctarank()",
-    # Clusters extend along x only, which the launch makes sure of.
-    "%cluster_ctaid.x": "px::cluster_ctarank()",
-    "%cluster_ctaid.y": "0",
-    "%cluster_ctaid.z": "0",
-    "%cluster_nctaid.x": "px::cluster_nctarank()",
-    "%cluster_nctaid.y": "1",
-    "%cluster_nctaid.z": "1",
+    **{f"%envreg{number}": f"px::envreg({number})" for number in range(32)},
     "%lanemask_eq": "px::lanemask_eq()",
     "%lanemask_lt": "(px::lanemask_eq() - 1)",
     "%lanemask_le": "(2 * px::lanemask_eq() - 1)",

@@ -44,8 +44,30 @@ def _by_root() -> dict[str, list[Form]]:
 @functools.cache
 def row_of(opcode: str) -> tuple[Form, tuple[str, ...]] | None:
     """The row that spells an opcode, with the choices made; None if there is none."""
-    for form in _by_root().get(opcode.partition(".")[0], ()):
-        match = form.pattern.fullmatch(opcode)
-        if match is not None:
-            return form, tuple(choice.removeprefix(".") for choice in match.groups())
+    root = opcode.partition(".")[0]
+    for spelling in dict.fromkeys((opcode, _in_order(opcode) if root in _ANY_ORDER else opcode)):
+        for form in _by_root().get(root, ()):
+            match = form.pattern.fullmatch(spelling)
+            if match is not None:
+                return form, tuple(choice.removeprefix(".") for choice in match.groups())
     return None
+
+
+#: ptxas takes their modifiers in any order, and headers and compilers write them so.
+_ANY_ORDER = ("atom", "red")
+_FIRST = (
+    ("relaxed", "acquire", "release", "acq_rel"),
+    ("cta", "cluster", "gpu", "sys"),
+    ("global", "shared", "shared::cta", "shared::cluster"),
+)
+
+
+def _in_order(opcode: str) -> str:
+    """Order, scope and space first, as PTX ISA 9.1 has them; the others as they are."""
+    root, *modifiers = opcode.split(".")
+
+    def place(modifier: str) -> int:
+        places = [at for at, names in enumerate(_FIRST) if modifier in names]
+        return places[0] if places else len(_FIRST)
+
+    return ".".join((root, *sorted(modifiers, key=place)))

@@ -80,8 +80,8 @@ def translate(module: Module, variants: Variants | None = None) -> Translation:
 
 
 def global_variables(module: Module) -> list[Symbol]:
-    """The module's variables that kernels may write; ``kb_ptx_variable_N`` is the Nth's address."""
-    return [each for each in module.symbols.values() if each.space == "global"]
+    """The module's variables in memory of the GPU; ``kb_ptx_variable_N`` is the Nth's address."""
+    return [each for each in module.symbols.values() if each.space in ("global", "const")]
 
 
 def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
@@ -94,6 +94,22 @@ def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
         initial = f" = {{{', '.join(map(str, symbol.initial))}}}" if symbol.initial else " = {}"
         align = max(symbol.align, 16)
         yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
+    for symbol in module.symbols.values():
+        yield from _addresses_in(module, symbol, obstacles)
+
+
+def _addresses_in(module: Module, symbol: Symbol, obstacles: list[Obstacle]) -> Iterator[str]:
+    """Fills in the addresses that a variable begins with."""
+    for offset, of in symbol.addresses:
+        target = module.symbols.get(of.symbol)
+        if target is None or target.space not in ("global", "const"):
+            text = f"the address of {of.symbol}, which is no variable in memory"
+            obstacles.append(Obstacle(symbol.line, symbol.name, text))
+            continue
+        value = f"px::address_of({variable(of.symbol)}) + {of.offset}"
+        place = f"{variable(symbol.name)} + {offset}"
+        name = f"{variable(symbol.name)}_{offset}_filled"
+        yield f"[[maybe_unused]] const bool {name} = px::put_address({place}, {value});"
 
 
 def _head(function: PtxFunction) -> str:

@@ -41,7 +41,46 @@ def checked(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
 def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
     outcome = checked("sums.cu")
     assert outcome.code == 0, outcome.out
-    assert "_Z3addPKfS0_Pfi" in outcome.out and "2 clean of 2" in outcome.out
+    assert "sums.cu  add " in outcome.out and "2 clean of 2" in outcome.out
+
+
+def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("variables.cu")
+    assert outcome.code == 0, outcome.out
+    assert "scale<float, 64>" in outcome.out and "1 clean of 1" in outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "old", "new", "found"),
+    [
+        ("tensor_map.cu", 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', "",
+         "proxy-fence"),
+        ("cluster.cu", "  cluster.sync();\n  if (cluster", "  if (cluster", "race"),
+        ("grid_sync.cu", "    grid.sync();\n    y[i]", "    y[i]", "race"),
+    ],
+)  # fmt: skip
+def test_copies_clusters_and_grids_that_synchronize(
+    checked: Callable[..., Outcome], name: str, old: str, new: str, found: str
+) -> None:
+    outcome = checked(name)
+    assert outcome.code == 0, outcome.out
+    outcome = checked(name, (old, new))
+    assert outcome.code == 3 and found in outcome.out
+
+
+@pytest.mark.long
+def test_shared_memory_beyond_48_kib_has_to_be_asked_for(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("variables.cu", ("kBlock, 0, stream>", "kBlock, 49153, stream>"))
+    assert outcome.code == 3 and "main returned" in outcome.out
+
+
+@pytest.mark.long
+def test_what_it_asks_for_at_run_time_is_named(checked: Callable[..., Outcome]) -> None:
+    asks = "int value; cudaDeviceGetAttribute(&value, cudaDevAttrGPUDirectRDMASupported, 0);"
+    outcome = checked("variables.cu", ("  float *x, *y;", f"  float *x, *y; {asks}"))
+    assert outcome.code == 2
+    assert "asks for device attribute 116, which the CUDA runtime here does not have" in outcome.error
 
 
 @pytest.mark.long
@@ -67,8 +106,8 @@ def test_a_race_is_found_with_its_line(checked: Callable[..., Outcome]) -> None:
         ("if (i < count) c[i] = a[i] + b[i];", "if (i < count) c[i] = a[i];", 3, "main returned 1"),
         ("CHECK(cudaFree(da));", "CHECK(cudaFree(&da));", 3, "main returned 1"),
         (
-            "CHECK(cudaFree(da));", "CHECK(cudaDeviceReset());", 2,
-            "calls cudaDeviceReset, which the CUDA runtime here does not have",
+            "CHECK(cudaFree(da));", "CHECK(cudaDeviceFlushGPUDirectRDMAWrites({}, {}));", 2,
+            "calls cudaDeviceFlushGPUDirectRDMAWrites, which the CUDA runtime here does not have",
         ),
         ("int main(", "int nothing(", 2, "has no main"),
     ],

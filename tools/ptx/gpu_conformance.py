@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import math
 import os
 import re
 import shutil
@@ -122,7 +123,7 @@ def _record(
             maps[str(at)] = addresses.index(int(old[8:16].view(np.uint64)[0]))
     return {
         "text": source.text, "kernel": kernel, "grid": form.grid, "block": form.block,
-        "cluster": 1 if "reqnctapercluster" in function.directives else form.cluster,
+        "cluster": 1 if "reqnctapercluster" in function.directives else math.prod(form.cluster),
         "shared": options.get("shared", 0), "cooperative": form.cooperative, "args": values,
         "maps": maps, "before": given, "after": [_copied(each) for each in arrays],
     }  # fmt: skip

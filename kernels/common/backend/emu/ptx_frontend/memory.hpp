@@ -57,6 +57,11 @@ PX Byte* pointer(u64 address) {
 PX u64 address_of(const void* pointer) {
   return reinterpret_cast<u64>(pointer);
 }
+// An initializer that is an address; says that it is done.
+PX bool put_address(void* place, u64 address) {
+  std::memcpy(place, &address, sizeof address);
+  return true;
+}
 PX u32 mapa(u32 address, u32 rank) {
   return emu::mapa(cluster_at(address), rank);
 }

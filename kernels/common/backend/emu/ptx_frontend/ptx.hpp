@@ -15,7 +15,7 @@ using emu::launch_translated;
     name##_body(static_cast<px::Byte*>(parameters));                              \
   }
 
-// A variable of the module, as memory that kernels may write.
+// A variable of the module, as memory of the GPU.
 #define KB_PTX_VARIABLE(name, variable)                            \
   extern "C" __attribute__((visibility("default"))) void* name() { \
     return variable;                                               \
@@ -26,10 +26,11 @@ using emu::launch_translated;
 
 // What the loader calls; see kernelbench/ptx/library.py.
 extern "C" __attribute__((visibility("default"), used)) inline int kb_ptx_launch(
-    kb::emu::TranslatedKernel kernel, const uint32_t* grid, const uint32_t* block, uint32_t cluster,
-    uint32_t shared_bytes, int cooperative, const void* parameters, size_t bytes, char* message,
+    kb::emu::TranslatedKernel kernel, const uint32_t* grid, const uint32_t* block,
+    const uint32_t* cluster, uint32_t shared_bytes, int cooperative, const void* parameters, size_t bytes, char* message,
     size_t size) {
   return kb::emu::launch_translated(kernel, {grid[0], grid[1], grid[2]},
-                                    {block[0], block[1], block[2]}, cluster, shared_bytes,
+                                    {block[0], block[1], block[2]},
+                                    {cluster[0], cluster[1], cluster[2]}, shared_bytes,
                                     cooperative != 0, parameters, bytes, message, size);
 }

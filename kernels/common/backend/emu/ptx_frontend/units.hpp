@@ -68,11 +68,22 @@ PX u32 cluster_ctarank() {
 PX u32 cluster_nctarank() {
   return emu::cluster_nctarank();
 }
+PX u32 cluster_nctaid(int axis) {
+  return component(emu::cluster_extent(), axis);
+}
+PX u32 cluster_ctaid(int axis) {
+  return ctaid(axis) % cluster_nctaid(axis);
+}
 PX u32 clusterid(int axis) {
-  return axis == 0 ? emu::clusterid_x() : ctaid(axis);
+  return ctaid(axis) / cluster_nctaid(axis);
 }
 PX u32 nclusterid(int axis) {
-  return axis == 0 ? nctaid(0) / cluster_nctarank() : nctaid(axis);
+  return nctaid(axis) / cluster_nctaid(axis);
+}
+// The halves of an address, of what cooperative groups synchronize a grid with.
+PX u32 envreg(int number) {
+  const auto address = reinterpret_cast<u64>(emu::grid_words());
+  return static_cast<u32>(number == 1 ? address >> 32 : number == 2 ? address : 0);
 }
 PX u32 dynamic_smem_size(u32 static_bytes) {
   return emu::dynamic_shared_bytes(static_bytes);

@@ -69,6 +69,7 @@ void griddepcontrol_launch_dependents();
 uint32_t cluster_ctarank();
 uint32_t cluster_nctarank();
 uint32_t clusterid_x();
+CtaIndex cluster_extent();
 void barrier_cluster_arrive(bool release);
 void barrier_cluster_wait();
 uint32_t mapa(const void* pointer, uint32_t rank);
@@ -86,7 +87,9 @@ void* device_malloc(size_t bytes);
 void device_free(void* pointer);
 void* pinned_malloc(size_t bytes);
 void pinned_free(void* pointer);
-void launch(const rt::LaunchConfig& config, std::function<void()> body);
+// `extent`: of a cluster that extends along more than x.
+void launch(const rt::LaunchConfig& config, std::function<void()> body,
+            const CtaIndex* extent = nullptr);
 int ctas_per_sm(uint32_t threads, uint32_t shared_bytes);
 
 // Streams. An operation is done at once, or, while calls are queued (kb_emu_queue), by

@@ -22,6 +22,8 @@ struct BlockExtent {
   uint32_t x, y, z;
 };
 BlockExtent block_extent();
+// Two words of a cooperative grid's own, for its barrier; null in other grids.
+uint32_t* grid_words();
 
 // Warps.
 enum class ShuffleMode : uint32_t { kUp, kDown, kXor, kIndex };
@@ -67,8 +69,8 @@ TranslatedKernel translation_of(const void* kernel);
 bool runs_ptx();
 // Returns 0, or 1 and a message.
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
-                      const uint32_t (&block)[3], uint32_t cluster, uint32_t shared_bytes,
-                      bool cooperative, const void* parameters, size_t bytes, char* message,
+                      const uint32_t (&block)[3], const uint32_t (&cluster)[3],
+                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes, char* message,
                       size_t size);
 
 }  // namespace kb::emu

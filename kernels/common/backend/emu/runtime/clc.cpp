@@ -21,17 +21,16 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == kAnswerBytes);
 
-// Index of a cluster's first CTA; clusters extend along x.
+// Index of a cluster's first CTA.
 // PTX: get_first_ctaid gives the index of the canceled cluster's first CTA; the others follow from
 // %cluster_ctaid.
 Answer answer_of(const Launch& launch, int64_t cluster) {
   if (cluster < 0) return {};
-  const auto linear = static_cast<uint64_t>(cluster) * launch.cluster;
-  const uint64_t row = linear / launch.grid.x;
+  const CtaIndex first = launch.cta_index(static_cast<uint32_t>(cluster), 0);
   return {.canceled = 1,
-          .x = static_cast<uint32_t>(linear % launch.grid.x),
-          .y = static_cast<uint16_t>(row % launch.grid.y),
-          .z = static_cast<uint16_t>(row / launch.grid.y)};
+          .x = first.x,
+          .y = static_cast<uint16_t>(first.y),
+          .z = static_cast<uint16_t>(first.z)};
 }
 
 // The answer, which the running thread reads as ordinary shared memory.

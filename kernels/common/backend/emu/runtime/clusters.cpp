@@ -16,7 +16,19 @@ uint32_t cluster_nctarank() {
   return static_cast<uint32_t>(self().cta->cluster->ctas.size());
 }
 uint32_t clusterid_x() {
-  return self().cta->index.x / cluster_nctarank();
+  return self().cta->index.x / cluster_extent().x;
+}
+// PTX: %cluster_nctaid (10).
+CtaIndex cluster_extent() {
+  return self().cta->cluster->launch->extent;
+}
+
+// PTX: %clusterid, %cluster_ctarank (10): both count along x first, then along y and z.
+CtaIndex Launch::cta_index(uint32_t cluster_id, uint32_t rank) const {
+  const uint32_t columns = grid.x / extent.x, rows = grid.y / extent.y;
+  return {cluster_id % columns * extent.x + rank % extent.x,
+          cluster_id / columns % rows * extent.y + rank / extent.x % extent.y,
+          cluster_id / columns / rows * extent.z + rank / extent.x / extent.y};
 }
 
 // PTX: barrier.cluster.arrive{.release,.relaxed}.aligned (9.7.13).

@@ -167,13 +167,16 @@ int64_t Launch::cancel_next_cluster() {
 // ended it says.
 // Not modelled: a launch runs to its end before the next begins. What a dependent one, or one on
 // another stream, may overlap with is found all the same (grids.cpp).
-void launch(const rt::LaunchConfig& config, std::function<void()> body) {
+void launch(const rt::LaunchConfig& config, std::function<void()> body, const CtaIndex* shape) {
+  const CtaIndex extent = shape != nullptr ? *shape : CtaIndex{config.cluster, 1, 1};
   if (config.threads == 0 || config.threads > 1024 || config.grid.x == 0 || config.grid.y == 0 ||
-      config.grid.z == 0 || config.cluster == 0 || config.grid.x % config.cluster != 0) {
+      config.grid.z == 0 || extent.x * extent.y * extent.z == 0 || config.grid.x % extent.x != 0 ||
+      config.grid.y % extent.y != 0 || config.grid.z % extent.z != 0) {
     throw rt::Error("launch: invalid configuration: grid " + std::to_string(config.grid.x) + "x" +
                     std::to_string(config.grid.y) + "x" + std::to_string(config.grid.z) +
                     ", threads " + std::to_string(config.threads) + ", cluster " +
-                    std::to_string(config.cluster));
+                    std::to_string(extent.x) + "x" + std::to_string(extent.y) + "x" +
+                    std::to_string(extent.z));
   }
   if (config.shared_bytes > kMaxSharedBytes) {
     throw rt::Error("launch: " + std::to_string(config.shared_bytes) +
@@ -186,6 +189,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body) {
   current.grid = config.grid;
   current.threads = config.threads;
   current.cluster = config.cluster;
+  current.extent = extent;
   current.shared_bytes = config.shared_bytes;
   current.cooperative = config.cooperative;
   current.number = launches++;

@@ -114,12 +114,15 @@ struct Cluster {
 struct Launch {
   CtaIndex grid = {};
   uint32_t threads = 0;
-  uint32_t cluster = 1;
+  uint32_t cluster = 1;          // CTAs
+  CtaIndex extent = {1, 1, 1};   // of a cluster
   uint32_t shared_bytes = 0;
   bool cooperative = false;
   uint64_t number = 0;  // since kb_emu_configure
   uint64_t serial = 0;  // since the process began
   std::function<void()> body;
+  // The index of a CTA, by its cluster's id and its rank there.
+  CtaIndex cta_index(uint32_t cluster_id, uint32_t rank) const;
   uint32_t os_threads = 1;
   // Grids of the stream from these serials on may still run (grids.cpp): for a thread that does not
   // know of a griddepcontrol.wait, and for one that does. Its own serial: none.

@@ -9,6 +9,7 @@
 #include "api_ptx.hpp"
 #include "core.hpp"
 #include "rt.cuh"
+#include "runner.hpp"
 
 namespace kb::emu {
 
@@ -16,6 +17,8 @@ namespace {
 
 std::unordered_map<const void*, TranslatedKernel> translations;
 BlockExtent extent = {};
+uint32_t words_of_grid[2];
+bool has_words = false;
 
 struct Freed {
   void operator()(void* memory) const { std::free(memory); }
@@ -41,24 +44,36 @@ BlockExtent block_extent() {
   return {static_cast<uint32_t>(self().cta->threads.size()), 1, 1};
 }
 
+// Assumption: %envreg1 and %envreg2 (10), which PTX leaves to the driver, have the address of a
+// workspace where cooperative groups synchronize the grid: so its headers use them.
+uint32_t* grid_words() {
+  return has_words ? words_of_grid : nullptr;
+}
+
 // PTX: .entry (11.3), with a copy of its parameters for the whole grid (6.3).
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
-                      const uint32_t (&block)[3], uint32_t cluster, uint32_t shared_bytes,
-                      bool cooperative, const void* parameters, size_t bytes, char* message,
+                      const uint32_t (&block)[3], const uint32_t (&cluster)[3],
+                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes, char* message,
                       size_t size) {
   constexpr size_t kAlignment = 128;  // of a tensor map
   const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
   const std::unique_ptr<void, Freed> copy(std::aligned_alloc(kAlignment, rounded));
   std::memcpy(copy.get(), parameters, bytes);
   extent = {block[0], block[1], block[2]};
+  words_of_grid[0] = words_of_grid[1] = 0;
+  has_words = cooperative;
+  if (cooperative) {
+    register_region(words_of_grid, sizeof words_of_grid, "the grid's barrier", true, false);
+  }
+  const CtaIndex shape = {cluster[0], cluster[1], cluster[2]};
   int status = 0;
   try {
     launch({.grid = {grid[0], grid[1], grid[2]},
             .threads = block[0] * block[1] * block[2],
             .shared_bytes = shared_bytes,
-            .cluster = cluster,
+            .cluster = cluster[0] * cluster[1] * cluster[2],
             .cooperative = cooperative},
-           [kernel, &copy] { kernel(copy.get()); });
+           [kernel, &copy] { kernel(copy.get()); }, &shape);
   } catch (const rt::Error& error) {
     std::snprintf(message, size, "%s", error.what());
     status = 1;

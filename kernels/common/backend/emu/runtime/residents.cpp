@@ -84,9 +84,7 @@ void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
 // used again: it holds a pattern that is NaN in every float format.
 void Runner::start_memory(Cta& cta) {
   Cluster& cluster = *cta.cluster;
-  const uint32_t linear = cluster.id * launch_.cluster + cta.rank;
-  cta.index = {linear % launch_.grid.x, linear / launch_.grid.x % launch_.grid.y,
-               linear / launch_.grid.x / launch_.grid.y};
+  cta.index = launch_.cta_index(cluster.id, cta.rank);
   cta.shared = cluster.shared_base + cta.rank * kSharedStride;
   cta.shared_bytes = launch_.shared_bytes;
   cta.shared_type = nullptr;

@@ -1,5 +1,6 @@
 // Tensor maps: their rules, encoding on the host, and tensormap.replace (PTX ISA 9.1, 9.7.9).
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "rt.cuh"
@@ -241,3 +242,30 @@ void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t 
 }
 
 }  // namespace kb::emu
+
+// The same encoder for programs that call the driver's (kernelbench/ptx/cuda_runtime): 0, or 1 and
+// the rule that is broken.
+extern "C" __attribute__((visibility("default"))) int kb_emu_encode_tiled(
+    void* map, uint32_t element, uint32_t rank, const void* address, const uint64_t* dims,
+    const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+    uint32_t interleave, uint32_t swizzle, uint32_t fill, char* message, size_t size) {
+  using namespace kb::emu;
+  MapImage image = {};
+  image.magic = kMapMagic;
+  image.address = reinterpret_cast<uint64_t>(address);
+  image.rank = static_cast<uint8_t>(std::min(rank, 255u));
+  image.element = static_cast<uint8_t>(element);
+  image.interleave = static_cast<uint8_t>(interleave);
+  image.swizzle = static_cast<uint8_t>(swizzle);
+  image.fill = static_cast<uint8_t>(fill);
+  for (uint32_t d = 0; d < std::min(rank, 5u); ++d) {
+    image.dims[d] = dims[d];
+    image.box[d] = static_cast<uint16_t>(std::min(box[d], 65535u));
+    image.element_strides[d] = static_cast<uint8_t>(std::min(element_strides[d], 255u));
+    if (d > 0) image.strides[d - 1] = strides[d - 1];
+  }
+  const std::string rule = broken_rule(image);
+  std::memcpy(map, &image, sizeof image);
+  std::snprintf(message, size, "%s", rule.c_str());
+  return rule.empty() ? 0 : 1;
+}

@@ -1,0 +1,286 @@
+// The one GPU that there is, and errors.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "state.hpp"
+
+namespace kb::cuda {
+
+namespace {
+
+int last_error = cudaSuccess;
+
+// Of cudaDeviceProp and cudaDeviceAttr (CUDA C++ Programming Guide, 16.2).
+constexpr int kThreads = 1024, kResidentThreads = 2048, kRegisters = 65536, kShared = 48 * 1024,
+              kReservedShared = 1024, kL2Bytes = 50 << 20, kBlocksOfSm = 32;
+
+struct Attribute {
+  int number;
+  int value;
+};
+constexpr Attribute kFixed[] = {
+    {cudaDevAttrMaxThreadsPerBlock, kThreads},
+    {cudaDevAttrMaxBlockDimX, kThreads},
+    {cudaDevAttrMaxBlockDimY, kThreads},
+    {cudaDevAttrMaxBlockDimZ, 64},
+    {cudaDevAttrMaxGridDimX, 0x7fffffff},
+    {cudaDevAttrMaxGridDimY, 65535},
+    {cudaDevAttrMaxGridDimZ, 65535},
+    {cudaDevAttrMaxSharedMemoryPerBlock, kShared},
+    {cudaDevAttrTotalConstantMemory, 65536},
+    {cudaDevAttrWarpSize, 32},
+    {cudaDevAttrMaxPitch, 0x7fffffff},
+    {cudaDevAttrMaxRegistersPerBlock, kRegisters},
+    {cudaDevAttrMaxRegistersPerMultiprocessor, kRegisters},
+    {cudaDevAttrClockRate, 1000000},
+    {cudaDevAttrMemoryClockRate, 1000000},
+    {cudaDevAttrGlobalMemoryBusWidth, 5120},
+    {cudaDevAttrTextureAlignment, 512},
+    {cudaDevAttrConcurrentKernels, 1},
+    {cudaDevAttrCanMapHostMemory, 1},
+    {cudaDevAttrL2CacheSize, kL2Bytes},
+    {cudaDevAttrMaxThreadsPerMultiProcessor, kResidentThreads},
+    {cudaDevAttrAsyncEngineCount, 1},
+    {cudaDevAttrUnifiedAddressing, 1},
+    {cudaDevAttrStreamPrioritiesSupported, 1},
+    {cudaDevAttrManagedMemory, 1},
+    {cudaDevAttrConcurrentManagedAccess, 1},
+    {cudaDevAttrPageableMemoryAccess, 0},
+    {cudaDevAttrIntegrated, 0},
+    {cudaDevAttrComputeMode, 0},
+    {cudaDevAttrEccEnabled, 0},
+    {cudaDevAttrKernelExecTimeout, 0},
+    {cudaDevAttrComputePreemptionSupported, 1},
+    {cudaDevAttrHostNativeAtomicSupported, 0},
+    {cudaDevAttrHostRegisterSupported, 1},
+    {cudaDevAttrCooperativeLaunch, 1},
+    {cudaDevAttrMaxBlocksPerMultiprocessor, kBlocksOfSm},
+    {cudaDevAttrReservedSharedMemoryPerBlock, kReservedShared},
+    {cudaDevAttrMemoryPoolsSupported, 1},
+    {cudaDevAttrMaxPersistingL2CacheSize, kL2Bytes / 2},
+    {cudaDevAttrMaxAccessPolicyWindowSize, kL2Bytes},
+};
+
+constexpr int kLargestPriority = -5;
+
+}  // namespace
+
+cudaError_t remembered(cudaError_t status) {
+  if (status != cudaSuccess) last_error = status;
+  return status;
+}
+
+cudaError_t not_here(const std::string& what) {
+  missing(what.c_str());
+  return remembered(cudaErrorNotSupported);
+}
+
+cudaError_t device_attribute(int* value, int attribute) {
+  for (const Attribute& each : kFixed) {
+    if (each.number != attribute) continue;
+    *value = each.value;
+    return cudaSuccess;
+  }
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = device.sms;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = device.arch / 10;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = device.arch % 10;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = device.shared_bytes;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = device.shared_bytes + kReservedShared;
+      return cudaSuccess;
+    case cudaDevAttrClusterLaunch:
+      *value = device.arch >= 90;
+      return cudaSuccess;
+    default:
+      return not_here("device attribute " + std::to_string(attribute));
+  }
+}
+
+}  // namespace kb::cuda
+
+using namespace kb::cuda;
+
+extern "C" {
+
+// ---- the device --------------------------------------------------------------------------------
+
+cudaError_t cudaDeviceSynchronize() {
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceReset() {
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* number) {
+  *number = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int number) {
+  return number == 0 ? cudaSuccess : remembered(cudaErrorInvalidDevice);
+}
+cudaError_t cudaInitDevice(int number, unsigned, unsigned) {
+  return cudaSetDevice(number);
+}
+cudaError_t cudaSetDeviceFlags(unsigned) {
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceFlags(unsigned* flags) {
+  *flags = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
+  if (number != 0) return remembered(cudaErrorInvalidDevice);
+  return device_attribute(value, attribute);
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int number) {
+  if (number != 0) return remembered(cudaErrorInvalidDevice);
+  std::memset(of, 0, sizeof *of);
+  std::snprintf(of->name, sizeof of->name, "emulated sm_%d", device.arch);
+  of->major = device.arch / 10;
+  of->minor = device.arch % 10;
+  of->multiProcessorCount = device.sms;
+  of->totalGlobalMem = size_t{1} << 34;
+  of->sharedMemPerBlock = kShared;
+  of->sharedMemPerBlockOptin = static_cast<size_t>(device.shared_bytes);
+  of->sharedMemPerMultiprocessor = of->sharedMemPerBlockOptin + kReservedShared;
+  of->reservedSharedMemPerBlock = kReservedShared;
+  of->regsPerBlock = of->regsPerMultiprocessor = kRegisters;
+  of->warpSize = 32;
+  of->maxThreadsPerBlock = kThreads;
+  of->maxThreadsPerMultiProcessor = kResidentThreads;
+  of->maxBlocksPerMultiProcessor = kBlocksOfSm;
+  std::copy_n((const int[]){kThreads, kThreads, 64}, 3, of->maxThreadsDim);
+  std::copy_n((const int[]){0x7fffffff, 65535, 65535}, 3, of->maxGridSize);
+  of->memPitch = 0x7fffffff;
+  of->totalConstMem = 65536;
+  of->textureAlignment = 512;
+  of->l2CacheSize = kL2Bytes;
+  of->persistingL2CacheMaxSize = kL2Bytes / 2;
+  of->accessPolicyMaxWindowSize = kL2Bytes;
+  of->memoryBusWidth = 5120;
+  of->asyncEngineCount = of->concurrentKernels = of->canMapHostMemory = 1;
+  of->unifiedAddressing = of->managedMemory = of->concurrentManagedAccess = 1;
+  of->streamPrioritiesSupported = of->cooperativeLaunch = of->hostRegisterSupported = 1;
+  of->memoryPoolsSupported = 1;
+  of->clusterLaunch = device.arch >= 90;
+  return cudaSuccess;
+}
+cudaError_t cudaChooseDevice(int* number, const cudaDeviceProp*) {
+  return cudaGetDevice(number);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = kLargestPriority;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
+  *value = size_t{1} << 23;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int) {
+  std::snprintf(id, static_cast<size_t>(length), "0000:00:00.0");
+  return cudaSuccess;
+}
+cudaError_t cudaCtxResetPersistingL2Cache() {
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStart() {
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStop() {
+  return cudaSuccess;
+}
+
+// ---- errors ------------------------------------------------------------------------------------
+
+cudaError_t cudaPeekAtLastError() {
+  return static_cast<cudaError_t>(last_error);
+}
+cudaError_t cudaGetLastError() {
+  const int error = last_error;
+  last_error = cudaSuccess;
+  return static_cast<cudaError_t>(error);
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidSymbol:
+      return "cudaErrorInvalidSymbol";
+    case cudaErrorInvalidDeviceFunction:
+      return "cudaErrorInvalidDeviceFunction";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    case cudaErrorNotSupported:
+      return "cudaErrorNotSupported";
+    default:
+      static thread_local char name[32];
+      std::snprintf(name, sizeof name, "cudaError_t %d", error);
+      return name;
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorInvalidSymbol:
+      return "no variable of this program, or a place outside it";
+    case cudaErrorInvalidDeviceFunction:
+      return "no kernel of this program";
+    case cudaErrorInvalidDevice:
+      return "there is one GPU, number 0";
+    case cudaErrorLaunchFailure:
+      return "the launch failed on the emulator";
+    case cudaErrorNotSupported:
+      return "not supported on the emulator";
+    default:
+      return cudaGetErrorName(error);
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,342 @@
+// Functions of the driver: tensor maps, modules of PTX, launches, memory.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "state.hpp"
+
+namespace kb::cuda {
+
+namespace {
+
+// The emulator's encoder (tensormap.cpp).
+using Encode = int (*)(void* map, uint32_t element, uint32_t rank, void* address,
+                       const uint64_t* dims, const uint64_t* strides, const uint32_t* box,
+                       const uint32_t* element_strides, uint32_t interleave, uint32_t swizzle,
+                       uint32_t fill, char* message, size_t size);
+constexpr size_t kMessageBytes = 256;
+
+// The first numbers of errors are the same.
+CUresult result(cudaError_t status) {
+  return static_cast<CUresult>(status);
+}
+
+CUdeviceptr number_of(void* address) {
+  return reinterpret_cast<CUdeviceptr>(address);
+}
+void* pointer_of(CUdeviceptr number) {
+  return reinterpret_cast<void*>(number);
+}
+
+CUresult loaded(void** module, const char* text) {
+  if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned char kElf[] = {0x7f, 'E', 'L', 'F'};
+  constexpr unsigned char kFatbin[] = {0x50, 0xed, 0x55, 0xba};
+  if (std::memcmp(text, kElf, 4) == 0 || std::memcmp(text, kFatbin, 4) == 0) {
+    return result(not_here("a module of machine code"));
+  }
+  const int number = load_ptx(text);
+  if (number < 0) return CUDA_ERROR_INVALID_PTX;
+  *module = &modules[number];
+  return CUDA_SUCCESS;
+}
+
+CUresult loaded_from(void** module, const char* name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return loaded(module, text.c_str());
+}
+
+CUresult found_kernel(void** kernel, void* module, const char* name) {
+  auto& kernels = static_cast<Module*>(module)->kernels;
+  const auto found = kernels.find(name);
+  if (found == kernels.end()) return CUDA_ERROR_NOT_FOUND;
+  *kernel = &found->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult found_variable(CUdeviceptr* address, size_t* bytes, void* module, const char* name) {
+  const auto& variables = static_cast<Module*>(module)->variables;
+  const auto found = variables.find(name);
+  if (found == variables.end()) return CUDA_ERROR_NOT_FOUND;
+  if (address != nullptr) *address = number_of(found->second.address);
+  if (bytes != nullptr) *bytes = found->second.bytes;
+  return CUDA_SUCCESS;
+}
+
+// Arguments that come as one block of memory.
+std::vector<void*> from_block(const Kernel& kernel, void** extra) {
+  char* block = nullptr;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) block = static_cast<char*>(extra[1]);
+  }
+  std::vector<void*> arguments;
+  for (const uint32_t offset : kernel.offsets) arguments.push_back(block + offset);
+  return arguments;
+}
+
+// The newest version of a function of the driver that is here.
+void* driver_function(const std::string& name) {
+  for (const char* version : {"_v4", "_v3", "_v2", ""}) {
+    if (void* const found = dlsym(RTLD_DEFAULT, (name + version).c_str())) return found;
+  }
+  not_here(name);
+  return nullptr;
+}
+
+cudaError_t entry_point(const char* symbol, void** function,
+                        cudaDriverEntryPointQueryResult* status) {
+  *function = driver_function(symbol);
+  if (status != nullptr) {
+    *status = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+}  // namespace kb::cuda
+
+using namespace kb::cuda;
+
+extern "C" {
+
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* status) {
+  return entry_point(symbol, function, status);
+}
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* status) {
+  return entry_point(symbol, function, status);
+}
+#endif
+CUresult cuGetProcAddress(const char* symbol, void** function, int, cuuint64_t,
+                          CUdriverProcAddressQueryResult* status) {
+  *function = driver_function(symbol);
+  if (status != nullptr) {
+    *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+// ---- tensor maps -------------------------------------------------------------------------------
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType element, cuuint32_t rank,
+                                void* address, const cuuint64_t* dims, const cuuint64_t* strides,
+                                const cuuint32_t* box, const cuuint32_t* element_strides,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  static const auto encode = reinterpret_cast<Encode>(dlsym(RTLD_DEFAULT, "kb_emu_encode_tiled"));
+  const bool known = element <= CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ &&
+                     interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
+                     swizzle <= CU_TENSOR_MAP_SWIZZLE_128B;
+  if (!known) {
+    return result(not_here("cuTensorMapEncodeTiled of element type " + std::to_string(element) +
+                           ", interleave " + std::to_string(interleave) + ", swizzle " +
+                           std::to_string(swizzle)));
+  }
+  char message[kMessageBytes];
+  if (encode(map, element, rank, address, dims, strides, box, element_strides, interleave, swizzle,
+             fill, message, sizeof message) == 0) {
+    return CUDA_SUCCESS;
+  }
+  std::fprintf(stderr, "cuTensorMapEncodeTiled: %s\n", message);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---- modules and launches ----------------------------------------------------------------------
+
+CUresult cuModuleLoad(CUmodule* module, const char* name) {
+  return loaded_from(reinterpret_cast<void**>(module), name);
+}
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return loaded(reinterpret_cast<void**>(module), static_cast<const char*>(image));
+}
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
+  return cuModuleLoadData(module, image);
+}
+CUresult cuModuleUnload(CUmodule) {
+  return CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  return found_kernel(reinterpret_cast<void**>(function), module, name);
+}
+CUresult cuModuleGetGlobal(CUdeviceptr* address, size_t* bytes, CUmodule module, const char* name) {
+  return found_variable(address, bytes, module, name);
+}
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  return loaded(reinterpret_cast<void**>(library), static_cast<const char*>(code));
+}
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* name, CUjit_option*, void**,
+                               unsigned, CUlibraryOption*, void**, unsigned) {
+  return loaded_from(reinterpret_cast<void**>(library), name);
+}
+CUresult cuLibraryUnload(CUlibrary) {
+  return CUDA_SUCCESS;
+}
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  return found_kernel(reinterpret_cast<void**>(kernel), library, name);
+}
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  return result(cudaFuncSetAttribute(function, static_cast<cudaFuncAttribute>(attribute), value));
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                        CUstream stream, void** arguments, void** extra) {
+  Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<void*> block;
+  if (extra != nullptr) block = from_block(*kernel, extra);
+  const Form form{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {1, 1, 1}, shared, false};
+  return result(launch(kernel, form, extra != nullptr ? block.data() : arguments, stream));
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
+                          void** extra) {
+  Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<void*> block;
+  if (extra != nullptr) block = from_block(*kernel, extra);
+  // The attributes' layout is the runtime's.
+  static_assert(sizeof(CUlaunchAttribute) == sizeof(cudaLaunchAttribute));
+  cudaLaunchConfig_t same = {};
+  same.gridDim = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  same.blockDim = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  same.dynamicSmemBytes = config->sharedMemBytes;
+  same.stream = config->hStream;
+  same.attrs = reinterpret_cast<cudaLaunchAttribute*>(config->attrs);
+  same.numAttrs = config->numAttrs;
+  return result(launch_with(same, kernel, extra != nullptr ? block.data() : arguments));
+}
+
+// ---- the device --------------------------------------------------------------------------------
+
+CUresult cuInit(unsigned) {
+  return CUDA_SUCCESS;
+}
+CUresult cuDriverGetVersion(int* version) {
+  return result(cudaDriverGetVersion(version));
+}
+CUresult cuDeviceGet(CUdevice* number, int ordinal) {
+  *number = 0;
+  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+CUresult cuDeviceGetCount(int* count) {
+  return result(cudaGetDeviceCount(count));
+}
+CUresult cuDeviceGetName(char* name, int length, CUdevice) {
+  std::snprintf(name, static_cast<size_t>(length), "emulated sm_%d", device.arch);
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  return result(device_attribute(value, attribute));
+}
+CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  size_t free;
+  return result(cudaMemGetInfo(&free, bytes));
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  return cuCtxGetCurrent(context);
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+  return CUDA_SUCCESS;
+}
+#if CUDA_VERSION >= 13000
+CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice) {
+  return cuCtxGetCurrent(context);
+}
+#else
+CUresult cuCtxCreate(CUcontext* context, unsigned, CUdevice) {
+  return cuCtxGetCurrent(context);
+}
+#endif
+CUresult cuCtxDestroy(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  static char only;
+  *context = reinterpret_cast<CUcontext>(&only);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetDevice(CUdevice* number) {
+  *number = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize() {
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  return result(cudaStreamCreateWithFlags(stream, flags));
+}
+CUresult cuStreamDestroy(CUstream stream) {
+  return result(cudaStreamDestroy(stream));
+}
+CUresult cuStreamSynchronize(CUstream stream) {
+  return result(cudaStreamSynchronize(stream));
+}
+CUresult cuGetErrorName(CUresult error, const char** name) {
+  *name = cudaGetErrorName(static_cast<cudaError_t>(error));
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  *text = cudaGetErrorString(static_cast<cudaError_t>(error));
+  return CUDA_SUCCESS;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+  void* made = nullptr;
+  const cudaError_t status = allocate(&made, bytes, cudaMemoryTypeDevice);
+  *address = number_of(made);
+  return result(status);
+}
+CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned) {
+  void* made = nullptr;
+  const cudaError_t status = allocate(&made, bytes, cudaMemoryTypeManaged);
+  *address = number_of(made);
+  return result(status);
+}
+CUresult cuMemFree(CUdeviceptr address) {
+  return result(release(pointer_of(address)));
+}
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
+  return result(copy(pointer_of(to), from, bytes));
+}
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
+  return result(copy(to, pointer_of(from), bytes));
+}
+CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return result(copy(pointer_of(to), pointer_of(from), bytes));
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  return result(cudaMemcpyAsync(pointer_of(to), from, bytes, cudaMemcpyDefault, stream));
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return result(cudaMemcpyAsync(to, pointer_of(from), bytes, cudaMemcpyDefault, stream));
+}
+CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
+  return result(fill(pointer_of(to), value, count));
+}
+CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
+  for (size_t at = 0; at < count; ++at) {
+    const cudaError_t status = copy(pointer_of(to + 4 * at), &value, sizeof value);
+    if (status != cudaSuccess) return result(status);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

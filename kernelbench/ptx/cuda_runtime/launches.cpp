@@ -1,0 +1,191 @@
+// Launches, and what is known of kernels.
+#include <algorithm>
+#include <cstring>
+
+#include "state.hpp"
+
+namespace kb::cuda {
+
+namespace {
+
+unsigned count(dim3 of) {
+  return of.x * of.y * of.z;
+}
+
+// What the driver refuses.
+bool fits(const Kernel& kernel, const Form& form) {
+  const unsigned threads = count(form.block);
+  return count(form.grid) > 0 && threads > 0 && threads <= kernel.most_threads &&
+         form.grid.y <= 65535 && form.grid.z <= 65535 &&
+         form.shared <= kernel.dynamic_limit - std::min(kernel.dynamic_limit, kernel.static_shared);
+}
+
+}  // namespace
+
+cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments) {
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  if (!fits(*kernel, form)) return remembered(cudaErrorInvalidConfiguration);
+  std::vector<std::vector<char>> kept;
+  for (size_t at = 0; at < kernel->sizes.size(); ++at) {
+    const auto* begin = static_cast<const char*>(arguments[at]);
+    kept.emplace_back(begin, begin + kernel->sizes[at]);
+  }
+  *work = [kernel, form, kept = std::move(kept)]() mutable {
+    std::vector<void*> values;
+    for (auto& each : kept) values.push_back(each.data());
+    const int status =
+        launch_kernel(kernel->module, kernel->name.c_str(), &form.grid.x, &form.block.x,
+                      &form.cluster.x, form.shared, form.cooperative, values.data());
+    return static_cast<cudaError_t>(status);
+  };
+  return cudaSuccess;
+}
+
+cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream) {
+  Work work;
+  const cudaError_t status = prepared(&work, kernel, form, arguments);
+  return status == cudaSuccess ? submit(stream, std::move(work)) : status;
+}
+
+cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments) {
+  Form form{config.gridDim, config.blockDim, {1, 1, 1}, config.dynamicSmemBytes, false};
+  for (unsigned at = 0; at < config.numAttrs; ++at) {
+    const cudaLaunchAttribute& each = config.attrs[at];
+    switch (each.id) {
+      case cudaLaunchAttributeClusterDimension:
+        form.cluster = {each.val.clusterDim.x, each.val.clusterDim.y, each.val.clusterDim.z};
+        break;
+      case cudaLaunchAttributeCooperative:
+        form.cooperative = each.val.cooperative != 0;
+        break;
+      // Without effect on what a launch computes: each runs to its end before the next.
+      case cudaLaunchAttributeIgnore:
+      case cudaLaunchAttributeAccessPolicyWindow:
+      case cudaLaunchAttributeSynchronizationPolicy:
+      case cudaLaunchAttributeClusterSchedulingPolicyPreference:
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+      case cudaLaunchAttributePriority:
+      case cudaLaunchAttributeMemSyncDomain:
+      case cudaLaunchAttributeMemSyncDomainMap:
+      case cudaLaunchAttributePreferredSharedMemoryCarveout:
+        break;
+      default:
+        return not_here("launch attribute " + std::to_string(each.id));
+    }
+  }
+  return launch(kernel, form, arguments, config.stream);
+}
+
+int resident_blocks(const Kernel& kernel, int threads, size_t shared) {
+  const bool room = threads > 0 && threads <= static_cast<int>(kernel.most_threads) &&
+                    shared + kernel.static_shared <= static_cast<size_t>(device.shared_bytes);
+  return room ? 1 : 0;
+}
+
+}  // namespace kb::cuda
+
+using namespace kb::cuda;
+
+extern "C" {
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t shared, cudaStream_t stream) {
+  return launch(kernel_of(function), {grid, block, {1, 1, 1}, shared, false}, arguments, stream);
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                        void** arguments, size_t shared, cudaStream_t stream) {
+  return launch(kernel_of(function), {grid, block, {1, 1, 1}, shared, true}, arguments, stream);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
+  return launch_with(*config, kernel_of(function), arguments);
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return submit(stream, [function, data] {
+    function(data);
+    return cudaSuccess;
+  });
+}
+
+// ---- attributes --------------------------------------------------------------------------------
+
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+  Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    if (value < 0 || value + static_cast<int>(kernel->static_shared) > device.shared_bytes) {
+      return remembered(cudaErrorInvalidValue);
+    }
+    kernel->dynamic_limit =
+        std::max(48u * 1024, static_cast<uint32_t>(value) + kernel->static_shared);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) {
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetSharedMemConfig(const void*, cudaSharedMemConfig) {
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  const Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->sharedSizeBytes = kernel->static_shared;
+  attributes->maxThreadsPerBlock = static_cast<int>(kernel->most_threads);
+  attributes->numRegs = 32;
+  attributes->ptxVersion = attributes->binaryVersion = device.arch;
+  attributes->maxDynamicSharedSizeBytes = static_cast<int>(
+      kernel->dynamic_limit - std::min(kernel->dynamic_limit, kernel->static_shared));
+  return cudaSuccess;
+}
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* symbol) {
+  Kernel* const kernel = kernel_of(symbol);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  *function = reinterpret_cast<cudaFunction_t>(kernel);
+  return cudaSuccess;
+}
+
+// ---- occupancy ---------------------------------------------------------------------------------
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                   const void* function,
+                                                                   int threads, size_t shared,
+                                                                   unsigned) {
+  const Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  *blocks = resident_blocks(*kernel, threads, shared);
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int threads, size_t shared) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared,
+                                                                0);
+}
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function, int,
+                                                      int) {
+  const Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  *bytes = static_cast<size_t>(device.shared_bytes) - kernel->static_shared;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
+                                                 const cudaLaunchConfig_t*) {
+  if (kernel_of(function) == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  *size = 8;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
+                                           const cudaLaunchConfig_t* config) {
+  if (kernel_of(function) == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  unsigned ctas = 1;
+  for (unsigned at = 0; at < config->numAttrs; ++at) {
+    const cudaLaunchAttribute& each = config->attrs[at];
+    if (each.id != cudaLaunchAttributeClusterDimension) continue;
+    ctas = each.val.clusterDim.x * each.val.clusterDim.y * each.val.clusterDim.z;
+  }
+  *clusters = std::max(1, device.sms / static_cast<int>(std::max(1u, ctas)));
+  return cudaSuccess;
+}
+
+}  // extern "C"

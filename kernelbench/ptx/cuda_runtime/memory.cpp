@@ -1,0 +1,326 @@
+// Memory of the GPU is memory of the process. It begins with NaN: a kernel must not rely on it.
+#include <cstdlib>
+#include <cstring>
+
+#include "state.hpp"
+
+namespace kb::cuda {
+
+namespace {
+
+struct Allocation {
+  size_t bytes;
+  cudaMemoryType type;
+};
+std::map<char*, Allocation> allocated;
+
+}  // namespace
+
+cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
+  constexpr size_t kAlignment = 256;
+  if (address == nullptr) return remembered(cudaErrorInvalidValue);
+  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  *address = bytes != 0 ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  if (bytes == 0) return cudaSuccess;
+  if (*address == nullptr) return remembered(cudaErrorMemoryAllocation);
+  std::memset(*address, 0xff, rounded);
+  allocated[static_cast<char*>(*address)] = {bytes, type};
+  memory_changed(*address, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t release(void* address) {
+  if (address == nullptr) return cudaSuccess;
+  if (allocated.erase(static_cast<char*>(address)) == 0) return remembered(cudaErrorInvalidValue);
+  memory_changed(address, 0);
+  std::free(address);
+  return cudaSuccess;
+}
+
+Range range_of(const void* address) {
+  auto* const byte = static_cast<char*>(const_cast<void*>(address));
+  const auto after = allocated.upper_bound(byte);
+  if (after != allocated.begin()) {
+    const auto& [begin, found] = *std::prev(after);
+    if (byte < begin + found.bytes) return {begin, found.bytes, found.type};
+  }
+  for (const auto& [number, module] : modules) {
+    for (const auto& [name, variable] : module.variables) {
+      auto* const begin = static_cast<char*>(variable.address);
+      if (byte >= begin && byte < begin + variable.bytes) {
+        return {begin, variable.bytes, cudaMemoryTypeDevice};
+      }
+    }
+  }
+  return {};
+}
+
+namespace {
+
+// Whether a range that begins in memory of the GPU also ends there.
+bool inside(const void* address, size_t bytes) {
+  const Range range = range_of(address);
+  return range.begin == nullptr ||
+         static_cast<const char*>(address) + bytes <= range.begin + range.bytes;
+}
+
+}  // namespace
+
+cudaError_t copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return cudaSuccess;
+  if (to == nullptr || from == nullptr || !inside(to, bytes) || !inside(from, bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t fill(void* to, int value, size_t bytes) {
+  if (bytes != 0 && (to == nullptr || !inside(to, bytes))) return cudaErrorInvalidValue;
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+
+namespace {
+
+// Rows of `width` bytes, `pitch` apart.
+cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                      size_t rows) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
+  for (size_t row = 0; row < rows; ++row) {
+    const cudaError_t status = copy(static_cast<char*>(to) + row * to_pitch,
+                                    static_cast<const char*>(from) + row * from_pitch, width);
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t fill_rows(void* to, size_t pitch, int value, size_t width, size_t rows) {
+  for (size_t row = 0; row < rows; ++row) {
+    const cudaError_t status = fill(static_cast<char*>(to) + row * pitch, value, width);
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t copy_box(const cudaMemcpy3DParms& of) {
+  if (of.srcArray != nullptr || of.dstArray != nullptr) return not_here("cudaMemcpy3D of arrays");
+  for (size_t z = 0; z < of.extent.depth; ++z) {
+    auto* const to = static_cast<char*>(of.dstPtr.ptr) + of.dstPos.x +
+                     (of.dstPos.y + (of.dstPos.z + z) * of.dstPtr.ysize) * of.dstPtr.pitch;
+    auto* const from = static_cast<char*>(of.srcPtr.ptr) + of.srcPos.x +
+                       (of.srcPos.y + (of.srcPos.z + z) * of.srcPtr.ysize) * of.srcPtr.pitch;
+    const cudaError_t status =
+        copy_rows(to, of.dstPtr.pitch, from, of.srcPtr.pitch, of.extent.width, of.extent.height);
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
+}
+
+// The place in a symbol's variable; null if there is none.
+void* place_in(const void* symbol, size_t offset, size_t bytes) {
+  const Variable* const variable = variable_of(symbol);
+  if (variable == nullptr || offset + bytes > variable->bytes) return nullptr;
+  return static_cast<char*>(variable->address) + offset;
+}
+
+constexpr size_t kPitch = 512;
+
+}  // namespace
+
+}  // namespace kb::cuda
+
+using namespace kb::cuda;
+
+extern "C" {
+
+// ---- allocation --------------------------------------------------------------------------------
+
+cudaError_t cudaMalloc(void** address, size_t bytes) {
+  return allocate(address, bytes, cudaMemoryTypeDevice);
+}
+cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t) {
+  return allocate(address, bytes, cudaMemoryTypeDevice);
+}
+cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t, cudaStream_t) {
+  return allocate(address, bytes, cudaMemoryTypeDevice);
+}
+cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned) {
+  return allocate(address, bytes, cudaMemoryTypeManaged);
+}
+cudaError_t cudaMallocHost(void** address, size_t bytes) {
+  return allocate(address, bytes, cudaMemoryTypeHost);
+}
+cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
+  return allocate(address, bytes, cudaMemoryTypeHost);
+}
+cudaError_t cudaMallocPitch(void** address, size_t* pitch, size_t width, size_t height) {
+  *pitch = (width + kPitch - 1) / kPitch * kPitch;
+  return allocate(address, *pitch * height, cudaMemoryTypeDevice);
+}
+cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
+  *made = {nullptr, (extent.width + kPitch - 1) / kPitch * kPitch, extent.width, extent.height};
+  return allocate(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice);
+}
+cudaError_t cudaFree(void* address) {
+  return release(address);
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t) {
+  return release(address);
+}
+cudaError_t cudaFreeHost(void* address) {
+  return release(address);
+}
+cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
+  memory_changed(address, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* address) {
+  memory_changed(address, 0);
+  return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void** address, void* host, unsigned) {
+  *address = host;
+  return cudaSuccess;
+}
+cudaError_t cudaHostGetFlags(unsigned* flags, void*) {
+  *flags = cudaHostAllocDefault;
+  return cudaSuccess;
+}
+
+// ---- pools, which keep nothing -----------------------------------------------------------------
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  static char only;
+  *pool = reinterpret_cast<cudaMemPool_t>(&only);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int number) {
+  return cudaDeviceGetDefaultMemPool(pool, number);
+}
+cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  return cudaDeviceGetDefaultMemPool(pool, 0);
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
+  return cudaSuccess;
+}
+
+// ---- copies ------------------------------------------------------------------------------------
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  return remembered(copy(to, from, bytes));
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  return submit(stream, [=] { return copy(to, from, bytes); });
+}
+cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
+  return remembered(copy(to, from, bytes));
+}
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                         size_t width, size_t height, cudaMemcpyKind) {
+  return remembered(copy_rows(to, to_pitch, from, from_pitch, width, height));
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  return submit(stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
+}
+cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {
+  return remembered(copy_box(*of));
+}
+cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* of, cudaStream_t stream) {
+  return submit(stream, [of = *of] { return copy_box(of); });
+}
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  return remembered(fill(to, value, bytes));
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return submit(stream, [=] { return fill(to, value, bytes); });
+}
+cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+  return remembered(fill_rows(to, pitch, value, width, height));
+}
+cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  return submit(stream, [=] { return fill_rows(to, pitch, value, width, height); });
+}
+
+// ---- variables ---------------------------------------------------------------------------------
+
+cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
+  *address = place_in(symbol, 0, 0);
+  return *address != nullptr ? cudaSuccess : remembered(cudaErrorInvalidSymbol);
+}
+cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
+  const Variable* const variable = variable_of(symbol);
+  if (variable == nullptr) return remembered(cudaErrorInvalidSymbol);
+  *bytes = variable->bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
+                                    size_t offset, cudaMemcpyKind, cudaStream_t stream) {
+  void* const to = place_in(symbol, offset, bytes);
+  if (to == nullptr) return remembered(cudaErrorInvalidSymbol);
+  return submit(stream, [=] { return copy(to, from, bytes); });
+}
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
+                               cudaMemcpyKind kind) {
+  return cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
+}
+cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
+                                      cudaMemcpyKind, cudaStream_t stream) {
+  void* const from = place_in(symbol, offset, bytes);
+  if (from == nullptr) return remembered(cudaErrorInvalidSymbol);
+  return submit(stream, [=] { return copy(to, from, bytes); });
+}
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
+                                 cudaMemcpyKind kind) {
+  return cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
+}
+
+// ---- questions and hints -----------------------------------------------------------------------
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = size_t{1} << 34;
+  size_t used = 0;
+  for (const auto& [address, each] : allocated) used += each.bytes;
+  *free = *total - std::min(*total, used);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->type = range_of(address).type;
+  if (attributes->type != cudaMemoryTypeUnregistered) {
+    attributes->devicePointer = const_cast<void*>(address);
+  }
+  if (attributes->type != cudaMemoryTypeDevice) {
+    attributes->hostPointer = const_cast<void*>(address);
+  }
+  return cudaSuccess;
+}
+#if CUDART_VERSION >= 13000
+cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) {
+  return cudaSuccess;
+}
+#else
+cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) {
+  return cudaSuccess;
+}
+#endif
+
+}  // extern "C"

@@ -1,0 +1,124 @@
+// What the files of the CUDA runtime that stands in share. Types and signatures are those of nvcc's
+// own headers.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kb::cuda {
+
+// A kernel of a module: what CUfunction and cudaFunction_t point to.
+struct Kernel {
+  int module;
+  std::string name;
+  std::vector<uint32_t> offsets;  // of parameters
+  std::vector<uint32_t> sizes;
+  uint32_t static_shared;
+  uint32_t most_threads;
+  uint32_t dynamic_limit = 48 * 1024;
+};
+
+struct Variable {
+  void* address;
+  size_t bytes;
+};
+
+// PTX that was loaded; the program's own is number 0.
+struct Module {
+  int number;
+  std::map<std::string, Kernel> kernels;
+  std::map<std::string, Variable> variables;
+};
+
+struct Form {
+  dim3 grid, block, cluster{1, 1, 1};
+  size_t shared = 0;
+  bool cooperative = false;
+};
+
+// Launches a kernel by the module's number and its name; returns a cudaError_t.
+using Launch = int (*)(int module, const char* name, const unsigned* grid, const unsigned* block,
+                       const unsigned* cluster, uint64_t shared, int cooperative, void** arguments);
+// Says that memory of the GPU is there, or with no bytes that it is not any more.
+using Memory = void (*)(void* address, uint64_t bytes);
+// Says what a program has asked for that is not here.
+using Missing = void (*)(const char* what);
+// Loads PTX: the number of the module, or -1.
+using LoadPtx = int (*)(const char* text);
+
+struct Device {
+  int arch = 0;  // 90 for 9.0
+  int sms = 0;
+  int shared_bytes = 0;  // that a CTA can have at most
+};
+
+extern Launch launch_kernel;
+extern Memory memory_changed;
+extern Missing missing;
+extern LoadPtx load_ptx;
+extern Device device;
+extern std::map<int, Module> modules;
+
+// Remembers a failure for cudaGetLastError.
+cudaError_t remembered(cudaError_t status);
+// An answer to what is not here: it is named in the end.
+cudaError_t not_here(const std::string& what);
+
+// Does something on a stream: at once, or when the graph is launched that the stream captures.
+using Work = std::function<cudaError_t()>;
+cudaError_t submit(cudaStream_t stream, Work work);
+
+// The kernel of a host's stub, a cudaKernel_t or a cudaFunction_t; null if it is none.
+Kernel* kernel_of(const void* function);
+
+// A launch to make now or later, with what the arguments are now.
+cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments);
+cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream);
+cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments);
+// How many CTAs of a kernel an SM of the emulator holds: one, if it fits.
+int resident_blocks(const Kernel& kernel, int threads, size_t shared);
+
+cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type);
+cudaError_t release(void* address);
+// The range of an allocation or variable that an address is in.
+struct Range {
+  char* begin = nullptr;
+  size_t bytes = 0;
+  cudaMemoryType type = cudaMemoryTypeUnregistered;
+};
+Range range_of(const void* address);
+cudaError_t copy(void* to, const void* from, size_t bytes);
+cudaError_t fill(void* to, int value, size_t bytes);
+// The variable that a host's symbol stands for; null if it is none.
+Variable* variable_of(const void* symbol);
+
+cudaError_t device_attribute(int* value, int attribute);
+
+}  // namespace kb::cuda
+
+struct CUgraph_st {
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+};
+struct CUgraphNode_st {
+  kb::cuda::Work work;
+};
+struct CUstream_st {
+  CUgraph_st* capture = nullptr;
+  unsigned flags = 0;
+  int priority = 0;
+};
+struct CUevent_st {
+  CUgraph_st* capture = nullptr;
+  bool recorded = false;
+};
+struct CUgraphExec_st {
+  std::vector<kb::cuda::Work> works;
+};

@@ -1,0 +1,51 @@
+"""Names of C++ functions as their sources have them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+
+def demangled(name: str) -> str:
+    """``scale<float, 4>`` for ``_Z5scaleIfLi4EEvPT_``; other names as they are.
+
+    Parameters and results are left out: they are long, and seldom tell kernels apart.
+    """
+    library = _library() if name.startswith("_Z") else None
+    if library is None:
+        return name
+    status = ctypes.c_int()
+    text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return name
+    try:
+        whole = ctypes.string_at(text).decode(errors="replace")
+    finally:
+        library.free(ctypes.c_void_p(text))
+    return _without_types(whole) or name
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return None
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    library.free.restype = None
+    return library
+
+
+def _without_types(whole: str) -> str:
+    """What is outside brackets and before the parameters, behind the result's type."""
+    depth, begin = 0, 0
+    for at, letter in enumerate(whole):
+        if letter == "(" and depth == 0 and at > begin and not whole.startswith("(anonymous", at):
+            return whole[begin:at]
+        if letter in "<([":
+            depth += 1
+        elif letter in ">)]":
+            depth -= 1
+        elif letter == " " and depth == 0:
+            begin = at + 1
+    return whole[begin:]
