@@ -89,6 +89,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         launches += launches_of
     if status:
         return FileAnswer(tuple(launches), "wrong", f"main returned {status}")
+    if program.unnoticed:
+        return FileAnswer(tuple(launches), "fault", program.unnoticed)
     return FileAnswer(tuple(launches))
 
 

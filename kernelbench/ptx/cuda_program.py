@@ -17,6 +17,7 @@ from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import SHARED_BYTES, Emulation
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.cuda_build import program_library, program_ptx, runtime_library
+from kernelbench.ptx.demangle import demangled
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.report import Launched
@@ -43,6 +44,8 @@ class CudaProgram:
 
     Attributes:
         launches: Those that were made, in order.
+        unnoticed: After :meth:`run`, which launch was refused without the program asking for
+            errors; empty if none was.
 
     Raises:
         UsageError: If it does not compile, calls what the runtime here lacks, or has PTX that is
@@ -57,6 +60,7 @@ class CudaProgram:
             raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, SHARED_BYTES))}")
         self.launches: list[Launched] = []
         self._check, self._seed, self._limit_s = check, seed, limit_s
+        self.unnoticed = ""
         self._sms = sms
         self._file, self._arch = file, arch
         self._memory: dict[int, int] = {}
@@ -93,6 +97,9 @@ class CudaProgram:
             raise UsageError(f"{self._file}: it has no main", "check takes programs")
         main = ctypes.cast(program.main, ctypes.c_void_p)
         status = int(library.kb_cudart_run(main, len(words) - 1, vector))
+        library.kb_cudart_unnoticed.restype = ctypes.c_char_p
+        name, _, rest = library.kb_cudart_unnoticed().decode().partition(" ")
+        self.unnoticed = f"{demangled(name)} {rest}" if name else ""
         if self._error is not None:
             raise self._error
         return status

@@ -10,6 +10,9 @@ namespace kb::cuda {
 namespace {
 
 int last_error = cudaSuccess;
+// The last launch that was refused, as long as the program has not asked for errors.
+std::string refused;
+cudaError_t refused_with = cudaSuccess;
 
 // Of cudaDeviceProp and cudaDeviceAttr (CUDA C++ Programming Guide, 16.2).
 constexpr int kThreads = 1024, kResidentThreads = 2048, kRegisters = 65536, kShared = 48 * 1024,
@@ -71,6 +74,12 @@ cudaError_t remembered(cudaError_t status) {
   return status;
 }
 
+cudaError_t launch_refused(const Kernel* kernel, cudaError_t status) {
+  refused = kernel != nullptr ? kernel->name : "a kernel";
+  refused_with = status;
+  return remembered(status);
+}
+
 cudaError_t not_here(const std::string& what) {
   missing(what.c_str());
   return remembered(cudaErrorNotSupported);
@@ -115,10 +124,10 @@ extern "C" {
 // ---- the device --------------------------------------------------------------------------------
 
 cudaError_t cudaDeviceSynchronize() {
-  return cudaSuccess;
+  return finish_all();
 }
 cudaError_t cudaDeviceReset() {
-  return cudaSuccess;
+  return finish_all();
 }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
@@ -225,11 +234,13 @@ cudaError_t cudaProfilerStop() {
 // ---- errors ------------------------------------------------------------------------------------
 
 cudaError_t cudaPeekAtLastError() {
+  refused.clear();
   return static_cast<cudaError_t>(last_error);
 }
 cudaError_t cudaGetLastError() {
   const int error = last_error;
   last_error = cudaSuccess;
+  refused.clear();
   return static_cast<cudaError_t>(error);
 }
 const char* cudaGetErrorName(cudaError_t error) {
@@ -281,6 +292,15 @@ const char* cudaGetErrorString(cudaError_t error) {
     default:
       return cudaGetErrorName(error);
   }
+}
+
+// For the loader: a launch that was refused and that the program has not noticed, or nothing.
+const char* kb_cudart_unnoticed() {
+  static std::string text;
+  if (refused.empty()) return "";
+  text = refused + " was not launched (" + cudaGetErrorName(refused_with) +
+         "), and the program did not ask for errors";
+  return text.c_str();
 }
 
 }  // extern "C"

@@ -276,7 +276,7 @@ CUresult cuCtxGetDevice(CUdevice* number) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() {
-  return CUDA_SUCCESS;
+  return result(finish_all());
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   return result(cudaStreamCreateWithFlags(stream, flags));
@@ -311,16 +311,16 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned) {
   return result(status);
 }
 CUresult cuMemFree(CUdeviceptr address) {
-  return result(release(pointer_of(address)));
+  return result(cudaFree(pointer_of(address)));
 }
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
-  return result(copy(pointer_of(to), from, bytes));
+  return result(cudaMemcpy(pointer_of(to), from, bytes, cudaMemcpyDefault));
 }
 CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
-  return result(copy(to, pointer_of(from), bytes));
+  return result(cudaMemcpy(to, pointer_of(from), bytes, cudaMemcpyDefault));
 }
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return result(copy(pointer_of(to), pointer_of(from), bytes));
+  return result(cudaMemcpy(pointer_of(to), pointer_of(from), bytes, cudaMemcpyDefault));
 }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   return result(cudaMemcpyAsync(pointer_of(to), from, bytes, cudaMemcpyDefault, stream));
@@ -329,14 +329,16 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream st
   return result(cudaMemcpyAsync(to, pointer_of(from), bytes, cudaMemcpyDefault, stream));
 }
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
-  return result(fill(pointer_of(to), value, count));
+  return result(cudaMemset(pointer_of(to), value, count));
 }
 CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
-  for (size_t at = 0; at < count; ++at) {
-    const cudaError_t status = copy(pointer_of(to + 4 * at), &value, sizeof value);
-    if (status != cudaSuccess) return result(status);
-  }
-  return CUDA_SUCCESS;
+  return result(submit(nullptr, [=] {
+    for (size_t at = 0; at < count; ++at) {
+      const cudaError_t status = copy(pointer_of(to + 4 * at), &value, sizeof value);
+      if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+  }));
 }
 
 }  // extern "C"

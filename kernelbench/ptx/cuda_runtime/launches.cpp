@@ -23,8 +23,8 @@ bool fits(const Kernel& kernel, const Form& form) {
 }  // namespace
 
 cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments) {
-  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
-  if (!fits(*kernel, form)) return remembered(cudaErrorInvalidConfiguration);
+  if (kernel == nullptr) return launch_refused(kernel, cudaErrorInvalidDeviceFunction);
+  if (!fits(*kernel, form)) return launch_refused(kernel, cudaErrorInvalidConfiguration);
   std::vector<std::vector<char>> kept;
   for (size_t at = 0; at < kernel->sizes.size(); ++at) {
     const auto* begin = static_cast<const char*>(arguments[at]);

@@ -85,6 +85,7 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
   const int left = setjmp(at_exit_of_main);
   const int status = left != 0 ? left - 1 : main_function(argc, argv);
+  finish_all();  // what nobody has waited for is checked, too
   in_main = false;
   return status;
 }

@@ -14,15 +14,21 @@ struct Allocation {
 };
 std::map<char*, Allocation> allocated;
 
+// Before and behind an allocation there is none: what misses one does not hit another.
+constexpr size_t kGuardBytes = 64 * 1024;
+
 }  // namespace
 
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
   constexpr size_t kAlignment = 256;
   if (address == nullptr) return remembered(cudaErrorInvalidValue);
-  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  *address = bytes != 0 ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  *address = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (*address == nullptr) return remembered(cudaErrorMemoryAllocation);
+  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  auto* const guarded =
+      static_cast<char*>(std::aligned_alloc(kAlignment, rounded + 2 * kGuardBytes));
+  if (guarded == nullptr) return remembered(cudaErrorMemoryAllocation);
+  *address = guarded + kGuardBytes;
   std::memset(*address, 0xff, rounded);
   allocated[static_cast<char*>(*address)] = {bytes, type};
   memory_changed(*address, bytes);
@@ -33,7 +39,7 @@ cudaError_t release(void* address) {
   if (address == nullptr) return cudaSuccess;
   if (allocated.erase(static_cast<char*>(address)) == 0) return remembered(cudaErrorInvalidValue);
   memory_changed(address, 0);
-  std::free(address);
+  std::free(static_cast<char*>(address) - kGuardBytes);
   return cudaSuccess;
 }
 
@@ -117,6 +123,22 @@ cudaError_t copy_box(const cudaMemcpy3DParms& of) {
   return cudaSuccess;
 }
 
+// CUDA's runtime API, synchronization behavior: a copy from the host's pageable memory has taken
+// what is there when the call returns, one to it has ended then.
+cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes) {
+  const auto pageable = [](const void* address) { return range_of(address).begin == nullptr; };
+  if (captures(stream) || (!pageable(to) && !pageable(from))) {
+    return submit(stream, [=] { return copy(to, from, bytes); });
+  }
+  if (pageable(to) || from == nullptr) {
+    return finish(enqueue(stream, [=] { return copy(to, from, bytes); }));
+  }
+  const auto* const first = static_cast<const char*>(from);
+  return submit(stream, [to, kept = std::vector<char>(first, first + bytes)] {
+    return copy(to, kept.data(), kept.size());
+  });
+}
+
 // The place in a symbol's variable; null if there is none.
 void* place_in(const void* symbol, size_t offset, size_t bytes) {
   const Variable* const variable = variable_of(symbol);
@@ -162,14 +184,16 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
   *made = {nullptr, (extent.width + kPitch - 1) / kPitch * kPitch, extent.width, extent.height};
   return allocate(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice);
 }
+// CUDA: frees wait for the device.
 cudaError_t cudaFree(void* address) {
+  finish_all();
   return release(address);
 }
-cudaError_t cudaFreeAsync(void* address, cudaStream_t) {
-  return release(address);
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  return submit(stream, [=] { return release(address); });
 }
 cudaError_t cudaFreeHost(void* address) {
-  return release(address);
+  return cudaFree(address);
 }
 cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
   memory_changed(address, bytes);
@@ -217,37 +241,37 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
 // ---- copies ------------------------------------------------------------------------------------
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  return remembered(copy(to, from, bytes));
+  return done_at_once([=] { return copy(to, from, bytes); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  return submit(stream, [=] { return copy(to, from, bytes); });
+  return copy_on(stream, to, from, bytes);
 }
 cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
-  return remembered(copy(to, from, bytes));
+  return done_at_once([=] { return copy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind) {
-  return remembered(copy_rows(to, to_pitch, from, from_pitch, width, height));
+  return done_at_once([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
   return submit(stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {
-  return remembered(copy_box(*of));
+  return done_at_once([of = *of] { return copy_box(of); });
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* of, cudaStream_t stream) {
   return submit(stream, [of = *of] { return copy_box(of); });
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  return remembered(fill(to, value, bytes));
+  return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   return submit(stream, [=] { return fill(to, value, bytes); });
 }
 cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
-  return remembered(fill_rows(to, pitch, value, width, height));
+  return cudaMemset2DAsync(to, pitch, value, width, height, nullptr);
 }
 cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {
@@ -270,21 +294,23 @@ cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t
                                     size_t offset, cudaMemcpyKind, cudaStream_t stream) {
   void* const to = place_in(symbol, offset, bytes);
   if (to == nullptr) return remembered(cudaErrorInvalidSymbol);
-  return submit(stream, [=] { return copy(to, from, bytes); });
+  return copy_on(stream, to, from, bytes);
 }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
                                cudaMemcpyKind kind) {
-  return cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
+  const cudaError_t status = cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
+  return status == cudaSuccess ? cudaStreamSynchronize(nullptr) : status;
 }
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
                                       cudaMemcpyKind, cudaStream_t stream) {
   void* const from = place_in(symbol, offset, bytes);
   if (from == nullptr) return remembered(cudaErrorInvalidSymbol);
-  return submit(stream, [=] { return copy(to, from, bytes); });
+  return copy_on(stream, to, from, bytes);
 }
 cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
                                  cudaMemcpyKind kind) {
-  return cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
+  const cudaError_t status = cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
+  return status == cudaSuccess ? cudaStreamSynchronize(nullptr) : status;
 }
 
 // ---- questions and hints -----------------------------------------------------------------------

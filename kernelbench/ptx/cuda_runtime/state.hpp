@@ -69,12 +69,31 @@ extern std::map<int, Module> modules;
 
 // Remembers a failure for cudaGetLastError.
 cudaError_t remembered(cudaError_t status);
+// The same of a launch whose status `<<<>>>` drops.
+cudaError_t launch_refused(const Kernel* kernel, cudaError_t status);
 // An answer to what is not here: it is named in the end.
 cudaError_t not_here(const std::string& what);
 
-// Does something on a stream: at once, or when the graph is launched that the stream captures.
+// Does something on a stream: when somebody waits for it (queue.cpp), or when the graph is launched
+// that the stream captures.
 using Work = std::function<cudaError_t()>;
 cudaError_t submit(cudaStream_t stream, Work work);
+bool captures(cudaStream_t stream);
+
+// A piece of work, by its number; 0 for none.
+using Task = uint64_t;
+void open_stream(cudaStream_t stream, bool blocking);
+void close_stream(cudaStream_t stream);
+Task enqueue(cudaStream_t stream, Work work);
+// A piece that does nothing, behind what the stream has.
+Task mark(cudaStream_t stream);
+// What is given to the stream next waits for the task.
+void wait_before_next(cudaStream_t stream, Task task);
+// Does what is pending of a task and of what it waits for; the last failure, which is remembered.
+cudaError_t finish(Task task);
+cudaError_t finish_all();
+// On the default stream, with the host waiting for it.
+cudaError_t done_at_once(Work work);
 
 // The kernel of a host's stub, a cudaKernel_t or a cudaFunction_t; null if it is none.
 Kernel* kernel_of(const void* function);
@@ -118,6 +137,7 @@ struct CUstream_st {
 struct CUevent_st {
   CUgraph_st* capture = nullptr;
   bool recorded = false;
+  kb::cuda::Task task = 0;
 };
 struct CUgraphExec_st {
   std::vector<kb::cuda::Work> works;

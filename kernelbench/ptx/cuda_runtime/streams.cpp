@@ -1,5 +1,5 @@
-// Streams, events and graphs. Work is done at once, in the order in which it is given; what a
-// stream captures is done when the graph is launched, in the same order.
+// Streams, events and graphs. What a stream captures is given to the stream on which the graph is
+// launched, in the same order.
 #include <vector>
 
 #include "state.hpp"
@@ -21,6 +21,7 @@ cudaError_t stream_made(cudaStream_t* stream, unsigned flags, int priority) {
   made->flags = flags;
   made->priority = priority;
   *stream = made.get();
+  open_stream(*stream, (flags & cudaStreamNonBlocking) == 0);
   streams[*stream] = std::move(made);
   return cudaSuccess;
 }
@@ -38,11 +39,18 @@ void keep_works(CUgraphExec_st* executable, const CUgraph_st& graph) {
 
 }  // namespace
 
+bool captures(cudaStream_t stream) {
+  const CUstream_st* const made = own(stream);
+  return made != nullptr && made->capture != nullptr;
+}
+
 cudaError_t submit(cudaStream_t stream, Work work) {
-  CUstream_st* const made = own(stream);
-  if (made == nullptr || made->capture == nullptr) return remembered(work());
-  cudaGraphNode_t node;
-  return node_added(&node, made->capture, std::move(work));
+  if (captures(stream)) {
+    cudaGraphNode_t node;
+    return node_added(&node, own(stream)->capture, std::move(work));
+  }
+  enqueue(stream, std::move(work));
+  return cudaSuccess;
 }
 
 }  // namespace kb::cuda
@@ -63,15 +71,16 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   return stream_made(stream, flags, priority);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  close_stream(stream);
   return streams.erase(stream) != 0 ? cudaSuccess : remembered(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const CUstream_st* const made = own(stream);
-  const bool capturing = made != nullptr && made->capture != nullptr;
-  return capturing ? remembered(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  if (captures(stream)) return remembered(cudaErrorStreamCaptureUnsupported);
+  return finish(mark(stream));
 }
-cudaError_t cudaStreamQuery(cudaStream_t) {
-  return cudaSuccess;
+// Who asks again and again waits.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return cudaStreamSynchronize(stream);
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
   const CUstream_st* const made = own(stream);
@@ -104,7 +113,11 @@ cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStr
 // A stream that waits for what another captures captures, too.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   CUstream_st* const made = own(stream);
-  if (made != nullptr && event->capture != nullptr) made->capture = event->capture;
+  if (made != nullptr && event->capture != nullptr) {
+    made->capture = event->capture;
+  } else {
+    wait_before_next(stream, event->task);
+  }
   return cudaSuccess;
 }
 
@@ -125,16 +138,17 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const CUstream_st* const made = own(stream);
   event->capture = made != nullptr ? made->capture : nullptr;
   event->recorded = true;
+  if (event->capture == nullptr) event->task = mark(stream);
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
   return cudaEventRecord(event, stream);
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  return cudaSuccess;
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return finish(event->task);
 }
-cudaError_t cudaEventQuery(cudaEvent_t) {
-  return cudaSuccess;
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return finish(event->task);
 }
 // No time of a GPU: a number that no rate can be made of by division by zero.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
@@ -162,9 +176,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const CUstream_st* const made = own(stream);
-  const bool capturing = made != nullptr && made->capture != nullptr;
-  *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  *status = captures(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {

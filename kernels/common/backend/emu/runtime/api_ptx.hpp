@@ -67,10 +67,13 @@ TranslatedKernel translation_of(const void* kernel);
 // Whether what runs is translated, or may be: compilers' PTX has no tcgen05.fence where the
 // hardware needs none.
 bool runs_ptx();
+// Whether what runs is PTX that was launched by itself, and this is no parameter of its kernel: it
+// reads what is registered, or nothing.
+bool in_no_parameter(const void* address);
 // Returns 0, or 1 and a message.
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], const uint32_t (&cluster)[3],
-                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes, char* message,
-                      size_t size);
+                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes,
+                      char* message, size_t size);
 
 }  // namespace kb::emu

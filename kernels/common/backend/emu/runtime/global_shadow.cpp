@@ -163,11 +163,13 @@ class Accessing {
     return abroad != nullptr && abroad->covers(earlier.cluster, earlier.component, earlier.epoch);
   }
 
-  // Whether it would be if fences of other threads counted.
+  // Whether it would be if fences of other threads counted, or none were needed: a strong access
+  // behind an atomic is made behind it, and past the caches.
   bool in_supposed_order(const Access& earlier) const {
-    const Abroad* supposed = actor_.knows->supposed.get();
-    return supposed != nullptr &&
-           supposed->covers(earlier.cluster, earlier.component, earlier.epoch);
+    const auto covers = [&](const Abroad::Pointer& known) {
+      return known != nullptr && known->covers(earlier.cluster, earlier.component, earlier.epoch);
+    };
+    return covers(actor_.knows->supposed) || (mine_.atomic && covers(actor_.knows->observed));
   }
 
   bool home(const Access& earlier) const {
@@ -285,7 +287,7 @@ std::string Accessing::why_not(const Access& earlier) const {
     return ": what that CTA releases has a scope that does not reach this one";
   }
   if (in_supposed_order(earlier)) {
-    return ": there are fences, but not by the threads of the atomic and the access";
+    return ": fences are missing, or others than the threads of atomic and access execute them";
   }
   return observed_by_atomic(thread_, earlier) ? ": no fence follows the atomic" : "";
 }

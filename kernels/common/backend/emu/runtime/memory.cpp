@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "global_shadow.hpp"
 #include "regions.hpp"
 #include "runner.hpp"
@@ -110,7 +111,9 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same
     global_store(*region, pointer, bytes, generic_actor(*thread, pc, "a store"));
   } else if (region == nullptr) {
     // Parameters and constants are in no buffer; between the buffers there is nothing to read.
-    if (device_block(byte)) global_access(pointer, bytes, false, pc, "a load");
+    if (device_block(byte) || in_no_parameter(byte)) {
+      global_access(pointer, bytes, false, pc, "a load");
+    }
   } else if (region->writable) {
     global_load(*region, pointer, bytes, generic_actor(*thread, pc, "a load"));
   }

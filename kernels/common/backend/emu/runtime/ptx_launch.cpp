@@ -17,6 +17,8 @@ namespace {
 
 std::unordered_map<const void*, TranslatedKernel> translations;
 BlockExtent extent = {};
+const std::byte* parameters_begin = nullptr;
+const std::byte* parameters_end = nullptr;
 uint32_t words_of_grid[2];
 bool has_words = false;
 
@@ -38,6 +40,10 @@ bool runs_ptx() {
   return extent.x != 0 || !translations.empty();
 }
 
+bool in_no_parameter(const void* address) {
+  return extent.x != 0 && (address < parameters_begin || address >= parameters_end);
+}
+
 // PTX: %ntid (10). Steps launch CTAs in one dimension.
 BlockExtent block_extent() {
   if (extent.x != 0) return extent;
@@ -53,12 +59,14 @@ uint32_t* grid_words() {
 // PTX: .entry (11.3), with a copy of its parameters for the whole grid (6.3).
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], const uint32_t (&cluster)[3],
-                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes, char* message,
-                      size_t size) {
+                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes,
+                      char* message, size_t size) {
   constexpr size_t kAlignment = 128;  // of a tensor map
   const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
   const std::unique_ptr<void, Freed> copy(std::aligned_alloc(kAlignment, rounded));
   std::memcpy(copy.get(), parameters, bytes);
+  parameters_begin = static_cast<const std::byte*>(copy.get());
+  parameters_end = parameters_begin + bytes;
   extent = {block[0], block[1], block[2]};
   words_of_grid[0] = words_of_grid[1] = 0;
   has_words = cooperative;
@@ -68,12 +76,13 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
   const CtaIndex shape = {cluster[0], cluster[1], cluster[2]};
   int status = 0;
   try {
-    launch({.grid = {grid[0], grid[1], grid[2]},
-            .threads = block[0] * block[1] * block[2],
-            .shared_bytes = shared_bytes,
-            .cluster = cluster[0] * cluster[1] * cluster[2],
-            .cooperative = cooperative},
-           [kernel, &copy] { kernel(copy.get()); }, &shape);
+    launch(
+        {.grid = {grid[0], grid[1], grid[2]},
+         .threads = block[0] * block[1] * block[2],
+         .shared_bytes = shared_bytes,
+         .cluster = cluster[0] * cluster[1] * cluster[2],
+         .cooperative = cooperative},
+        [kernel, &copy] { kernel(copy.get()); }, &shape);
   } catch (const rt::Error& error) {
     std::snprintf(message, size, "%s", error.what());
     status = 1;
