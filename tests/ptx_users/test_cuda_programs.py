@@ -50,6 +50,69 @@ def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) ->
     assert "scale<float, 64>" in outcome.out and "1 clean of 1" in outcome.out
 
 
+def test_flags_locks_and_counters(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("flags.cu")
+    assert outcome.code == 0, outcome.out
+    assert "4 clean of 4" in outcome.out
+    # By every thread a fence, by one the atomic: PTX wants both of one thread.
+    assert "last_block: allowed" in outcome.out and "fences are missing" in outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("fills ? 1 : 0, cuda::memory_order_release", "fills ? 1 : 0, cuda::memory_order_relaxed",
+         "race"),
+        ("thread_scope_device> flag", "thread_scope_block> flag",
+         "what that CTA releases has a scope that does not reach this one"),
+        ("flag.store(1, cuda::memory_order_release)", "flag.store(1, cuda::memory_order_relaxed)",
+         "race"),
+        ("flag.store(1, ", "flag.store(0, ", "hang"),
+        ("kWarp + threadIdx.x];\n  __threadfence();\n  __syncthreads();",
+         "kWarp + threadIdx.x];\n  __syncthreads();", "race"),
+        ("kWarp + threadIdx.x];\n  __threadfence();\n  __syncthreads();",
+         "kWarp + threadIdx.x];\n  __threadfence();", "race"),
+        ("if (!last) return;\n  __threadfence();", "if (!last) return;", "race"),
+        ("atomicAdd(count", "atomicAdd_block(count", "the scope of an atomic"),
+        ("  atomicExch(word, 0);\n", "", "hang"),
+    ],
+)  # fmt: skip
+def test_what_flags_locks_and_counters_lack(
+    checked: Callable[..., Outcome], old: str, new: str, found: str
+) -> None:
+    outcome = checked("flags.cu", (old, new), schedules=10)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
+def test_streams_that_wait(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("streams.cu")
+    assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("  cudaStreamWaitEvent(second, filled, 0);\n", "", "main returned 1"),
+        ("cudaStreamSynchronize(second)", "cudaStreamSynchronize(first)", "main returned 1"),
+        ("if (at < kCount) sum[at] = a[at] + b[at];", "sum[at] = a[at] + b[at];",
+         "that no buffer owns, 0 bytes behind allocation 1"),
+        ("add<<<8, 128, 0, second>>>", "add<<<8, 128, 1 << 20, second>>>",
+         "main returned 1"),
+        ("  cudaFree(sum);\n", "  fill<<<8, 2048>>>(sum, 0);\n  cudaFree(sum);\n",
+         "fill was not launched (cudaErrorInvalidConfiguration)"),
+        ("  cudaFree(sum);\n", "  cudaFree(sum);\n  fill<<<8, 128>>>(sum, 0);\n",
+         "that no buffer owns"),
+    ],
+)  # fmt: skip
+def test_what_streams_and_launches_lack(
+    checked: Callable[..., Outcome], old: str, new: str, found: str
+) -> None:
+    outcome = checked("streams.cu", (old, new))
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "old", "new", "found"),

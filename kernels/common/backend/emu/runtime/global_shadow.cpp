@@ -287,7 +287,7 @@ std::string Accessing::why_not(const Access& earlier) const {
     return ": what that CTA releases has a scope that does not reach this one";
   }
   if (in_supposed_order(earlier)) {
-    return ": fences are missing, or others than the threads of atomic and access execute them";
+    return ": fences are missing, or other threads have them than those of the atomic and the access";
   }
   return observed_by_atomic(thread_, earlier) ? ": no fence follows the atomic" : "";
 }

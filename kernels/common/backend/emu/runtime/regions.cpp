@@ -151,6 +151,23 @@ bool device_block(const void* address) {
   return found != blocks.end() && found->second.mapping <= address;
 }
 
+namespace {
+
+// The buffer that an address has just missed.
+std::string beside(const std::byte* at) {
+  constexpr ptrdiff_t kNear = 64 * 1024;
+  const auto next = regions.upper_bound(at);  // by their ends
+  if (next != regions.begin()) {
+    const Region& before = *std::prev(next)->second;
+    const ptrdiff_t distance = at - before.end;
+    if (distance < kNear) return ", " + std::to_string(distance) + " bytes behind " + before.name;
+  }
+  if (next == regions.end() || next->second->begin - at > kNear) return "";
+  return ", " + std::to_string(next->second->begin - at) + " bytes before " + next->second->name;
+}
+
+}  // namespace
+
 // A buffer is what the host has registered: reading past its end is wrong even if memory is there.
 void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what) {
   const auto* begin = static_cast<const std::byte*>(pointer);
@@ -160,7 +177,7 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   text += writing ? " writes " : " reads ";
   text += std::to_string(bytes) + " bytes";
   if (region == nullptr) {
-    text += " that no buffer owns";
+    text += " that no buffer owns" + beside(begin);
   } else if (begin + bytes > region->end) {
     text += " beyond the end of " + region->name;
   } else {
