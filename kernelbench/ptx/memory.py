@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form
-from kernelbench.ptx.model import SIZES
+from kernelbench.ptx.model import SIZES, Vector
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -54,10 +54,13 @@ def _loaded(
 
 def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``ld.{relaxed|acquire}.scope``, and ``ld.volatile``, which is relaxed at system scope."""
-    order, space, vector, kind = chosen[0], chosen[-3], chosen[-2], chosen[-1]
+    order, vector, kind = chosen[0], chosen[-2], chosen[-1]
+    space = chosen[1] if order == "volatile" else chosen[2]
     if SIZES[kind] > 8 or space == "local":
         raise StatementError("a strong load of this kind")
     writer.expect(operands, 2)
+    if vector and int(vector[1:]) * SIZES[kind] in _AT_ONCE:
+        return _loaded_at_once(writer, order, space, vector, kind, operands)
     access = "load_acquire" if order == "acquire" else "load_relaxed"
     return _loaded(writer, access, space, vector, kind, operands)
 
@@ -85,11 +88,36 @@ def _stored(
     return f"px::{access}<{bits}, {count}>({where}, {{{{{', '.join(values)}}}}});"
 
 
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _loaded_at_once(
+    writer: Writer, order: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
+) -> str:
+    items, bits = _items(operands[0]), f"b{8 * SIZES[kind]}"
+    if len(items) != int(vector[1:]):
+        raise StatementError(f"{len(items)} registers for {vector}")
+    where, name = writer.pointer(operands[1], space), writer.temporary()
+    acquire = "true" if order == "acquire" else "false"
+    out = f"const auto {name} = px::load_together<px::{bits}, {len(items)}>({where}, {acquire});"
+    seen = writer.cpp(kind) if kind[0] == "s" else ""
+    parts = [writer.assign(item, bits, f"{seen}({name}.at[{at}])") for at, item in enumerate(items)]
+    return " ".join(("{", out, *parts, "}"))
+
+
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    order, space, vector, kind = chosen[0], chosen[-3], chosen[-2], chosen[-1]
-    if SIZES[kind] not in (4, 8) or vector or space == "local":
+    order, vector, kind = chosen[0], chosen[-2], chosen[-1]
+    space = chosen[1] if order == "volatile" else chosen[2]
+    at_once = not vector or int(vector[1:]) * SIZES[kind] in _AT_ONCE
+    if SIZES[kind] > 8 or not at_once or space == "local":
         raise StatementError("a strong store of this kind")
     writer.expect(operands, 2)
+    if vector:
+        release = "true" if order == "release" else "false"
+        where = writer.pointer(operands[0], space)
+        values = ", ".join(writer.values(operands[1], SIZES[kind]))
+        return f"px::store_together<px::b{8 * SIZES[kind]}>({where}, {release}, {values});"
     access = "store_release" if order == "release" else "store_relaxed"
     return _stored(writer, access, space, "", kind, operands)
 
@@ -187,19 +215,26 @@ _ORDERS = {
     "release": "kRelease",
     "acq_rel": "kAcqRel",
 }
+#: Bytes of vectors that a strong access moves at once.
+_AT_ONCE = (8, 16)
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
 
 MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"ld{{.weak|}}{_SPACES_READ}{{.nc|}}{_CACHE}{_LINES}{_POLICY}{_PREFETCH}{_VECTOR}.{_TYPE}",
          lambda w, c, o: _load(w, c[1:], o), "memory"),
-    Form(f"ld.{{relaxed|acquire}}{_SCOPE}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}",
+    Form(f"ld.{{relaxed|acquire}}{_SCOPE}{_SHARED_OR_GLOBAL}{_LINES}{_VECTOR}.{_TYPE}",
          _strong_load, "memory"),
     Form(f"ld.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_load, "memory"),
+    # A thread's own memory is nobody else's.
+    Form(f"ld.volatile{{.local}}{_VECTOR}.{_TYPE}", lambda w, c, o: _load(w, ("local", "", c[1], c[2]), o),
+         "memory"),
     Form(f"st{{.weak|}}{_SPACE}{_CACHE}{_LINES}{_POLICY}{_VECTOR}.{_TYPE}",
          lambda w, c, o: _store(w, c[1:], o), "memory"),
-    Form(f"st.{{relaxed|release}}{_SCOPE}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}",
+    Form(f"st.{{relaxed|release}}{_SCOPE}{_SHARED_OR_GLOBAL}{_LINES}{_VECTOR}.{_TYPE}",
          _strong_store, "memory"),
     Form(f"st.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_store, "memory"),
+    Form(f"st.volatile{{.local}}{_VECTOR}.{_TYPE}", lambda w, c, o: _store(w, c, o),
+         "memory"),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _atomic, "memory"),
     Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}"

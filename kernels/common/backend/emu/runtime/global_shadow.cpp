@@ -294,6 +294,10 @@ void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
                     (home(earlier) ? "thread of the CTA " : "CTA ") + done + ", without order" +
                     why_not(earlier);
   }
+  if (home(earlier) && writing_ != wrote) {
+    const Where now = where_now();
+    finding.reader = writing_ ? finding.other_thread : now.thread;
+  }
   const bool plain_load = writing_ ? !wrote && mine_.atomic : earlier.atomic && !mine_.async;
   if (plain_load && !earlier.async) {
     defer_to_word(reinterpret_cast<const uint32_t*>(region_.begin + word * 4), std::move(finding));
