@@ -204,6 +204,12 @@ def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], f"b{8 * SIZES[kind]}", result)
 
 
+def _policy(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``createpolicy``: what the cache keeps changes no value."""
+    return writer.assign(operands[0], "b64", "px::b64(0)")
+
+
+_EVICTION = "L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged"
 _SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
 _OPERATION = "{add|min|max|exch|cas|and|or|xor|inc|dec}"
 _ATOMIC_TYPE = "{b32|b64|u32|u64|s32|s64|f32|f64}"
@@ -242,5 +248,7 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
+    Form(f"createpolicy.fractional.{{{_EVICTION}}}{{.L2::evict_first|.L2::evict_unchanged|}}.b64",
+         _policy, "memory"),
     Form("mapa{.shared::cluster|}.{u32|u64}", _map_address, "sync"),
 )  # fmt: skip

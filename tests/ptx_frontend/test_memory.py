@@ -266,6 +266,7 @@ TOGETHER = (
   .reg .pred %q; .reg .b32 %c, %x, %y; .reg .b64 %p, %a, %b;
   ld.param.u64 %p, [p]; mov.u32 %c, %ctaid.x; setp.ne.u32 %q, %c, 0; @%q bra TAKE;
   st.volatile.local.v2.b32 [own], {7, 8}; ld.volatile.local.v2.b32 {%x, %y}, [own];
+  createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %a, 0f3F000000;
   st.relaxed.gpu.global.v2.b32 [%p], {%x, %y};
   mov.b64 %a, 9; mov.b64 %b, 10; st.gpu.release.v2.u64 [%p+16], {%a, %b};
   ret;

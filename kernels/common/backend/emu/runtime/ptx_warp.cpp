@@ -175,21 +175,30 @@ void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed) {
   struct Lane {
     std::byte* row;
     const uint32_t* in;
-  } mine{static_cast<std::byte*>(row), in};
+    Thread* thread;
+    SharedPlace at;
+  } mine{static_cast<std::byte*>(row), in, &self(), {}};
   if (self().lane < 8 * count) {
-    const SharedPlace at = shared_place(row, pc, "stmatrix");
-    if (at.offset % 16 != 0) {
+    mine.at = shared_place(row, pc, "stmatrix");
+    if (mine.at.offset % 16 != 0) {
       fail({.kind = Class::kAlignment, .pc = pc, .text = "stmatrix: a row is not on 16 bytes"});
     }
-    shared_write(*at.cta, at.offset, 16, generic_actor(pc, "stmatrix"));
   }
-  const auto body = [count, transposed](Collective& all) {
+  const auto body = [count, transposed, pc](Collective& all) {
     const auto lane = [&all](uint32_t i) { return reinterpret_cast<Lane*>(all.value[i]); };
-    for (uint32_t i = 0; i < 64 * count; ++i) {
-      const uint32_t m = i / 64, r = i / 8 % 8, c = i % 8;
-      const Held from = holder(r, c, transposed);
-      std::memcpy(lane(8 * m + r)->row + 2 * c,
-                  reinterpret_cast<const std::byte*>(lane(from.lane)->in + m) + 2 * from.half, 2);
+    for (uint32_t i = 0; i < 8 * count; ++i) {
+      std::byte made[16];
+      for (uint32_t c = 0; c < 8; ++c) {
+        const Held from = holder(i % 8, c, transposed);
+        const auto* words = reinterpret_cast<const std::byte*>(lane(from.lane)->in + i / 8);
+        std::memcpy(made + 2 * c, words + 2 * from.half, 2);
+      }
+      const Lane& of = *lane(i);
+      // Where several warps have the same elements, each stores them.
+      Actor actor = generic_actor(*of.thread, pc, "stmatrix");
+      actor.same = std::memcmp(of.row, made, sizeof made) == 0;
+      shared_write(*of.at.cta, of.at.offset, sizeof made, actor);
+      std::memcpy(of.row, made, sizeof made);
     }
   };
   collective("stmatrix", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
