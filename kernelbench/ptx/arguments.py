@@ -187,6 +187,14 @@ def is_array(argument: Any) -> bool:
     return hasattr(argument, "data_ptr") or hasattr(argument, "__array_interface__")
 
 
+def _device_of(tensor: Any) -> str:
+    """Where it really is, also while ``cuda`` means the CPU."""
+    import torch
+
+    with torch._C.DisableTorchFunction():
+        return str(tensor.device)
+
+
 def memory_of(array: Any) -> tuple[int, int]:
     """Address and bytes of a tensor of the CPU or a numpy array.
 
@@ -194,8 +202,9 @@ def memory_of(array: Any) -> tuple[int, int]:
         PtxError: For a tensor elsewhere, or an array that is not contiguous.
     """
     if hasattr(array, "data_ptr"):
-        if array.device.type != "cpu":
-            raise PtxError(f"a tensor on {array.device}", "the emulator takes tensors of the CPU")
+        device = _device_of(array)
+        if not device.startswith("cpu"):
+            raise PtxError(f"a tensor on {device}", "the emulator takes tensors of the CPU")
         if not array.is_contiguous():
             raise PtxError("a tensor that is not contiguous", "pass .contiguous()")
         return array.data_ptr(), array.numel() * array.element_size()

@@ -50,7 +50,7 @@ class LiveTensors:
         others = [tensor for ref in self._known.values() if (tensor := ref()) is not None]
         found: dict[int, tuple[str, torch.Tensor]] = {}
         for name, tensor in [*named.items(), *(("memory", each) for each in others)]:
-            if tensor.device.type != "cpu" or tensor.layout != _strided():
+            if tensor.is_meta or tensor.layout != _strided():
                 continue
             storage = tensor.untyped_storage()
             if storage.nbytes() and storage.data_ptr() not in found:
@@ -150,6 +150,8 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
     live = LiveTensors()
     unchanged = {torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream}
     is_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
+    device_of = torch.Tensor.device.__get__  # type: ignore[attr-defined]
+    get_device = torch.Tensor.get_device
 
     class OnCpu(TorchFunctionMode):
         """Every call of torch comes by here."""
@@ -165,6 +167,10 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
                 return args[0]
             if func == is_cuda:
                 return True
+            if func == device_of:
+                return torch.device("cuda", 0)
+            if func == get_device:
+                return 0
             given = {name: _moved(each) for name, each in (kwargs or {}).items()}
             given.pop("pin_memory", None)
             made = func(*map(_moved, args), **given)

@@ -22,7 +22,14 @@ def demangled(name: str) -> str:
         whole = ctypes.string_at(text).decode(errors="replace")
     finally:
         library.free(ctypes.c_void_p(text))
-    return _without_types(whole) or name
+    short = _without_types(whole)
+    if len(short) > _LONG:
+        short = f"{short.partition('<')[0]}<…>"
+    return short or name
+
+
+#: Letters of a name; template arguments beyond are left out.
+_LONG = 80
 
 
 @functools.cache

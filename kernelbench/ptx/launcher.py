@@ -51,7 +51,8 @@ def load_ptx(
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise PtxError(f"{path}: cannot be read: {error}") from error
-    return PtxModule(translated(path.name, text), path, symbols)
+    # NVRTC and who saves what it gives end the text with a zero.
+    return PtxModule(translated(path.name, text.rstrip("\0")), path, symbols)
 
 
 class PtxModule:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, scope_of
-from kernelbench.ptx.model import SIZES
+from kernelbench.ptx.model import SIZES, Vector
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -55,11 +55,15 @@ def _loaded(
 
 def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``ld.{relaxed|acquire}.scope``, and ``ld.volatile``, which is relaxed at system scope."""
-    space, vector, kind = chosen[-3:]
+    order, vector, kind = chosen[0], chosen[-2], chosen[-1]
+    space = chosen[1] if order == "volatile" else chosen[2]
     if SIZES[kind] > 8 or space == "local":
         raise StatementError("a strong load of this kind")
     writer.expect(operands, 2)
-    return _loaded(writer, "strong_load", space, vector, kind, operands, _strength(chosen))
+    strength = _strength(chosen)
+    if vector and int(vector[1:]) * SIZES[kind] in _AT_ONCE:
+        return _loaded_at_once(writer, strength, space, vector, kind, operands)
+    return _loaded(writer, "strong_load", space, vector, kind, operands, strength)
 
 
 def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -86,12 +90,36 @@ def _stored(
     return f"px::{access}<{bits}, {count}>({where}{strength}, {{{{{', '.join(values)}}}}});"
 
 
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _loaded_at_once(
+    writer: Writer, strength: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
+) -> str:
+    items, bits = _items(operands[0]), f"b{8 * SIZES[kind]}"
+    if len(items) != int(vector[1:]):
+        raise StatementError(f"{len(items)} registers for {vector}")
+    where, name = writer.pointer(operands[1], space), writer.temporary()
+    out = f"const auto {name} = px::load_together<px::{bits}, {len(items)}>({where}{strength});"
+    seen = writer.cpp(kind) if kind[0] == "s" else ""
+    parts = [writer.assign(item, bits, f"{seen}({name}.at[{at}])") for at, item in enumerate(items)]
+    return " ".join(("{", out, *parts, "}"))
+
+
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    space, vector, kind = chosen[-3:]
-    if SIZES[kind] not in (4, 8) or vector or space == "local":
+    order, vector, kind = chosen[0], chosen[-2], chosen[-1]
+    space = chosen[1] if order == "volatile" else chosen[2]
+    at_once = not vector or int(vector[1:]) * SIZES[kind] in _AT_ONCE
+    if SIZES[kind] > 8 or not at_once or space == "local":
         raise StatementError("a strong store of this kind")
     writer.expect(operands, 2)
-    return _stored(writer, "strong_store", space, "", kind, operands, _strength(chosen))
+    strength = _strength(chosen)
+    if vector:
+        where = writer.pointer(operands[0], space)
+        values = ", ".join(writer.values(operands[1], SIZES[kind]))
+        return f"px::store_together<px::b{8 * SIZES[kind]}>({where}{strength}, {values});"
+    return _stored(writer, "strong_store", space, "", kind, operands, strength)
 
 
 def _strength(chosen: Sequence[str]) -> str:
@@ -181,6 +209,12 @@ def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], f"b{8 * SIZES[kind]}", result)
 
 
+def _policy(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``createpolicy``: what the cache keeps changes no value."""
+    return writer.assign(operands[0], "b64", "px::b64(0)")
+
+
+_EVICTION = "L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged"
 _SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
 _OPERATION = "{add|min|max|exch|cas|and|or|xor|inc|dec}"
 _ATOMIC_TYPE = "{b32|b64|u32|u64|s32|s64|f32|f64}"
@@ -192,19 +226,26 @@ _ORDERS = {
     "release": "kRelease",
     "acq_rel": "kAcqRel",
 }
+#: Bytes of vectors that a strong access moves at once.
+_AT_ONCE = (8, 16)
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
 
 MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"ld{{.weak|}}{_SPACES_READ}{{.nc|}}{_CACHE}{_LINES}{_POLICY}{_PREFETCH}{_VECTOR}.{_TYPE}",
          lambda w, c, o: _load(w, c[1:], o), "memory"),
-    Form(f"ld.{{relaxed|acquire}}{_SCOPE}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}",
+    Form(f"ld.{{relaxed|acquire}}{_SCOPE}{_SHARED_OR_GLOBAL}{_LINES}{_VECTOR}.{_TYPE}",
          _strong_load, "memory"),
     Form(f"ld.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_load, "memory"),
+    # A thread's own memory is nobody else's.
+    Form(f"ld.volatile{{.local}}{_VECTOR}.{_TYPE}", lambda w, c, o: _load(w, ("local", "", c[1], c[2]), o),
+         "memory"),
     Form(f"st{{.weak|}}{_SPACE}{_CACHE}{_LINES}{_POLICY}{_VECTOR}.{_TYPE}",
          lambda w, c, o: _store(w, c[1:], o), "memory"),
-    Form(f"st.{{relaxed|release}}{_SCOPE}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}",
+    Form(f"st.{{relaxed|release}}{_SCOPE}{_SHARED_OR_GLOBAL}{_LINES}{_VECTOR}.{_TYPE}",
          _strong_store, "memory"),
     Form(f"st.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_store, "memory"),
+    Form(f"st.volatile{{.local}}{_VECTOR}.{_TYPE}", lambda w, c, o: _store(w, c, o),
+         "memory"),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _atomic, "memory"),
     Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}"
@@ -212,5 +253,7 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
+    Form(f"createpolicy.fractional.{{{_EVICTION}}}{{.L2::evict_first|.L2::evict_unchanged|}}.b64",
+         _policy, "memory"),
     Form("mapa{.shared::cluster|}.{u32|u64}", _map_address, "sync"),
 )  # fmt: skip

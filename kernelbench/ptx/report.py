@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelbench.base.errors import IncorrectError
 from kernelbench.emulator import findings
@@ -107,26 +107,46 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
         for each in raw["findings"]
     ]
     # Lines that are in several places of the code are one finding.
-    benign: dict[tuple[str, Lines], tuple[bool, bool, bool]] = {}
-    lines: dict[tuple[str, ...], Lines] = {}
+    benign: dict[tuple[str, Lines], _Seen] = {}
+    lines: dict[tuple[str, ...], list[Lines]] = {}
     in_time = findings.findings_in_time(raw, symbols, resolved.waits)
     for each, both, finding in zip(raw["findings"], places, in_time, strict=True):
-        lines[_key(finding)] = both
-        one_warp, same_value, formal = benign.get((finding.kind, both), (True, True, True))
-        benign[finding.kind, both] = (
-            one_warp and bool(each.get("one_warp")),
-            same_value and bool(each.get("same_value")),
-            formal and bool(each.get("formal")),
-        )
+        lines.setdefault(_key(finding), []).append(both)
+        seen = _Seen(
+            bool(each.get("one_warp")), bool(each.get("same_value")), bool(each.get("formal")),
+            frozenset(each.get("readers") or ()),
+        )  # fmt: skip
+        known = benign.get((finding.kind, both))
+        benign[finding.kind, both] = seen if known is None else known.and_then(seen)
     out = []
     for finding in resolved.findings:
-        both = lines.get(_key(finding), (None, None))
-        known = benign.get((finding.kind, both), (False, False, False))
-        severity = severity_of(finding.kind, both, symbols, *known)
-        out.append(
-            PtxFinding(finding, severity, symbols.chain(both[0]), symbols.chain(both[1]), seed)
-        )
+        all_lines = lines.get(_key(finding), [(None, None)])
+        severities = {
+            severity_of(finding.kind, both, symbols, *benign.get((finding.kind, both), _Seen()))
+            for both in all_lines
+        }
+        severity: Severity = "error" if "error" in severities else "formal"
+        here, there = all_lines[-1]
+        out.append(PtxFinding(finding, severity, symbols.chain(here), symbols.chain(there), seed))
     return tuple(out)
+
+
+class _Seen(NamedTuple):
+    """What :func:`severity_of` asks of a finding, each time that it was seen."""
+
+    one_warp: bool = False
+    same_value: bool = False
+    formal: bool = False
+    readers: frozenset[int] = frozenset()
+
+    def and_then(self, other: _Seen) -> _Seen:
+        """Of both."""
+        both = self.readers and other.readers
+        return _Seen(
+            self.one_warp and other.one_warp, self.same_value and other.same_value,
+            self.formal and other.formal,
+            self.readers | other.readers if both else frozenset(),
+        )  # fmt: skip
 
 
 def _key(finding: Finding) -> tuple[str, ...]:

@@ -4,14 +4,17 @@
 one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
 the lanes together without saying that it orders memory; accesses to tensor memory whose
 synchronization lacks nothing but ``tcgen05.fence`` (docs/ptx.md);
-and what has one outcome in any order: ordinary stores of the same value by threads of one CTA.
+and what has one outcome in any order: ordinary stores of the same value by threads of one CTA, and
+loads whose value the threads that race make nothing of (:mod:`kernelbench.ptx.unused_loads`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, get_args
 
 from kernelbench.ptx.sources import PtxSymbols
+from kernelbench.ptx.unused_loads import unused_by
 
 Severity = Literal["error", "formal"]
 #: Of PTX, of an access and of the one that it conflicts with; None for one that is elsewhere.
@@ -20,14 +23,16 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 def severity_of(
-    kind: str, lines: Lines, of: PtxSymbols, one_warp: bool, same_value: bool, fence_only: bool
-) -> Severity:
+    kind: str, lines: Lines, of: PtxSymbols, one_warp: bool, same_value: bool, fence_only: bool,
+    readers: Collection[int] = (),
+) -> Severity:  # fmt: skip
     """A finding's severity.
 
     Args:
         lines: Of PTX, of the access and of the one that it conflicts with.
         one_warp: Whether both were lanes of one warp each time that it was seen.
         same_value: Whether both were stores of one CTA, and of one value, each time.
+        readers: The threads that loaded, if each time one loaded what another of its CTA stored.
         fence_only: Whether they lacked nothing but ``tcgen05.fence`` each time.
     """
     if fence_only:
@@ -37,10 +42,17 @@ def severity_of(
         return "error"
     if same_value:
         return "formal"
+    if readers and any(_goes_nowhere(line, of, readers) for line in (here, there)):
+        return "formal"
     if not one_warp:
         return "error"
     meet = here == there or _meet_between(min(here, there), max(here, there), of)
     return "formal" if meet else "error"
+
+
+def _goes_nowhere(line: int, of: PtxSymbols, readers: Collection[int]) -> bool:
+    found = of.statement(line)
+    return found is not None and unused_by(*found, readers)
 
 
 def _meet_between(first: int, last: int, of: PtxSymbols) -> bool:

@@ -45,7 +45,7 @@ def _by_root() -> dict[str, list[Form]]:
 def row_of(opcode: str) -> tuple[Form, tuple[str, ...]] | None:
     """The row that spells an opcode, with the choices made; None if there is none."""
     root = opcode.partition(".")[0]
-    for spelling in dict.fromkeys((opcode, _in_order(opcode) if root in _ANY_ORDER else opcode)):
+    for spelling in dict.fromkeys((opcode, _in_order(opcode))):
         for form in _by_root().get(root, ()):
             match = form.pattern.fullmatch(spelling)
             if match is not None:
@@ -53,21 +53,27 @@ def row_of(opcode: str) -> tuple[Form, tuple[str, ...]] | None:
     return None
 
 
-#: ptxas takes their modifiers in any order, and headers and compilers write them so.
-_ANY_ORDER = ("atom", "red")
-_FIRST = (
-    ("relaxed", "acquire", "release", "acq_rel"),
+_MEMORY = (
+    ("relaxed", "acquire", "release", "acq_rel", "weak", "volatile"),
     ("cta", "cluster", "gpu", "sys"),
     ("global", "shared", "shared::cta", "shared::cluster"),
 )
+_MATRIX = (("sync",), ("aligned",), ("m8n8",))
+#: The modifiers that come first, as PTX ISA 9.1 has them. ptxas takes any order, and headers and
+#: compilers write others.
+_FIRST = {
+    **dict.fromkeys(("atom", "red", "ld", "st"), _MEMORY),
+    **dict.fromkeys(("ldmatrix", "stmatrix"), _MATRIX),
+    "vote": (("sync",),),
+}
 
 
 def _in_order(opcode: str) -> str:
-    """Order, scope and space first, as PTX ISA 9.1 has them; the others as they are."""
     root, *modifiers = opcode.split(".")
+    first = _FIRST.get(root, ())
 
     def place(modifier: str) -> int:
-        places = [at for at, names in enumerate(_FIRST) if modifier in names]
-        return places[0] if places else len(_FIRST)
+        places = [at for at, names in enumerate(first) if modifier in names]
+        return places[0] if places else len(first)
 
     return ".".join((root, *sorted(modifiers, key=place)))

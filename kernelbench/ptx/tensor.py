@@ -47,18 +47,61 @@ def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Oper
 
 
 def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mma.sync.aligned.m16n8k16.row.col.f32.{f16,bf16}.….f32``."""
+    """``mma.sync.aligned.mMn8kK.row.col{.satfinite}.dtype.atype.btype.ctype``."""
     writer.expect(operands, 4)
-    if chosen[0] != chosen[1]:
-        raise StatementError("operands of two types")
-    a, b, c = (_collected(writer, each) for each in operands[1:])
+    m, k = int(chosen[0]), int(chosen[1])
+    saturates, sums, left, right, before = chosen[2:]
+    bits = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64}.get(left, 8)
+    same = left == right or {left, right} in ({"s8", "u8"}, {"e4m3", "e5m2"})
+    if sums != before or not same or sums not in _SUMS[left]:
+        raise StatementError("types that do not go together")
+    registers = m * 8 // 32 * {"f64": 4, "f16": 1}.get(sums, 2) // 2
+    counts = [registers, m * k * bits // 1024, 8 * k * bits // 1024, registers]
+    parts = [_words(writer, each, 8 if bits == 64 else 4) for each in operands[1:]]
+    found = [len(each.items) if isinstance(each, Vector) else 1 for each in operands]
+    if [each * (2 if bits == 64 else 1) for each in found] != counts:
+        raise StatementError(f"{found} registers")
+    form = ", ".join((
+        f"{{{m}, {k}", f"px::ElementKind::k{left.capitalize()}",
+        f"px::ElementKind::k{right.capitalize()}", f"px::MmaSums::k{sums.upper()}",
+        f"{'true' if saturates else 'false'}}}",
+    ))  # fmt: skip
     d = writer.temporary()
+    (a_text, a), (b_text, b), (c_text, c) = parts
     return " ".join((
-        f"{{ {a[0]} {b[0]} {c[0]} px::b32 {d}[4];",
-        f"px::mma_m16n8k16<px::{chosen[0]}>({d}, {a[1]}, {b[1]}, {c[1]});",
-        _spread(writer, operands[0], d),
+        f"{{ {a_text} {b_text} {c_text} px::b32 {d}[{registers}];",
+        f"px::mma_sync({form}, {d}, {a}, {b}, {c});",
+        _spread_wide(writer, operands[0], d) if bits == 64 else _spread(writer, operands[0], d),
         "}",
     ))  # fmt: skip
+
+
+def _words(writer: Writer, operand: Operand, size: int) -> tuple[str, str]:
+    """As :func:`_collected`; registers of 64 bits as two words each."""
+    if size == 4:
+        return _collected(writer, operand)
+    words = [
+        word
+        for value in writer.values(operand, 8)
+        for word in (f"px::b32({value})", f"px::b32({value} >> 32)")
+    ]
+    name = writer.temporary()
+    return f"const px::b32 {name}[{len(words)}] = {{{', '.join(words)}}};", name
+
+
+def _spread_wide(writer: Writer, target: Operand, name: str) -> str:
+    items = target.items if isinstance(target, Vector) else (target,)
+    return " ".join(
+        writer.assign(each, "b64", f"px::joined<px::b64>({name}[{2 * at}], {name}[{2 * at + 1}])")
+        for at, each in enumerate(items)
+    )
+
+
+#: What products of a type may be added up in.
+_SUMS = {
+    "f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f32", "f16"),
+    "e5m2": ("f32", "f16"), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",),
+}  # fmt: skip
 
 
 def _wait(name: str) -> Lower:
@@ -71,13 +114,14 @@ def _wait(name: str) -> Lower:
 
 def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``wgmma.mma_async d, a, b, scale-d, imm-scale-a, imm-scale-b{, trans-a, trans-b}``."""
-    columns, kinds = int(chosen[0]), chosen[1]
+    columns, sums, left, right = int(chosen[0]), *chosen[1:]
     d, count = writer.array(operands[0])
-    if count != columns // 2:
+    if count != columns // (4 if sums == "f16" else 2):
         raise StatementError(f"{count} registers of D")
     if any(each != Number(1) for each in operands[4:6]):
         raise StatementError("a negated operand")
-    kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16", "bf16.bf16": "kBf16"}[kinds]
+    kind = "k" + left.capitalize() + (right.capitalize() if left != right else "")
+    kind += "Half" if sums == "f16" else ""
     b, scale = writer.value(operands[2], 8), writer.predicate(operands[3])
     if isinstance(operands[1], Vector):
         declared, name = _collected(writer, operands[1])
@@ -87,7 +131,7 @@ def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
     # A in registers has no imm-trans-a.
     sides = ["false"] * (2 - len(operands[6:]))
     sides += ["true" if _is_transposed(each) else "false" for each in operands[6:]]
-    head = f"px::wgmma(px::WgmmaKind::{kind}, {d}, {count}"
+    head = f"px::wgmma(px::WgmmaKind::{kind}, {d}, {columns // 2}"
     return f"{{ {declared} {head}, {a}, {b}, {scale}, {{{', '.join(sides)}}}); }}"
 
 
@@ -172,16 +216,19 @@ def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
 
 
 def _dense_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``tcgen05.mma… [d], a-desc or [a], b-desc, idesc, enable-input-d``."""
-    writer.expect(operands, 5)
+    """``tcgen05.mma… [d], a-desc or [a], b-desc, idesc{, disabled lanes}, enable-input-d``."""
+    writer.expect(operands, 5, 6)
+    masked = ""
+    if len(operands) == 6:
+        masked = f"px::no_lane_disabled({{{', '.join(writer.values(operands[4], 4))}}}); "
     kind = {"f16": "kF16", "tf32": "kTf32", "f8f6f4": "kF8f6f4"}[chosen[0]]
     in_tmem = isinstance(operands[1], Address)
     a = writer.shared(operands[1]) if in_tmem else writer.value(operands[1], 8)
     b, instruction = writer.value(operands[2], 8), writer.value(operands[3], 4)
     rest = f"{'true' if in_tmem else 'false'}, {a}, {b}, {instruction}"
     return (
-        f"px::tcgen05_mma(px::DenseKind::{kind}, {writer.shared(operands[0])}, {rest}, "
-        f"{writer.predicate(operands[4])});"
+        f"{masked}px::tcgen05_mma(px::DenseKind::{kind}, {writer.shared(operands[0])}, {rest}, "
+        f"{writer.predicate(operands[-1])});"
     )
 
 
@@ -229,13 +276,27 @@ TENSOR_FORMS: tuple[Form, ...] = (
          _load_matrix, "warps"),
     Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
          _store_matrix, "warps"),
-    Form("mma.sync.aligned.m16n8k16.row.col.f32.{f16|bf16}.{f16|bf16}.f32", _multiply, "warps"),
+    *(
+        Form(f"mma.sync.aligned.m{{{m}}}n8k{{{depths}}}.row.col{{.satfinite|}}.{{{sums}}}"
+             f".{{{types}}}.{{{types}}}.{{{sums}}}", _multiply, "matrices")
+        for m, depths, sums, types in (
+            ("16", "8|16", "f32|f16", "f16"), ("16", "8|16", "f32", "bf16"),
+            ("16", "4|8", "f32", "tf32"), ("16", "16|32", "s32", "s8|u8"),
+            ("8", "16", "s32", "s8|u8"), ("16", "16|32", "f32|f16", "e4m3|e5m2"),
+            ("8", "4", "f64", "f64"), ("16", "4|8|16", "f64", "f64"),
+        )
+    ),
     Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "tensor"),
     Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "tensor"),
     Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "tensor"),
-    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k32.f32.{{e4m3.e4m3}}", _wgmma, "tensor"),
-    Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k16.f32.{{f16.f16|bf16.bf16}}", _wgmma,
-         "tensor"),
+    *(
+        Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k{depth}.{{{sums}}}.{{{types}}}"
+             f".{{{types}}}", _wgmma, "matrices")
+        for depth, sums, types in (
+            ("32", "f32|f16", "e4m3|e5m2"), ("16", "f32|f16", "f16"), ("16", "f32", "bf16"),
+            ("8", "f32", "tf32"), ("32", "s32", "s8|u8"),
+        )
+    ),
     Form(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", _allocate, "tensor"),
     Form(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", _free, "tensor"),
     Form(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", _relinquish, "tensor"),

@@ -62,10 +62,10 @@ def _elect(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
     if not isinstance(target, Pair):
         raise StatementError("no d|p")
     name, members = writer.temporary(), writer.value(operands[1], 4)
-    if target.first != "_" and writer.is_read(target.first):
-        raise StatementError("the elected lane's number")
-    out = f"{{ const bool {name} = px::elect({members}); "
-    return out + writer.assign(target.second, "pred", name) + " }"
+    out = f"{{ const px::b32 {name} = px::elected_by({members}); "
+    if target.first != "_":
+        out += writer.assign(target.first, "b32", f"{name} % 32") + " "
+    return out + writer.assign(target.second, "pred", f"{name} >= 32") + " }"
 
 
 def _match(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -88,6 +88,16 @@ def _sync(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     if operands[0] == Number(0):
         return "px::bar_sync_all();"
     return f"px::bar_sync({writer.value(operands[0], 4)}, px::cta_threads());"
+
+
+def _sync_and_vote(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``bar.red.op.type d, a{, b}, {!}p``."""
+    writer.expect(operands, 3, 4)
+    operation, kind = chosen[-1].split(".")
+    barrier = writer.value(operands[1], 4)
+    threads = writer.value(operands[2], 4) if len(operands) == 4 else "px::cta_threads()"
+    given = f"{barrier}, {threads}, {writer.predicate(operands[-1])}"
+    return writer.assign(operands[0], kind, f"px::bar_red_{operation}({given})")
 
 
 def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -129,6 +139,8 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("elect.sync", _elect, "warps"),
     Form("bar.warp.sync", _warp_barrier, "warps"),
     Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "sync"),
+    Form("{bar|barrier}{.cta|}.red{.aligned|}.{and.pred|or.pred|popc.u32}", _sync_and_vote,
+         "sync"),
     Form("{bar|barrier}{.cta|}.arrive{.aligned|}", _arrive, "sync"),
     Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "sync"),
     Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "sync"),

@@ -81,6 +81,12 @@ def _bits(
         return n - len(text.lstrip("0"))
     if root == "brev":
         return int(text[::-1], 2)
+    if root == "bmsk":
+        position, width = operands
+        if modifiers[0] == "wrap":
+            position, width = position % 32, width % 32
+        ones = "1" * min(width, 32) + "0" * min(position, 32)
+        return int(ones[-32:] or "0", 2)
     if root == "bfind":
         found = text.find("0" if a < 0 else "1")
         return 0xFFFFFFFF if found < 0 else n - 1 - found

@@ -266,6 +266,37 @@ def test_widths_spaces_and_hints():
     assert data[144:160].tolist() == data[:16].tolist()
 
 
+#: CTA 0 says by one access that words are there, and which, as CUB's scans do.
+TOGETHER = (
+    HEAD
+    + """
+.visible .entry together(.param .u64 p)
+{
+  .local .align 8 .b64 own;
+  .reg .pred %q; .reg .b32 %c, %x, %y; .reg .b64 %p, %a, %b;
+  ld.param.u64 %p, [p]; mov.u32 %c, %ctaid.x; setp.ne.u32 %q, %c, 0; @%q bra TAKE;
+  st.volatile.local.v2.b32 [own], {7, 8}; ld.volatile.local.v2.b32 {%x, %y}, [own];
+  createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %a, 0f3F000000;
+  st.relaxed.gpu.global.v2.b32 [%p], {%x, %y};
+  mov.b64 %a, 9; mov.b64 %b, 10; st.gpu.release.v2.u64 [%p+16], {%a, %b};
+  ret;
+TAKE:
+  ld.relaxed.gpu.v2.u32 {%x, %y}, [%p]; setp.eq.u32 %q, %y, 0; @%q bra TAKE;
+TAKE_MORE:
+  ld.acquire.gpu.global.v2.u64 {%a, %b}, [%p+16]; setp.eq.u64 %q, %b, 0; @%q bra TAKE_MORE;
+  st.global.b32 [%p+32], %x; st.global.v2.b64 [%p+48], {%a, %b}; ret;
+}
+"""
+)
+
+
+def test_vectors_that_are_accessed_at_once():
+    data = np.zeros(8, np.int64)
+    module = kernelbench.ptx.load("together.ptx", text=TOGETHER)
+    assert not module.launch("together", 2, 1, [data], check=5).findings
+    assert data.tolist() == [7 | 8 << 32, 0, 9, 10, 7, 0, 9, 10]
+
+
 #: Triton writes the scope before the order.
 SCOPE_FIRST = (
     HEAD

@@ -94,6 +94,44 @@ TAKE:
   ret;
 }
 
+// Forty threads vote; each writes the count of multiples of three, whether all and whether any are
+// below its word of the input.
+.visible .entry votes(.param .u64 p_limits, .param .u64 p_out)
+{
+  .reg .b64 %in, %out, %o; .reg .b32 %t, %x, %n; .reg .pred %p, %all, %any, %third;
+  ld.param.u64 %in, [p_limits]; ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x;
+  mul.wide.u32 %o, %t, 4; add.s64 %in, %in, %o; add.s64 %out, %out, %o;
+  rem.u32 %x, %t, 3; setp.eq.u32 %third, %x, 0; ld.global.b32 %x, [%in]; setp.lt.u32 %p, %t, %x;
+  bar.red.popc.u32 %n, 0, %third;
+  barrier.cta.red.aligned.and.pred %all, 0, %p;
+  barrier.red.or.pred %any, 0, !%p;
+  @%all add.u32 %n, %n, 100; @%any add.u32 %n, %n, 1000;
+  st.global.b32 [%out], %n;
+  ret;
+}
+
+// In clusters of 2 × 2 each CTA writes where it is into the shared memory of rank 0, through a
+// generic address, and rank 0 copies it.
+.visible .entry corners(.param .u64 p_out) .reqntid 1 .reqnctapercluster 2, 2
+{
+  .reg .b64 %out, %o, %g; .reg .b32 %x, %y, %r, %a; .reg .pred %p;
+  ld.param.u64 %out, [p_out]; mov.u32 %r, %cluster_ctarank;
+  barrier.cluster.arrive; barrier.cluster.wait;
+  mov.b32 %a, word; cvt.u64.u32 %g, %a; cvta.shared.u64 %g, %g; mapa.u64 %g, %g, 0;
+  mov.u32 %x, %cluster_ctaid.x; mov.u32 %y, %cluster_ctaid.y; mad.lo.u32 %x, %y, 10, %x;
+  mov.u32 %y, %clusterid.x; mad.lo.u32 %x, %y, 100, %x;
+  mov.u32 %y, %nclusterid.y; mad.lo.u32 %x, %y, 1000, %x;
+  mul.wide.u32 %o, %r, 4; add.s64 %g, %g, %o; st.b32 [%g], %x;
+  barrier.cluster.arrive; barrier.cluster.wait;
+  setp.ne.u32 %p, %r, 0; @%p ret;
+  mov.u32 %x, %clusterid.x; mul.wide.u32 %o, %x, 16; add.s64 %out, %out, %o;
+  ld.shared.b32 %x, [%a]; st.global.b32 [%out], %x;
+  ld.shared.b32 %x, [%a+4]; st.global.b32 [%out+4], %x;
+  ld.shared.b32 %x, [%a+8]; st.global.b32 [%out+8], %x;
+  ld.shared.b32 %x, [%a+12]; st.global.b32 [%out+12], %x;
+  ret;
+}
+
 // What changes no value: registers that a warpgroup gives and takes, and an order of grids.
 .visible .entry harmless(.param .u64 p_out) .reqntid 128
 {
@@ -170,6 +208,21 @@ def test_a_named_barrier(module):
     report = module.launch("handover", 1, args=[out], check=4)
     assert report.clean, list(report.lines())
     assert out.tolist() == [7 * lane for lane in range(32)]
+
+
+def test_a_barrier_that_votes(module):
+    limits, out = np.full(40, 40, np.int32), np.zeros(40, np.int32)
+    module.launch("votes", 1, 40, [limits, out], check=3).require_clean()
+    assert out.tolist() == [14 + 100] * 40
+    limits[7] = 7
+    module.launch("votes", 1, 40, [limits, out], check=3).require_clean()
+    assert out.tolist() == [14 + 1000] * 40
+
+
+def test_a_cluster_of_two_dimensions(module):
+    out = np.zeros(8, np.int32)
+    module.launch("corners", (4, 2), 1, [out], check=5).require_clean()
+    assert out.tolist() == [1000 + 100 * x + at for x in range(2) for at in (0, 1, 10, 11)]
 
 
 def test_what_changes_no_value(module):

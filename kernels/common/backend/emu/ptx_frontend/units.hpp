@@ -4,11 +4,14 @@
 #include "memory.hpp"
 #include "runtime/api_tensor.hpp"
 #include "runtime/api_tma.hpp"
+#include "strong.hpp"
 
 namespace px {
 
 using emu::DenseKind;
+using emu::ElementKind;
 using emu::kNoMask;
+using emu::MmaSums;
 using emu::Scope;
 using emu::TmemShape;
 using emu::WgmmaKind;
@@ -161,8 +164,8 @@ PX f32 redux_max_real(f32 value, u32 members, bool nan) {
 PX b32 match_any(b32 value, u32 members) {
   return emu::match_any(value, members);
 }
-PX bool elect(u32 members) {
-  return emu::elect_sync(members) != 0;
+PX u32 elected_by(u32 members) {
+  return emu::elected_by(members);
 }
 PX void bar_warp_sync(u32 members) {
   emu::bar_warp_sync(members);
@@ -178,9 +181,8 @@ template <int count, bool transposed>
 PX void stmatrix(Byte* row, const b32* in) {
   emu::stmatrix(row, in, count, transposed);
 }
-template <typename T>
-PX void mma_m16n8k16(b32* d, const b32* a, const b32* b, const b32* c) {
-  emu::mma_m16n8k16(std::is_same_v<T, bf16>, d, a, b, c);
+PX void mma_sync(const emu::MmaForm& form, b32* d, const b32* a, const b32* b, const b32* c) {
+  emu::mma_sync(form, d, a, b, c);
 }
 
 // The CTA, the cluster, the grid.
@@ -189,6 +191,15 @@ PX void bar_sync_all() {
 }
 PX void bar_sync(u32 barrier, u32 threads) {
   emu::bar_sync(barrier, threads);
+}
+PX u32 bar_red_popc(u32 barrier, u32 threads, bool predicate) {
+  return emu::bar_red(barrier, threads, predicate);
+}
+PX bool bar_red_or(u32 barrier, u32 threads, bool predicate) {
+  return bar_red_popc(barrier, threads, predicate) != 0;
+}
+PX bool bar_red_and(u32 barrier, u32 threads, bool predicate) {
+  return bar_red_popc(barrier, threads, predicate) == threads;
 }
 PX void bar_arrive(u32 barrier, u32 threads) {
   emu::bar_arrive(barrier, threads);
@@ -351,6 +362,12 @@ PX void tcgen05_ld(TmemShape shape, b32* out, u32 count, u32 tmem, u32 split = 0
 }
 PX void tcgen05_st(TmemShape shape, u32 tmem, const b32* in, u32 count, u32 split = 0) {
   emu::tcgen05_st(shape, tmem, in, count, split);
+}
+// The mask of lanes that keep their old D, which CUTLASS writes as zeros.
+PX void no_lane_disabled(std::initializer_list<b32> masks) {
+  for (const b32 mask : masks) {
+    if (mask != 0) emu::lanes_disabled();
+  }
 }
 PX void tcgen05_mma(DenseKind kind, u32 d, bool a_in_tmem, u64 a, u64 b, u32 instruction,
                     bool accumulate) {

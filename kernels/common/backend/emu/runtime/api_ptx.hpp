@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "api_core.hpp"
+#include "elements.hpp"
 
 namespace kb::emu {
 
@@ -36,11 +37,23 @@ Shuffled shfl_segment(ShuffleMode mode, uint32_t value, uint32_t operand, uint32
 enum class Reduction : uint32_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
 uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t members);
 uint32_t match_any(uint32_t value, uint32_t members);
+// bar.red: the number of threads whose predicate holds, among those of the barrier.
+uint32_t bar_red(uint32_t barrier, uint32_t threads, bool predicate);
 // `row`: of a matrix, for the lanes that give one.
 void ldmatrix(uint32_t* out, uint32_t count, bool transposed, const void* row);
 void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed);
-// d = a · b + c for a [16, 16], b [16, 8]; each lane's registers.
-void mma_m16n8k16(bool bf16, uint32_t* d, const uint32_t* a, const uint32_t* b, const uint32_t* c);
+// d = a · b + c for a [m, k], b [k, 8]; each lane's registers.
+enum class MmaSums : uint32_t { kF32, kF16, kS32, kF64 };
+struct MmaForm {
+  uint32_t m, k;
+  ElementKind a, b;
+  MmaSums sums;
+  bool saturates;
+};
+void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_t* b,
+              const uint32_t* c);
+// The elected lane, plus 32 in that lane.
+uint32_t elected_by(uint32_t members);
 
 // Memory, in shared or in global memory by the address.
 enum class Order : uint32_t { kRelaxed, kAcquire, kRelease, kAcqRel };
@@ -57,6 +70,10 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
 // A load, or a store of the bits given, that may synchronize.
 uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, Scope scope);
 void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope scope);
+// The same for vectors of 8 or 16 bytes.
+void strong_load_vector(const void* at, uint32_t bytes, bool acquire, Scope scope, void* values);
+void strong_store_vector(void* at, uint32_t bytes, const void* values, bool release, Scope scope);
+[[noreturn]] void lanes_disabled();
 void sleep_a_while();
 [[noreturn]] void trap();
 

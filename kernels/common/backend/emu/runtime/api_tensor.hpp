@@ -41,7 +41,24 @@ bool query_is_canceled(const ClcResponse* response);
 CtaIndex query_first_ctaid(const ClcResponse* response);
 
 // wgmma. `a` is null for a descriptor, else the thread's four registers of A.
-enum class WgmmaKind : uint32_t { kE4m3, kF16, kBf16 };
+enum class WgmmaKind : uint32_t {
+  kE4m3,
+  kF16,
+  kBf16,
+  kTf32,
+  kE4m3E5m2,
+  kE5m2E4m3,
+  kE5m2,
+  kS8,
+  kS8U8,
+  kU8S8,
+  kU8,
+  kF16Half,  // sums of f16, two in a register of D
+  kE4m3Half,
+  kE4m3E5m2Half,
+  kE5m2E4m3Half,
+  kE5m2Half,
+};
 // Operands in shared memory whose rows run along M or N, of 16-bit elements: imm-trans-a and -b.
 struct WgmmaTransposed {
   bool a = false;
@@ -51,6 +68,7 @@ struct WgmmaTransposed {
 void wgmma_fence();
 void wgmma_commit_group();
 void wgmma_wait_group(uint32_t pending);
+// `count`: elements of D in a thread.
 void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
                      uint64_t b_tile, bool accumulate, WgmmaTransposed transposed = {});
 

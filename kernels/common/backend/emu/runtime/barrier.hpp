@@ -48,6 +48,7 @@ struct NamedBarrier {
   uint32_t expected = 0;
   uint32_t arrived = 0;
   uint64_t generation = 0;
+  uint32_t votes[2] = {};  // of bar.red, by the generation's parity
   Pc pc = nullptr;
   Knowledge arriving;
   Knowledge completed;

@@ -18,8 +18,8 @@ namespace {
 void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
   interleave();
   Thread& thread = self();
-  if (number > 15 || threads == 0 || threads % kWarpSize != 0 ||
-      threads > thread.cta->threads.size()) {
+  if (number > 15 || threads == 0 || threads > thread.cta->threads.size() ||
+      (threads % kWarpSize != 0 && threads != thread.cta->threads.size())) {
     fail({.kind = Class::kNamedBarrier,
           .pc = pc,
           .text = "barrier " + std::to_string(number) + " for " + std::to_string(threads) +
@@ -68,6 +68,18 @@ void bar_sync_all() {
 void bar_sync(uint32_t barrier, uint32_t threads) {
   const Pc pc = KB_EMU_PC;
   named_barrier(barrier, threads, true, pc);
+}
+
+// PTX: bar.red a, b (9.7.13): as bar.sync, with a reduction of the threads' predicates.
+uint32_t bar_red(uint32_t number, uint32_t threads, bool predicate) {
+  const Pc pc = KB_EMU_PC;
+  if (number > 15) named_barrier(number, threads, true, pc);
+  NamedBarrier& barrier = self().cta->named[number];
+  uint32_t& votes = barrier.votes[barrier.generation % 2];
+  if (barrier.arrived == 0) votes = 0;
+  votes += predicate ? 1 : 0;
+  named_barrier(number, threads, true, pc);
+  return votes;
 }
 
 // PTX: bar.arrive a, b (9.7.13): arrives without waiting; the thread acquires nothing.

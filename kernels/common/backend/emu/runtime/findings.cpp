@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "assumptions.hpp"
@@ -51,6 +52,7 @@ struct Found {
   Finding finding;
   uint64_t count = 1;
   Where where;
+  std::set<int32_t> readers = {};
 };
 
 // Lanes of one warp that wait for the same thing.
@@ -92,12 +94,14 @@ void record(Finding&& finding, bool ends_launch) {
     all[found->second].finding.one_warp &= finding.one_warp;
     all[found->second].finding.formal &= finding.formal;
     all[found->second].finding.same_value &= finding.same_value;
+    all[found->second].readers.insert(finding.reader.value_or(-1));
   } else if (all.size() >= options().max_findings) {
     ++dropped;
   } else {
     const Where where = finding.where.value_or(where_now());
     known.emplace(key, all.size());
-    all.push_back({.finding = std::move(finding), .where = where});
+    const int32_t reader = finding.reader.value_or(-1);
+    all.push_back({.finding = std::move(finding), .where = where, .readers = {reader}});
     kb_emu_at_finding(all.size() - 1);
   }
   if (ends_launch && !fatal.exchange(true)) {
@@ -150,6 +154,18 @@ void put_cta(std::string& out, const CtaIndex& cta) {
   out += ']';
 }
 
+// None unless each repeat was a race of a load with a store of one CTA.
+void put_readers(std::string& out, const std::set<int32_t>& readers) {
+  out += '[';
+  if (*readers.begin() >= 0) {
+    for (const int32_t each : readers) {
+      if (out.back() != '[') out += ',';
+      out += std::to_string(each);
+    }
+  }
+  out += ']';
+}
+
 // The fields are those that kernelbench reads; offsets of -1 mean none.
 void put_finding(std::string& out, const Found& found) {
   const Finding& finding = found.finding;
@@ -170,7 +186,9 @@ void put_finding(std::string& out, const Found& found) {
          ",\"other_thread\":" + std::to_string(finding.other_thread) +
          ",\"one_warp\":" + (finding.one_warp ? "true" : "false") +
          ",\"formal\":" + (finding.formal ? "true" : "false") +
-         ",\"same_value\":" + (finding.same_value ? "true" : "false") + ",\"buffer\":";
+         ",\"same_value\":" + (finding.same_value ? "true" : "false") + ",\"readers\":";
+  put_readers(out, found.readers);
+  out += ",\"buffer\":";
   put_string(out, finding.buffer);
   out += ",\"shared_type\":";
   put_string(out, found.where.shared_type ? found.where.shared_type : "");

@@ -287,7 +287,8 @@ std::string Accessing::why_not(const Access& earlier) const {
     return ": what that CTA releases has a scope that does not reach this one";
   }
   if (in_supposed_order(earlier)) {
-    return ": fences are missing, or other threads have them than those of the atomic and the access";
+    return ": fences are missing, or other threads have them than those of the atomic and the "
+           "access";
   }
   return observed_by_atomic(thread_, earlier) ? ": no fence follows the atomic" : "";
 }
@@ -315,6 +316,10 @@ void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
     finding.text += std::string(" that another ") +
                     (home(earlier) ? "thread of the CTA " : "CTA ") + done + ", without order" +
                     why_not(earlier);
+  }
+  if (home(earlier) && writing_ != wrote) {
+    const Where now = where_now();
+    finding.reader = writing_ ? finding.other_thread : now.thread;
   }
   const bool plain_load = writing_ ? !wrote && mine_.atomic : earlier.atomic && !mine_.async;
   if (plain_load && !earlier.async) {

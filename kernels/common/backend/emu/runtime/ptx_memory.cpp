@@ -1,6 +1,7 @@
 // Atomics and strong loads and stores in any width and state space, as only translated PTX has
 // them (PTX ISA 9.1, 8 and 9.7.13), and the windows of its addresses (5.1).
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -32,7 +33,16 @@ bool in_shared(const void* pointer) {
          byte < cluster.shared_base + cluster.ctas.size() * kSharedStride;
 }
 
+// Accesses of 16 bytes, which no host instruction here makes at once.
+std::mutex wide_accesses;
+
+// What a thread that polls looks at; of 16 bytes both halves.
 uint64_t bits_at(const void* at, uint32_t bytes) {
+  if (bytes == 16) {
+    const auto* words = static_cast<const uint64_t*>(at);
+    const uint64_t low = bits_at(words, 8), high = bits_at(words + 1, 8);
+    return low ^ (high << 32 | high >> 32);
+  }
   if (bytes == 8) return __atomic_load_n(static_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE);
   if (bytes == 4) return __atomic_load_n(static_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
   uint64_t value = 0;
@@ -150,12 +160,47 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope 
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, true, scope, pc, "a strong store");
-  synchronize(at, release ? Order::kRelease : Order::kRelaxed, scope, false, pc);
+  if (bytes >= 4) synchronize(at, release ? Order::kRelease : Order::kRelaxed, scope, false, pc);
   if (bytes == 8) {
     __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
+  } else if (bytes == 2) {
+    __atomic_store_n(static_cast<uint16_t*>(at), static_cast<uint16_t>(value), __ATOMIC_RELEASE);
+  } else if (bytes == 1) {
+    __atomic_store_n(static_cast<uint8_t*>(at), static_cast<uint8_t>(value), __ATOMIC_RELEASE);
   } else {
     __atomic_store_n(static_cast<uint32_t*>(at), static_cast<uint32_t>(value), __ATOMIC_RELEASE);
   }
+}
+
+// PTX: ld with a vector, in one of the strong forms (9.7.9): 8 or 16 bytes.
+// Assumption: a vector is accessed at once. PTX promises that for its elements only; CUB's scans
+// rely on it, and hardware does it.
+void strong_load_vector(const void* at, uint32_t bytes, bool acquire, Scope scope, void* values) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  strong_access(at, bytes, false, scope, pc, "a strong load");
+  wait_if_polling(at, bytes, pc);
+  {
+    const std::lock_guard lock(wide_accesses);
+    std::memcpy(values, at, bytes);
+  }
+  for (uint32_t word = 0; word < bytes; word += 8) {
+    synchronize(static_cast<const std::byte*>(at) + word,
+                acquire ? Order::kAcquire : Order::kRelaxed, scope, true, pc);
+  }
+}
+
+// PTX: st with a vector, likewise.
+void strong_store_vector(void* at, uint32_t bytes, const void* values, bool release, Scope scope) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  strong_access(at, bytes, true, scope, pc, "a strong store");
+  for (uint32_t word = 0; word < bytes; word += 8) {
+    synchronize(static_cast<std::byte*>(at) + word, release ? Order::kRelease : Order::kRelaxed,
+                scope, false, pc);
+  }
+  const std::lock_guard lock(wide_accesses);
+  std::memcpy(at, values, bytes);
 }
 
 // PTX: nanosleep (9.7.19): others run.
@@ -168,6 +213,15 @@ void sleep_a_while() {
 void trap() {
   const Pc pc = KB_EMU_PC;
   fail({.kind = Class::kCrash, .pc = pc, .text = "trap"});
+}
+
+// PTX: tcgen05.mma (9.7.16.10), disable-output-lane.
+// Not modelled: a mask that is not zero.
+void lanes_disabled() {
+  const Pc pc = KB_EMU_PC;
+  fail({.kind = Class::kDescriptor,
+        .pc = pc,
+        .text = "tcgen05.mma with lanes of D disabled, which is not emulated"});
 }
 
 // PTX: 5.1: where the CTA's .shared window begins.

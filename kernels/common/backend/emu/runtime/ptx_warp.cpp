@@ -175,63 +175,33 @@ void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed) {
   struct Lane {
     std::byte* row;
     const uint32_t* in;
-  } mine{static_cast<std::byte*>(row), in};
+    Thread* thread;
+    SharedPlace at;
+  } mine{static_cast<std::byte*>(row), in, &self(), {}};
   if (self().lane < 8 * count) {
-    const SharedPlace at = shared_place(row, pc, "stmatrix");
-    if (at.offset % 16 != 0) {
+    mine.at = shared_place(row, pc, "stmatrix");
+    if (mine.at.offset % 16 != 0) {
       fail({.kind = Class::kAlignment, .pc = pc, .text = "stmatrix: a row is not on 16 bytes"});
     }
-    shared_write(*at.cta, at.offset, 16, generic_actor(pc, "stmatrix"));
   }
-  const auto body = [count, transposed](Collective& all) {
+  const auto body = [count, transposed, pc](Collective& all) {
     const auto lane = [&all](uint32_t i) { return reinterpret_cast<Lane*>(all.value[i]); };
-    for (uint32_t i = 0; i < 64 * count; ++i) {
-      const uint32_t m = i / 64, r = i / 8 % 8, c = i % 8;
-      const Held from = holder(r, c, transposed);
-      std::memcpy(lane(8 * m + r)->row + 2 * c,
-                  reinterpret_cast<const std::byte*>(lane(from.lane)->in + m) + 2 * from.half, 2);
+    for (uint32_t i = 0; i < 8 * count; ++i) {
+      std::byte made[16];
+      for (uint32_t c = 0; c < 8; ++c) {
+        const Held from = holder(i % 8, c, transposed);
+        const auto* words = reinterpret_cast<const std::byte*>(lane(from.lane)->in + i / 8);
+        std::memcpy(made + 2 * c, words + 2 * from.half, 2);
+      }
+      const Lane& of = *lane(i);
+      // Where several warps have the same elements, each stores them.
+      Actor actor = generic_actor(*of.thread, pc, "stmatrix");
+      actor.same = std::memcmp(of.row, made, sizeof made) == 0;
+      shared_write(*of.at.cta, of.at.offset, sizeof made, actor);
+      std::memcpy(of.row, made, sizeof made);
     }
   };
   collective("stmatrix", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
-}
-
-// PTX: mma.sync.aligned.m16n8k16.row.col.f32.{f16,bf16}.{f16,bf16}.f32 (9.7.14).
-// Assumption: products are exact and added one after another in fp32, rounded to nearest; PTX
-// leaves the order and the precision of intermediate sums open.
-void mma_m16n8k16(bool bf16, uint32_t* d, const uint32_t* a, const uint32_t* b, const uint32_t* c) {
-  const Pc pc = KB_EMU_PC;
-  interleave();
-  struct Lane {
-    uint32_t* d;
-    const uint32_t *a, *b, *c;
-  } mine{d, a, b, c};
-  const auto body = [bf16](Collective& all) {
-    const auto value = [bf16](uint32_t word, uint32_t half) {
-      const auto bits = static_cast<uint16_t>(word >> 16 * half);
-      return bf16 ? __builtin_bit_cast(float, uint32_t{bits} << 16) : f32_of_f16(bits);
-    };
-    float left[16][16], right[16][8];
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      const Lane& of = *reinterpret_cast<const Lane*>(all.value[lane]);
-      const uint32_t group = lane / 4, pair = 2 * (lane % 4);
-      for (uint32_t i = 0; i < 8; ++i) {
-        left[group + 8 * (i / 2 % 2)][pair + i % 2 + 8 * (i / 4)] = value(of.a[i / 2], i % 2);
-      }
-      for (uint32_t i = 0; i < 4; ++i) {
-        right[pair + i % 2 + 8 * (i / 2)][group] = value(of.b[i / 2], i % 2);
-      }
-    }
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      const Lane& of = *reinterpret_cast<const Lane*>(all.value[lane]);
-      for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-        auto sum = __builtin_bit_cast(float, of.c[i]);
-        for (uint32_t k = 0; k < 16; ++k) sum = std::fma(left[row][k], right[k][column], sum);
-        of.d[i] = bits_of(sum);
-      }
-    }
-  };
-  collective("mma.sync", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
 }
 
 }  // namespace kb::emu

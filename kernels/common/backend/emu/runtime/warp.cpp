@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
@@ -94,6 +95,15 @@ uint32_t elected_lane(uint32_t members) {
   return static_cast<uint32_t>(std::countr_zero(members));
 }
 
+uint32_t elect(uint32_t members, Pc pc) {
+  interleave();
+  return static_cast<uint32_t>(collective("elect.sync", members, 0, pc, [](Collective& all) {
+    const uint32_t elected = elected_lane(all.members);
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) all.result[lane] = elected;
+    all.result[elected] += kWarpSize;
+  }));
+}
+
 }  // namespace
 
 // PTX: elect.sync (9.7.13).
@@ -101,11 +111,11 @@ uint32_t elected_lane(uint32_t members) {
 // Assumption: a kernel that works with the lowest lane works with any: other choices are not tried.
 uint32_t elect_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
-  interleave();
-  return static_cast<uint32_t>(collective("elect.sync", members, 0, pc, [](Collective& all) {
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) all.result[lane] = 0;
-    all.result[elected_lane(all.members)] = 1;
-  }));
+  return elect(members, pc) / kWarpSize;
+}
+uint32_t elected_by(uint32_t members) {
+  const Pc pc = KB_EMU_PC;
+  return elect(members, pc);
 }
 
 // PTX: bar.warp.sync membermask (9.7.13).

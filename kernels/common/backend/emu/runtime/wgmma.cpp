@@ -24,7 +24,8 @@ constexpr uint32_t kWarpRows = kWgmmaRows / kWarps;
 // While taken they hold a NaN pattern, so that an early read shows in the result.
 struct Accumulators {
   float* registers[kThreads] = {};  // null: not taken, or given back
-  uint32_t count = 0;               // per thread
+  uint32_t count = 0;               // elements per thread
+  bool half = false;                // two of them in a register
   std::vector<float> matrix;
   uint64_t uses[kWarps] = {};  // operations up to the last one of each warp that uses it
   uint32_t columns() const { return 2 * count; }
@@ -103,7 +104,7 @@ namespace {
 // PTX: 9.7.15, fragment of A in registers: four registers of four 8-bit or two 16-bit elements.
 // A's rows from the threads' registers: of 8 or 16 bits, low ones first.
 void gather_fragments(const Operation& operation, WgmmaTile& tile) {
-  const uint32_t bytes = operation.kind == WgmmaKind::kE4m3 ? 1 : 2;
+  const uint32_t bytes = element_bytes(types_of(operation.kind).a);
   const uint32_t per_register = 4 / bytes;
   for (uint32_t thread = 0; thread < kThreads; ++thread) {
     const uint32_t lane = thread % kWarpSize;
@@ -150,15 +151,22 @@ Warpgroup& warpgroup_of(const Thread& thread, Pc pc, const char* what) {
 // took and no wait has given back, or new ones.
 // Assumption: registers are told apart by where the compiler keeps the array: a kernel's array is
 // its accumulator.
-std::shared_ptr<Accumulators> accumulators_of(Warpgroup& group, uint32_t first, uint32_t count) {
+std::shared_ptr<Accumulators> accumulators_of(Warpgroup& group, uint32_t first,
+                                              const Operation& operation) {
   for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
     if (each->registers[first] == group.d[first]) return each;
   }
   auto fresh = std::make_shared<Accumulators>();
-  fresh->count = count;
+  fresh->count = operation.count;
+  fresh->half = types_of(operation.kind).sums == WgmmaSums::kF16;
   fresh->matrix.resize(size_t{kWgmmaRows} * fresh->columns());
   group.accumulators.push_back(fresh);
   return fresh;
+}
+
+using Half __attribute__((may_alias)) = uint16_t;
+Half* halves_of(float* registers) {
+  return reinterpret_cast<Half*>(registers);
 }
 
 // Takes the registers of the warp whose first thread is `first`.
@@ -167,9 +175,11 @@ void take_registers(const Warpgroup& group, Accumulators& d, uint32_t first) {
     d.registers[thread] = group.d[thread];
     for (uint32_t reg = 0; reg < d.count; ++reg) {
       const Element at = element_of(thread, reg);
-      d.matrix[at.row * d.columns() + at.column] = group.d[thread][reg];
+      d.matrix[at.row * d.columns() + at.column] =
+          d.half ? f32_of_f16(halves_of(group.d[thread])[reg]) : group.d[thread][reg];
     }
-    if (checking()) std::memset(group.d[thread], 0xff, d.count * sizeof(float));
+    const size_t bytes = d.count * (d.half ? sizeof(uint16_t) : sizeof(float));
+    if (checking()) std::memset(group.d[thread], 0xff, bytes);
   }
 }
 
@@ -177,7 +187,12 @@ void give_back(Accumulators& d, uint32_t first) {
   for (uint32_t thread = first; thread < first + kWarpSize; ++thread) {
     for (uint32_t reg = 0; reg < d.count; ++reg) {
       const Element at = element_of(thread, reg);
-      d.registers[thread][reg] = d.matrix[at.row * d.columns() + at.column];
+      const float value = d.matrix[at.row * d.columns() + at.column];
+      if (d.half) {
+        halves_of(d.registers[thread])[reg] = f16_bits(value);
+      } else {
+        d.registers[thread][reg] = value;
+      }
     }
     d.registers[thread] = nullptr;
   }
@@ -228,7 +243,7 @@ void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   }
   if (index == group.operations.size()) {
     group.operations.push_back(mine);
-    group.operations.back().d = accumulators_of(group, first, mine.count);
+    group.operations.back().d = accumulators_of(group, first, mine);
   }
   Operation& operation = group.operations[index];
   Accumulators& d = *operation.d;
@@ -277,7 +292,9 @@ void Warpgroup::run(const Operation& operation) const {
   }
   tile_b(operation).read(*cta, tile.columns, operation.stale_b, tile.b[0]);
   float* d = operation.d->matrix.data();
-  if (operation.kind == WgmmaKind::kE4m3) {
+  if (operation.kind > WgmmaKind::kBf16) {
+    wgmma_any(types_of(operation.kind), tile, d);
+  } else if (operation.kind == WgmmaKind::kE4m3) {
     wgmma_e4m3(tile, d);
   } else if (operation.kind == WgmmaKind::kBf16) {
     wgmma_bf16(tile, d);
@@ -302,10 +319,9 @@ void wgmma_fence() {
   group.warps[thread.warp->index % kWarps].fenced = true;
 }
 
-// PTX: wgmma.mma_async.sync.aligned.m64nNk32.f32.e4m3.e4m3, m64nNk16.f32.f16.f16 and
-// m64nNk16.f32.bf16.bf16 (9.7.15).
-// Not modelled: f16 accumulators, tf32, e5m2, integers, sparsity, negated operands; of bf16 the
-// hardware's own rounding.
+// PTX: wgmma.mma_async.sync.aligned.m64nN of every dense type but b1 (9.7.15).
+// Not modelled: sparsity, negated operands; of all but e4m3 and f16 into f32 the hardware's own
+// rounding.
 void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
                      uint64_t b_tile, bool accumulate, WgmmaTransposed transposed) {
   const Pc pc = KB_EMU_PC;

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "api_tensor.hpp"
+#include "elements.hpp"
+
 namespace kb::emu {
 
 inline constexpr uint32_t kWgmmaRows = 64;
@@ -29,5 +32,16 @@ void wgmma_f16(const WgmmaTile& tile, float* d);
 void wgmma_bf16(const WgmmaTile& tile, float* d);
 // f16, k = 16, as the hardware: 25 fractional bits, the result cut to fp32.
 void wgmma_f16_modelled(const WgmmaTile& tile, float* d);
+
+// What the elements and the sums of an instruction are.
+enum class WgmmaSums : uint32_t { kF32, kF16, kS32 };
+struct WgmmaTypes {
+  ElementKind a, b;
+  WgmmaSums sums;
+};
+WgmmaTypes types_of(WgmmaKind kind);
+// Of any of them: products are exact, and added in fp32 in order of k; sums of f16 are rounded
+// again at the end. Sums of s32 are exact, and as bits in `d`.
+void wgmma_any(const WgmmaTypes& types, const WgmmaTile& tile, float* d);
 
 }  // namespace kb::emu
