@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, Pure, pure
 from kernelbench.ptx.model import Pair
+from kernelbench.ptx.writer import is_integer
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -23,6 +24,11 @@ _HALF = "{f16|f16x2|bf16|bf16x2}"
 _INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
 _ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
 _LOGICAL = "{.and|.or|.xor|}"
+#: Of integers; lo, ls, hi, hs are the unsigned ones' other names.
+_RELATIONS = {
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "lo": "<", "ls": "<=", "hi": ">", "hs": ">=",
+}  # fmt: skip
 
 
 def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -32,9 +38,14 @@ def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand])
     a, b = (writer.typed(each, kind) for each in operands[1:3])
     if flush:
         a, b = f"px::flushed({a})", f"px::flushed({b})"
-    found = writer.temporary()
-    out = [f"const bool {found} = px::is_{relation}({a}, {b});"]
+    test = f"px::is_{relation}({a}, {b})"
+    if is_integer(kind):
+        test = f"{a} {_RELATIONS[relation]} {b}"
     both = isinstance(operands[0], Pair)
+    if not both and not joined:
+        return writer.assign(operands[0], "pred", test)
+    found = writer.temporary()
+    out = [f"const bool {found} = {test};"]
     targets = operands[0] if isinstance(operands[0], Pair) else (operands[0],)
     # The third operand may be one of the targets.
     third = writer.temporary()

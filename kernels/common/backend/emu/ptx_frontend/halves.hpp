@@ -6,7 +6,7 @@
 
 namespace px {
 
-PX f32 widened(f16 a) {
+PX_CALLED f32 widened(f16 a) {
   return emu::f32_of_f16(a.bits);
 }
 PX f32 widened(bf16 a) {
@@ -18,40 +18,40 @@ PX f32 extended(bf16 a) {
   return as<f32>(b32{a.bits} << 16);
 }
 
-PX f16 narrowed_f16_rn(f32 a) {
+PX_CALLED f16 narrowed_f16_rn(f32 a) {
   return {emu::f16_bits(a)};
 }
-PX bf16 narrowed_bf16_rn(f32 a) {
+PX_CALLED bf16 narrowed_bf16_rn(f32 a) {
   return {emu::bf16_bits(a)};
 }
 // Towards zero: one less where rounding to nearest has gone away from it, infinity included.
-PX f16 narrowed_f16_rz(f32 a) {
+PX_CALLED f16 narrowed_f16_rz(f32 a) {
   const f16 nearest = narrowed_f16_rn(a);
   const bool away = std::fabs(widened(nearest)) > std::fabs(a);
   return {static_cast<b16>(nearest.bits - away)};
 }
-PX bf16 narrowed_bf16_rz(f32 a) {
+PX_CALLED bf16 narrowed_bf16_rz(f32 a) {
   return {std::isnan(a) ? b16{0x7fff}
                         : static_cast<b16>(as<b32>(__builtin_bit_cast(b32, a)) >> 16)};
 }
 
 // Packed: the first operand is the upper half.
-PX b32 pack_f16x2_rn(f32 a, f32 b) {
+PX_CALLED b32 pack_f16x2_rn(f32 a, f32 b) {
   return joined<b32>(narrowed_f16_rn(b).bits, narrowed_f16_rn(a).bits);
 }
-PX b32 pack_bf16x2_rn(f32 a, f32 b) {
+PX_CALLED b32 pack_bf16x2_rn(f32 a, f32 b) {
   return joined<b32>(narrowed_bf16_rn(b).bits, narrowed_bf16_rn(a).bits);
 }
-PX b32 pack_f16x2_rz(f32 a, f32 b) {
+PX_CALLED b32 pack_f16x2_rz(f32 a, f32 b) {
   return joined<b32>(narrowed_f16_rz(b).bits, narrowed_f16_rz(a).bits);
 }
-PX b32 pack_bf16x2_rz(f32 a, f32 b) {
+PX_CALLED b32 pack_bf16x2_rz(f32 a, f32 b) {
   return joined<b32>(narrowed_bf16_rz(b).bits, narrowed_bf16_rz(a).bits);
 }
-PX b16 pack_e4m3x2_rn_satfinite(f32 a, f32 b) {
+PX_CALLED b16 pack_e4m3x2_rn_satfinite(f32 a, f32 b) {
   return joined<b16>(emu::e4m3_bits_satfinite(b), emu::e4m3_bits_satfinite(a));
 }
-PX b32 f16x2_of_e4m3x2(b16 a) {
+PX_CALLED b32 f16x2_of_e4m3x2(b16 a) {
   return joined<b32>(emu::f16_bits_of_e4m3(static_cast<b8>(a)),
                      emu::f16_bits_of_e4m3(static_cast<b8>(a >> 8)));
 }
@@ -101,7 +101,7 @@ inline constexpr bool kPair = sizeof(T) == 4;
 // In fp32 sums and products of halves lose nothing that a second rounding could see.
 #define KB_PTX_HALF(name, expression)                                                 \
   template <typename T>                                                               \
-  PX T name##_half(T a, T b) {                                                        \
+  PX_CALLED T name##_half(T a, T b) {                                                        \
     if constexpr (detail::kPair<T>) {                                                 \
       return detail::each<T>([](auto x, auto y) { return name##_half(x, y); }, a, b); \
     } else {                                                                          \
@@ -116,7 +116,7 @@ KB_PTX_HALF(mul, x* y)
 
 #define KB_PTX_HALF(name)                                                                  \
   template <Flags how, typename T>                                                         \
-  PX T name##_half(T a, T b) {                                                             \
+  PX_CALLED T name##_half(T a, T b) {                                                             \
     if constexpr (detail::kPair<T>) {                                                      \
       return detail::each<T>([](auto x, auto y) { return name##_half<how>(x, y); }, a, b); \
     } else {                                                                               \
@@ -128,7 +128,7 @@ KB_PTX_HALF(max)
 #undef KB_PTX_HALF
 
 template <typename T>
-PX T fma_half(T a, T b, T c) {
+PX_CALLED T fma_half(T a, T b, T c) {
   if constexpr (detail::kPair<T>) {
     return detail::each<T>([](auto x, auto y, auto z) { return fma_half(x, y, z); }, a, b, c);
   } else {
@@ -153,7 +153,7 @@ PX f32 fma_mixed(T a, T b, f32 c) {
 
 // Signs are bits, but for a NaN, which becomes the canonical one.
 template <typename T>
-PX T neg_half(T a) {
+PX_CALLED T neg_half(T a) {
   if constexpr (detail::kPair<T>) {
     return detail::each<T>([](auto x) { return neg_half(x); }, a);
   } else {
@@ -161,7 +161,7 @@ PX T neg_half(T a) {
   }
 }
 template <typename T>
-PX T abs_half(T a) {
+PX_CALLED T abs_half(T a) {
   if constexpr (detail::kPair<T>) {
     return detail::each<T>([](auto x) { return abs_half(x); }, a);
   } else {

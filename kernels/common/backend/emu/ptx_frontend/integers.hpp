@@ -69,13 +69,13 @@ PX T abs(T a) {
 }
 // Division by zero gives all ones, for the remainder too, as an H200 does; PTX leaves both open.
 template <typename T>
-PX T div(T a, T b) {
+PX_CALLED T div(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return neg(a);
   return static_cast<T>(a / b);
 }
 template <typename T>
-PX T rem(T a, T b) {
+PX_CALLED T rem(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
   return static_cast<T>(a % b);
@@ -114,6 +114,12 @@ PX T bit_not(T a) {
 template <typename T>
 PX T cnot(T a) {
   return a == 0 ? 1 : 0;
+}
+
+// selp, without a branch.
+template <typename B>
+PX B selected(bool p, B a, B b) {
+  return static_cast<B>(b ^ ((a ^ b) & (B{0} - B{p})));
 }
 
 // Shifts by more than the width shift everything out.
@@ -174,7 +180,7 @@ PX u32 clz(T a) {
   return a == 0 ? kWidth<T> : static_cast<u32>(__builtin_clzll(a)) - (64 - kWidth<T>);
 }
 template <typename T>
-PX T brev(T a) {
+PX_CALLED T brev(T a) {
   T reversed = 0;
   for (u32 i = 0; i < kWidth<T>; ++i) reversed |= (a >> i & 1) << (kWidth<T> - 1 - i);
   return reversed;
@@ -185,16 +191,8 @@ PX u32 bfind(T a) {
   const auto bits = static_cast<Unsigned<T>>(a < 0 ? ~a : a);
   return bits == 0 ? ~0u : kWidth<T> - 1 - clz(bits);
 }
-PX b32 lop3(b32 a, b32 b, b32 c, u32 table) {
-  b32 result = 0;
-  for (u32 i = 0; i < 8; ++i) {
-    if ((table >> i & 1) == 0) continue;
-    result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
-  }
-  return result;
-}
 // The highest bit of a selector replicates the sign of its byte.
-PX b32 prmt(b32 a, b32 b, u32 selectors) {
+PX_CALLED b32 prmt(b32 a, b32 b, u32 selectors) {
   const b64 bytes = joined<b64>(a, b);
   b32 result = 0;
   for (u32 i = 0; i < 4; ++i) {
@@ -219,54 +217,6 @@ PX To saturated(From a) {
                                                                  : static_cast<To>(a);
   }
   return static_cast<u64>(a) > static_cast<u64>(Limits::max()) ? Limits::max() : static_cast<To>(a);
-}
-
-// setp of integers; lo, ls, hi, hs are the unsigned ones' other names.
-template <typename T>
-  requires kInteger<T>
-PX bool is_eq(T a, T b) {
-  return a == b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_ne(T a, T b) {
-  return a != b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_lt(T a, T b) {
-  return a < b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_le(T a, T b) {
-  return a <= b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_gt(T a, T b) {
-  return a > b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_ge(T a, T b) {
-  return a >= b;
-}
-template <typename T>
-PX bool is_lo(T a, T b) {
-  return a < b;
-}
-template <typename T>
-PX bool is_ls(T a, T b) {
-  return a <= b;
-}
-template <typename T>
-PX bool is_hi(T a, T b) {
-  return a > b;
-}
-template <typename T>
-PX bool is_hs(T a, T b) {
-  return a >= b;
 }
 
 }  // namespace px

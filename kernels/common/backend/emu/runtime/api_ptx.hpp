@@ -43,8 +43,9 @@ enum class Order : uint32_t { kRelaxed, kAcquire, kRelease, kAcqRel };
 // The old bits, of 4 or 8 bytes; `update` gives the new ones.
 uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context);
-// A load, or a store of the bits given, that may synchronize.
-uint64_t strong_load(const void* at, uint32_t bytes, bool acquire);
+// A load, or a store of the bits given, that may synchronize. `meeting`: it is repeated until a bit
+// of the word changes.
+uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, bool meeting);
 void strong_store(void* at, uint32_t bytes, uint64_t value, bool release);
 void sleep_a_while();
 [[noreturn]] void trap();

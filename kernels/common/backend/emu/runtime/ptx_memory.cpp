@@ -121,10 +121,11 @@ uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
 }
 
 // PTX: ld.{relaxed,acquire}.scope and ld.volatile (9.7.9).
-uint64_t strong_load(const void* at, uint32_t bytes, bool acquire) {
+uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, bool meeting) {
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, false, pc, "a strong load");
+  if (meeting && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), true);
   wait_if_polling(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
   if (bytes >= 4) synchronize(at, acquire ? Order::kAcquire : Order::kRelaxed, true);
