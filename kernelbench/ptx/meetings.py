@@ -15,9 +15,9 @@ _PURE = ("mov", "xor", "and", "shr", "bfe", "setp", "selp", "cvt", "not")
 def waits_for_change(statements: Sequence[Statement], load: Statement) -> bool:
     """Whether a load is repeated until its value differs in a bit from an earlier one.
 
-    That is ``while (((now ^ before) & mask) == 0)``: the loop computes on what was loaded alone, the
-    result of an ``xor`` with a register that it leaves as it is decides whether it ends, and it
-    has no other effect. A comparison with a value is no such loop: it waits for a count.
+    That is ``while (((now ^ before) & mask) == 0)``: the loop has no effect, and what ends it is
+    the result of an ``xor`` of what was loaded with a register that the loop leaves as it is. A
+    comparison with a value is no such loop: it waits for a count.
     """
     start = next(at for at, each in enumerate(statements) if each is load)
     begin = _label_before(statements, start)

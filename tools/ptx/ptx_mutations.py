@@ -285,8 +285,7 @@ def render(record: Mapping[str, Any]) -> str:
         _HEAD.format(
             cases=len(CASES["v"]), rounds=ROUNDS, sms=", ".join(map(str, SMS)), limit=LIMIT_S
         ),
-        "| step | date | sites | run | not reached | equivalent | found | source-level table "
-        "| itself |",
+        "| step | date | sites | run | not reached | equivalent | found | source level | itself |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for name, one in record.items():

@@ -13,7 +13,7 @@ enum class Round { kNearest, kZero, kDown, kUp };
 // An instruction's modifiers.
 struct Flags {
   Round round = Round::kNearest;
-  bool ftz = false, sat = false, nan = false;
+  bool ftz = false, sat = false, nan = false, relu = false, xorsign = false;
 };
 
 namespace detail {
@@ -30,6 +30,8 @@ consteval void take(Flags& flags, const char* text, size_t length) {
   if (equal(text, length, "ftz")) flags.ftz = true;
   if (equal(text, length, "sat")) flags.sat = true;
   if (equal(text, length, "NaN")) flags.nan = true;
+  if (equal(text, length, "relu")) flags.relu = true;
+  if (equal(text, length, "xorsign")) flags.xorsign = true;
   if (equal(text, length, "rz") || equal(text, length, "rzi")) flags.round = Round::kZero;
   if (equal(text, length, "rm") || equal(text, length, "rmi")) flags.round = Round::kDown;
   if (equal(text, length, "rp") || equal(text, length, "rpi")) flags.round = Round::kUp;
@@ -101,12 +103,12 @@ PX Result rounded(Operation operation, T... operands) {
 }
 
 template <Flags how, typename T>
-PX T add(T a, T b) {
+PX_CALLED T add(T a, T b) {
   const auto sum = [](T x, T y) { return x + y; };
   return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b)));
 }
 template <Flags how, typename T>
-PX T sub(T a, T b) {
+PX_CALLED T sub(T a, T b) {
   const auto difference = [](T x, T y) { return x - y; };
   return out<how>(rounded<how.round, T>(difference, in<how>(a), in<how>(b)));
 }
@@ -120,7 +122,7 @@ PX_CALLED bool below_normal(f32 result, f32 a, f32 b, f32 c) {
   return std::fabs(rounded<how.round, f32>(sum, a, b, c * 0x1p60f)) < 0x1p-66f;
 }
 template <Flags how, typename T>
-PX T mul(T a, T b) {
+PX_CALLED T mul(T a, T b) {
   const auto product = [](T x, T y) { return x * y; };
   a = in<how>(a);
   b = in<how>(b);
@@ -131,7 +133,7 @@ PX T mul(T a, T b) {
   return out<how>(result);
 }
 template <Flags how, typename T>
-PX T fma(T a, T b, T c) {
+PX_CALLED T fma(T a, T b, T c) {
   const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
   a = in<how>(a);
   b = in<how>(b);
@@ -160,8 +162,19 @@ PX f32x2 fma(f32x2 a, f32x2 b, f32x2 c) {
   return {fma<how>(a.low, b.low, c.low), fma<how>(a.high, b.high, c.high)};
 }
 template <Flags how, typename T>
-PX T div(T a, T b) {
-  return out<how>(in<how>(a) / in<how>(b));
+PX_CALLED T div(T a, T b) {
+  const auto quotient = [](T x, T y) { return x / y; };
+  a = in<how>(a);
+  b = in<how>(b);
+  const T result = rounded<how.round, T>(quotient, a, b);
+  if constexpr (how.ftz) {
+    // As of products; see below_normal.
+    const bool least = std::fabs(result) == std::numeric_limits<T>::min();
+    if (least && std::fabs(rounded<how.round, T>(quotient, a * 0x1p60f, b)) < 0x1p-66f) {
+      return std::copysign(T{0}, result);
+    }
+  }
+  return out<how>(result);
 }
 // PTX: 9.7.3 div.approx: a times 1/b, which is 0 for a b beyond 2^126.
 template <Flags how>
@@ -170,13 +183,14 @@ PX_CALLED f32 div_approx(f32 a, f32 b) {
   const bool beyond = std::fabs(y) > 0x1p126f && std::isfinite(y);
   return out<how>(beyond ? x * std::copysign(0.0f, y) : x / y);
 }
-template <Flags how>
-PX f32 rcp(f32 a) {
-  return out<how>(1.0f / in<how>(a));
+template <Flags how, typename T>
+PX_CALLED T rcp(T a) {
+  return div<how>(T{1}, a);
 }
-template <Flags how>
-PX f32 sqrt(f32 a) {
-  return out<how>(std::sqrt(in<how>(a)));
+template <Flags how, typename T>
+PX_CALLED T sqrt(T a) {
+  const auto root = [](T x) { return std::sqrt(x); };
+  return out<how>(rounded<how.round, T>(root, in<how>(a)));
 }
 template <Flags how>
 PX_CALLED f32 rsqrt(f32 a) {
@@ -191,16 +205,24 @@ PX_CALLED f32 lg2(f32 a) {
   return out<how>(std::log2(in<how>(a)));
 }
 template <Flags how>
+PX_CALLED f32 sin(f32 a) {
+  return out<how>(std::sin(in<how>(a)));
+}
+template <Flags how>
+PX_CALLED f32 cos(f32 a) {
+  return out<how>(std::cos(in<how>(a)));
+}
+template <Flags how>
 PX_CALLED f32 tanh(f32 a) {
   return out<how>(std::tanh(in<how>(a)));
 }
 // A NaN of f32 becomes the canonical one; of f64 it keeps its sign when negated, as on an H200.
 template <Flags how, typename T>
-PX T neg(T a) {
+PX_CALLED T neg(T a) {
   return std::isnan(a) ? canonical(a) : -in<how>(a);
 }
 template <Flags how, typename T>
-PX T abs(T a) {
+PX_CALLED T abs(T a) {
   return canonical(std::fabs(in<how>(a)));
 }
 // The sign of the first operand.
@@ -228,6 +250,46 @@ PX_CALLED T max(T a, T b) {
     return std::isnan(a) ? b : a;
   }
   return a > b || (a == b && !std::signbit(a)) ? a : b;
+}
+
+// .xorsign.abs: of the magnitudes, with the sign that the product has.
+template <Flags how, typename T>
+PX_CALLED T min_xorsign(T a, T b) {
+  const T size = min<how>(std::fabs(a), std::fabs(b));
+  return std::isnan(size) ? size
+                          : std::copysign(size, std::signbit(a) != std::signbit(b) ? T{-1} : T{1});
+}
+template <Flags how, typename T>
+PX_CALLED T max_xorsign(T a, T b) {
+  const T size = max<how>(std::fabs(a), std::fabs(b));
+  return std::isnan(size) ? size
+                          : std::copysign(size, std::signbit(a) != std::signbit(b) ? T{-1} : T{1});
+}
+
+// testp.
+template <typename T>
+PX bool testp_finite(T a) {
+  return std::isfinite(a);
+}
+template <typename T>
+PX bool testp_infinite(T a) {
+  return std::isinf(a);
+}
+template <typename T>
+PX bool testp_number(T a) {
+  return !std::isnan(a);
+}
+template <typename T>
+PX bool testp_notanumber(T a) {
+  return std::isnan(a);
+}
+template <typename T>
+PX bool testp_normal(T a) {
+  return std::isnormal(a);
+}
+template <typename T>
+PX bool testp_subnormal(T a) {
+  return std::fpclassify(a) == FP_SUBNORMAL;
 }
 
 // setp: ordered relations are false with a NaN, …u ones true. Without a branch.

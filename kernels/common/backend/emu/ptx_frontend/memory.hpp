@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "halves.hpp"
+#include "narrow.hpp"
 #include "runtime/api_core.hpp"
 #include "runtime/api_ptx.hpp"
 #include "runtime/options.hpp"
@@ -130,7 +130,8 @@ template <typename T, int count>
 PX Elements<T, count> load_strongly(const Byte* from, bool acquire, bool meeting) {
   Elements<T, count> found;
   for (int i = 0; i < count; ++i) {
-    found.at[i] = static_cast<T>(emu::strong_load(from + i * sizeof(T), sizeof(T), acquire, meeting));
+    found.at[i] =
+        static_cast<T>(emu::strong_load(from + i * sizeof(T), sizeof(T), acquire, meeting));
   }
   return found;
 }
