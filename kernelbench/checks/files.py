@@ -165,6 +165,9 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
             schedules=sum(each.report.schedules for each in made), asked=request.schedules,
             seconds=round(sum(each.report.seconds for each in made), 3),
             seen=tuple(seen.values())[: request.max_findings], reason=reason,
+            assumptions=tuple(
+                dict.fromkeys(name for each in made for name in each.report.assumptions)
+            ),
         )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from kernelbench.ptx.tokens import Tokens, number_of
 
 _DECLARATIONS = (".local", ".shared", ".param")
 _CLOSING = {"{": "}", "(": ")"}
-_SKIPPED = (".pragma", ".branchtargets", ".callprototype", ".calltargets")
+_SKIPPED = (".pragma", ".callprototype", ".calltargets")
 
 
 def read_body(tokens: Tokens, function: PtxFunction, module: Module) -> None:
@@ -66,6 +66,8 @@ class _Body:
             tokens.next()
         elif word in _DECLARATIONS:
             self._variable(suffix)
+        elif word == ".branchtargets":
+            self._targets()
         elif word in _SKIPPED:
             tokens.skip_past(";")
         elif tokens.peek(1) == ":":
@@ -75,6 +77,18 @@ class _Body:
             tokens.expect(":")
         else:
             self._instruction()
+
+    def _targets(self) -> None:
+        tokens = self._tokens
+        tokens.next()
+        labels = []
+        while not tokens.accept(";"):
+            labels.append(self._name(tokens.next()))
+            tokens.accept(",")
+        before = self._function.statements[-1] if self._function.statements else None
+        if before is None or not before.label:
+            raise tokens.error(".branchtargets without a label")
+        self._function.targets[before.label] = tuple(labels)
 
     def _registers(self, suffix: str) -> None:
         tokens = self._tokens

@@ -22,6 +22,16 @@ def _branch(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return f"goto L{identifier(operands[0])};"
 
 
+def _branch_by_index(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``brx.idx index, list``: PTX leaves open what an index beyond the list does; it traps."""
+    writer.expect(operands, 2)
+    labels = writer.function.targets.get(str(operands[1]))
+    if labels is None:
+        raise StatementError(f"{operands[1]} is no .branchtargets")
+    cases = " ".join(f"case {at}: goto L{identifier(label)};" for at, label in enumerate(labels))
+    return f"switch ({writer.value(operands[0], 4)}) {{ {cases} default: px::trap(); }}"
+
+
 def fixed(code: str) -> Lower:
     """An instruction without operands."""
 
@@ -52,6 +62,7 @@ def _exit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 CONTROL_FORMS: tuple[Form, ...] = (
     Form("bra{.uni|}", _branch, "launch"),
+    Form("brx.idx{.uni|}", _branch_by_index, "integers"),
     Form("ret{.uni|}", fixed("return;"), "launch"),
     Form("exit", _exit, "launch"),
     Form("call{.uni|}", lower_call, "calls"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, Pure, pure
 from kernelbench.ptx.model import Pair
+from kernelbench.ptx.writer import is_integer
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -23,6 +24,11 @@ _HALF = "{f16|f16x2|bf16|bf16x2}"
 _INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
 _ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
 _LOGICAL = "{.and|.or|.xor|}"
+#: Of integers; lo, ls, hi, hs are the unsigned ones' other names.
+_RELATIONS = {
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "lo": "<", "ls": "<=", "hi": ">", "hs": ">=",
+}  # fmt: skip
 
 
 def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -32,9 +38,14 @@ def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand])
     a, b = (writer.typed(each, kind) for each in operands[1:3])
     if flush:
         a, b = f"px::flushed({a})", f"px::flushed({b})"
-    found = writer.temporary()
-    out = [f"const bool {found} = px::is_{relation}({a}, {b});"]
+    test = f"px::is_{relation}({a}, {b})"
+    if is_integer(kind):
+        test = f"{a} {_RELATIONS[relation]} {b}"
     both = isinstance(operands[0], Pair)
+    if not both and not joined:
+        return writer.assign(operands[0], "pred", test)
+    found = writer.temporary()
+    out = [f"const bool {found} = {test};"]
     targets = operands[0] if isinstance(operands[0], Pair) else (operands[0],)
     # The third operand may be one of the targets.
     third = writer.temporary()
@@ -48,11 +59,10 @@ def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand])
 
 def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``cvt.….x2.f32 d, a, b``: a in the upper half."""
-    rounding, saturate, kind = chosen
+    rounding, kind = chosen
     writer.expect(operands, 3)
-    name = "_".join(filter(None, ("pack", kind, rounding, saturate)))
     a, b = (writer.typed(each, "f32") for each in operands[1:])
-    return writer.assign(operands[0], "b16" if kind == "e4m3x2" else "b32", f"px::{name}({a}, {b})")
+    return writer.assign(operands[0], "b32", f"px::pack_{kind}_{rounding}({a}, {b})")
 
 
 def _narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -97,12 +107,14 @@ FLOAT_FORMS: tuple[Form, ...] = (
          "$0<px::flags(\"$1 $2\")>"),
     pure("fma.{rn|rz|rm|rp}{.ftz|}.f32x2", "f32x2 f32x2 f32x2 f32x2",
          "fma<px::flags(\"$0 $1\")>"),
-    pure("div.rn{.ftz|}.f32", "f32 f32 f32", "div<px::flags(\"$0\")>"),
-    pure("div.rn.f64", "f64 f64 f64", "div<px::flags(\"\")>"),
+    pure("div.{rn|rz|rm|rp}{.ftz|}.f32", "f32 f32 f32", "div<px::flags(\"$0 $1\")>"),
+    pure("div.{rn|rz|rm|rp}.f64", "f64 f64 f64", "div<px::flags(\"$0\")>"),
+    pure("{rcp|sqrt}.{rn|rz|rm|rp}.f64", "f64 f64", "$0<px::flags(\"$1\")>"),
     pure("div.{full}{.ftz|}.f32", "f32 f32 f32", "div<px::flags(\"$1\")>"),
     pure("div.{approx}{.ftz|}.f32", "f32 f32 f32", "div_approx<px::flags(\"$1\")>"),
-    pure("rcp.{rn|approx}{.ftz|}.f32", "f32 f32", "rcp<px::flags(\"$1\")>"),
-    pure("sqrt.{rn|approx}{.ftz|}.f32", "f32 f32", "sqrt<px::flags(\"$1\")>"),
+    pure("rcp.{rn|rz|rm|rp|approx}{.ftz|}.f32", "f32 f32", "rcp<px::flags(\"$0 $1\")>"),
+    pure("sqrt.{rn|rz|rm|rp|approx}{.ftz|}.f32", "f32 f32", "sqrt<px::flags(\"$0 $1\")>"),
+    pure("{sin|cos}.approx{.ftz|}.f32", "f32 f32", "$0<px::flags(\"$1\")>"),
     pure("rsqrt.approx{.ftz|}.f32", "f32 f32", "rsqrt<px::flags(\"$0\")>"),
     pure("ex2.approx{.ftz|}.f32", "f32 f32", "ex2<px::flags(\"$0\")>"),
     pure("lg2.approx{.ftz|}.f32", "f32 f32", "lg2<px::flags(\"$0\")>"),
@@ -113,10 +125,27 @@ FLOAT_FORMS: tuple[Form, ...] = (
     _of_three(pure("{min|max}{.ftz|}{.NaN|}.f32", "f32 f32 f32", "$0<px::flags(\"$1 $2\")>")),
     pure("{min|max}.f64", "f64 f64 f64", "$0<px::flags(\"\")>"),
     pure("copysign.{f32|f64}", "$0 $0 $0", "copysign"),
-    pure("{add|sub|mul}{.rn|}.{f16|f16x2|bf16|bf16x2}", "$2 $2 $2", "$0_half"),
-    pure("fma.rn.{f16|f16x2|bf16|bf16x2}", "$0 $0 $0 $0", "fma_half"),
-    pure("{neg|abs}.{f16|f16x2|bf16|bf16x2}", "$1 $1", "$0_half"),
-    pure("{min|max}{.NaN|}.{f16|f16x2|bf16|bf16x2}", "$2 $2 $2", "$0_half<px::flags(\"$1\")>"),
+    pure("{add|sub|mul}{.rn|}{.ftz|}{.sat|}.{f16|f16x2}", "$4 $4 $4",
+         "$0_half<px::flags(\"$2 $3\")>"),
+    pure("{add|sub|mul}{.rn|}.{bf16|bf16x2}", "$2 $2 $2", "$0_half<px::flags(\"\")>"),
+    pure("fma.rn{.ftz|}{.sat|.relu|}.{f16|f16x2}", "$2 $2 $2 $2",
+         "fma_half<px::flags(\"$0 $1\")>"),
+    pure("fma.rn{.relu|}.{bf16|bf16x2}", "$1 $1 $1 $1", "fma_half<px::flags(\"$0\")>"),
+    pure("{neg|abs}{.ftz|}.{f16|f16x2}", "$2 $2", "$0_half<px::flags(\"$1\")>"),
+    pure("{neg|abs}.{bf16|bf16x2}", "$1 $1", "$0_half<px::flags(\"\")>"),
+    pure("{min|max}{.ftz|}{.NaN|}.{f16|f16x2}", "$3 $3 $3", "$0_half<px::flags(\"$1 $2\")>"),
+    pure("{min|max}{.NaN|}.{bf16|bf16x2}", "$2 $2 $2", "$0_half<px::flags(\"$1\")>"),
+    pure("{min|max}{.ftz|}{.NaN|}.xorsign.abs.{f16|f16x2}", "$3 $3 $3",
+         "$0_xorsign_half<px::flags(\"$1 $2\")>"),
+    pure("{min|max}{.NaN|}.xorsign.abs.{bf16|bf16x2}", "$2 $2 $2",
+         "$0_xorsign_half<px::flags(\"$1\")>"),
+    pure("{min|max}{.ftz|}{.NaN|}.xorsign.abs.f32", "f32 f32 f32",
+         "$0_xorsign<px::flags(\"$1 $2\")>"),
+    pure("tanh.approx.{f16|f16x2|bf16|bf16x2}", "$0 $0", "tanh_half<px::flags(\"\")>"),
+    pure("ex2.approx.{f16|f16x2}", "$0 $0", "exp2_half<px::flags(\"\")>"),
+    pure("ex2.approx.ftz.{bf16|bf16x2}", "$0 $0", "exp2_half<px::flags(\"\")>"),
+    pure("testp.{finite|infinite|number|notanumber|normal|subnormal}.{f32|f64}", "pred $1",
+         "testp_$0"),
     pure("cvt{.sat|}.f32.f32", "f32 f32", "convert<float, px::flags(\"$0\")>"),
     pure("cvt.{rni|rzi|rmi|rpi}.f32.f32", "f32 f32", "integral<px::flags(\"$0\")>"),
     pure("cvt.{rni|rzi|rmi|rpi}.f64.f64", "f64 f64", "integral<px::flags(\"$0\")>"),
@@ -125,14 +154,12 @@ FLOAT_FORMS: tuple[Form, ...] = (
     pure("cvt.f32.{f16}", "f32 $0", "widened"),
     pure("cvt.f32.{bf16}", "f32 $0", "extended"),
     pure("cvt.{rn|rz}.{f16|bf16}.f32", "$1 f32", "narrowed_$1_$0"),
-    pure("cvt.rn.f16x2.e4m3x2", "b32 b16", "f16x2_of_e4m3x2"),
     pure("cvt.{rn|rz|rm|rp}.{f32|f64}." + _INTEGERS, "$1 $2", "real<px::$1, px::flags(\"$0\")>"),
     pure("cvt.{rni|rzi|rmi|rpi}{.ftz|}." + _INTEGERS + ".f32", "$2 f32",
          "whole<px::$2, px::flags(\"$0 $1\")>"),
     pure("cvt.{rni|rzi|rmi|rpi}." + _INTEGERS + ".f64", "$1 f64",
          "whole<px::$1, px::flags(\"$0\")>"),
-    Form("cvt.{rn|rz}{}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
-    Form("cvt.{rn}{.satfinite}.{e4m3x2}.f32", _pack, "arithmetic"),
+    Form("cvt.{rn|rz}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
     Form("cvt{.sat|}." + _INTEGERS + "." + _INTEGERS, _narrow, "arithmetic"),
     Form("setp." + _ORDERED + _LOGICAL + "{.ftz|}.{f32|f64|f16|bf16}", _compare, "arithmetic"),
     Form("setp.{eq|ne|lt|le|gt|ge|lo|ls|hi|hs}" + _LOGICAL

@@ -274,6 +274,7 @@ class _Schedules:
         self._first = {name: _bytes_in(each) for name, each in launch.arrays.items()}
         self._found: list[PtxFinding] = []
         self._made, self._seconds, self._error = 0, 0.0, ""
+        self._assumptions: dict[str, None] = {}
 
     def make(self, seeds: Iterable[int], symbols: PtxSymbols) -> None:
         """One launch for each seed, up to the first that hangs."""
@@ -318,11 +319,15 @@ class _Schedules:
         self._found += found_in(raw, symbols, seed)
         self._made += 1
         self._seconds += self.last.seconds
+        self._assumptions |= dict.fromkeys(self.last.assumptions)
 
     def report(self, kernel: str) -> PtxReport:
         """All of them."""
         found = each_once(self._found)
-        return PtxReport(kernel, found, self.last.waits, self._made, self._seconds, self._error)
+        return PtxReport(
+            kernel, found, self.last.waits, self._made, self._seconds, self._error,
+            tuple(self._assumptions),
+        )  # fmt: skip
 
 
 def _bytes_in(array: Any) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, scope_of
+from kernelbench.ptx.meetings import waits_for_change
 from kernelbench.ptx.model import SIZES, Vector
 
 if TYPE_CHECKING:
@@ -37,20 +38,31 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 
 def _loaded(
-    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand],
-    strength: str = "",
-) -> str:  # fmt: skip
-    count, bits = int(vector[1:] or 1) if vector else 1, f"px::b{8 * SIZES[kind]}"
-    where, name = writer.pointer(operands[1], space), writer.temporary()
-    items = operands[0].items if vector else (operands[0],)  # type: ignore[union-attr]
-    if len(items) != count:
-        raise StatementError(f"{len(items)} registers for {vector}")
-    out = [f"const auto {name} = px::{access}<{bits}, {count}>({where}{strength});"]
+    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
+) -> str:
+    bits = f"px::b{8 * SIZES[kind]}"
+    # Loads into wider registers extend the sign of signed types.
+    seen = writer.cpp(kind) if kind[0] == "s" else ""
+    where, items = writer.pointer(operands[1], space), _elements(operands[0], vector)
+    if not vector:
+        return writer.assign(items[0], bits[4:], f"{seen}(px::{access}<{bits}>({where}))")
+    name = writer.temporary()
+    out = [f"const px::Byte* const {name} = {where};"]
+    if access == "load":
+        out.append(f"px::announce_read<{len(items) * SIZES[kind]}>({name});")
     for at, item in enumerate(items):
-        # Loads into wider registers extend the sign of signed types.
-        value = f"px::as<{writer.cpp(kind if kind[0] == 's' else bits[4:])}>({name}.at[{at}])"
-        out.append(writer.assign(item, bits[4:], value))
+        out.append(writer.assign(item, bits[4:], f"{seen}(px::element<{bits}>({name}, {at}))"))
     return "{ " + " ".join(out) + " }"
+
+
+def _elements(operand: Operand, vector: str) -> Sequence[Operand]:
+    """The registers of a vector of this width, or the one."""
+    if not vector:
+        return (operand,)
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(items) != int(vector[1:]):
+        raise StatementError(f"{len(items)} registers for {vector}")
+    return items
 
 
 def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -63,7 +75,15 @@ def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     strength = _strength(chosen)
     if vector and int(vector[1:]) * SIZES[kind] in _AT_ONCE:
         return _loaded_at_once(writer, strength, space, vector, kind, operands)
-    return _loaded(writer, "strong_load", space, vector, kind, operands, strength)
+    items, name = _elements(operands[0], vector), writer.temporary()
+    bits, where = f"b{8 * SIZES[kind]}", writer.pointer(operands[1], space)
+    if SIZES[kind] == 4 and waits_for_change(writer.function.statements, writer.statement):
+        strength += ", true"
+    out = [f"const auto {name} = px::strong_load<px::{bits}, {len(items)}>({where}{strength});"]
+    seen = writer.cpp(kind) if kind[0] == "s" else ""
+    for at, item in enumerate(items):
+        out.append(writer.assign(item, bits, f"{seen}({name}.at[{at}])"))
+    return "{ " + " ".join(out) + " }"
 
 
 def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -87,19 +107,13 @@ def _stored(
     if len(values) != count:
         raise StatementError(f"{len(values)} values for {vector}")
     where = writer.pointer(operands[0], space)
-    return f"px::{access}<{bits}, {count}>({where}{strength}, {{{{{', '.join(values)}}}}});"
-
-
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
+    return f"px::{access}<{bits}>({where}{strength}, {', '.join(values)});"
 
 
 def _loaded_at_once(
     writer: Writer, strength: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
 ) -> str:
-    items, bits = _items(operands[0]), f"b{8 * SIZES[kind]}"
-    if len(items) != int(vector[1:]):
-        raise StatementError(f"{len(items)} registers for {vector}")
+    items, bits = _elements(operands[0], vector), f"b{8 * SIZES[kind]}"
     where, name = writer.pointer(operands[1], space), writer.temporary()
     out = f"const auto {name} = px::load_together<px::{bits}, {len(items)}>({where}{strength});"
     seen = writer.cpp(kind) if kind[0] == "s" else ""

@@ -131,6 +131,7 @@ class PtxFunction:
         results: Of a ``.func``: what a call gets back.
         registers: Type of each register; those of inner scopes have a suffix.
         directives: ``maxntid`` and so on, with their numbers.
+        targets: Labels of each ``.branchtargets``, by its own label.
         defined: Whether it has a body; without one it is declared only.
     """
 
@@ -144,6 +145,7 @@ class PtxFunction:
     registers: dict[str, str] = field(default_factory=dict)
     locals: dict[str, Symbol] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass

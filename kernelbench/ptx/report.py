@@ -45,6 +45,7 @@ class PtxReport:
         kernel: Its name.
         error: Why the launch ended early, in one line; empty if it did not.
         seconds: Spent in the emulator.
+        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`.
     """
 
     kernel: str
@@ -53,6 +54,7 @@ class PtxReport:
     schedules: int
     seconds: float
     error: str = ""
+    assumptions: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[PtxFinding, ...]:

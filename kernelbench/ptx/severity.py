@@ -64,7 +64,7 @@ def _meet_between(first: int, last: int, of: PtxSymbols) -> bool:
     for statement in found[0][0].statements:
         if not first < statement.line < last:
             continue
-        if statement.label or statement.opcode.startswith(("bra", "ret", "exit")):
+        if statement.label or statement.opcode.startswith(("bra", "brx", "ret", "exit")):
             return False
         met |= ".sync.aligned" in statement.opcode and not statement.guard
     return met

@@ -26,5 +26,16 @@ SPECIAL_REGISTERS = {
     "%lanemask_gt": "~(2 * px::lanemask_eq() - 1)",
     "%lanemask_ge": "~(px::lanemask_eq() - 1)",
     "%dynamic_smem_size": "px::dynamic_smem_size(kStaticShared)",
+    # Time goes by when a thread asks for it.
+    "%clock": "px::clock()",
+    "%clock_hi": "(px::clock() >> 32)",
+    "%clock64": "px::clock()",
+    "%globaltimer": "px::clock()",
+    "%globaltimer_lo": "px::clock()",
+    "%globaltimer_hi": "(px::clock() >> 32)",
+    "%gridid": "0",
+    "%is_explicit_cluster": "(px::cluster_nctarank() > 1)",
+    "%total_smem_size": "(px::dynamic_smem_size(kStaticShared) + kStaticShared)",
+    "%aggr_smem_size": "(px::dynamic_smem_size(kStaticShared) + kStaticShared)",
     "WARP_SZ": "32",
 }

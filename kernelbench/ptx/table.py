@@ -11,6 +11,7 @@ from collections import defaultdict
 from kernelbench.ptx import (
     barriers,
     control,
+    conversions,
     copies,
     floats,
     integers,
@@ -23,6 +24,7 @@ from kernelbench.ptx.forms import Form
 TABLE: tuple[Form, ...] = (
     *integers.INTEGER_FORMS,
     *floats.FLOAT_FORMS,
+    *conversions.CONVERSION_FORMS,
     *memory.MEMORY_FORMS,
     *control.CONTROL_FORMS,
     *warps.WARP_FORMS,

@@ -137,6 +137,8 @@ def _function(
         yield "  px::Byte* const own_shared = px::own_shared();"
     if "shared_window" in text:
         yield "  const uint32_t shared_window = px::shared_window();"
+    if "carry_flag" in text:
+        yield "  bool carry_flag = false;"
     if layout.local_bytes:
         yield f"  alignas(16) px::Byte local[{layout.local_bytes}];"
     for symbol in function.locals.values():

@@ -122,9 +122,9 @@ class Writer:
         if isinstance(operand, Number):
             if size > 8:
                 raise StatementError("a literal of 128 bits")
-            return f"{kind}({operand.value & (1 << 8 * size) - 1:#x}ull)"
+            return _literal(operand.value, size)
         if isinstance(operand, Real):
-            return f"{kind}({_bits(operand, size):#x}ull)"
+            return _literal(_bits(operand, size), size)
         if isinstance(operand, Sum):
             return f"{kind}({self.layout.address(operand.symbol)} + {operand.offset})"
         if isinstance(operand, Vector):
@@ -137,7 +137,8 @@ class Writer:
         types = self.function.registers
         if name in types:
             register = self.register(name)
-            return register if types[name] == "pred" else f"{kind}({register})"
+            same = types[name] == "pred" or f"px::b{8 * SIZES[types[name]]}" == kind
+            return register if same else f"{kind}({register})"
         if name in SPECIAL_REGISTERS:
             return f"{kind}({SPECIAL_REGISTERS[name]})"
         return f"{kind}({self.layout.address(name)})"
@@ -156,7 +157,10 @@ class Writer:
         """An operand as a value of a PTX type."""
         if kind == "pred":
             return self.predicate(operand)
-        return f"px::as<{self.cpp(kind)}>({self.value(operand, SIZES[kind])})"
+        value = self.value(operand, SIZES[kind])
+        if not is_integer(kind):
+            return f"__builtin_bit_cast(px::{kind}, {value})"
+        return f"px::{kind}({value})" if kind[0] == "s" else value
 
     def values(self, operand: Operand, size: int) -> list[str]:
         """The elements of a vector operand, or the one of a scalar."""
@@ -183,8 +187,10 @@ class Writer:
             raise StatementError(f"a value of type {kind} for {target}")
         if kind == "pred":
             return f"{self.register(target)} = {expression};"
-        size = SIZES[types[target]]
-        return f"{self.register(target)} = px::stored<px::b{8 * size}>({expression});"
+        # A signed value extends its sign where the register is wider.
+        if not is_integer(kind):
+            expression = f"__builtin_bit_cast(px::b{8 * SIZES[kind]}, {expression})"
+        return f"{self.register(target)} = {expression};"
 
     # ---- addresses
 
@@ -231,6 +237,18 @@ class Writer:
         if not isinstance(address, Address) or address.coordinates:
             raise StatementError(f"{address} is no plain address")
         return address.base, address.offset
+
+
+def is_integer(kind: str) -> bool:
+    """Whether values of a PTX type are bits or integers."""
+    return kind[0] in "bus" and kind[1:].isdigit()
+
+
+def _literal(value: int, size: int) -> str:
+    """A number of ``size`` bytes."""
+    suffix = {4: "u", 8: "ul"}.get(size)
+    digits = f"{value & (1 << 8 * size) - 1:#x}"
+    return digits + suffix if suffix else f"px::b{8 * size}({digits})"
 
 
 def _bits(real: Real, size: int) -> int:

@@ -44,10 +44,11 @@ _EDGES = {
 
 @dataclass(frozen=True)
 class Case:
-    """One opcode; ``third``: a predicate operand behind the others."""
+    """One opcode; ``tail``: literal operands behind the others."""
 
     opcode: str
     types: tuple[str, ...]
+    tail: str = ""
 
 
 def pure_cases() -> Iterator[Case]:
@@ -142,7 +143,7 @@ def _body(row: int, case: Case, kinds: Sequence[str]) -> Iterator[str]:
             yield f"ld.global.b{max(bits, 16)} {name}, [%in+{offset}];"
         names.append(name)
     result, bits = case.types[0], 8 * SIZES[case.types[0]]
-    arguments = ", ".join(names)
+    arguments = ", ".join(names) + case.tail
     yield ".reg .b64 %wide;"
     if result == "pred":
         yield ".reg .pred %d;"

@@ -9,7 +9,6 @@ from fractions import Fraction
 from functools import cache
 
 from exact import (
-    F16,
     F32,
     FORMATS,
     NAN,
@@ -58,18 +57,25 @@ def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> 
         return parts[1] << bits | parts[0]
     if root == "cvt":
         return _converted(modifiers, operands, types)
-    form = FORMATS[types[0]]
+    form = FORMATS[types[0]] if types[0] != "pred" else FORMATS[types[1]]
     forms = [FORMATS[each] for each in types[1:]]
     values = [
         _flushed(of.decode(each), of, modifiers) for of, each in zip(forms, operands, strict=True)
     ]
+    if root == "testp":
+        return _tested(modifiers[0], forms[0], values[0])
     if root in ("neg", "abs", "copysign"):
         return _signed_bits(root, operands, values, form)
     if root in ("min", "max"):
+        if "xorsign" in modifiers:
+            return _extreme_of_sizes(root, values, modifiers, form)
         return form.encode(_extreme(root, values, modifiers))
     mode = next((each for each in modifiers if each in _ROUNDINGS), "rn")
     if "approx" in modifiers or "full" in modifiers:
-        return _approximate(root, values, modifiers)
+        near = _approximate(root, values, modifiers)
+        if form is F32:
+            return near
+        return form.encode(_real_of(near.value))
     result = {
         "add": lambda: total(tuple(values), mode),
         "sub": lambda: total((values[0], _negated(values[1])), mode),
@@ -88,6 +94,8 @@ def _finished(result: Real, form: Format, mode: str, modifiers: Sequence[str]) -
             return 0
         if result.size == "inf" or result.size > 1:
             result = Real(0, Fraction(1))
+    if "relu" in modifiers and result.size != "nan" and (result.sign or result.size == 0):
+        return 0
     encoded = form.encode(result, mode)
     if "ftz" in modifiers and _below_normal(result, form, mode):
         return result.sign << form.bits - 1
@@ -126,6 +134,30 @@ def _signed_bits(root: str, operands: Sequence[int], values: Sequence[Real], for
     return sign | size
 
 
+def _tested(what: str, form: Format, value: Real) -> int:
+    normal = value.finite and value.size != 0 and not form.subnormal(value)
+    return int({
+        "finite": value.finite, "infinite": value.size == "inf", "number": value.size != "nan",
+        "notanumber": value.size == "nan", "normal": normal, "subnormal": form.subnormal(value),
+    }[what])  # fmt: skip
+
+
+def _real_of(value: float) -> Real:
+    if math.isnan(value):
+        return NAN
+    sign = int(math.copysign(1, value) < 0)
+    return Real(sign, "inf") if math.isinf(value) else Real(sign, Fraction(abs(value)))
+
+
+def _extreme_of_sizes(
+    root: str, values: Sequence[Real], modifiers: Sequence[str], form: Format
+) -> int:
+    """``.xorsign.abs``: of magnitudes, with the exclusive or of the signs."""
+    found = _extreme(root, [Real(0, each.size) for each in values], modifiers)
+    sign = values[0].sign ^ values[1].sign
+    return form.encode(found if found.size == "nan" else Real(sign, found.size))
+
+
 def _extreme(root: str, values: Sequence[Real], modifiers: Sequence[str]) -> Real:
     numbers = [each for each in values if each.size != "nan"]
     if not numbers or (len(numbers) < len(values) and "NaN" in modifiers):
@@ -147,7 +179,7 @@ def _root(value: Real) -> Real:
     if value.size in ("inf", 0):
         return value
     assert isinstance(value.size, Fraction)
-    scale = 1 << 400
+    scale = 1 << 1200
     exact = math.isqrt(value.size.numerator * scale * scale // value.size.denominator)
     return Real(0, Fraction(exact, scale))
 
@@ -160,11 +192,13 @@ _BOUNDS |= {"div": 2**-22, "tanh": 2**-10.9}
 def _approximate(root: str, values: Sequence[Real], modifiers: Sequence[str]) -> Near:
     floats = [_as_float(each) for each in values]
     functions: dict[str, Callable[..., float]] = {
-        "ex2": lambda x: math.inf if x > 2000 else 0.0 if x < -2000 else 2.0**x,
+        "ex2": lambda x: math.inf if x >= 1024 else 0.0 if x < -2000 else 2.0**x,
         "lg2": lambda x: math.nan if x < 0 else math.log2(x) if x else -math.inf,
         "rsqrt": lambda x: math.nan if x < 0 else 1 / math.sqrt(x) if x else math.inf,
         "sqrt": lambda x: math.nan if x < 0 else math.sqrt(x),
         "tanh": math.tanh,
+        "sin": lambda x: math.nan if math.isinf(x) else math.sin(x),
+        "cos": lambda x: math.nan if math.isinf(x) else math.cos(x),
     }
     if any(math.isnan(each) for each in floats):
         value = math.nan
@@ -178,6 +212,8 @@ def _approximate(root: str, values: Sequence[Real], modifiers: Sequence[str]) ->
             if root == "rsqrt" and values[0] == Real(1, Fraction(0))
             else value
         )
+    if root in ("sin", "cos"):
+        return Near(value, 0.0, 2**-20.5)  # PTX bounds it from -2π to 2π only
     if root == "lg2" and 0.5 < floats[0] < 2:
         return Near(value, 0.0, _BOUNDS[root])
     if root == "div" and "approx" in modifiers and 2.0**126 < abs(floats[1]) < math.inf:
@@ -196,9 +232,10 @@ def _as_float(real: Real) -> float:
 def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequence[str]) -> int:
     to, of = types[0], types[1]
     mode = next((each for each in modifiers if each in _ROUNDINGS), "rn")
-    if "e4m3x2" in modifiers and "f16x2" in modifiers:
-        halves = [F16.encode(e4m3_value(operands[0] >> shift & 255)) for shift in (0, 8)]
-        return halves[1] << 16 | halves[0]
+    if "ue8m0x2" in modifiers:
+        halves = [operands[0] >> shift & 255 for shift in (8, 0)]
+        bits = [0x7FFF if each == 255 else each << 7 if each else 0x40 for each in halves]
+        return bits[0] << 16 | bits[1]
     if of in _INTEGERS:
         value = signed(operands[0], of)
         return FORMATS[to].encode(Real(int(value < 0), Fraction(abs(value))), mode)
@@ -225,31 +262,9 @@ def packed(opcode: str, operands: Sequence[int]) -> int:
     modifiers = opcode.split(".")
     values = [F32.decode(each) for each in operands]
     mode = "rz" if "rz" in modifiers else "rn"
-    if "e4m3x2" in modifiers:
-        high, low = (e4m3_code(each) for each in values)
-        return high << 8 | low
     form = FORMATS["f16" if "f16x2" in modifiers else "bf16"]
     high, low = (form.encode(each, mode) for each in values)
     return high << 16 | low
-
-
-def e4m3_value(code: int) -> Real:
-    sign, exponent, fraction = code >> 7, code >> 3 & 15, code & 7
-    if code & 127 == 127:
-        return NAN
-    if exponent == 0:
-        return Real(sign, Fraction(fraction, 512))
-    return Real(sign, (8 + fraction) * Fraction(2) ** (exponent - 10))
-
-
-def e4m3_code(value: Real) -> int:
-    """The nearest of all finite codes, ties to the even one."""
-    if value.size == "nan":
-        return 127
-    if value.size == "inf":
-        return value.sign << 7 | 126
-    best = min(range(127), key=lambda code: (abs(e4m3_value(code).size - value.size), code & 1))  # type: ignore[operator]
-    return value.sign << 7 | best
 
 
 def compared(relation: str, operands: Sequence[int], kind: str, *, flush: bool) -> bool:

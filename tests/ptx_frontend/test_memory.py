@@ -321,3 +321,61 @@ def test_atomics_with_the_scope_before_the_order():
     module = kernelbench.ptx.load("scope_first.ptx", text=SCOPE_FIRST)
     assert not module.launch("scope_first", 1, 64, [data], check=2).findings
     assert data[:1].view(np.float32).tolist() == [64.0] and data[1:].tolist() == [63, 128]
+
+
+#: CTAs meet twice: the turn is the highest bit of a word, which they read by a plain load.
+MEETING = (
+    HEAD
+    + """
+.visible .entry meet(.param .u64 p, .param .u64 p_words, .param .u64 p_out) .reqntid 32
+{
+  .reg .pred %q; .reg .b32 %t, %c, %n, %before, %now, %x, %share, %peer;
+  .reg .b64 %p, %w, %o, %out, %far;
+  ld.param.u64 %p, [p]; ld.param.u64 %w, [p_words]; ld.param.u64 %out, [p_out];
+  mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %n, %nctaid.x;
+  setp.ne.u32 %q, %t, 0; @%q ret;
+  ld.global.u32 %before, [%p];
+  add.u32 %peer, %c, 1; rem.u32 %peer, %peer, %n; mul.wide.u32 %far, %peer, 4;
+  mul.wide.u32 %o, %c, 4; add.s64 %out, %out, %o; add.s64 %o, %w, %o; add.s64 %far, %w, %far;
+  st.global.u32 [%o], %c;
+  mov.u32 %share, 1; setp.ne.u32 %q, %c, 0; @%q bra MEET;
+  sub.u32 %share, 0x80000001, %n;
+MEET:
+  red.release.gpu.global.add.u32 [%p], %share;
+AGAIN:
+  ld.acquire.gpu.global.u32 %now, [%p];
+  xor.b32 %x, %now, %before;
+  setp.gt.s32 %q, %x, -1;
+  @%q bra AGAIN;
+  ld.global.u32 %x, [%far]; st.global.u32 [%out], %x; ret;
+}
+"""
+)
+
+
+def _met(text: str) -> tuple[kernelbench.ptx.PtxReport, list[int]]:
+    word, words, out = np.zeros(1, np.uint32), np.zeros(4, np.uint32), np.zeros(4, np.uint32)
+    module = kernelbench.ptx.load("meeting.ptx", text=text)
+    report = module.launch("meet", 4, args=[word, words, out], cooperative=True, check=4)
+    return report, out.tolist()
+
+
+def test_a_plain_load_of_the_word_at_which_ctas_meet_is_an_assumption():
+    report, out = _met(MEETING)
+    assert (report.findings, out) == ((), [1, 2, 3, 0])
+    assert report.assumptions == ("plain-meeting-loads",)
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        # Waits for a value, so that the plain load is of no meeting.
+        ("xor.b32 %x, %now, %before;\n  setp.gt.s32 %q, %x, -1;", "setp.gt.s32 %q, %now, -1;"),
+        # What it compares with is no earlier value.
+        ("AGAIN:", "AGAIN: mov.u32 %before, 0;"),
+    ],
+)
+def test_other_plain_loads_of_a_counter_are_races(there, instead):
+    report, _ = _met(MEETING.replace(there, instead))
+    assert "race" in {each.finding.kind for each in report.errors}
+    assert report.assumptions == ()

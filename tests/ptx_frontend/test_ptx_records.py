@@ -51,6 +51,13 @@ def test_what_a_gpu_makes_otherwise_is_explained():
     assert all(row["differing"] == 0 for row in GPU["kernels"].values())
 
 
+def test_no_mistake_that_was_found_is_called_an_equivalent():
+    rows = {row["id"]: row for one in MUTATIONS.values() for row in one["rows"]}
+    assert ptx_mutations.equivalents()
+    for name in ptx_mutations.equivalents():
+        assert name in rows and not rows[name]["found"], name
+
+
 def test_what_is_not_mutated_is_clean():
     assert MUTATIONS and set(MUTATIONS) <= set(ptx_mutations.STEPS)
     for name, one in MUTATIONS.items():

@@ -13,7 +13,7 @@ enum class Round { kNearest, kZero, kDown, kUp };
 // An instruction's modifiers.
 struct Flags {
   Round round = Round::kNearest;
-  bool ftz = false, sat = false, nan = false;
+  bool ftz = false, sat = false, nan = false, relu = false, xorsign = false;
 };
 
 namespace detail {
@@ -30,6 +30,8 @@ consteval void take(Flags& flags, const char* text, size_t length) {
   if (equal(text, length, "ftz")) flags.ftz = true;
   if (equal(text, length, "sat")) flags.sat = true;
   if (equal(text, length, "NaN")) flags.nan = true;
+  if (equal(text, length, "relu")) flags.relu = true;
+  if (equal(text, length, "xorsign")) flags.xorsign = true;
   if (equal(text, length, "rz") || equal(text, length, "rzi")) flags.round = Round::kZero;
   if (equal(text, length, "rm") || equal(text, length, "rmi")) flags.round = Round::kDown;
   if (equal(text, length, "rp") || equal(text, length, "rpi")) flags.round = Round::kUp;
@@ -49,14 +51,17 @@ consteval Flags flags(const char* words) {
   }
 }
 
+// Without a branch, as canonical is.
 PX f32 flushed(f32 a) {
-  return std::fpclassify(a) == FP_SUBNORMAL ? std::copysign(0.0f, a) : a;
+  const auto bits = __builtin_bit_cast(b32, a);
+  return as<f32>(bits & (b32{(bits & 0x7f800000u) == 0} * 0x7fffffffu ^ 0xffffffffu));
 }
 PX f64 flushed(f64 a) {
   return a;
 }
 PX f32 canonical(f32 a) {
-  return std::isnan(a) ? as<f32>(0x7fffffffu) : a;
+  const b32 all = 0u - b32{a != a};
+  return as<f32>((__builtin_bit_cast(b32, a) | all) ^ all << 31);
 }
 PX f64 canonical(f64 a) {
   return a;
@@ -98,26 +103,26 @@ PX Result rounded(Operation operation, T... operands) {
 }
 
 template <Flags how, typename T>
-PX T add(T a, T b) {
+PX_CALLED T add(T a, T b) {
   const auto sum = [](T x, T y) { return x + y; };
   return out<how>(rounded<how.round, T>(sum, in<how>(a), in<how>(b)));
 }
 template <Flags how, typename T>
-PX T sub(T a, T b) {
+PX_CALLED T sub(T a, T b) {
   const auto difference = [](T x, T y) { return x - y; };
   return out<how>(rounded<how.round, T>(difference, in<how>(a), in<how>(b)));
 }
 // A product plus c that came out as the least normal number, but is less where the exponent has no
 // limit: an H200 flushes it (seen of mul; fma is taken to do the same).
 template <Flags how>
-PX bool below_normal(f32 result, f32 a, f32 b, f32 c) {
+PX_CALLED bool below_normal(f32 result, f32 a, f32 b, f32 c) {
   if (std::fabs(result) != std::numeric_limits<f32>::min()) return false;
   const auto sum = [](f32 x, f32 y, f32 z) { return std::fma(x, y, z); };
   (std::fabs(a) < std::fabs(b) ? a : b) *= 0x1p60f;
   return std::fabs(rounded<how.round, f32>(sum, a, b, c * 0x1p60f)) < 0x1p-66f;
 }
 template <Flags how, typename T>
-PX T mul(T a, T b) {
+PX_CALLED T mul(T a, T b) {
   const auto product = [](T x, T y) { return x * y; };
   a = in<how>(a);
   b = in<how>(b);
@@ -128,7 +133,7 @@ PX T mul(T a, T b) {
   return out<how>(result);
 }
 template <Flags how, typename T>
-PX T fma(T a, T b, T c) {
+PX_CALLED T fma(T a, T b, T c) {
   const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
   a = in<how>(a);
   b = in<how>(b);
@@ -157,47 +162,67 @@ PX f32x2 fma(f32x2 a, f32x2 b, f32x2 c) {
   return {fma<how>(a.low, b.low, c.low), fma<how>(a.high, b.high, c.high)};
 }
 template <Flags how, typename T>
-PX T div(T a, T b) {
-  return out<how>(in<how>(a) / in<how>(b));
+PX_CALLED T div(T a, T b) {
+  const auto quotient = [](T x, T y) { return x / y; };
+  a = in<how>(a);
+  b = in<how>(b);
+  const T result = rounded<how.round, T>(quotient, a, b);
+  if constexpr (how.ftz) {
+    // As of products; see below_normal.
+    const bool least = std::fabs(result) == std::numeric_limits<T>::min();
+    if (least && std::fabs(rounded<how.round, T>(quotient, a * 0x1p60f, b)) < 0x1p-66f) {
+      return std::copysign(T{0}, result);
+    }
+  }
+  return out<how>(result);
 }
 // PTX: 9.7.3 div.approx: a times 1/b, which is 0 for a b beyond 2^126.
 template <Flags how>
-PX f32 div_approx(f32 a, f32 b) {
+PX_CALLED f32 div_approx(f32 a, f32 b) {
   const f32 x = in<how>(a), y = in<how>(b);
   const bool beyond = std::fabs(y) > 0x1p126f && std::isfinite(y);
   return out<how>(beyond ? x * std::copysign(0.0f, y) : x / y);
 }
-template <Flags how>
-PX f32 rcp(f32 a) {
-  return out<how>(1.0f / in<how>(a));
+template <Flags how, typename T>
+PX_CALLED T rcp(T a) {
+  return div<how>(T{1}, a);
+}
+template <Flags how, typename T>
+PX_CALLED T sqrt(T a) {
+  const auto root = [](T x) { return std::sqrt(x); };
+  return out<how>(rounded<how.round, T>(root, in<how>(a)));
 }
 template <Flags how>
-PX f32 sqrt(f32 a) {
-  return out<how>(std::sqrt(in<how>(a)));
-}
-template <Flags how>
-PX f32 rsqrt(f32 a) {
+PX_CALLED f32 rsqrt(f32 a) {
   return out<how>(1.0f / std::sqrt(in<how>(a)));
 }
 template <Flags how>
-PX f32 ex2(f32 a) {
+PX_CALLED f32 ex2(f32 a) {
   return out<how>(std::exp2(in<how>(a)));
 }
 template <Flags how>
-PX f32 lg2(f32 a) {
+PX_CALLED f32 lg2(f32 a) {
   return out<how>(std::log2(in<how>(a)));
 }
 template <Flags how>
-PX f32 tanh(f32 a) {
+PX_CALLED f32 sin(f32 a) {
+  return out<how>(std::sin(in<how>(a)));
+}
+template <Flags how>
+PX_CALLED f32 cos(f32 a) {
+  return out<how>(std::cos(in<how>(a)));
+}
+template <Flags how>
+PX_CALLED f32 tanh(f32 a) {
   return out<how>(std::tanh(in<how>(a)));
 }
 // A NaN of f32 becomes the canonical one; of f64 it keeps its sign when negated, as on an H200.
 template <Flags how, typename T>
-PX T neg(T a) {
+PX_CALLED T neg(T a) {
   return std::isnan(a) ? canonical(a) : -in<how>(a);
 }
 template <Flags how, typename T>
-PX T abs(T a) {
+PX_CALLED T abs(T a) {
   return canonical(std::fabs(in<how>(a)));
 }
 // The sign of the first operand.
@@ -207,7 +232,7 @@ PX T copysign(T a, T b) {
 }
 // -0 is less than +0. One NaN gives the other operand, unless .NaN.
 template <Flags how, typename T>
-PX T min(T a, T b) {
+PX_CALLED T min(T a, T b) {
   a = in<how>(a);
   b = in<how>(b);
   if (std::isnan(a) || std::isnan(b)) {
@@ -217,7 +242,7 @@ PX T min(T a, T b) {
   return a < b || (a == b && std::signbit(a)) ? a : b;
 }
 template <Flags how, typename T>
-PX T max(T a, T b) {
+PX_CALLED T max(T a, T b) {
   a = in<how>(a);
   b = in<how>(b);
   if (std::isnan(a) || std::isnan(b)) {
@@ -227,27 +252,67 @@ PX T max(T a, T b) {
   return a > b || (a == b && !std::signbit(a)) ? a : b;
 }
 
-// setp: ordered relations are false with a NaN, …u ones true.
-#define KB_PTX_COMPARE(name, ordered, unordered)         \
-  template <typename T>                                  \
-    requires std::is_floating_point_v<T>                 \
-  PX bool is_##name(T a, T b) {                          \
-    return std::isunordered(a, b) ? unordered : ordered; \
+// .xorsign.abs: of the magnitudes, with the sign that the product has.
+template <Flags how, typename T>
+PX_CALLED T min_xorsign(T a, T b) {
+  const T size = min<how>(std::fabs(a), std::fabs(b));
+  return std::isnan(size) ? size
+                          : std::copysign(size, std::signbit(a) != std::signbit(b) ? T{-1} : T{1});
+}
+template <Flags how, typename T>
+PX_CALLED T max_xorsign(T a, T b) {
+  const T size = max<how>(std::fabs(a), std::fabs(b));
+  return std::isnan(size) ? size
+                          : std::copysign(size, std::signbit(a) != std::signbit(b) ? T{-1} : T{1});
+}
+
+// testp.
+template <typename T>
+PX bool testp_finite(T a) {
+  return std::isfinite(a);
+}
+template <typename T>
+PX bool testp_infinite(T a) {
+  return std::isinf(a);
+}
+template <typename T>
+PX bool testp_number(T a) {
+  return !std::isnan(a);
+}
+template <typename T>
+PX bool testp_notanumber(T a) {
+  return std::isnan(a);
+}
+template <typename T>
+PX bool testp_normal(T a) {
+  return std::isnormal(a);
+}
+template <typename T>
+PX bool testp_subnormal(T a) {
+  return std::fpclassify(a) == FP_SUBNORMAL;
+}
+
+// setp: ordered relations are false with a NaN, …u ones true. Without a branch.
+#define KB_PTX_COMPARE(name, expression) \
+  template <typename T>                  \
+    requires std::is_floating_point_v<T> \
+  PX bool is_##name(T a, T b) {          \
+    return expression;                   \
   }
-KB_PTX_COMPARE(eq, a == b, false)
-KB_PTX_COMPARE(ne, a != b, false)
-KB_PTX_COMPARE(lt, a < b, false)
-KB_PTX_COMPARE(le, a <= b, false)
-KB_PTX_COMPARE(gt, a > b, false)
-KB_PTX_COMPARE(ge, a >= b, false)
-KB_PTX_COMPARE(equ, a == b, true)
-KB_PTX_COMPARE(neu, a != b, true)
-KB_PTX_COMPARE(ltu, a < b, true)
-KB_PTX_COMPARE(leu, a <= b, true)
-KB_PTX_COMPARE(gtu, a > b, true)
-KB_PTX_COMPARE(geu, a >= b, true)
-KB_PTX_COMPARE(num, true, false)
-KB_PTX_COMPARE(nan, false, true)
+KB_PTX_COMPARE(eq, a == b)
+KB_PTX_COMPARE(ne, (a < b) | (a > b))
+KB_PTX_COMPARE(lt, a < b)
+KB_PTX_COMPARE(le, a <= b)
+KB_PTX_COMPARE(gt, a > b)
+KB_PTX_COMPARE(ge, a >= b)
+KB_PTX_COMPARE(equ, !((a < b) | (a > b)))
+KB_PTX_COMPARE(neu, a != b)
+KB_PTX_COMPARE(ltu, !(a >= b))
+KB_PTX_COMPARE(leu, !(a > b))
+KB_PTX_COMPARE(gtu, !(a <= b))
+KB_PTX_COMPARE(geu, !(a < b))
+KB_PTX_COMPARE(num, (a == a) & (b == b))
+KB_PTX_COMPARE(nan, (a != a) | (b != b))
 #undef KB_PTX_COMPARE
 
 // cvt between f32 and f64, to integral values, and between floats and integers.
@@ -259,7 +324,7 @@ PX To convert(T a) {
   return out<how>(rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a));
 }
 template <Flags how, typename T>
-PX T integral(T a) {
+PX_CALLED T integral(T a) {
   if (std::isnan(a)) return canonical(a);
   if constexpr (how.round == Round::kZero) return std::trunc(a);
   if constexpr (how.round == Round::kDown) return std::floor(a);
@@ -273,7 +338,7 @@ PX To real(T a) {
 // What is beyond the type becomes its least or greatest value. NaN becomes 0, or the highest bit
 // alone where either type has 64 bits.
 template <typename To, Flags how, typename T>
-PX To whole(T a) {
+PX_CALLED To whole(T a) {
   using Limits = std::numeric_limits<To>;
   const T value = integral<how>(in<how>(a));
   if (std::isnan(value)) {

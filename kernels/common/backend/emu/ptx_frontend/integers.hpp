@@ -69,13 +69,13 @@ PX T abs(T a) {
 }
 // Division by zero gives all ones, for the remainder too, as an H200 does; PTX leaves both open.
 template <typename T>
-PX T div(T a, T b) {
+PX_CALLED T div(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return neg(a);
   return static_cast<T>(a / b);
 }
 template <typename T>
-PX T rem(T a, T b) {
+PX_CALLED T rem(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
   return static_cast<T>(a % b);
@@ -114,6 +114,12 @@ PX T bit_not(T a) {
 template <typename T>
 PX T cnot(T a) {
   return a == 0 ? 1 : 0;
+}
+
+// selp, without a branch.
+template <typename B>
+PX B selected(bool p, B a, B b) {
+  return static_cast<B>(b ^ ((a ^ b) & (B{0} - B{p})));
 }
 
 // Shifts by more than the width shift everything out.
@@ -174,7 +180,7 @@ PX u32 clz(T a) {
   return a == 0 ? kWidth<T> : static_cast<u32>(__builtin_clzll(a)) - (64 - kWidth<T>);
 }
 template <typename T>
-PX T brev(T a) {
+PX_CALLED T brev(T a) {
   T reversed = 0;
   for (u32 i = 0; i < kWidth<T>; ++i) reversed |= (a >> i & 1) << (kWidth<T> - 1 - i);
   return reversed;
@@ -194,16 +200,8 @@ PX u32 bfind(T a) {
   const auto bits = static_cast<Unsigned<T>>(a < 0 ? ~a : a);
   return bits == 0 ? ~0u : kWidth<T> - 1 - clz(bits);
 }
-PX b32 lop3(b32 a, b32 b, b32 c, u32 table) {
-  b32 result = 0;
-  for (u32 i = 0; i < 8; ++i) {
-    if ((table >> i & 1) == 0) continue;
-    result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
-  }
-  return result;
-}
 // The highest bit of a selector replicates the sign of its byte.
-PX b32 prmt(b32 a, b32 b, u32 selectors) {
+PX_CALLED b32 prmt(b32 a, b32 b, u32 selectors) {
   const b64 bytes = joined<b64>(a, b);
   b32 result = 0;
   for (u32 i = 0; i < 4; ++i) {
@@ -213,6 +211,123 @@ PX b32 prmt(b32 a, b32 b, u32 selectors) {
     result |= byte << 8 * i;
   }
   return result;
+}
+
+// |a - b| + c.
+template <typename T>
+PX T sad(T a, T b, T c) {
+  return add(c, a < b ? sub(b, a) : sub(a, b));
+}
+// The low 24 bits of an operand.
+template <typename T>
+PX Doubled<T> low24(T a) {
+  return static_cast<T>(a << 8) >> 8;
+}
+template <typename T>
+PX T mul24_lo(T a, T b) {
+  return static_cast<T>(low24(a) * low24(b));
+}
+template <typename T>
+PX T mul24_hi(T a, T b) {
+  return static_cast<T>((low24(a) * low24(b)) >> 16);
+}
+template <typename T>
+PX T mad24_lo(T a, T b, T c) {
+  return add(mul24_lo(a, b), c);
+}
+template <typename T>
+PX T mad24_hi(T a, T b, T c) {
+  return add(mul24_hi(a, b), c);
+}
+// Sums of products of parts, of 8 bits, or of 16 bits and the lower or upper 8.
+template <typename Part, typename T>
+PX s32 part_of(T a, u32 index) {
+  return static_cast<Part>(a >> (8 * sizeof(Part) * index));
+}
+template <typename T>
+using Eighth = std::conditional_t<std::is_signed_v<T>, s8, u8>;
+template <typename T>
+using Quarter = std::conditional_t<std::is_signed_v<T>, s16, u16>;
+template <typename A, typename B>
+PX b32 dp4a(b32 a, b32 b, b32 c) {
+  for (u32 i = 0; i < 4; ++i) {
+    c += static_cast<b32>(part_of<Eighth<A>>(a, i) * part_of<Eighth<B>>(b, i));
+  }
+  return c;
+}
+template <typename A, typename B, u32 first>
+PX b32 dp2a(b32 a, b32 b, b32 c) {
+  for (u32 i = 0; i < 2; ++i) {
+    c += static_cast<b32>(part_of<Quarter<A>>(a, i)) *
+         static_cast<b32>(part_of<Eighth<B>>(b, first + i));
+  }
+  return c;
+}
+// A mask of b bits from bit a (PTX: 9.7.1.18).
+template <bool clamp>
+PX b32 bmsk(b32 a, b32 b) {
+  const u32 position = a & 31, end = position + (b & 31);
+  if (clamp && a >= 32) return 0;
+  const b32 from = ~0u << position;
+  const bool open = end >= 32 || (clamp && b >= 32);
+  return open ? from : from & ~(~0u << end);
+}
+// The low b bits, their sign extended (PTX: 9.7.1.20).
+template <bool clamp, typename T>
+PX T szext(T a, u32 b) {
+  if (clamp && b >= 32) return a;
+  const u32 n = b & 31;
+  if (n == 0) return 0;
+  return static_cast<T>(a << (32 - n)) >> (32 - n);
+}
+template <typename T>
+PX u32 bfind_shiftamt(T a) {
+  const u32 found = bfind(a);
+  return found == ~0u ? found : kWidth<T> - 1 - found;
+}
+// The nth set bit from a base (PTX: 9.7.1.17).
+PX_CALLED u32 fns(b32 mask, u32 base, s32 offset) {
+  if (base >= 32) return ~0u;
+  if (offset == 0) return (mask >> base & 1) != 0 ? base : ~0u;
+  s64 count = offset > 0 ? s64{offset} : -s64{offset};
+  for (s64 at = base; at >= 0 && at < 32; at += offset > 0 ? 1 : -1) {
+    if ((mask >> at & 1) != 0 && --count == 0) return static_cast<u32>(at);
+  }
+  return ~0u;
+}
+// prmt's modes: selectors by the low bits of the control.
+template <u32 s0, u32 s1, u32 s2, u32 s3>
+PX b32 prmt_mode(b32 a, b32 b, u32 control) {
+  const u32 n = control & 3;
+  return prmt(a, b, n == 0 ? s0 : n == 1 ? s1 : n == 2 ? s2 : s3);
+}
+// Pairs of 16 bits.
+template <typename T, typename Operation>
+PX b32 each_half(b32 a, b32 b, Operation operation) {
+  return joined<b32>(static_cast<b16>(operation(static_cast<T>(a), static_cast<T>(b))),
+                     static_cast<b16>(operation(static_cast<T>(a >> 16), static_cast<T>(b >> 16))));
+}
+template <typename T>
+PX b32 add_x2(b32 a, b32 b) {
+  return each_half<T>(a, b, [](T x, T y) { return add(x, y); });
+}
+template <typename T>
+PX T relu(T a) {
+  return a < 0 ? T{0} : a;
+}
+template <typename T, bool positive>
+PX b32 min_x2(b32 a, b32 b) {
+  return each_half<T>(a, b, [](T x, T y) { return positive ? relu(min(x, y)) : min(x, y); });
+}
+template <typename T, bool positive>
+PX b32 max_x2(b32 a, b32 b) {
+  return each_half<T>(a, b, [](T x, T y) { return positive ? relu(max(x, y)) : max(x, y); });
+}
+PX s32 min_relu(s32 a, s32 b) {
+  return relu(min(a, b));
+}
+PX s32 max_relu(s32 a, s32 b) {
+  return relu(max(a, b));
 }
 
 // cvt between integers.
@@ -228,54 +343,6 @@ PX To saturated(From a) {
                                                                  : static_cast<To>(a);
   }
   return static_cast<u64>(a) > static_cast<u64>(Limits::max()) ? Limits::max() : static_cast<To>(a);
-}
-
-// setp of integers; lo, ls, hi, hs are the unsigned ones' other names.
-template <typename T>
-  requires kInteger<T>
-PX bool is_eq(T a, T b) {
-  return a == b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_ne(T a, T b) {
-  return a != b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_lt(T a, T b) {
-  return a < b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_le(T a, T b) {
-  return a <= b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_gt(T a, T b) {
-  return a > b;
-}
-template <typename T>
-  requires kInteger<T>
-PX bool is_ge(T a, T b) {
-  return a >= b;
-}
-template <typename T>
-PX bool is_lo(T a, T b) {
-  return a < b;
-}
-template <typename T>
-PX bool is_ls(T a, T b) {
-  return a <= b;
-}
-template <typename T>
-PX bool is_hi(T a, T b) {
-  return a > b;
-}
-template <typename T>
-PX bool is_hs(T a, T b) {
-  return a >= b;
 }
 
 }  // namespace px

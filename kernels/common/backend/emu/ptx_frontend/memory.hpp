@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "halves.hpp"
+#include "narrow.hpp"
 #include "runtime/api_core.hpp"
 #include "runtime/api_ptx.hpp"
 #include "runtime/options.hpp"
@@ -66,11 +66,22 @@ PX u32 mapa(u32 address, u32 rank) {
   return emu::mapa(cluster_at(address), rank);
 }
 
+// An element in memory. Nothing here takes a local variable's address: g++ would make each of
+// thousands of such variables a register by itself, after all else.
+template <typename T>
+struct __attribute__((packed, may_alias)) Element {
+  T value;
+};
+template <typename T>
+PX T element(const Byte* from, size_t index = 0) {
+  return reinterpret_cast<const Element<T>*>(from)[index].value;
+}
+
 // Reads and writes of up to 16 bytes; wider ones are announced in parts.
 template <size_t bytes>
-PX void announce_read([[maybe_unused]] const void* at) {
+PX void announce_read([[maybe_unused]] const Byte* at) {
 #ifdef KB_PTX_CHECK
-  auto* where = static_cast<Byte*>(const_cast<void*>(at));
+  auto* where = const_cast<Byte*>(at);
   if constexpr (bytes == 1) __tsan_read1(where);
   if constexpr (bytes == 2) __tsan_read2(where);
   if constexpr (bytes == 4) __tsan_read4(where);
@@ -78,61 +89,63 @@ PX void announce_read([[maybe_unused]] const void* at) {
   for (size_t i = 0; i + 16 <= bytes; i += 16) __tsan_read16(where + i);
 #endif
 }
-template <size_t bytes>
-PX void announce_write([[maybe_unused]] void* at, [[maybe_unused]] const void* values = nullptr) {
+template <typename T, typename... Values>
+PX void announce_write([[maybe_unused]] Byte* at, [[maybe_unused]] Values... values) {
 #ifdef KB_PTX_CHECK
-  auto* where = static_cast<Byte*>(at);
-  if (values != nullptr && std::memcmp(where, values, bytes) == 0) {
-    kb_emu_same_store(where, bytes);
+  constexpr size_t kBytes = sizeof(T) * sizeof...(values);
+  size_t index = 0;
+  if (((element<T>(at, index++) == static_cast<T>(values)) & ...)) {
+    kb_emu_same_store(at, kBytes);
     return;
   }
-  if constexpr (bytes == 1) __tsan_write1(where);
-  if constexpr (bytes == 2) __tsan_write2(where);
-  if constexpr (bytes == 4) __tsan_write4(where);
-  if constexpr (bytes == 8) __tsan_write8(where);
-  for (size_t i = 0; i + 16 <= bytes; i += 16) __tsan_write16(where + i);
+  if constexpr (kBytes == 1) __tsan_write1(at);
+  if constexpr (kBytes == 2) __tsan_write2(at);
+  if constexpr (kBytes == 4) __tsan_write4(at);
+  if constexpr (kBytes == 8) __tsan_write8(at);
+  for (size_t i = 0; i + 16 <= kBytes; i += 16) __tsan_write16(at + i);
 #endif
 }
 
+// A thread's own memory, parameters, constants.
+template <typename T>
+PX T own_load(const Byte* from) {
+  return element<T>(from);
+}
+template <typename T, typename... Values>
+PX void own_store(Byte* to, Values... values) {
+  size_t index = 0;
+  ((reinterpret_cast<Element<T>*>(to)[index++].value = static_cast<T>(values)), ...);
+}
+template <typename T>
+PX T load(const Byte* from) {
+  announce_read<sizeof(T)>(from);
+  return element<T>(from);
+}
+template <typename T, typename... Values>
+PX void store(Byte* to, Values... values) {
+  announce_write<T>(to, values...);
+  own_store<T>(to, values...);
+}
+
+// Strong accesses.
 template <typename T, int count>
 struct Elements {
   T at[count];
 };
-
-// A thread's own memory, parameters, constants.
-template <typename T, int count>
-PX Elements<T, count> own_load(const Byte* from) {
-  Elements<T, count> found;
-  std::memcpy(&found, from, sizeof found);
-  return found;
-}
-template <typename T, int count>
-PX void own_store(Byte* to, Elements<T, count> values) {
-  std::memcpy(to, &values, sizeof values);
-}
-template <typename T, int count>
-PX Elements<T, count> load(const Byte* from) {
-  announce_read<count * sizeof(T)>(from);
-  return own_load<T, count>(from);
-}
-template <typename T, int count>
-PX void store(Byte* to, Elements<T, count> values) {
-  announce_write<count * sizeof(T)>(to, &values);
-  own_store(to, values);
-}
 // ld and st with .relaxed (or .volatile), .acquire, .release.
 template <typename T, int count>
-PX Elements<T, count> strong_load(const Byte* from, Order order, Scope scope) {
+PX Elements<T, count> strong_load(const Byte* from, Order order, Scope scope,
+                                  bool meeting = false) {
+  const emu::StrongForm form{order, scope, meeting};
   Elements<T, count> found;
   for (int i = 0; i < count; ++i) {
-    found.at[i] = static_cast<T>(
-        emu::strong_load(from + i * sizeof(T), sizeof(T), order == Order::kAcquire, scope));
+    found.at[i] = static_cast<T>(emu::strong_load(from + i * sizeof(T), sizeof(T), form));
   }
   return found;
 }
-template <typename T, int>
-PX void strong_store(Byte* to, Order order, Scope scope, Elements<T, 1> value) {
-  emu::strong_store(to, sizeof(T), value.at[0], order == Order::kRelease, scope);
+template <typename T>
+PX void strong_store(Byte* to, Order order, Scope scope, T value) {
+  emu::strong_store(to, sizeof(T), value, {order, scope});
 }
 
 // Atomics.

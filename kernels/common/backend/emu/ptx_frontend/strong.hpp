@@ -12,13 +12,13 @@ struct Together {
 template <typename T, int count>
 PX Together<T, count> load_together(const Byte* from, Order order, Scope scope) {
   Together<T, count> found;
-  emu::strong_load_vector(from, sizeof found, order == Order::kAcquire, scope, &found);
+  emu::strong_load_vector(from, sizeof found, {order, scope}, &found);
   return found;
 }
 template <typename T, typename... Values>
 PX void store_together(Byte* to, Order order, Scope scope, Values... values) {
   const Together<T, sizeof...(values)> given = {{static_cast<T>(values)...}};
-  emu::strong_store_vector(to, sizeof given, &given, order == Order::kRelease, scope);
+  emu::strong_store_vector(to, sizeof given, &given, {order, scope});
 }
 
 }  // namespace px

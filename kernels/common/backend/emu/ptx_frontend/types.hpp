@@ -10,6 +10,8 @@
 #include "runtime/cvt.hpp"
 
 #define PX inline __attribute__((always_inline))
+// Of what takes branches: thousands of copies in one function would take g++ a minute.
+#define PX_CALLED inline __attribute__((noinline, const))
 
 namespace px {
 

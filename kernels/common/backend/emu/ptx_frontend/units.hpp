@@ -91,6 +91,11 @@ PX u32 envreg(int number) {
 PX u32 dynamic_smem_size(u32 static_bytes) {
   return emu::dynamic_shared_bytes(static_bytes);
 }
+// A loop that waits for a time ends, and a schedule comes again: each reading is 1 µs later.
+PX u64 clock() {
+  static thread_local u64 now = 0;
+  return now += 1000;
+}
 
 // Warps.
 enum class Shuffle { up, down, bfly, idx };

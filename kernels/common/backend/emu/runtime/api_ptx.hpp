@@ -67,12 +67,18 @@ struct AtomicForm {
 // The old bits, of 4 or 8 bytes; `update` gives the new ones.
 uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context);
+// `meeting`: it is repeated until a bit of the word changes.
+struct StrongForm {
+  Order order;
+  Scope scope;
+  bool meeting = false;
+};
 // A load, or a store of the bits given, that may synchronize.
-uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, Scope scope);
-void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope scope);
+uint64_t strong_load(const void* at, uint32_t bytes, const StrongForm& form);
+void strong_store(void* at, uint32_t bytes, uint64_t value, const StrongForm& form);
 // The same for vectors of 8 or 16 bytes.
-void strong_load_vector(const void* at, uint32_t bytes, bool acquire, Scope scope, void* values);
-void strong_store_vector(void* at, uint32_t bytes, const void* values, bool release, Scope scope);
+void strong_load_vector(const void* at, uint32_t bytes, const StrongForm& form, void* values);
+void strong_store_vector(void* at, uint32_t bytes, const void* values, const StrongForm& form);
 [[noreturn]] void lanes_disabled();
 void sleep_a_while();
 [[noreturn]] void trap();

@@ -145,22 +145,23 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
 }
 
 // PTX: ld.{relaxed,acquire}.scope and ld.volatile (9.7.9).
-uint64_t strong_load(const void* at, uint32_t bytes, bool acquire, Scope scope) {
+uint64_t strong_load(const void* at, uint32_t bytes, const StrongForm& form) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  strong_access(at, bytes, false, scope, pc, "a strong load");
+  strong_access(at, bytes, false, form.scope, pc, "a strong load");
+  if (form.meeting && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), true);
   wait_if_polling(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
-  if (bytes >= 4) synchronize(at, acquire ? Order::kAcquire : Order::kRelaxed, scope, true, pc);
+  if (bytes >= 4) synchronize(at, form.order, form.scope, true, pc);
   return value;
 }
 
 // PTX: st.{relaxed,release}.scope and st.volatile (9.7.9).
-void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope scope) {
+void strong_store(void* at, uint32_t bytes, uint64_t value, const StrongForm& form) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  strong_access(at, bytes, true, scope, pc, "a strong store");
-  if (bytes >= 4) synchronize(at, release ? Order::kRelease : Order::kRelaxed, scope, false, pc);
+  strong_access(at, bytes, true, form.scope, pc, "a strong store");
+  if (bytes >= 4) synchronize(at, form.order, form.scope, false, pc);
   if (bytes == 8) {
     __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
   } else if (bytes == 2) {
@@ -175,29 +176,27 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, bool release, Scope 
 // PTX: ld with a vector, in one of the strong forms (9.7.9): 8 or 16 bytes.
 // Assumption: a vector is accessed at once. PTX promises that for its elements only; CUB's scans
 // rely on it, and hardware does it.
-void strong_load_vector(const void* at, uint32_t bytes, bool acquire, Scope scope, void* values) {
+void strong_load_vector(const void* at, uint32_t bytes, const StrongForm& form, void* values) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  strong_access(at, bytes, false, scope, pc, "a strong load");
+  strong_access(at, bytes, false, form.scope, pc, "a strong load");
   wait_if_polling(at, bytes, pc);
   {
     const std::lock_guard lock(wide_accesses);
     std::memcpy(values, at, bytes);
   }
   for (uint32_t word = 0; word < bytes; word += 8) {
-    synchronize(static_cast<const std::byte*>(at) + word,
-                acquire ? Order::kAcquire : Order::kRelaxed, scope, true, pc);
+    synchronize(static_cast<const std::byte*>(at) + word, form.order, form.scope, true, pc);
   }
 }
 
 // PTX: st with a vector, likewise.
-void strong_store_vector(void* at, uint32_t bytes, const void* values, bool release, Scope scope) {
+void strong_store_vector(void* at, uint32_t bytes, const void* values, const StrongForm& form) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  strong_access(at, bytes, true, scope, pc, "a strong store");
+  strong_access(at, bytes, true, form.scope, pc, "a strong store");
   for (uint32_t word = 0; word < bytes; word += 8) {
-    synchronize(static_cast<std::byte*>(at) + word, release ? Order::kRelease : Order::kRelaxed,
-                scope, false, pc);
+    synchronize(static_cast<std::byte*>(at) + word, form.order, form.scope, false, pc);
   }
   const std::lock_guard lock(wide_accesses);
   std::memcpy(at, values, bytes);
