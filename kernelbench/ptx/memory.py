@@ -108,11 +108,20 @@ def _stored(
 
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     order, space, vector, kind = chosen[0], chosen[-3], chosen[-2], chosen[-1]
-    if SIZES[kind] not in (4, 8) or vector or space == "local":
+    if SIZES[kind] > 8 or space == "local":
         raise StatementError("a strong store of this kind")
     writer.expect(operands, 2)
     access = "store_release" if order == "release" else "store_relaxed"
-    return _stored(writer, access, space, "", kind, operands)
+    bits, size = f"px::b{8 * SIZES[kind]}", SIZES[kind]
+    values = writer.values(operands[1], size)
+    if len(values) != (int(vector[1:]) if vector else 1):
+        raise StatementError(f"{len(values)} values for {vector}")
+    name = writer.temporary()
+    out = [f"px::Byte* const {name} = {writer.pointer(operands[0], space)};"]
+    out += [
+        f"px::{access}<{bits}>({name} + {at * size}, {each});" for at, each in enumerate(values)
+    ]
+    return f"{{ {' '.join(out)} }}"
 
 
 def _atomic(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -144,13 +153,43 @@ def _update(
         raise StatementError(f"{len(values)} values")
     if operation in ("inc", "dec") and kind != "u32":
         raise StatementError(f"{operation} of {kind}")
-    if kind[0] == "f" and operation not in ("add", "exch"):
+    if kind in ("f32", "f64") and operation not in ("add", "exch"):
         raise StatementError(f"{operation} of {kind}")
     given = ", ".join(writer.typed(each, kind) for each in values)
     flags = f"{'true' if returns else 'false'}, px::Order::{_ORDERS[order]}"
+    if kind in _HALVES:
+        operation = operation.removesuffix(".noftz") + "_noftz"
     if operation == "add" and space.startswith("shared"):
         operation = "add_shared"
     return f"px::atomic_{operation}({writer.pointer(address, space)}, {flags}, {given})"
+
+
+#: Atomics of halves do not flush; pairs are atomic as a whole here, each half by itself in PTX.
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+
+
+def _vector_update(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``atom`` and ``red`` of a vector: each element by itself."""
+    order, _, space, operation, vector, kind = chosen
+    result, address, values = operands if len(operands) == 3 else ("_", *operands)
+    given = values.items if isinstance(values, Vector) else ()
+    results = result.items if isinstance(result, Vector) else ["_"] * len(given)
+    if len(given) != int(vector[1:]) or len(results) != len(given):
+        raise StatementError(f"{len(given)} values for {vector}")
+    name = writer.temporary()
+    out = [f"px::Byte* const {name} = {writer.pointer(address, space)};"]
+    out += ["px::b32 " + ", ".join(f"{name}_{at}" for at in range(len(given))) + ";"]
+    suffix = "_noftz" if kind in _HALVES else ""
+    flags = f"{'true' if result != '_' else 'false'}, px::Order::{_ORDERS[order]}"
+    function = f"px::atomic_{operation.removesuffix('.noftz')}{suffix}"
+    for at, each in enumerate(given):
+        where = f"{name} + {at * SIZES[kind]}"
+        call = f"{function}({where}, {flags}, {writer.typed(each, kind)})"
+        out.append(f"{name}_{at} = px::stored<px::b32>({call});")
+    for at, each in enumerate(results):
+        bits = f"b{8 * SIZES[kind]}"
+        out.append(writer.assign(each, bits, f"px::{bits}({name}_{at})"))
+    return f"{{ {' '.join(out)} }}"
 
 
 def _vector_reduction(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -184,8 +223,13 @@ def _convert_address(writer: Writer, chosen: Sequence[str], operands: Sequence[O
 def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``mapa``: the same place in another CTA of the cluster."""
     writer.expect(operands, 3)
-    address, rank = writer.value(operands[1], 4), writer.value(operands[2], 4)
-    return writer.assign(operands[0], "b32", f"px::mapa({address}, {rank})")
+    space, kind = chosen
+    given, rank = writer.value(operands[1], int(kind[1:]) // 8), writer.value(operands[2], 4)
+    address = f"px::b32({given})" if space else f"px::to_shared(px::pointer({given}))"
+    there = f"px::mapa({address}, {rank})"
+    if not space:
+        there = f"px::address_of(px::cluster_at({there}))"
+    return writer.assign(operands[0], f"b{kind[1:]}", there)
 
 
 _SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
@@ -200,6 +244,11 @@ _ORDERS = {
     "acq_rel": "kAcqRel",
 }
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
+
+_VECTORS = (
+    "{add}.{v2|v4}.{f32}", "{add.noftz|min.noftz|max.noftz}.{v2|v4|v8}.{f16|bf16}",
+    "{add.noftz|min.noftz|max.noftz}.{v2|v4}.{f16x2|bf16x2}",
+)  # fmt: skip
 
 MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"ld{{.weak|}}{_SPACES_READ}{{.nc|}}{_CACHE}{_LINES}{_POLICY}{_PREFETCH}{_VECTOR}.{_TYPE}",
@@ -221,7 +270,25 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _reduction, "memory"),
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
+    *(
+        Form(f"{root}{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+             f"{{.global|}}.{rest}", _vector_update, "memory")
+        for root in ("atom", "red")
+        for rest in _VECTORS
+    ),
+    *(
+        Form(f"{root}{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+             f"{_SHARED_OR_GLOBAL}.{{add.noftz}}.{{f16|bf16|f16x2|bf16x2}}", lower, "memory")
+        for root, lower in (("atom", _atomic), ("red", _reduction))
+    ),
+    Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+         f"{_SHARED_OR_GLOBAL}.{{cas|exch}}.{{b16}}", _atomic, "memory"),
+    Form("atom.{global|shared}" + _SCOPE + "{.relaxed|.acquire|.release|.acq_rel}"
+         ".{add.noftz}.{f16|bf16|f16x2|bf16x2}",
+         lambda w, c, o: _atomic(w, (c[2], c[1], c[0], c[3], c[4]), o), "memory"),
+    Form("atom.{global}" + _SCOPE + "{.relaxed|.acquire|.release|.acq_rel}.{add}.{v2|v4}.{f32}",
+         lambda w, c, o: _vector_update(w, (c[2], c[1], c[0], *c[3:]), o), "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
-    Form("mapa.shared::cluster.u32", _map_address, "sync"),
+    Form("mapa{.shared::cluster|}.{u32|u64}", _map_address, "sync"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Matrices of a warp, wgmma, tcgen05 and launch control (PTX ISA 9.1, 9.7.14 to 9.7.16, 9.7.13).
+"""wgmma, tcgen05 and launch control (PTX ISA 9.1, 9.7.14 to 9.7.16, 9.7.13).
 
 Registers that an instruction fills later live in arrays, which the runtime keeps by address; see
 :mod:`kernelbench.ptx.registers`.
@@ -19,46 +19,10 @@ if TYPE_CHECKING:
     from kernelbench.ptx.writer import Writer
 
 
-def _collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:
+def collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:
     """A constant array of an operand's elements: its declaration and its name."""
     name, values = writer.temporary(), writer.values(operand, size)
     return f"const px::b{8 * size} {name}[{len(values)}] = {{{', '.join(values)}}};", name
-
-
-def _spread(writer: Writer, target: Operand, name: str) -> str:
-    items = target.items if isinstance(target, Vector) else (target,)
-    return " ".join(writer.assign(each, "b32", f"{name}[{at}]") for at, each in enumerate(items))
-
-
-def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
-    writer.expect(operands, 2)
-    name, row = writer.temporary(), writer.pointer(operands[1], space)
-    call = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>({name}, {row});"
-    return f"{{ px::b32 {name}[{count}]; {call} {_spread(writer, operands[0], name)} }}"
-
-
-def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
-    writer.expect(operands, 2)
-    declared, name = _collected(writer, operands[1])
-    row = writer.pointer(operands[0], space)
-    return f"{{ {declared} px::stmatrix<{count}, {'true' if trans else 'false'}>({row}, {name}); }}"
-
-
-def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mma.sync.aligned.m16n8k16.row.col.f32.{f16,bf16}.….f32``."""
-    writer.expect(operands, 4)
-    if chosen[0] != chosen[1]:
-        raise StatementError("operands of two types")
-    a, b, c = (_collected(writer, each) for each in operands[1:])
-    d = writer.temporary()
-    return " ".join((
-        f"{{ {a[0]} {b[0]} {c[0]} px::b32 {d}[4];",
-        f"px::mma_m16n8k16<px::{chosen[0]}>({d}, {a[1]}, {b[1]}, {c[1]});",
-        _spread(writer, operands[0], d),
-        "}",
-    ))  # fmt: skip
 
 
 def _wait(name: str) -> Lower:
@@ -80,7 +44,7 @@ def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
     kind = {"e4m3.e4m3": "kE4m3", "f16.f16": "kF16", "bf16.bf16": "kBf16"}[kinds]
     b, scale = writer.value(operands[2], 8), writer.predicate(operands[3])
     if isinstance(operands[1], Vector):
-        declared, name = _collected(writer, operands[1])
+        declared, name = collected(writer, operands[1])
         a = f"{name}, 0"
     else:
         declared, a = "", f"nullptr, {writer.value(operands[1], 8)}"
@@ -162,7 +126,7 @@ def _load_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
 def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     shape, repeat = chosen
     writer.expect(operands, 3 if shape == "16x32bx2" else 2)
-    declared, name = _collected(writer, operands[-1])
+    declared, name = collected(writer, operands[-1])
     count = _TMEM_WORDS[shape] * int(repeat)
     if len(writer.values(operands[-1], 4)) != count:
         raise StatementError(f"registers for x{repeat}")
@@ -225,11 +189,6 @@ _COLLECTOR = (
 _COLUMNS = "{" + "|".join(str(n) for n in range(8, 257, 8)) + "}"
 
 TENSOR_FORMS: tuple[Form, ...] = (
-    Form("ldmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
-         _load_matrix, "warps"),
-    Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
-         _store_matrix, "warps"),
-    Form("mma.sync.aligned.m16n8k16.row.col.f32.{f16|bf16}.{f16|bf16}.f32", _multiply, "warps"),
     Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "tensor"),
     Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "tensor"),
     Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "tensor"),

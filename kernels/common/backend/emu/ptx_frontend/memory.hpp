@@ -209,6 +209,9 @@ KB_PTX_ATOMIC(or, old | given.first)
 KB_PTX_ATOMIC(xor, old ^ given.first)
 KB_PTX_ATOMIC(inc, old >= given.first ? 0 : old + 1)
 KB_PTX_ATOMIC(dec, old == 0 || old > given.first ? given.first : old - 1)
+KB_PTX_ATOMIC(add_noftz, add_half<flags("")>(old, given.first))
+KB_PTX_ATOMIC(min_noftz, min_half<flags("")>(old, given.first))
+KB_PTX_ATOMIC(max_noftz, max_half<flags("")>(old, given.first))
 #undef KB_PTX_ATOMIC
 
 }  // namespace px

@@ -51,6 +51,8 @@ struct NamedBarrier {
   Pc pc = nullptr;
   Knowledge arriving;
   Knowledge completed;
+  uint32_t holding = 0;  // of bar.red: arrivals whose predicate held
+  uint32_t held = 0;     // of the last completed generation
 };
 
 // PTX: 9.7.13, barrier.cluster: one for each cluster, used in turn by arrive and wait.

@@ -103,7 +103,15 @@ uint64_t atomic_update(void* at, uint32_t bytes, Order order, bool returns,
   interleave();
   if (bytes == 4 && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), false);
   strong_access(at, bytes, true, pc, returns ? "atom" : "red");
-  synchronize(at, order, returns);
+  if (bytes >= 4) synchronize(at, order, returns);
+  if (bytes == 2) {
+    auto* half = static_cast<uint16_t*>(at);
+    uint16_t old = __atomic_load_n(half, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(half, &old, static_cast<uint16_t>(update(old, context)),
+                                        false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    }
+    return old;
+  }
   if (bytes == 8) {
     auto* word = static_cast<uint64_t*>(at);
     uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -137,8 +145,10 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, bool release) {
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, true, pc, "a strong store");
-  synchronize(at, release ? Order::kRelease : Order::kRelaxed, false);
-  if (bytes == 8) {
+  if (bytes >= 4) synchronize(at, release ? Order::kRelease : Order::kRelaxed, false);
+  if (bytes < 4) {
+    std::memcpy(at, &value, bytes);
+  } else if (bytes == 8) {
     __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
   } else {
     __atomic_store_n(static_cast<uint32_t*>(at), static_cast<uint32_t>(value), __ATOMIC_RELEASE);
@@ -165,6 +175,13 @@ void* own_shared() {
 // PTX: 5.1: the same as an address of .shared::cluster.
 uint32_t own_shared_window() {
   return shared_address({self().cta, 0});
+}
+
+// PTX: isspacep.shared (9.7.9).
+bool points_to_shared(const void* pointer, bool own) {
+  if (!own) return in_shared(pointer);
+  const auto* begin = static_cast<const std::byte*>(own_shared());
+  return pointer >= begin && pointer < begin + kSharedStride;
 }
 
 // PTX: cvta.shared (9.7.9) and accesses through shared::cluster addresses.

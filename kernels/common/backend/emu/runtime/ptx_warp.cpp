@@ -1,13 +1,11 @@
 // Collective instructions that only translated PTX has: shfl in all modes, redux, match, ldmatrix,
-// stmatrix, mma.sync (PTX ISA 9.1, 9.7.9, 9.7.13, 9.7.14).
+// stmatrix, movmatrix (PTX ISA 9.1, 9.7.9, 9.7.13, 9.7.14).
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "api_ptx.hpp"
 #include "core.hpp"
-#include "cvt.hpp"
 
 namespace kb::emu {
 
@@ -123,8 +121,8 @@ uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t mem
   return static_cast<uint32_t>(collective("redux.sync", members, value, pc, body));
 }
 
-// PTX: match.any.sync.b32 (9.7.13): the members with the lane's own value.
-uint32_t match_any(uint32_t value, uint32_t members) {
+// PTX: match.any.sync.{b32,b64} (9.7.13): the members with the lane's own value.
+uint32_t match_any(uint64_t value, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
   return static_cast<uint32_t>(
@@ -138,6 +136,23 @@ uint32_t match_any(uint32_t value, uint32_t members) {
           all.result[lane] = equal;
         }
       }));
+}
+
+// PTX: movmatrix.sync.aligned.m8n8.trans.b16 (9.7.14): lane 4r + c / 2 has elements (r, c), (r, c +
+// 1), and gets those of the transposed matrix.
+uint32_t movmatrix(uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  return static_cast<uint32_t>(collective("movmatrix", ~0u, value, pc, [](Collective& all) {
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      uint32_t got = 0;
+      for (uint32_t half = 0; half < 2; ++half) {
+        const Held from = holder(lane / 4, 2 * (lane % 4) + half, true);
+        got |= static_cast<uint32_t>(all.value[from.lane] >> 16 * from.half & 0xffff) << 16 * half;
+      }
+      all.result[lane] = got;
+    }
+  }));
 }
 
 // PTX: ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.b16 (9.7.14).
@@ -193,45 +208,6 @@ void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed) {
     }
   };
   collective("stmatrix", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
-}
-
-// PTX: mma.sync.aligned.m16n8k16.row.col.f32.{f16,bf16}.{f16,bf16}.f32 (9.7.14).
-// Assumption: products are exact and added one after another in fp32, rounded to nearest; PTX
-// leaves the order and the precision of intermediate sums open.
-void mma_m16n8k16(bool bf16, uint32_t* d, const uint32_t* a, const uint32_t* b, const uint32_t* c) {
-  const Pc pc = KB_EMU_PC;
-  interleave();
-  struct Lane {
-    uint32_t* d;
-    const uint32_t *a, *b, *c;
-  } mine{d, a, b, c};
-  const auto body = [bf16](Collective& all) {
-    const auto value = [bf16](uint32_t word, uint32_t half) {
-      const auto bits = static_cast<uint16_t>(word >> 16 * half);
-      return bf16 ? __builtin_bit_cast(float, uint32_t{bits} << 16) : f32_of_f16(bits);
-    };
-    float left[16][16], right[16][8];
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      const Lane& of = *reinterpret_cast<const Lane*>(all.value[lane]);
-      const uint32_t group = lane / 4, pair = 2 * (lane % 4);
-      for (uint32_t i = 0; i < 8; ++i) {
-        left[group + 8 * (i / 2 % 2)][pair + i % 2 + 8 * (i / 4)] = value(of.a[i / 2], i % 2);
-      }
-      for (uint32_t i = 0; i < 4; ++i) {
-        right[pair + i % 2 + 8 * (i / 2)][group] = value(of.b[i / 2], i % 2);
-      }
-    }
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      const Lane& of = *reinterpret_cast<const Lane*>(all.value[lane]);
-      for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-        auto sum = __builtin_bit_cast(float, of.c[i]);
-        for (uint32_t k = 0; k < 16; ++k) sum = std::fma(left[row][k], right[k][column], sum);
-        of.d[i] = bits_of(sum);
-      }
-    }
-  };
-  collective("mma.sync", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
 }
 
 }  // namespace kb::emu
