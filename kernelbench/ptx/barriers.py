@@ -34,30 +34,44 @@ def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     """``mbarrier.arrive…  {state|_,} [a]{, count}``."""
     operation, order, _, space = chosen
     given = list(operands)
-    if not isinstance(given[0], Address):
-        if given[0] != "_" and writer.is_read(given[0]):
-            raise StatementError("a phase's state token that is used")
-        given.pop(0)
+    token: Operand = "_" if isinstance(given[0], Address) else given.pop(0)
     writer.expect(given, 2) if "expect_tx" in operation else writer.expect(given, 1, 2)
     count = given[1] if len(given) > 1 else Number(1)
-    if operation == "arrive_drop" and count != Number(1):
+    if operation.startswith("arrive_drop") and "expect_tx" not in operation and count != Number(1):
         raise StatementError("a count")
     release = "false" if order == "relaxed" else "true"
-    name = operation.replace(".", "_")
+    name = operation.removesuffix(".noComplete").replace(".", "_")
     bar = writer.barrier(given[0], space)
-    return f"px::mbarrier_{name}({bar}, {writer.value(count, 4)}, {release});"
+    call = f"px::mbarrier_{name}({bar}, {writer.value(count, 4)}, {release});"
+    if token == "_" or not writer.is_read(token):
+        return call
+    # The phase that the arrival is of.
+    state = writer.temporary()
+    taken = f"const px::b64 {state} = px::mbarrier_state({bar});"
+    return f"{{ {taken} {call} {writer.assign(token, 'b64', state)} }}"
+
+
+def _bytes(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``mbarrier.{expect_tx,complete_tx} [a], bytes``, which order nothing."""
+    writer.expect(operands, 2)
+    bar = writer.barrier(operands[0], chosen[2])
+    return f"px::mbarrier_{chosen[0]}({bar}, {writer.value(operands[1], 4)});"
 
 
 def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mbarrier.{test_wait,try_wait}.parity p, [a], parity{, hint}``.
+    """``mbarrier.{test_wait,try_wait}{.parity} p, [a], parity or state{, hint}``.
 
     Where a loop does nothing but poll, the thread sleeps: a hang is then reported as one, with
     what the barrier lacks.
     """
-    _, order, scope, space = chosen
+    _, by_parity, order, scope, space = chosen
     writer.expect(operands, 3, 4)
     sleeps = only_polls(writer.function.statements, writer.statement)
-    barrier, parity = writer.barrier(operands[1], space), writer.value(operands[2], 4)
+    barrier, parity = (
+        writer.barrier(operands[1], space),
+        writer.value(operands[2], 4 if by_parity else 8),
+    )
+    parity = parity if by_parity else f"px::b32({parity})"
     acquire = "false" if order == "relaxed" else "true"
     call = f"px::mbarrier_{'wait' if sleeps else 'test'}({barrier}, {parity}, {acquire}, "
     call += f"px::Scope::{'kCluster' if scope == 'cluster' else 'kCta'})"
@@ -67,8 +81,14 @@ def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 BARRIER_FORMS: tuple[Form, ...] = (
     Form(f"mbarrier.init{_LOCAL}.b64", _init, "sync"),
     Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "sync"),
-    Form("mbarrier.{arrive|arrive_drop|arrive.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE
+    Form("mbarrier.{arrive|arrive.noComplete|arrive_drop|arrive_drop.noComplete|arrive.expect_tx|"
+         "arrive_drop.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE
          + ".b64", _arrive, "sync"),
-    Form("mbarrier.{test_wait|try_wait}.parity{.acquire|.relaxed|}" + _SCOPE + _LOCAL + ".b64",
+    Form("mbarrier.{expect_tx|complete_tx}{.relaxed.cta|.relaxed.cluster|}" + _SPACE + ".b64",
+         _bytes, "sync"),
+    # CUTLASS writes the space first, which ptxas takes, too.
+    Form("mbarrier.{expect_tx|complete_tx}.{shared::cta|shared::cluster}{.relaxed.cta|"
+         ".relaxed.cluster}.b64", lambda w, c, o: _bytes(w, (c[0], c[2], c[1]), o), "sync"),
+    Form("mbarrier.{test_wait|try_wait}{.parity|}{.acquire|.relaxed|}" + _SCOPE + _LOCAL + ".b64",
          _wait, "sync"),
 )  # fmt: skip

@@ -95,9 +95,8 @@ def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
 
 
 def _stored(
-    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand],
-    strength: str = "",
-) -> str:  # fmt: skip
+    writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
+) -> str:
     count, bits = int(vector[1:]) if vector else 1, f"px::b{8 * SIZES[kind]}"
     values = (
         writer.values(operands[1], SIZES[kind])
@@ -107,7 +106,7 @@ def _stored(
     if len(values) != count:
         raise StatementError(f"{len(values)} values for {vector}")
     where = writer.pointer(operands[0], space)
-    return f"px::{access}<{bits}>({where}{strength}, {', '.join(values)});"
+    return f"px::{access}<{bits}>({where}, {', '.join(values)});"
 
 
 def _loaded_at_once(
@@ -124,16 +123,23 @@ def _loaded_at_once(
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     order, vector, kind = chosen[0], chosen[-2], chosen[-1]
     space = chosen[1] if order == "volatile" else chosen[2]
-    at_once = not vector or int(vector[1:]) * SIZES[kind] in _AT_ONCE
-    if SIZES[kind] > 8 or not at_once or space == "local":
+    if SIZES[kind] > 8 or space == "local":
         raise StatementError("a strong store of this kind")
     writer.expect(operands, 2)
-    strength = _strength(chosen)
-    if vector:
-        where = writer.pointer(operands[0], space)
-        values = ", ".join(writer.values(operands[1], SIZES[kind]))
-        return f"px::store_together<px::b{8 * SIZES[kind]}>({where}{strength}, {values});"
-    return _stored(writer, "strong_store", space, "", kind, operands, strength)
+    strength, bits, size = _strength(chosen), f"px::b{8 * SIZES[kind]}", SIZES[kind]
+    values = writer.values(operands[1], size)
+    if len(values) != (int(vector[1:]) if vector else 1):
+        raise StatementError(f"{len(values)} values for {vector}")
+    where = writer.pointer(operands[0], space)
+    if vector and len(values) * size in _AT_ONCE:
+        return f"px::store_together<{bits}>({where}{strength}, {', '.join(values)});"
+    name = writer.temporary()
+    out = [f"px::Byte* const {name} = {where};"]
+    out += [
+        f"px::strong_store<{bits}>({name} + {at * size}{strength}, {each});"
+        for at, each in enumerate(values)
+    ]
+    return f"{{ {' '.join(out)} }}"
 
 
 def _strength(chosen: Sequence[str]) -> str:
@@ -170,13 +176,44 @@ def _update(
         raise StatementError(f"{len(values)} values")
     if operation in ("inc", "dec") and kind != "u32":
         raise StatementError(f"{operation} of {kind}")
-    if kind[0] == "f" and operation not in ("add", "exch"):
+    if kind in ("f32", "f64") and operation not in ("add", "exch"):
         raise StatementError(f"{operation} of {kind}")
     given = ", ".join(writer.typed(each, kind) for each in values)
     flags = f"{'true' if returns else 'false'}, px::Order::{_ORDERS[order]}, {scope_of(scope)}"
+    if kind in _HALVES:
+        operation = operation.removesuffix(".noftz") + "_noftz"
     if operation == "add" and space.startswith("shared"):
         operation = "add_shared"
     return f"px::atomic_{operation}({writer.pointer(address, space)}, {flags}, {given})"
+
+
+#: Atomics of halves do not flush; pairs are atomic as a whole here, each half by itself in PTX.
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+
+
+def _vector_update(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``atom`` and ``red`` of a vector: each element by itself."""
+    order, scope, space, operation, vector, kind = chosen
+    result, address, values = operands if len(operands) == 3 else ("_", *operands)
+    given = values.items if isinstance(values, Vector) else ()
+    results = result.items if isinstance(result, Vector) else ["_"] * len(given)
+    if len(given) != int(vector[1:]) or len(results) != len(given):
+        raise StatementError(f"{len(given)} values for {vector}")
+    name = writer.temporary()
+    out = [f"px::Byte* const {name} = {writer.pointer(address, space)};"]
+    out += ["px::b32 " + ", ".join(f"{name}_{at}" for at in range(len(given))) + ";"]
+    suffix = "_noftz" if kind in _HALVES else ""
+    flags = f"{'true' if result != '_' else 'false'}, px::Order::{_ORDERS[order]}"
+    flags += f", {scope_of(scope)}"
+    function = f"px::atomic_{operation.removesuffix('.noftz')}{suffix}"
+    for at, each in enumerate(given):
+        where = f"{name} + {at * SIZES[kind]}"
+        call = f"{function}({where}, {flags}, {writer.typed(each, kind)})"
+        out.append(f"{name}_{at} = px::stored<px::b32>({call});")
+    for at, each in enumerate(results):
+        bits = f"b{8 * SIZES[kind]}"
+        out.append(writer.assign(each, bits, f"px::{bits}({name}_{at})"))
+    return f"{{ {' '.join(out)} }}"
 
 
 def _vector_reduction(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -223,12 +260,6 @@ def _map_address(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], f"b{8 * SIZES[kind]}", result)
 
 
-def _policy(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``createpolicy``: what the cache keeps changes no value."""
-    return writer.assign(operands[0], "b64", "px::b64(0)")
-
-
-_EVICTION = "L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged"
 _SPACES_READ = "{.param::entry|.const|" + _SPACE[1:]
 _OPERATION = "{add|min|max|exch|cas|and|or|xor|inc|dec}"
 _ATOMIC_TYPE = "{b32|b64|u32|u64|s32|s64|f32|f64}"
@@ -243,6 +274,11 @@ _ORDERS = {
 #: Bytes of vectors that a strong access moves at once.
 _AT_ONCE = (8, 16)
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
+
+_VECTORS = (
+    "{add}.{v2|v4}.{f32}", "{add.noftz|min.noftz|max.noftz}.{v2|v4|v8}.{f16|bf16}",
+    "{add.noftz|min.noftz|max.noftz}.{v2|v4}.{f16x2|bf16x2}",
+)  # fmt: skip
 
 MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"ld{{.weak|}}{_SPACES_READ}{{.nc|}}{_CACHE}{_LINES}{_POLICY}{_PREFETCH}{_VECTOR}.{_TYPE}",
@@ -265,9 +301,25 @@ MEMORY_FORMS: tuple[Form, ...] = (
     Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _reduction, "memory"),
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
+    *(
+        Form(f"{root}{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+             f"{{.global|}}.{rest}", _vector_update, "memory")
+        for root in ("atom", "red")
+        for rest in _VECTORS
+    ),
+    *(
+        Form(f"{root}{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+             f"{_SHARED_OR_GLOBAL}.{{add.noftz}}.{{f16|bf16|f16x2|bf16x2}}", lower, "memory")
+        for root, lower in (("atom", _atomic), ("red", _reduction))
+    ),
+    Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+         f"{_SHARED_OR_GLOBAL}.{{cas|exch}}.{{b16}}", _atomic, "memory"),
+    Form("atom.{global|shared}" + _SCOPE + "{.relaxed|.acquire|.release|.acq_rel}"
+         ".{add.noftz}.{f16|bf16|f16x2|bf16x2}",
+         lambda w, c, o: _atomic(w, (c[2], c[1], c[0], c[3], c[4]), o), "memory"),
+    Form("atom.{global}" + _SCOPE + "{.relaxed|.acquire|.release|.acq_rel}.{add}.{v2|v4}.{f32}",
+         lambda w, c, o: _vector_update(w, (c[2], c[1], c[0], *c[3:]), o), "memory"),
     Form("cvta{.to|}.{global|const|param|local|shared|shared::cta|shared::cluster}.u64",
          _convert_address, "memory"),
-    Form(f"createpolicy.fractional.{{{_EVICTION}}}{{.L2::evict_first|.L2::evict_unchanged|}}.b64",
-         _policy, "memory"),
     Form("mapa{.shared::cluster|}.{u32|u64}", _map_address, "sync"),
 )  # fmt: skip

@@ -14,7 +14,9 @@ from kernelbench.ptx import (
     conversions,
     copies,
     floats,
+    hints,
     integers,
+    matrices,
     memory,
     tensor,
     warps,
@@ -30,7 +32,9 @@ TABLE: tuple[Form, ...] = (
     *warps.WARP_FORMS,
     *barriers.BARRIER_FORMS,
     *copies.COPY_FORMS,
+    *matrices.MATRIX_FORMS,
     *tensor.TENSOR_FORMS,
+    *hints.HINT_FORMS,
 )
 
 

@@ -1,4 +1,4 @@
-"""Matrices of a warp, wgmma, tcgen05 and launch control (PTX ISA 9.1, 9.7.14 to 9.7.16, 9.7.13).
+"""wgmma, tcgen05 and launch control (PTX ISA 9.1, 9.7.14 to 9.7.16, 9.7.13).
 
 Registers that an instruction fills later live in arrays, which the runtime keeps by address; see
 :mod:`kernelbench.ptx.registers`.
@@ -19,89 +19,10 @@ if TYPE_CHECKING:
     from kernelbench.ptx.writer import Writer
 
 
-def _collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:
+def collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:
     """A constant array of an operand's elements: its declaration and its name."""
     name, values = writer.temporary(), writer.values(operand, size)
     return f"const px::b{8 * size} {name}[{len(values)}] = {{{', '.join(values)}}};", name
-
-
-def _spread(writer: Writer, target: Operand, name: str) -> str:
-    items = target.items if isinstance(target, Vector) else (target,)
-    return " ".join(writer.assign(each, "b32", f"{name}[{at}]") for at, each in enumerate(items))
-
-
-def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
-    writer.expect(operands, 2)
-    name, row = writer.temporary(), writer.pointer(operands[1], space)
-    call = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>({name}, {row});"
-    return f"{{ px::b32 {name}[{count}]; {call} {_spread(writer, operands[0], name)} }}"
-
-
-def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
-    writer.expect(operands, 2)
-    declared, name = _collected(writer, operands[1])
-    row = writer.pointer(operands[0], space)
-    return f"{{ {declared} px::stmatrix<{count}, {'true' if trans else 'false'}>({row}, {name}); }}"
-
-
-def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mma.sync.aligned.mMn8kK.row.col{.satfinite}.dtype.atype.btype.ctype``."""
-    writer.expect(operands, 4)
-    m, k = int(chosen[0]), int(chosen[1])
-    saturates, sums, left, right, before = chosen[2:]
-    bits = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64}.get(left, 8)
-    same = left == right or {left, right} in ({"s8", "u8"}, {"e4m3", "e5m2"})
-    if sums != before or not same or sums not in _SUMS[left]:
-        raise StatementError("types that do not go together")
-    registers = m * 8 // 32 * {"f64": 4, "f16": 1}.get(sums, 2) // 2
-    counts = [registers, m * k * bits // 1024, 8 * k * bits // 1024, registers]
-    parts = [_words(writer, each, 8 if bits == 64 else 4) for each in operands[1:]]
-    found = [len(each.items) if isinstance(each, Vector) else 1 for each in operands]
-    if [each * (2 if bits == 64 else 1) for each in found] != counts:
-        raise StatementError(f"{found} registers")
-    form = ", ".join((
-        f"{{{m}, {k}", f"px::ElementKind::k{left.capitalize()}",
-        f"px::ElementKind::k{right.capitalize()}", f"px::MmaSums::k{sums.upper()}",
-        f"{'true' if saturates else 'false'}}}",
-    ))  # fmt: skip
-    d = writer.temporary()
-    (a_text, a), (b_text, b), (c_text, c) = parts
-    return " ".join((
-        f"{{ {a_text} {b_text} {c_text} px::b32 {d}[{registers}];",
-        f"px::mma_sync({form}, {d}, {a}, {b}, {c});",
-        _spread_wide(writer, operands[0], d) if bits == 64 else _spread(writer, operands[0], d),
-        "}",
-    ))  # fmt: skip
-
-
-def _words(writer: Writer, operand: Operand, size: int) -> tuple[str, str]:
-    """As :func:`_collected`; registers of 64 bits as two words each."""
-    if size == 4:
-        return _collected(writer, operand)
-    words = [
-        word
-        for value in writer.values(operand, 8)
-        for word in (f"px::b32({value})", f"px::b32({value} >> 32)")
-    ]
-    name = writer.temporary()
-    return f"const px::b32 {name}[{len(words)}] = {{{', '.join(words)}}};", name
-
-
-def _spread_wide(writer: Writer, target: Operand, name: str) -> str:
-    items = target.items if isinstance(target, Vector) else (target,)
-    return " ".join(
-        writer.assign(each, "b64", f"px::joined<px::b64>({name}[{2 * at}], {name}[{2 * at + 1}])")
-        for at, each in enumerate(items)
-    )
-
-
-#: What products of a type may be added up in.
-_SUMS = {
-    "f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f32", "f16"),
-    "e5m2": ("f32", "f16"), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",),
-}  # fmt: skip
 
 
 def _wait(name: str) -> Lower:
@@ -124,7 +45,7 @@ def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
     kind += "Half" if sums == "f16" else ""
     b, scale = writer.value(operands[2], 8), writer.predicate(operands[3])
     if isinstance(operands[1], Vector):
-        declared, name = _collected(writer, operands[1])
+        declared, name = collected(writer, operands[1])
         a = f"{name}, 0"
     else:
         declared, a = "", f"nullptr, {writer.value(operands[1], 8)}"
@@ -206,7 +127,7 @@ def _load_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
 def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     shape, repeat = chosen
     writer.expect(operands, 3 if shape == "16x32bx2" else 2)
-    declared, name = _collected(writer, operands[-1])
+    declared, name = collected(writer, operands[-1])
     count = _TMEM_WORDS[shape] * int(repeat)
     if len(writer.values(operands[-1], 4)) != count:
         raise StatementError(f"registers for x{repeat}")
@@ -272,26 +193,12 @@ _COLLECTOR = (
 _COLUMNS = "{" + "|".join(str(n) for n in range(8, 257, 8)) + "}"
 
 TENSOR_FORMS: tuple[Form, ...] = (
-    Form("ldmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
-         _load_matrix, "warps"),
-    Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
-         _store_matrix, "warps"),
-    *(
-        Form(f"mma.sync.aligned.m{{{m}}}n8k{{{depths}}}.row.col{{.satfinite|}}.{{{sums}}}"
-             f".{{{types}}}.{{{types}}}.{{{sums}}}", _multiply, "matrices")
-        for m, depths, sums, types in (
-            ("16", "8|16", "f32|f16", "f16"), ("16", "8|16", "f32", "bf16"),
-            ("16", "4|8", "f32", "tf32"), ("16", "16|32", "s32", "s8|u8"),
-            ("8", "16", "s32", "s8|u8"), ("16", "16|32", "f32|f16", "e4m3|e5m2"),
-            ("8", "4", "f64", "f64"), ("16", "4|8|16", "f64", "f64"),
-        )
-    ),
     Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "tensor"),
     Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "tensor"),
     Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "tensor"),
     *(
         Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k{depth}.{{{sums}}}.{{{types}}}"
-             f".{{{types}}}", _wgmma, "matrices")
+             f".{{{types}}}", _wgmma, "products")
         for depth, sums, types in (
             ("32", "f32|f16", "e4m3|e5m2"), ("16", "f32|f16", "f16"), ("16", "f32", "bf16"),
             ("8", "f32", "tf32"), ("32", "s32", "s8|u8"),

@@ -69,9 +69,31 @@ def _elect(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
 
 
 def _match(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``match.any.sync d, a, members``; ``match.all.sync d{|p}, a, members``."""
     writer.expect(operands, 3)
-    value, members = writer.value(operands[1], 4), writer.value(operands[2], 4)
-    return writer.assign(operands[0], "b32", f"px::match_any({value}, {members})")
+    which, kind = chosen
+    value = writer.value(operands[1], int(kind[1:]) // 8)
+    call = f"px::match_{which}({value}, {writer.value(operands[2], 4)})"
+    target = operands[0]
+    if not isinstance(target, Pair):
+        return writer.assign(target, "b32", call)
+    name = writer.temporary()
+    return " ".join((
+        f"{{ const px::b32 {name} = {call};",
+        writer.assign(target.first, "b32", name),
+        writer.assign(target.second, "pred", f"{name} != 0"),
+        "}",
+    ))  # fmt: skip
+
+
+def _barrier_reduction(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``bar.red.op d, a{, b}, {!}c``."""
+    operation, kind = chosen[-1].split(".")
+    writer.expect(operands, 3, 4)
+    threads = writer.value(operands[2], 4) if len(operands) == 4 else "px::cta_threads()"
+    p = writer.predicate(operands[-1])
+    call = f"px::bar_red_{operation}({writer.value(operands[1], 4)}, {threads}, {p})"
+    return writer.assign(operands[0], kind, call)
 
 
 def _warp_barrier(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -135,7 +157,9 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("redux.sync.{add|min|max}.{u32|s32}", _reduce, "warps"),
     Form("redux.sync.{and|or|xor}.{b32}", _reduce, "warps"),
     Form("redux.sync.{min|max}{.abs|}{.NaN|}.{f32}", _reduce_real, "warps"),
-    Form("match.any.sync.b32", _match, "warps"),
+    Form("match.{any|all}.sync.{b32|b64}", _match, "warps"),
+    Form("{bar|barrier}{.cta|}.red{.aligned|}.{popc.u32|and.pred|or.pred}", _barrier_reduction,
+         "sync"),
     Form("elect.sync", _elect, "warps"),
     Form("bar.warp.sync", _warp_barrier, "warps"),
     Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "sync"),

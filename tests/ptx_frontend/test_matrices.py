@@ -1,217 +1,179 @@
-"""mma.sync and wgmma of every type, on small integers, whose sums are exact in any order."""
+"""mma.sync of every shape and type, and movmatrix, against products of whole numbers."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
-import torch
 
 import kernelbench.ptx
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 
-TYPES = {
-    "f16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32, "f32": torch.float32,
-    "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "s8": torch.int8, "u8": torch.uint8,
-    "s32": torch.int32, "f64": torch.float64,
+HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
+BITS = {
+    "f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4,
+    "u4": 4, "b1": 1,
 }  # fmt: skip
+#: Shape, types of D, A and B, and what stands behind the layout and the types.
+FORMS = [
+    *(("m16n8k8", d, "f16", "f16", "", "") for d in ("f32", "f16")),
+    *(("m16n8k16", d, "f16", "f16", "", "") for d in ("f32", "f16")),
+    ("m16n8k8", "f32", "bf16", "bf16", "", ""),
+    ("m16n8k16", "f32", "bf16", "bf16", "", ""),
+    ("m16n8k4", "f32", "tf32", "tf32", "", ""),
+    ("m16n8k8", "f32", "tf32", "tf32", "", ""),
+    ("m16n8k16", "f16", "e5m2", "e4m3", "", ""),
+    ("m16n8k32", "f32", "e4m3", "e5m2", "", ""),
+    *((shape, "f64", "f64", "f64", "", "") for shape in ("m8n8k4", "m16n8k4", "m16n8k8")),
+    ("m16n8k16", "f64", "f64", "f64", "", ""),
+    ("m16n8k16", "s32", "s8", "u8", "", ""),
+    ("m16n8k32", "s32", "u8", "s8", ".satfinite", ""),
+    ("m16n8k32", "s32", "s4", "u4", "", ""),
+    ("m16n8k64", "s32", "s4", "s4", ".satfinite", ""),
+    ("m16n8k128", "s32", "b1", "b1", "", ".xor.popc"),
+    ("m16n8k256", "s32", "b1", "b1", "", ".and.popc"),
+]
 
 
-class Mma(NamedTuple):
-    """One opcode."""
-
-    m: int
-    k: int
-    sums: str
-    a: str
-    b: str
-    saturates: bool = False
-
-    @property
-    def name(self) -> str:
-        """Of its kernel."""
-        return "_".join(("mma", *map(str, self)))
-
-    @property
-    def opcode(self) -> str:
-        """As PTX spells it."""
-        saturates = ".satfinite" if self.saturates else ""
-        return (
-            f"mma.sync.aligned.m{self.m}n8k{self.k}.row.col{saturates}"
-            f".{self.sums}.{self.a}.{self.b}.{self.sums}"
-        )
+def _code(kind: str, value: int) -> int:
+    """A small whole number's bits."""
+    if kind == "f64":
+        return int(np.float64(value).view(np.uint64))
+    if kind in ("tf32", "bf16"):
+        bits = int(np.float32(value).view(np.uint32))
+        return bits if kind == "tf32" else bits >> 16
+    if kind == "f16":
+        return int(np.float16(value).view(np.uint16))
+    if kind == "e5m2":
+        return int(np.float16(value).view(np.uint16)) >> 8
+    if kind == "e4m3":
+        sign, size = value < 0, abs(value)
+        if size == 0:
+            return sign << 7
+        exponent = size.bit_length() - 1
+        return sign << 7 | (exponent + 7) << 3 | (size << 3 - exponent) & 7
+    return value & (1 << BITS[kind]) - 1
 
 
-MMAS = [
-    *(Mma(16, k, sums, "f16", "f16") for k in (8, 16) for sums in ("f32", "f16")),
-    *(Mma(16, k, "f32", "bf16", "bf16") for k in (8, 16)),
-    *(Mma(16, k, "f32", "tf32", "tf32") for k in (4, 8)),
-    *(Mma(16, 32, "f32", a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")),
-    Mma(16, 16, "f16", "e4m3", "e4m3"),
-    *(Mma(16, k, "s32", a, b) for k in (16, 32) for a, b in (("s8", "s8"), ("u8", "s8"))),
-    Mma(8, 16, "s32", "s8", "u8"), Mma(16, 32, "s32", "u8", "u8", saturates=True),
-    Mma(8, 4, "f64", "f64", "f64"), *(Mma(16, k, "f64", "f64", "f64") for k in (4, 8, 16)),
-]  # fmt: skip
+def _registers(kind: str, matrix: np.ndarray, rows: int) -> np.ndarray:
+    """Of each lane, 32 bits each (PTX ISA 9.1, 9.7.14.5: figures of the fragments).
 
-
-def _bytes_of(kind: str, values: np.ndarray) -> np.ndarray:
-    """The elements' bytes, [*shape, bytes of one]."""
-    made = torch.from_numpy(np.ascontiguousarray(values, np.float64)).to(TYPES[kind]).contiguous()
-    return made.view(torch.uint8).numpy().reshape(*values.shape, -1)
-
-
-def _values(kind: str, data: np.ndarray) -> np.ndarray:
-    return torch.from_numpy(data.copy()).view(TYPES[kind]).to(torch.float64).numpy()
-
-
-def _places(rows: int, columns: int, bits: int) -> np.ndarray:
-    """Row and column of a lane's elements of A, or of Bᵀ: PTX ISA 9.1, 9.7.14.5, by figures.
-
-    A lane's group is its row; where there are 16 rows the next register is that of row + 8. A
-    register has the elements of 32 bits side by side, or half of one.
+    ``matrix`` is [rows, k]; of B it is transposed, and ``rows`` is 8.
     """
-    side = max(1, 32 // bits)
-    at = []
+    bits, depth = BITS[kind], matrix.shape[1]
+    per = max(32 // bits, 1)
+    count = rows * depth // 32 // per
+    words = np.zeros((32, count), np.uint64)
     for lane in range(32):
-        for block in range(columns // (4 * side)):
-            for below in range(rows // 8):
-                column = block * 4 * side + lane % 4 * side
-                at += [(lane // 4 + 8 * below, column + i) for i in range(side)]
-    return np.array(at).reshape(32, -1, 2)
+        for register in range(count):
+            upper = register % 2 if rows == 16 else 0
+            part = register // 2 if rows == 16 else register
+            for e in range(per):
+                row = lane // 4 + 8 * upper
+                k = per * (lane % 4) + e + 4 * per * part
+                code = _code(kind, int(matrix[row, k]))
+                words[lane, register] |= np.uint64(code << bits * e)
+    return words if bits == 64 else words.astype(np.uint32)
 
 
-def _sum_places(rows: int) -> np.ndarray:
-    return np.array([
-        (lane // 4 + 8 * below, lane % 4 * 2 + i)
-        for lane in range(32) for below in range(rows // 8) for i in range(2)
-    ]).reshape(32, -1, 2)  # fmt: skip
-
-
-def _kernel(of: Mma) -> str:
-    size = 64 if of.a == "f64" else 32
-    counts = [each.shape[1] * _bits(kind) // size for each, kind in _operands(of)]
-    names = [
-        "{" + ", ".join(f"%{letter}{i}" for i in range(count)) + "}"
-        for letter, count in zip("abc", counts, strict=True)
-    ]
-    loads = [
-        f"ld.param.u64 %p, [p{letter}]; mad.wide.u32 %p, %t, {count * size // 8}, %p;\n"
-        + "\n".join(f"ld.global.b{size} %{letter}{i}, [%p+{size // 8 * i}];" for i in range(count))
-        for letter, count in zip("abc", counts, strict=True)
-    ]
-    results = names[2].replace("%c", "%d")
-    stores = [f"st.global.b{size} [%p+{size // 8 * i}], %d{i};" for i in range(counts[2])]
-    registers = " ".join(f".reg .b{size} %{letter}<8>;" for letter in "abcd")
-    return "\n".join((
-        f".visible .entry {of.name}(.param .u64 pa, .param .u64 pb, .param .u64 pc)",
-        f"{{ .reg .b64 %p; .reg .b32 %t; {registers} mov.u32 %t, %tid.x;",
-        *loads, f"{of.opcode} {results}, {names[0]}, {names[1]}, {names[2]};", *stores, "ret; }",
-    ))  # fmt: skip
-
-
-def _bits(kind: str) -> int:
-    return 32 if kind == "tf32" else 8 * TYPES[kind].itemsize
-
-
-def _operands(of: Mma) -> tuple[tuple[np.ndarray, str], ...]:
-    return (
-        (_places(of.m, of.k, _bits(of.a)), of.a), (_places(8, of.k, _bits(of.b)), of.b),
-        (_sum_places(of.m), of.sums),
-    )  # fmt: skip
+def _drawn(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> np.ndarray:
+    least, most = {"u8": (0, 255), "u4": (0, 15), "s4": (-8, 7), "b1": (0, 1)}.get(kind, (-3, 3))
+    return rng.integers(least, most + 1, shape)
 
 
 @pytest.fixture(scope="module")
-def products():
-    head = ".version 8.8\n.target sm_90a\n.address_size 64\n"
-    return kernelbench.ptx.load("mma.ptx", text=head + "\n".join(map(_kernel, MMAS)))
+def module():
+    return kernelbench.ptx.load("mma.ptx", text=HEAD + "\n".join(map(_kernel, range(len(FORMS)))))
 
 
-@pytest.mark.parametrize("of", MMAS, ids=lambda of: of.name)
-def test_mma(products, of):
-    rng = np.random.default_rng(of.k)
-    low = 0 if "u8" in of else -3
-    a, b = rng.integers(low, 4, (of.m, of.k)), rng.integers(low, 4, (8, of.k))
-    c = rng.integers(-5, 6, (of.m, 8)).astype(np.float64)
-    if of.saturates:
-        a, b, c = a * 60, b * 60, c + 2**31 - 5000
-    given = []
-    for values, (places, kind) in zip((a, b, c), _operands(of), strict=True):
-        chosen = values[places[..., 0], places[..., 1]]
-        given.append(_bytes_of(kind, chosen).reshape(32, -1))
-    products.launch(of.name, 1, 32, given, check=1).require_clean()
-    places = _sum_places(of.m)
-    want = a @ b.T + c
-    want = np.minimum(want, 2.0**31 - 1) if of.saturates else want
-    assert (_values(of.sums, given[2]) == want[places[..., 0], places[..., 1]]).all()
+def _counts(form: tuple[str, ...]) -> tuple[int, int, int, int]:
+    """Rows, depth, and registers of A and of B."""
+    shape, _, a, *_ = form
+    rows, depth = int(shape[1 : shape.index("n")]), int(shape.partition("k")[2])
+    unit = max(BITS[a], 32)
+    return rows, depth, rows * depth * BITS[a] // 32 // unit, 8 * depth * BITS[a] // 32 // unit
 
 
-WGMMAS = [
-    ("f32", "tf32", "tf32"), ("f32", "bf16", "bf16"), ("f16", "f16", "f16"),
-    ("f32", "e5m2", "e5m2"), ("f32", "e4m3", "e5m2"), ("f16", "e5m2", "e4m3"),
-    ("s32", "s8", "u8"), ("s32", "u8", "u8"),
-]  # fmt: skip
-N, A_BYTES = 16, 2048
-
-
-def _wgmma(sums: str, a: str, b: str) -> str:
-    count = N // (4 if sums == "f16" else 2)
-    depth = 32 // TYPES[a].itemsize
-    d = "{" + ", ".join(f"%d{i}" for i in range(count)) + "}"
-    opcode = f"wgmma.mma_async.sync.aligned.m64n{N}k{depth}.{sums}.{a}.{b}"
-    more = "" if sums == "s32" else ", 1, 1" + (", 0, 0" if TYPES[a].itemsize == 2 and a != "tf32" else "")
-    stores = "\n".join(f"st.global.b32 [%out+{4 * i}], %d{i};" for i in range(count))
+def _kernel(at: int) -> str:
+    form = FORMS[at]
+    shape, d, a, b, behind, operation = form
+    rows, _, of_a, of_b = _counts(form)
+    wide = 64 if d == "f64" else 32
+    of_c = rows // 8 if d == "f16" else rows // 4
+    size = wide // 8
+    given = of_a + of_b + of_c
+    opcode = f"mma.sync.aligned.{shape}.row.col{behind}.{d}.{a}.{b}.{d}{operation}"
+    lists = [
+        "{" + ", ".join(f"%v{i}" for i in range(first, first + count)) + "}"
+        for first, count in ((0, of_a), (of_a, of_b), (of_a + of_b, of_c))
+    ]
+    loads = "\n".join(f"ld.global.b{wide} %v{i}, [%in+{size * i}];" for i in range(given))
+    stores = "\n".join(
+        f"st.global.b{wide} [%out+{size * i}], %v{of_a + of_b + i};" for i in range(of_c)
+    )
     return f"""
-.visible .entry w_{sums}_{a}_{b}(.param .u64 p_in, .param .u64 p_out) .reqntid 128
+.visible .entry k{at}(.param .u64 p_in, .param .u64 p_out)
 {{
-  .reg .b64 %in, %out, %o, %da, %db; .reg .b32 %t, %s, %x, %d<8>; .reg .pred %p, %q;
-  ld.param.u64 %in, [p_in]; ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x; mov.b32 %s, tile;
-NEXT:
-  setp.ge.u32 %p, %t, {(A_BYTES + 32 * N) // 4}; @%p bra FILLED;
-  mul.wide.u32 %o, %t, 4; add.s64 %o, %in, %o; ld.global.b32 %x, [%o];
-  mad.lo.u32 %d0, %t, 4, %s; st.shared.b32 [%d0], %x; add.u32 %t, %t, 128; bra NEXT;
-FILLED:
-  fence.proxy.async.shared::cta; bar.sync 0; mov.u32 %t, %tid.x;
-  shr.u32 %x, %s, 4; cvt.u64.u32 %da, %x; or.b64 %da, %da, {(128 >> 4) << 16 | (256 >> 4) << 32};
-  add.s64 %db, %da, {A_BYTES >> 4};
-  setp.ne.u32 %p, 0, 0; setp.eq.u32 %q, 0, 0;
-  wgmma.fence.sync.aligned;
-  {opcode} {d}, %da, %db, %p{more};
-  {opcode} {d}, %da, %db, %q{more};
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-  mul.wide.u32 %o, %t, {4 * count}; add.s64 %out, %out, %o;
+  .reg .b64 %in, %out, %o; .reg .b32 %t; .reg .b{wide} %v<{given}>;
+  ld.param.u64 %in, [p_in]; ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x;
+  mul.wide.u32 %o, %t, {size * given}; add.s64 %in, %in, %o;
+  mul.wide.u32 %o, %t, {size * of_c}; add.s64 %out, %out, %o;
+  {loads}
+  {opcode} {lists[2]}, {lists[0]}, {lists[1]}, {lists[2]};
   {stores}
   ret;
 }}"""
 
 
-@pytest.fixture(scope="module")
-def warpgroup_products():
-    head = ".version 8.8\n.target sm_90a\n.address_size 64\n.shared .align 1024 .b8 tile[4096];\n"
-    text = head + "\n".join(_wgmma(*each) for each in WGMMAS)
-    return kernelbench.ptx.load("wgmma.ptx", text=text)
+@pytest.mark.parametrize("at", range(len(FORMS)), ids=lambda at: "-".join(FORMS[at][:4]))
+def test_products(module, at):
+    _, d, a, b, behind, operation = form = FORMS[at]
+    rows, depth, *_ = _counts(form)
+    rng = np.random.default_rng(at)
+    left, right = _drawn(rng, a, (rows, depth)), _drawn(rng, b, (8, depth))
+    start = rng.integers(-5, 6, (rows, 8))
+    if behind:
+        start[0] = np.iinfo(np.int32).max
+    sums = np.zeros((32, rows // 4), np.int64)
+    places = [
+        [(lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2) for i in range(rows // 4)]
+        for lane in range(32)
+    ]
+    for lane, mine in enumerate(places):
+        sums[lane] = [start[place] for place in mine]
+    kinds = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "s32": np.int32}
+    c = np.ascontiguousarray(sums.astype(kinds[d]))
+    words = c.view(np.uint64 if d == "f64" else np.uint32)
+    given = np.concatenate([_registers(a, left, rows), _registers(b, right, 8), words], 1)
+    out = np.zeros_like(words)
+    module.launch(f"k{at}", 1, 32, [np.ascontiguousarray(given), out]).require_clean()
+    if a == "b1":
+        joined = left[:, None] ^ right[None] if "xor" in operation else left[:, None] & right[None]
+        want = start + joined.sum(2)
+    else:
+        want = start + left @ right.T
+    if behind:
+        want = np.clip(want, np.iinfo(np.int32).min, np.iinfo(np.int32).max)
+    found = out.view(kinds[d])
+    for lane, mine in enumerate(places):
+        assert found[lane].tolist() == [want[place] for place in mine], lane
 
 
-@pytest.mark.parametrize(("sums", "a", "b"), WGMMAS)
-def test_wgmma(warpgroup_products, sums, a, b):
-    rng = np.random.default_rng(7)
-    depth = 32 // TYPES[a].itemsize
-    values = [rng.integers(0, 4, (rows, depth)) for rows in (64, N)]
-    image = np.zeros(A_BYTES + 32 * N, np.uint8)
-    for start, kind, of in zip((0, A_BYTES), (a, b), values, strict=True):
-        # Rows of 32 bytes, by core matrices of 8 rows by 16 bytes.
-        for row, data in enumerate(_bytes_of(kind, of).reshape(len(of), 32)):
-            for chunk in range(2):
-                at = start + row // 8 * 256 + chunk * 128 + row % 8 * 16
-                image[at : at + 16] = data[16 * chunk : 16 * chunk + 16]
-    out = np.zeros((128, N // (4 if sums == "f16" else 2)), np.uint32)
-    report = warpgroup_products.launch(f"w_{sums}_{a}_{b}", 1, args=[image, out], check=1)
-    assert report.clean, list(report.lines())
-    found = _values(sums, out.view(np.uint8)).reshape(128, N // 2)
-    want = 2 * (values[0] @ values[1].T)
-    for thread, element in np.ndindex(*found.shape):
-        row = thread // 32 * 16 + thread % 32 // 4 + 8 * (element // 2 % 2)
-        column = 8 * (element // 4) + 2 * (thread % 4) + element % 2
-        assert found[thread, element] == want[row, column], (thread, element)
+def test_a_matrix_is_transposed():
+    text = (
+        HEAD
+        + """
+.visible .entry moved(.param .u64 p_in)
+{
+  .reg .b64 %in, %o; .reg .b32 %t, %x;
+  ld.param.u64 %in, [p_in]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.s64 %in, %in, %o;
+  ld.global.b32 %x, [%in]; movmatrix.sync.aligned.m8n8.trans.b16 %x, %x; st.global.b32 [%in], %x;
+  ret;
+}
+"""
+    )
+    data = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    module = kernelbench.ptx.load("moved.ptx", text=text)
+    moved = data.copy()
+    module.launch("moved", 1, 32, [moved]).require_clean()
+    assert (moved == data.T).all()

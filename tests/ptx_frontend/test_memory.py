@@ -379,3 +379,53 @@ def test_other_plain_loads_of_a_counter_are_races(there, instead):
     report, _ = _met(MEETING.replace(there, instead))
     assert "race" in {each.finding.kind for each in report.errors}
     assert report.assumptions == ()
+
+
+#: Atomics of halves and of vectors, of 16 bits, and strong stores of every width.
+NARROW = (
+    HEAD
+    + """
+.visible .entry narrow(.param .u64 p)
+{
+  .reg .b64 %p, %o; .reg .b32 %t, %x, %y; .reg .b16 %h, %g; .reg .f32 %f; .reg .pred %q;
+  ld.param.u64 %p, [p]; mov.u32 %t, %tid.x;
+  mov.b16 %h, 0x3C00; mov.b32 %x, 0x3C004000; mov.b32 %y, 0x3F804000; mov.b32 %f, 0f3F800000;
+  atom.global.add.noftz.f16 %g, [%p], %h;
+  red.relaxed.gpu.global.add.noftz.bf16x2 [%p+4], %y;
+  atom.relaxed.gpu.global.add.noftz.f16x2 %x, [%p+8], %x;
+  atom.global.gpu.relaxed.add.noftz.f16 %g, [%p+12], %h;
+  red.global.add.v2.f32 [%p+16], {%f, %f};
+  red.release.gpu.global.max.noftz.v2.f16 [%p+24], {%h, %h};
+  atom.global.v2.f32.add {%f, _}, [%p+32], {%f, %f};
+  atom.global.gpu.acq_rel.add.v2.f32 {_, %f}, [%p+40], {0f3F800000, 0f40000000};
+  atom.global.add.noftz.v2.bf16 {%g, _}, [%p+64], {0x3F80, 0x4000};
+  atom.relaxed.gpu.global.add.noftz.v2.f16x2 {%x, _}, [%p+72], {0x3C004000, 0x3C003C00};
+  red.global.add.noftz.v2.bf16x2 [%p+80], {%y, %y};
+AGAIN:
+  ld.relaxed.gpu.global.u16 %g, [%p+48]; add.u16 %h, %g, 3;
+  atom.global.cas.b16 %h, [%p+48], %g, %h; setp.ne.u16 %q, %h, %g; @%q bra AGAIN;
+  setp.ne.u32 %q, %t, 0; @%q ret;
+  st.relaxed.gpu.global.b8 [%p+52], %t; st.volatile.global.u16 [%p+54], 9;
+  st.release.gpu.global.v2.b32 [%p+56], {7, 8};
+  ret;
+}
+""".replace("atom.global.v2.f32.add", "atom.global.add.v2.f32")
+)
+
+
+def test_atomics_of_halves_and_vectors():
+    data = np.zeros(96, np.uint8)
+    module = kernelbench.ptx.load("narrow.ptx", text=NARROW)
+    module.launch("narrow", 1, 64, [data], check=2).require_clean()
+    halves, floats = data.view(np.float16), data.view(np.float32)
+    assert halves[[0, 4, 5, 6]].tolist() == [64, 128, 64, 64]
+    # bf16: 1 and 2 in the two halves, 64 times.
+    assert data[4:8].view(np.uint16).tolist() == [0x4300, 0x4280]
+    assert floats[[4, 5]].tolist() == [64, 64] and halves[[12, 13]].tolist() == [1, 1]
+    assert floats[[10, 11]].tolist() == [64, 128]
+    assert data.view(np.uint16)[24] == 3 * 64
+    assert data[52] == 0 and data.view(np.uint16)[27] == 9
+    assert data.view(np.uint32)[14:16].tolist() == [7, 8]
+    assert data.view(np.uint16)[32:34].tolist() == [0x4280, 0x4300]
+    assert halves[36:40].tolist() == [128, 64, 64, 64]
+    assert data.view(np.uint16)[40:44].tolist() == [0x4300, 0x4280] * 2

@@ -235,3 +235,54 @@ def test_what_changes_no_value(module):
 def test_mistakes_are_found(module, kernel, found):
     report = module.launch(kernel, 4, args=[np.zeros(256, np.int32)], check=4)
     assert found in {each.finding.kind for each in report.errors}, list(report.lines())
+
+
+#: Phases by their state tokens, bytes announced and completed by hand, a CTA's votes.
+TOKENS = (
+    TEXT[: TEXT.index("// One thread")]
+    + """
+.visible .entry tokens(.param .u64 p_out) .reqntid 64
+{
+  .reg .b64 %out, %o, %state; .reg .b32 %b, %t, %x, %y, %a; .reg .pred %p, %q, %r;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x; mov.b32 %b, bar;
+  mul.wide.u32 %o, %t, 16; add.s64 %out, %out, %o;
+  setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared::cta.b64 [%b], 64; bar.sync 0;
+  mov.b32 %x, 0;
+ROUND:
+  mov.b32 %a, word; mad.lo.u32 %a, %t, 4, %a; add.u32 %y, %t, %x; st.shared.b32 [%a], %y;
+  @%p bra FIRST;
+  mbarrier.arrive.release.cta.shared::cta.b64 %state, [%b]; bra WAIT;
+FIRST:
+  mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%b], 32;
+  mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 [%b], 32;
+  mbarrier.arrive.noComplete.release.cta.shared::cta.b64 %state, [%b], 1;
+WAIT:
+  mbarrier.try_wait.acquire.cta.shared::cta.b64 %q, [%b], %state; @!%q bra WAIT;
+  mbarrier.test_wait.shared::cta.b64 %q, [%b], %state; selp.b32 %y, 1, 0, %q;
+  st.global.b32 [%out], %y;
+  xor.b32 %y, %t, 63; mov.b32 %a, word; mad.lo.u32 %a, %y, 4, %a; ld.shared.b32 %y, [%a];
+  st.global.b32 [%out+4], %y;
+  setp.lt.u32 %r, %t, 40; bar.red.popc.u32 %y, 0, %r; st.global.b32 [%out+8], %y;
+  barrier.cta.red.aligned.and.pred %q, 1, 64, %r; selp.b32 %y, 1, 0, %q;
+  bar.red.or.pred %q, 1, 64, !%r; selp.b32 %a, 2, 0, %q; or.b32 %y, %y, %a;
+  st.global.b32 [%out+12], %y;
+  add.u32 %x, %x, 100; setp.lt.u32 %q, %x, 300; @%q bra ROUND;
+  ret;
+}
+"""
+)
+
+
+def test_state_tokens_bytes_by_hand_and_votes_of_a_cta():
+    module = kernelbench.ptx.load("tokens.ptx", text=TOKENS)
+    out = np.zeros((64, 4), np.int32)
+    report = module.launch("tokens", 1, args=[out], check=4)
+    assert report.clean, list(report.lines())
+    assert out.tolist() == [[1, 263 - t, 40, 2] for t in range(64)]
+
+
+def test_without_the_token_the_words_race():
+    text = TOKENS.replace("@!%q bra WAIT;", "")
+    module = kernelbench.ptx.load("tokens.ptx", text=text)
+    report = module.launch("tokens", 1, args=[np.zeros((64, 4), np.int32)], check=4)
+    assert "race" in {each.finding.kind for each in report.errors}, list(report.lines())

@@ -248,6 +248,31 @@ def _pair(kind: str, low: int, high: int) -> int:
     return int(words[1]) << 16 | int(words[0])
 
 
+def test_matches_of_all_lanes_and_the_elected_lane(given):
+    words = given.copy()
+    words[:, :, 0] &= 3
+    words[::2, :, 0] = 5
+    bodies = {
+        "all32": "match.all.sync.b32 %d|%p, %a, -1; selp.b32 %x1, 1, 0, %p;"
+        "st.global.v2.b32 [%out], {%d, %x1};",
+        "any64": ".reg .b64 %w; mov.b64 %w, {%a, %l}; and.b64 %w, %w, 0x300000003;"
+        "match.any.sync.b64 %d, %w, -1; st.global.b32 [%out], %d;",
+        "elected": "elect.sync %d|%p, -1; setp.eq.u32 %q, %d, %l; selp.b32 %x1, 1, 0, %p;"
+        "selp.b32 %x2, 1, 0, %q; st.global.v2.b32 [%out], {%x1, %x2};",
+    }
+    found = _run(bodies, words)
+    for warp in range(WARPS):
+        mine = words[warp, :, 0]
+        alike = len(set(mine.tolist())) == 1
+        assert set(found["all32"][warp, :, 0].tolist()) == {ALL if alike else 0}
+        assert set(found["all32"][warp, :, 1].tolist()) == {int(alike)}
+        keys = [(int(a) & 3, lane & 3) for lane, a in enumerate(mine)]
+        masks = [sum(1 << i for i, each in enumerate(keys) if each == key) for key in keys]
+        assert found["any64"][warp, :, 0].tolist() == masks
+        elected = found["elected"][warp]
+        assert elected[:, 0].sum() == 1 and (elected[:, 0] == elected[:, 1]).all()
+
+
 def test_lanes_apart_are_found():
     body = "setp.lt.u32 %p, %l, 16; @%p shfl.sync.idx.b32 %d, %a, 0, 31, -1;"
     text = HEAD + _kernel("apart", body)

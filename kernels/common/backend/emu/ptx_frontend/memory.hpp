@@ -207,6 +207,9 @@ KB_PTX_ATOMIC(or, false, old | given.first)
 KB_PTX_ATOMIC(xor, false, old ^ given.first)
 KB_PTX_ATOMIC(inc, false, old >= given.first ? 0 : old + 1)
 KB_PTX_ATOMIC(dec, false, old == 0 || old > given.first ? given.first : old - 1)
+KB_PTX_ATOMIC(add_noftz, false, add_half<flags("")>(old, given.first))
+KB_PTX_ATOMIC(min_noftz, false, min_half<flags("")>(old, given.first))
+KB_PTX_ATOMIC(max_noftz, false, max_half<flags("")>(old, given.first))
 #undef KB_PTX_ATOMIC
 
 }  // namespace px

@@ -166,11 +166,18 @@ PX f32 redux_min_real(f32 value, u32 members, bool nan) {
 PX f32 redux_max_real(f32 value, u32 members, bool nan) {
   return unordered(redux_max(ordered(value, nan), members));
 }
-PX b32 match_any(b32 value, u32 members) {
+PX b32 match_any(b64 value, u32 members) {
   return emu::match_any(value, members);
 }
 PX u32 elected_by(u32 members) {
   return emu::elected_by(members);
+}
+// All members if all have one value, else none.
+PX b32 match_all(b64 value, u32 members) {
+  return emu::match_any(value, members) == members ? members : 0;
+}
+PX b32 movmatrix(b32 value) {
+  return emu::movmatrix(value);
 }
 PX void bar_warp_sync(u32 members) {
   emu::bar_warp_sync(members);
@@ -186,7 +193,10 @@ template <int count, bool transposed>
 PX void stmatrix(Byte* row, const b32* in) {
   emu::stmatrix(row, in, count, transposed);
 }
-PX void mma_sync(const emu::MmaForm& form, b32* d, const b32* a, const b32* b, const b32* c) {
+using emu::MmaElement;
+using emu::MmaForm;
+using emu::MmaSum;
+PX void mma(const MmaForm& form, b32* d, const b32* a, const b32* b, const b32* c) {
   emu::mma_sync(form, d, a, b, c);
 }
 
@@ -208,6 +218,15 @@ PX bool bar_red_and(u32 barrier, u32 threads, bool predicate) {
 }
 PX void bar_arrive(u32 barrier, u32 threads) {
   emu::bar_arrive(barrier, threads);
+}
+PX u32 bar_red_popc(u32 barrier, u32 threads, bool p) {
+  return emu::bar_red(barrier, threads, p);
+}
+PX bool bar_red_or(u32 barrier, u32 threads, bool p) {
+  return emu::bar_red(barrier, threads, p) != 0;
+}
+PX bool bar_red_and(u32 barrier, u32 threads, bool p) {
+  return emu::bar_red(barrier, threads, p) == threads;
 }
 PX void cluster_arrive(bool release) {
   emu::barrier_cluster_arrive(release);
@@ -260,6 +279,22 @@ PX void mbarrier_arrive_drop(u32 bar, u32, bool release) {
 PX void mbarrier_arrive_expect_tx(u32 bar, u32 bytes, bool release) {
   if (is_own(bar)) return emu::mbarrier_arrive_expect_tx(cluster_at(bar), bytes, release);
   emu::mbarrier_arrive_expect_tx_remote(bar, bytes, release);
+}
+PX void mbarrier_arrive_drop_expect_tx(u32 bar, u32 bytes, bool release) {
+  emu::mbarrier_expect_tx(cluster_at(bar), bytes);
+  emu::mbarrier_arrive_drop(cluster_at(bar), release);
+}
+PX void mbarrier_expect_tx(u32 bar, u32 bytes) {
+  if (is_own(bar)) return emu::mbarrier_expect_tx(cluster_at(bar), bytes);
+  emu::mbarrier_expect_tx_remote(bar, bytes);
+}
+PX void mbarrier_complete_tx(u32 bar, u32 bytes) {
+  if (is_own(bar)) return emu::mbarrier_complete_tx(cluster_at(bar), bytes);
+  emu::mbarrier_complete_tx_remote(bar, bytes);
+}
+// A state token: the parity of the phase.
+PX b64 mbarrier_state(u32 bar) {
+  return emu::mbarrier_parity(cluster_at(bar));
 }
 PX bool mbarrier_test(u32 bar, u32 parity, bool acquire, Scope scope) {
   return emu::mbarrier_test_wait_parity(cluster_at(bar), parity, acquire, scope);

@@ -36,24 +36,43 @@ Shuffled shfl_segment(ShuffleMode mode, uint32_t value, uint32_t operand, uint32
                       uint32_t members);
 enum class Reduction : uint32_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
 uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t members);
-uint32_t match_any(uint32_t value, uint32_t members);
-// bar.red: the number of threads whose predicate holds, among those of the barrier.
-uint32_t bar_red(uint32_t barrier, uint32_t threads, bool predicate);
+uint32_t match_any(uint64_t value, uint32_t members);
+uint32_t movmatrix(uint32_t value);
 // `row`: of a matrix, for the lanes that give one.
 void ldmatrix(uint32_t* out, uint32_t count, bool transposed, const void* row);
 void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed);
-// d = a · b + c for a [m, k], b [k, 8]; each lane's registers.
-enum class MmaSums : uint32_t { kF32, kF16, kS32, kF64 };
-struct MmaForm {
-  uint32_t m, k;
-  ElementKind a, b;
-  MmaSums sums;
-  bool saturates;
+enum class MmaElement : uint32_t {
+  kF64,
+  kTf32,
+  kF16,
+  kBf16,
+  kE4m3,
+  kE5m2,
+  kS8,
+  kU8,
+  kS4,
+  kU4,
+  kB1,
 };
+enum class MmaSum : uint32_t { kF64, kF32, kF16, kS32 };
+// a is [rows, depth], b [depth, 8].
+struct MmaForm {
+  MmaElement a, b;
+  MmaSum sum;
+  uint32_t rows, depth;
+  bool saturate;   // of integers
+  bool exclusive;  // of single bits: xor, not and
+};
+// d = a · b + c; each lane's registers.
 void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_t* b,
               const uint32_t* c);
+// Arrives on a named barrier and waits: how many of its threads brought `value`.
+uint32_t bar_red(uint32_t barrier, uint32_t threads, bool value);
 // The elected lane, plus 32 in that lane.
 uint32_t elected_by(uint32_t members);
+// The parity of an mbarrier's current phase.
+uint32_t mbarrier_parity(const void* bar);
+bool points_to_shared(const void* pointer, bool own);
 
 // Memory, in shared or in global memory by the address.
 enum class Order : uint32_t { kRelaxed, kAcquire, kRelease, kAcqRel };

@@ -48,10 +48,11 @@ struct NamedBarrier {
   uint32_t expected = 0;
   uint32_t arrived = 0;
   uint64_t generation = 0;
-  uint32_t votes[2] = {};  // of bar.red, by the generation's parity
   Pc pc = nullptr;
   Knowledge arriving;
   Knowledge completed;
+  uint32_t holding = 0;  // of bar.red: arrivals whose predicate held
+  uint32_t held = 0;     // of the last completed generation
 };
 
 // PTX: 9.7.13, barrier.cluster: one for each cluster, used in turn by arrive and wait.

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "core.hpp"
 
 namespace kb::emu {
@@ -15,7 +16,8 @@ namespace {
 // bar.sync in divergent code leaves the others waiting.
 // Assumption: release and acquire at scope .cta among all that took part, those that only arrived
 // included as releasers.
-void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
+// `holds`: what bar.red counts. Returns how many arrivals of the generation brought it.
+uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, bool holds = false) {
   interleave();
   Thread& thread = self();
   if (number > 15 || threads == 0 || threads > thread.cta->threads.size() ||
@@ -40,9 +42,11 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
   // An arrival releases, whether it waits or not; whoever waits acquires what all have released.
   release_to(barrier.arriving);
   const uint64_t generation = barrier.generation;
+  barrier.holding += holds;
   if (++barrier.arrived == barrier.expected) {
     barrier.arrived = 0;
     ++barrier.generation;
+    barrier.held = std::exchange(barrier.holding, 0);
     if (checking()) {
       std::swap(barrier.completed, barrier.arriving);
       barrier.arriving.clear();
@@ -53,6 +57,7 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc) {
   }
   // A later generation cannot have completed without this thread, unless it only arrived.
   if (waits) acquire_from(barrier.completed);
+  return barrier.held;
 }
 
 }  // namespace
@@ -70,16 +75,11 @@ void bar_sync(uint32_t barrier, uint32_t threads) {
   named_barrier(barrier, threads, true, pc);
 }
 
-// PTX: bar.red a, b (9.7.13): as bar.sync, with a reduction of the threads' predicates.
-uint32_t bar_red(uint32_t number, uint32_t threads, bool predicate) {
+// PTX: bar.red.{popc,and,or} a{, b}, p (9.7.13): arrives and waits; the predicates of all are
+// counted.
+uint32_t bar_red(uint32_t barrier, uint32_t threads, bool value) {
   const Pc pc = KB_EMU_PC;
-  if (number > 15) named_barrier(number, threads, true, pc);
-  NamedBarrier& barrier = self().cta->named[number];
-  uint32_t& votes = barrier.votes[barrier.generation % 2];
-  if (barrier.arrived == 0) votes = 0;
-  votes += predicate ? 1 : 0;
-  named_barrier(number, threads, true, pc);
-  return votes;
+  return named_barrier(barrier, threads, true, pc, value);
 }
 
 // PTX: bar.arrive a, b (9.7.13): arrives without waiting; the thread acquires nothing.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "assumptions.hpp"
 #include "core.hpp"
 #include "runner.hpp"
@@ -90,6 +91,13 @@ void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
 }
 
 }  // namespace
+
+// PTX: 9.7.13.15: what a state token says of a phase, as far as waits need it.
+uint32_t mbarrier_parity(const void* bar) {
+  const Pc pc = KB_EMU_PC;
+  const SharedPlace at = shared_place(bar, pc, "mbarrier.arrive");
+  return static_cast<uint32_t>(at.cta->barrier(at.offset, pc).phase & 1);
+}
 
 // PTX: mbarrier.test_wait.parity and one mbarrier.try_wait.parity (9.7.13.15): non-blocking here.
 // try_wait may suspend for a time that nobody promises and may return false early, so both look the

@@ -136,10 +136,11 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
   interleave();
   if (bytes == 4 && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), false);
   strong_access(at, bytes, true, form.scope, pc, form.returns ? "atom" : "red");
-  synchronize(at, form.order, form.scope, form.returns, pc);
+  if (bytes >= 4) synchronize(at, form.order, form.scope, form.returns, pc);
   uint64_t old = 0;
-  const bool changed = bytes == 8 ? exchanged(static_cast<uint64_t*>(at), update, context, old)
-                                  : exchanged(static_cast<uint32_t*>(at), update, context, old);
+  const bool changed = bytes == 8   ? exchanged(static_cast<uint64_t*>(at), update, context, old)
+                       : bytes == 4 ? exchanged(static_cast<uint32_t*>(at), update, context, old)
+                                    : exchanged(static_cast<uint16_t*>(at), update, context, old);
   if (!changed && form.returns && form.may_poll) wait_if_polling(at, bytes, pc);
   return old;
 }
@@ -231,6 +232,13 @@ void* own_shared() {
 // PTX: 5.1: the same as an address of .shared::cluster.
 uint32_t own_shared_window() {
   return shared_address({self().cta, 0});
+}
+
+// PTX: isspacep.shared (9.7.9).
+bool points_to_shared(const void* pointer, bool own) {
+  if (!own) return in_shared(pointer);
+  const auto* begin = static_cast<const std::byte*>(own_shared());
+  return pointer >= begin && pointer < begin + kSharedStride;
 }
 
 // PTX: cvta.shared (9.7.9) and accesses through shared::cluster addresses.

@@ -1,13 +1,11 @@
 // Collective instructions that only translated PTX has: shfl in all modes, redux, match, ldmatrix,
-// stmatrix, mma.sync (PTX ISA 9.1, 9.7.9, 9.7.13, 9.7.14).
+// stmatrix, movmatrix (PTX ISA 9.1, 9.7.9, 9.7.13, 9.7.14).
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "api_ptx.hpp"
 #include "core.hpp"
-#include "cvt.hpp"
 
 namespace kb::emu {
 
@@ -123,8 +121,8 @@ uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t mem
   return static_cast<uint32_t>(collective("redux.sync", members, value, pc, body));
 }
 
-// PTX: match.any.sync.b32 (9.7.13): the members with the lane's own value.
-uint32_t match_any(uint32_t value, uint32_t members) {
+// PTX: match.any.sync.{b32,b64} (9.7.13): the members with the lane's own value.
+uint32_t match_any(uint64_t value, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
   return static_cast<uint32_t>(
@@ -138,6 +136,23 @@ uint32_t match_any(uint32_t value, uint32_t members) {
           all.result[lane] = equal;
         }
       }));
+}
+
+// PTX: movmatrix.sync.aligned.m8n8.trans.b16 (9.7.14): lane 4r + c / 2 has elements (r, c), (r, c +
+// 1), and gets those of the transposed matrix.
+uint32_t movmatrix(uint32_t value) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  return static_cast<uint32_t>(collective("movmatrix", ~0u, value, pc, [](Collective& all) {
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      uint32_t got = 0;
+      for (uint32_t half = 0; half < 2; ++half) {
+        const Held from = holder(lane / 4, 2 * (lane % 4) + half, true);
+        got |= static_cast<uint32_t>(all.value[from.lane] >> 16 * from.half & 0xffff) << 16 * half;
+      }
+      all.result[lane] = got;
+    }
+  }));
 }
 
 // PTX: ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.b16 (9.7.14).
