@@ -5,6 +5,7 @@ It imports next to nothing, so that a command can begin with it.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -26,10 +27,12 @@ def begin_ahead(sessions: int) -> None:
     without one, what is asked may have an answer that takes no worker.
 
     Args:
-        sessions: Workers that import torch and open a context on the first GPU meanwhile.
+        sessions: Workers that import torch and open a context on the first GPU meanwhile; where
+            each has a core of its own, or else none.
     """
     if Path("/dev/nvidiactl").exists() and not _ahead:
-        _ahead.append(_begin(sessions))
+        cores = len(os.sched_getaffinity(0))
+        _ahead.append(_begin(sessions if cores > sessions else 0))
 
 
 def begun() -> Begun:
