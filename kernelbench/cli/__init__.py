@@ -122,11 +122,10 @@ def main(args: list[str] | None = None) -> None:
 
 def _begin_ahead(words: list[str]) -> None:
     """Start the workers of a command that times: torch, which they import, takes longest."""
-    if words[:1] == ["ab"] and not {"-h", "--help", "--device"} & {*words}:
-        from kernelbench.stats.defaults import SESSIONS
+    if words[:1] == ["ab"] and not {"-h", "--help"} & {*words}:
         from kernelbench.worker.ahead import begin_ahead
 
-        begin_ahead(SESSIONS)
+        begin_ahead()
 
 
 def invoke(args: list[str] | None = None) -> int:

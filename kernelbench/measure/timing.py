@@ -41,6 +41,7 @@ _ELAPSED = torch.cuda.Event.elapsed_time
 #: Output samples that are checked per arm and metric, besides the last repetition.
 CHECKED_REPS = 3
 _MAX_INPUT_BYTES = 6 * 2**30
+_MAX_INPUT_SETS = 4
 
 
 class TimingFault(Exception):
@@ -95,12 +96,12 @@ class Measurement:
 
 
 def draw_input_sets(
-    problem: Problem, shape: Any, input_class: str, seed: int, device: str, most: int = 4
+    problem: Problem, shape: Any, input_class: str, seed: int, device: str
 ) -> list[InputSet]:
     """Up to four input sets with references, as many as fit in 6 GiB."""
     sets: list[InputSet] = []
     used = 0
-    while len(sets) < (most if device != "cpu" else 2):
+    while len(sets) < (_MAX_INPUT_SETS if device != "cpu" else 2):
         inputs = problem.make_inputs(
             shape, input_class, derive(seed, "timed", input_class, len(sets)), device
         )

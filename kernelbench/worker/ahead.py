@@ -5,7 +5,6 @@ It imports next to nothing, so that a command can begin with it.
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -20,32 +19,27 @@ Begun = tuple["subprocess.Popen[bytes] | None", socket.socket]
 _ahead: list[Begun] = []
 
 
-def begin_ahead(sessions: int) -> None:
-    """Start the launcher that is used next in this process, and processes for so many sessions.
+def begin_ahead() -> None:
+    """Start the launcher that is used next in this process.
 
     For a command that has slow imports of its own before it. Only where there is an NVIDIA driver:
     without one, what is asked may have an answer that takes no worker.
-
-    Args:
-        sessions: Workers that import torch and open a context on the first GPU meanwhile; where
-            each has a core of its own, or else none.
     """
     if Path("/dev/nvidiactl").exists() and not _ahead:
-        cores = len(os.sched_getaffinity(0))
-        _ahead.append(_begin(sessions if cores > sessions else 0))
+        _ahead.append(_begin())
 
 
 def begun() -> Begun:
     """The launcher that was started ahead, or the one that is served, or a new process."""
-    return _ahead.pop() if _ahead else _begin(0)
+    return _ahead.pop() if _ahead else _begin()
 
 
-def _begin(sessions: int) -> Begun:
+def _begin() -> Begun:
     found = served.connect()
     if found is not None:
         return None, found
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    words = [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno()), str(sessions)]
+    words = [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno())]
     process = subprocess.Popen(
         words,
         pass_fds=[theirs.fileno()],

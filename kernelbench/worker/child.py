@@ -1,15 +1,15 @@
 """The launcher process and the workers that it forks; see ``launcher.py``.
 
-Run as ``python -m kernelbench.worker.child FD SESSIONS``, FD being the control socket and SESSIONS
-the number of workers that prepare while this process imports torch, or, for many command lines one
-after another, ``… --serve FD SECONDS``, FD being a socket that listens, until nobody has come for
-so long.
+Run as ``python -m kernelbench.worker.child FD``, FD being the control socket, or, for many command
+lines one after another, ``… --serve FD SECONDS``, FD being a socket that listens, until nobody has
+come for so long.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import pickle
@@ -22,11 +22,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kernelbench.stats.defaults import SESSIONS
-from kernelbench.worker import spares
+from kernelbench.machine.devices import gpus
+from kernelbench.project.problem_loading import load_problem
+
+# Imports torch, once for all workers; no CUDA context may exist before the fork.
+from kernelbench.worker.body import attempt, execute_job
+from kernelbench.worker.judge import SubmissionProcess, hide_memory
+from kernelbench.worker.messages import JobDone
+from kernelbench.worker.reporter import to_pipe
 from kernelbench.worker.served import is_ours
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+#: As many as an ``ab`` has sessions.
+_SPARES = 3
 
 
 def _die_with_parent() -> None:
@@ -40,12 +48,6 @@ def _work(apart: int, messages: int, log: int, job_file: int, gate: int) -> None
     Args:
         apart: How many processes submissions take; see :mod:`kernelbench.worker.judge`.
     """
-    from kernelbench.project.problem_loading import load_problem
-    from kernelbench.worker.body import attempt, execute_job
-    from kernelbench.worker.judge import SubmissionProcess, hide_memory
-    from kernelbench.worker.messages import JobDone
-    from kernelbench.worker.reporter import to_pipe
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
     _die_with_parent()
@@ -98,19 +100,12 @@ class _Workers:
         self._listening = listening
         #: With the number of processes that its submissions have.
         self._alive: dict[int, int] = {}
-        #: Each with the socket that a job goes to it through.
         self._spares: dict[int, socket.socket] = {}
-        self._last_job = b""
 
     def start(self, descriptors: list[int], on_gpu: bool, apart: int) -> None:
         """Give a job to a worker, and tell its process id."""
         if apart:
-            from kernelbench.worker.judge import hide_memory
-
             hide_memory()  # a submission could make the next worker another one
-        if on_gpu and self._listening is not None:
-            job_file = descriptors[2]
-            self._last_job = os.pread(job_file, os.fstat(job_file).st_size, 0)
         pid = self._from_spares(descriptors) if on_gpu and not apart else None
         if pid is None:
             pid = self._fork(partial(_work, apart, *descriptors))
@@ -123,7 +118,7 @@ class _Workers:
         """Have so many workers with a CUDA context, each of which takes one job."""
         while len(self._spares) < number:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            pid = self._fork(partial(_be_spare, ours, theirs, self._last_job))
+            pid = self._fork(partial(_be_spare, ours, theirs))
             theirs.close()
             self._spares[pid] = ours
 
@@ -189,14 +184,15 @@ class _Workers:
                 self.control.send(json.dumps(what).encode())
 
 
-def _be_spare(parents_end: socket.socket, control: socket.socket, last_job: bytes) -> None:
-    """Have torch and a CUDA context, and what a job like the last one needs, and wait for one."""
+def _be_spare(parents_end: socket.socket, control: socket.socket) -> None:
+    """Have a CUDA context and what references load, and wait for a job."""
+    import torch
+
     parents_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
-    spares.make_ready()
-    if last_job:
-        spares.rehearse(last_job)
+    some = torch.ones((64, 64), dtype=torch.float64, device="cuda:0")
+    (some @ some).sum().item()
     data, descriptors, _, _ = socket.recv_fds(control, 16, 4)
     control.close()
     if data:
@@ -225,16 +221,13 @@ def _fork_for(control: socket.socket, workers: _Workers) -> bool:
     return bool(data)
 
 
-def launch(control: socket.socket, sessions: int) -> None:
+def launch(control: socket.socket) -> None:
     """Say that torch is imported, then fork a worker for each job until the socket closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The command line may be killed while a worker never ends.
     _die_with_parent()
     woken = _wakeup()
     workers = _Workers(control, None)
-    # Before torch is here: they import it beside this process, their contexts at the same time.
-    workers.make_spares(sessions)
-    spares.import_everything()
     control.send(b"ready")
     while True:
         ready, _, _ = select.select([control, woken], [], [])
@@ -247,13 +240,10 @@ def launch(control: socket.socket, sessions: int) -> None:
 
 def serve_command_lines(listening: socket.socket, idle_s: float) -> None:
     """Be the launcher of one command line after another; others are told that it is busy."""
-    from kernelbench.machine.devices import gpus
-
-    spares.import_everything()
     woken = _wakeup()
     workers = _Workers(None, listening)
-    kept = SESSIONS if gpus() else 0
-    workers.make_spares(kept)
+    spares = _SPARES if gpus() else 0
+    workers.make_spares(spares)
     until = time.monotonic() + idle_s
     while workers.control is not None or time.monotonic() < until:
         control = workers.control
@@ -267,7 +257,7 @@ def serve_command_lines(listening: socket.socket, idle_s: float) -> None:
             workers.end_all()
             control.close()
             workers.control = None
-            workers.make_spares(kept)
+            workers.make_spares(spares)
             until = time.monotonic() + idle_s
         if listening in ready:
             asks, _ = listening.accept()
@@ -289,9 +279,12 @@ def main() -> None:
     """Serve one command line, or many."""
     # A worker's own children are the launcher's, once it is gone.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # What is imported is not garbage: workers collect before each series, some 80 ms of torch's.
+    gc.collect()
+    gc.freeze()
     if sys.argv[1] != "--serve":
-        launch(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
-        os._exit(0)  # a tenth of a second sooner than Python takes leave of torch
+        launch(socket.socket(fileno=int(sys.argv[1])))
+        os._exit(0)  # sooner than Python takes leave of torch, which somebody waits for
     listening = socket.socket(fileno=int(sys.argv[2]))
     file = Path(listening.getsockname())
     try:
