@@ -58,11 +58,18 @@ def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
         DaskCrew("tcp://127.0.0.1:9", archive_of())
 
 
-def test_a_scheduler_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line, and no wait for workers that cannot come any more."""
+def test_a_worker_with_another_python_and_a_scheduler_that_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not used, and named; one line, and no wait for workers that cannot come any more."""
     monkeypatch.setattr("kernelbench.campaign.dask_crew._CONNECT_S", 1.0)
     with local_cluster(1, []) as address:
         crew = DaskCrew(address, archive_of())
+        (worker,) = crew.workers()
+        crew._versions, crew._seen = {worker.address: "3.1"}, -1e9
+        assert crew.workers() == [], "another Python cannot run this one's code"
+        assert "it has Python 3.1" in crew.unfit()[worker.address]
+        crew._seen = -1e9
     try:
         with pytest.raises(EnvironmentProblem, match=r"scheduler at tcp://127.* has gone"):
             crew.workers()

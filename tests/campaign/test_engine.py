@@ -125,6 +125,20 @@ def test_a_worker_that_lacks_something_gets_no_more(tmp_path: Path) -> None:
     assert {fault.why for fault in sweep.faults} == {"exit code 5: there is no g++"}
 
 
+def test_a_worker_that_does_not_answer_gets_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there, and neither its piece nor the end of that within the limit ever comes back."""
+    monkeypatch.setattr("kernelbench.campaign.engine._GRACE_S", 0.0)
+    crew = ObedientCrew(["a", "b"], lambda name, order: report_of(order) if name == "b" else None)
+    sweep = Sweep(tmp_path, crew)
+    sweep.engine._settings = replace(sweep.engine._settings, limit_s=0.05)
+    engine = sweep.run(FINE)
+    assert engine.done == len(FINE)
+    assert [(each.worker, each.why) for each in sweep.faults] == [("a", "it does not answer")]
+    assert [name for name, _ in crew.given].count("a") == 1
+
+
 def test_nobody_is_left(tmp_path: Path) -> None:
     crew = ObedientCrew(["a"], lambda _, order: report_of(order, fault="No space left on device"))
     engine = Sweep(tmp_path, crew).run(FINE)
@@ -209,7 +223,7 @@ def test_mutants_are_to_be_found(tmp_path: Path) -> None:
         return {f"cpu/checks/{order['key']}.json.gz": gzip.compress(json.dumps(document).encode())}
 
     def report(_worker: str, order: Order) -> dict[str, Any]:
-        word, name, *_ = order["arguments"]
+        word = order["arguments"][0]
         code = {"found": 3, "missed": 0, "broken": 3}[word]
         return report_of(order, code=code, files=files_of(order, word != "broken"))
 
