@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _READ_AT_START = ("CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "LD_", "PYTHON")
 _ANSWER_S = 2.0
 
-Kind = Literal["workers", "commands"]
+Served = Literal["workers", "commands"]
 
 
 def nothing_served() -> bool:
@@ -36,7 +36,7 @@ def nothing_served() -> bool:
     return not _folder().is_dir()
 
 
-def socket_file(kind: Kind = "workers") -> Path:
+def socket_file(kind: Served = "workers") -> Path:
     """The socket for the project of the current folder, whether it is there or not.
 
     Raises:
@@ -56,7 +56,7 @@ def _folder() -> Path:
     return Path(base) / f"kernelbench-{os.getuid()}"
 
 
-def listen(kind: Kind = "workers") -> socket.socket:
+def listen(kind: Served = "workers") -> socket.socket:
     """A socket that listens for the commands of the project of the current folder.
 
     Raises:
@@ -84,7 +84,7 @@ def listen(kind: Kind = "workers") -> socket.socket:
     return found
 
 
-def connect(kind: Kind = "workers") -> socket.socket | None:
+def connect(kind: Served = "workers") -> socket.socket | None:
     """What is ready, as a socket that it listens to; None if there is none, or it is busy."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.suppress(OSError, KernelbenchError):
