@@ -3,11 +3,12 @@
 python tools/campaign_speedup.py --out /tmp/speedup                GPUs: all of this host, and one
 python tools/campaign_speedup.py --out /tmp/speedup --check        CPU: two workers against none
 
-Three sweeps of one campaign's kind, each into a results folder of its own: a short one, in the
-middle of which a busy worker is killed with SIGKILL, and which is started a second time; one with
-all workers; one with a single GPU (or in this process). With --seconds the last one is interrupted
-when the time is over; then the pieces that it did are compared with the same pieces of the other.
-Builds come first and are not timed. Nothing else should run on the machine.
+Four sweeps of one campaign's kind, each into a results folder of its own: two short ones, in the
+middle of which a busy worker or the client is killed with SIGKILL, and which are started a second
+time; one with all workers; one with a single GPU (or in this process). With --seconds the last one
+is interrupted when the time is over; then the pieces that it did are compared with the same pieces
+of the other. Builds come first and are not timed. Nothing else should run on the machine; give it
+two cores for --check (``taskset -c 0,1``), so that two workers have what one has.
 """
 
 from __future__ import annotations
@@ -23,37 +24,45 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 STEPS = ("m07", "m13", "m15", "moe-torch")
 TOKENS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096)
-CHECKED = "v01..v04"
+CHECKED = "v01..v23"
 
 
 def main() -> int:
-    """Run the three sweeps, print a table, and leave with 1 if anything is lost or differs."""
+    """Run the four sweeps, print a table, and leave with 1 if anything is lost or differs."""
     asked = _arguments()
     asked.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    if not asked.check:
+    if asked.check:
+        swept(asked, "builds", _campaign(asked, "builds"), one=False)
+    else:
         _build(asked.out)
     print(f"built: {time.monotonic() - began:.1f} s", flush=True)
-    killed = killed_in_the_middle(asked)
+    killed = killed_in_the_middle(asked, "killed", _busy_worker)
     print(json.dumps(killed), flush=True)
+    client = killed_in_the_middle(asked, "client", lambda sweep: sweep)
+    print(json.dumps(client), flush=True)
     many = swept(asked, "many", _campaign(asked, "many"), one=False)
     left = asked.seconds - (time.monotonic() - began)
     one = swept(asked, "one", _campaign(asked, "one"), one=True, limit_s=left)
     both = compared(asked.out, one, many)
-    (asked.out / "speedup.json").write_text(json.dumps([killed, one, many, both], indent=1))
-    _print(asked.out, killed, one, many, both)
-    return int(bool(both["different"]) or not killed["nothing_lost"])
+    (asked.out / "speedup.json").write_text(json.dumps([killed, client, one, many, both], indent=1))
+    _print(asked.out, (killed, client), one, many, both)
+    lost = not (killed["nothing_lost"] and client["nothing_lost"])
+    return int(bool(both["different"]) or lost)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What more workers bring a campaign.")
     parser.add_argument("--out", type=Path, required=True, help="folder for results and logs")
     parser.add_argument("--check", action="store_true", help="`check` on the CPU, 2 workers and 0")
+    parser.add_argument("--steps", default=CHECKED, help="of --check")
+    parser.add_argument("--shapes", default="u1", help="of --check, with commas between")
     parser.add_argument("--reps", type=int, default=200, help="of each run")
     parser.add_argument("--seconds", type=float, default=3600.0, help="for everything")
     return parser.parse_args()
@@ -67,7 +76,7 @@ def _campaign(asked: argparse.Namespace, name: str, tokens: tuple[int, ...] = TO
         "reps": asked.reps,
     }
     if asked.check:
-        item = {"check": [CHECKED], "shapes": ["u0", "u1"], "schedules": 1}
+        item = {"check": [asked.steps], "shapes": asked.shapes.split(","), "schedules": 1}
     file: Path = asked.out / f"{name}.yaml"
     document = {"name": name, "gpu": not asked.check, "limit": "5m", "campaign": [item]}
     file.write_text(json.dumps(document))
@@ -148,33 +157,46 @@ def _outcomes(out: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def killed_in_the_middle(asked: argparse.Namespace) -> dict[str, Any]:
-    """A short sweep, one of whose busy workers is killed; then the same sweep again."""
-    file = _campaign(asked, "killed", TOKENS[2:5])
-    process = _sweep(asked, "killed", file, one=False)
+def killed_in_the_middle(
+    asked: argparse.Namespace, name: str, victim_of: Callable[[int], int | None]
+) -> dict[str, Any]:
+    """A short sweep, in the middle of which a process is killed; then the same sweep again.
+
+    Args:
+        victim_of: The process to kill, of a sweep's process; None while there is none.
+    """
+    file = _campaign(asked, name, TOKENS[2:5])
+    process = _sweep(asked, name, file, one=False)
     before, victim = 0, None
     while process.poll() is None and victim is None:
         time.sleep(0.1)
-        before = len(_outcomes(asked.out, "killed"))
+        before = len(_outcomes(asked.out, name))
         if before >= 2:
-            victim = _busy_worker(process.pid)
+            victim = victim_of(process.pid)
             if victim is not None:
                 os.kill(victim, signal.SIGKILL)
     process.wait()
-    first = _report(asked.out, "killed")
-    again = _sweep(asked, "killed", file, one=False)
+    first = _report(asked.out, name)
+    kept = len(_outcomes(asked.out, name))
+    again = _sweep(asked, name, file, one=False)
     again.wait()
-    second = _report(asked.out, "killed")
-    outcomes = _outcomes(asked.out, "killed")
+    second = _report(asked.out, name)
+    outcomes = _outcomes(asked.out, name)
     records = [record for each in outcomes for record in each["records"]]
     files = [
         path
         for kind in ("runs", "checks")
-        for path in (asked.out / "killed").glob(f"*/{kind}/*.json.gz")
+        for path in (asked.out / name).glob(f"*/{kind}/*.json.gz")
         if not path.name.endswith(".samples.json.gz")
     ]
+    # A client that is killed reports nothing; one whose worker was killed has done everything.
+    as_expected = (
+        first["pieces"] is None and kept >= before
+        if victim == process.pid
+        else len(first["faults"] or ()) == 1 and kept == second["pieces"]
+    )
     return {
-        "name": "killed",
+        "name": name,
         "done_before_the_kill": before,
         "killed": victim is not None,
         "codes": [process.returncode, again.returncode],
@@ -185,10 +207,10 @@ def killed_in_the_middle(asked: argparse.Namespace) -> dict[str, Any]:
         "distinct_records": len(set(records)),
         "record_files": len(files),
         "nothing_lost": victim is not None
-        and len(first["faults"] or ()) == 1
-        and len(outcomes) == first["pieces"] == len(records) == len(set(records)) == len(files)
-        and second["recorded"] == first["pieces"]
-        and not second["done"],
+        and as_expected
+        and len(outcomes) == second["pieces"] == len(records) == len(set(records)) == len(files)
+        and second["recorded"] == kept
+        and second["done"] == second["pieces"] - kept,
     }
 
 
@@ -265,7 +287,11 @@ def _answer(outcome: dict[str, Any], answers: dict[str, Any]) -> list[Any]:
 
 
 def _print(
-    out: Path, killed: dict[str, Any], one: dict[str, Any], many: dict[str, Any], both: Any
+    out: Path,
+    killed: Sequence[dict[str, Any]],
+    one: dict[str, Any],
+    many: dict[str, Any],
+    both: Any,
 ) -> None:
     for each in (one, many):
         print(
@@ -278,12 +304,13 @@ def _print(
         f"{both['many_seconds']:.1f} s, {both['speed_up']:.2f} x; different verdicts: "
         f"{both['different'] or 'none'}"
     )
-    print(
-        f"killed with {killed['done_before_the_kill']} done: {killed['outcomes']} outcomes, "
-        f"{killed['records']} records ({killed['distinct_records']} distinct, "
-        f"{killed['record_files']} files), second start did {killed['second']['done']}: "
-        f"{'nothing lost, nothing twice' if killed['nothing_lost'] else 'NOT AS IT SHOULD BE'}"
-    )
+    for each in killed:
+        print(
+            f"{each['name']}: with {each['done_before_the_kill']} done, {each['outcomes']} "
+            f"outcomes, {each['records']} records ({each['distinct_records']} distinct, "
+            f"{each['record_files']} files), second start did {each['second']['done']}: "
+            f"{'nothing lost, nothing twice' if each['nothing_lost'] else 'NOT AS IT SHOULD BE'}"
+        )
     print(f"all of it: {out / 'speedup.json'}")
 
 

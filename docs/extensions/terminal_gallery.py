@@ -70,7 +70,7 @@ def _run() -> None:
 def _comparison() -> Any:
     """A comparison of the ledger, judged anew from its raw samples."""
     from kernelbench.base.json_file import read_json
-    from kernelbench.compare.comparer import Collected, block_samples
+    from kernelbench.compare.collected import Collected, block_samples
     from kernelbench.compare.comparison import Comparison
     from kernelbench.compare.verdicts import judge
     from kernelbench.measure.outcomes import TimedBlock

@@ -30,6 +30,7 @@ __all__ = [
     "fitted_table",
     "make_table",
     "out",
+    "renew",
     "styled",
     "terminal_of_width",
     "warn",
@@ -73,14 +74,27 @@ class _Console(Console):
 
 
 def _make(stderr: bool) -> Console:
+    console = _Console()
+    _set_up(console, stderr)
+    return console
+
+
+def _set_up(console: Console, stderr: bool) -> None:
+    """Have a console look at what stdout or stderr and the environment are now."""
     # A name between colons is a name, no emoji.
-    console = _Console(stderr=stderr, highlight=False, soft_wrap=False, emoji=False)
+    options: dict[str, Any] = {
+        "stderr": stderr, "highlight": False, "soft_wrap": False, "emoji": False
+    }  # fmt: skip
+    console.__init__(**options)  # type: ignore[misc]
     if not console.is_terminal and "COLUMNS" not in os.environ:
         # A pipe has no width: wrapping at 80 would break tables that a file can hold.
-        console = _Console(
-            stderr=stderr, highlight=False, soft_wrap=False, emoji=False, width=_PIPE_WIDTH
-        )
-    return console
+        console.__init__(**options, width=_PIPE_WIDTH)  # type: ignore[misc]
+
+
+def renew() -> None:
+    """Look at stdout, stderr and the environment again, in a process that now has others."""
+    _set_up(out, stderr=False)
+    _set_up(err, stderr=True)
 
 
 def terminal_of_width(width: int, to: IO[str]) -> Console:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError, ended_early
+from kernelbench.campaign.answers import Answers
 from kernelbench.campaign.campaign_file import Campaign, OptionReader, read_campaign
 from kernelbench.campaign.code_archive import CodeArchive, pack_code
 from kernelbench.campaign.crew import AloneCrew, Crew
@@ -41,7 +42,7 @@ class _Plan:
 
     pieces: int
     recorded: int
-    wrong: list[str]
+    answers: Answers
     left_out: dict[str, int]
     pace: Pace
 
@@ -122,12 +123,13 @@ def exit_code_of(report: SweepReport) -> ExitCode:
     """What a script is told: that something is missing comes before that something is wrong."""
     if report.missing or report.not_run:
         return ExitCode.ENVIRONMENT
-    return ExitCode.INCORRECT if report.wrong else ExitCode.PASS
+    wrong = report.wrong or report.mutants_missed
+    return ExitCode.INCORRECT if wrong else ExitCode.PASS
 
 
 def _count(maker: PieceMaker, outcomes: OutcomeFiles, tell: OnProgress) -> _Plan:
     """Go through all pieces once: what is wrong with the file is said before anything runs."""
-    plan = _Plan(0, 0, [], {}, Pace())
+    plan = _Plan(0, 0, Answers(), {}, Pace())
     for piece in maker.pieces():
         plan.pieces += 1
         if plan.pieces % 1000 == 0:
@@ -138,8 +140,7 @@ def _count(maker: PieceMaker, outcomes: OutcomeFiles, tell: OnProgress) -> _Plan
             continue
         plan.recorded += 1
         plan.pace.took(piece.like, found.seconds)
-        if found.code == ExitCode.INCORRECT:
-            plan.wrong.append(piece.in_words())
+        plan.answers.add(piece, found.code)
     plan.left_out = maker.left_out
     return plan
 
@@ -185,7 +186,7 @@ def _report(
 ) -> SweepReport:
     left = sum(plan.pace.left.values())
     none_left = ended and not (engine.missing or engine.not_run) if engine else left == 0
-    wrong = (*plan.wrong, *(engine.wrong if engine else ()))
+    before, now = plan.answers, engine.answers if engine else Answers()
     return SweepReport(
         schema=SWEEP_SCHEMA,
         name=campaign.name,
@@ -193,7 +194,9 @@ def _report(
         recorded=plan.recorded,
         done=engine.done if engine else 0,
         left_out=plan.left_out,
-        wrong=tuple(dict.fromkeys(wrong)),
+        wrong=tuple(dict.fromkeys((*before.wrong, *now.wrong))),
+        mutants_found=len({*before.found, *now.found}),
+        mutants_missed=tuple(dict.fromkeys((*before.missed, *now.missed))),
         missing=tuple(engine.missing) if engine else (),
         not_run=engine.not_run if engine else 0,
         faults=tuple(engine.faults) if engine else (),

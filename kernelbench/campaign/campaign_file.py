@@ -11,6 +11,8 @@
         shapes: [u1]
         schedules: 20
         sms: [1, 4]
+      - mutants: [kernels/mutants]
+        schedules: 20
 
 Every other key of an item is an option of its command. Errors name the file and the line.
 """
@@ -31,6 +33,8 @@ from kernelbench.campaign.ranges import values_of
 
 PieceCommand = Literal["run", "ab", "check"]
 COMMANDS: tuple[PieceCommand, ...] = ("run", "ab", "check")
+#: An item of steps with planted faults, of which each is given to ``check``.
+MUTANTS = "mutants"
 
 #: Seconds after which a piece is ended, if the file does not say.
 LIMIT_S = 3600.0
@@ -81,6 +85,7 @@ class CampaignItem:
         sms: Of ``check``: the numbers of SMs, each of which is a piece.
         repeat: How often each piece is run.
         peers: Of ``run``: whether the peers of the steps' lineages are run, too.
+        mutants: Of ``check``: whether the steps have planted faults, which are to be found.
     """
 
     place: str
@@ -91,6 +96,7 @@ class CampaignItem:
     sms: tuple[int, ...] = ()
     repeat: int = 1
     peers: bool = False
+    mutants: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,12 +176,16 @@ class _Reader:
 
     def _item(self, node: yaml.Node) -> CampaignItem:
         entries = self._entries(node, "an item such as 'run: [m07]' with its options")
-        named = [command for command in COMMANDS if command in entries]
+        named = [name for name in (*COMMANDS, MUTANTS) if name in entries]
+        if mutants := named == [MUTANTS]:
+            entries["check"] = entries.pop(MUTANTS)
+            named = ["check"]
         if named == ["ab", "check"]:
             # `check` is an option of ab, too.
             named.pop()
-        if len(named) != 1:
-            raise self._fault(node, f"expected one of {', '.join(COMMANDS)} in an item")
+        if len(named) != 1 or named[0] not in COMMANDS:
+            kinds = ", ".join((*COMMANDS, MUTANTS))
+            raise self._fault(node, f"expected one of {kinds} in an item")
         command = named[0]
         steps = self._steps(entries[command][1])
         if command == "ab" and len(steps) != 2:
@@ -194,6 +204,7 @@ class _Reader:
             sms=self._sms(entries) if command == "check" else (),
             repeat=1 if repeat is None else repeat,
             peers=bool(self._value(entries, "peers", bool, "true or false")),
+            mutants=mutants,
         )
 
     def _steps(self, node: yaml.Node) -> tuple[str, ...]:

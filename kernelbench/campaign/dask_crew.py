@@ -94,7 +94,8 @@ class DaskCrew:
         task: What a worker does with an order.
 
     Raises:
-        EnvironmentProblem: If there is no scheduler, or it has another Python.
+        EnvironmentProblem: If there is no scheduler, or it has another Python, or asks for TLS and
+            there is no certificate here.
     """
 
     def __init__(self, address: str, archive: CodeArchive) -> None:
@@ -104,6 +105,8 @@ class DaskCrew:
         from kernelbench.campaign import piece_plugin, piece_process
 
         _quiet()
+        _require_certificate(address)
+        self._address = address
         try:
             self._client = Client(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -131,11 +134,21 @@ class DaskCrew:
         self._number = 0
 
     def workers(self) -> Sequence[PieceWorker]:
-        """Who is there, with this Python: as many pieces at a time as GPUs, or else threads."""
+        """Who is there, with this Python: as many pieces at a time as GPUs, or else threads.
+
+        Raises:
+            EnvironmentProblem: If the scheduler has gone and does not come back.
+        """
         if time.monotonic() - self._seen < _FRESH_S:
             return [each for each in self._here if each.address not in self._gone]
         # Asked directly: `scheduler_info` may return what its own refresh has, which is no worker.
-        found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+        try:
+            found = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+        except (OSError, RuntimeError) as error:
+            raise EnvironmentProblem(
+                f"the Dask scheduler at {self._address} has gone: {error}",
+                "what is done is kept; start one, and call the sweep again",
+            ) from error
         if found.keys() - self._versions.keys():
             self._ask_versions()
         self._here = [
@@ -217,6 +230,28 @@ class DaskCrew:
 def _quiet() -> None:
     """Faults are named by the engine, each in one line."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+def _require_certificate(address: str) -> None:
+    """Refuse ``tls://`` without a certificate to show; the client would never end.
+
+    Raises:
+        EnvironmentProblem: Saying which settings it takes.
+    """
+    from distributed.security import Security
+
+    try:
+        lacking = Security().get_connection_args("client")["ssl_context"] is None
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"a certificate or key for TLS cannot be read: {error}",
+            "see the variables DASK_DISTRIBUTED__COMM__TLS__…",
+        ) from error
+    if lacking and address.startswith("tls://"):
+        raise EnvironmentProblem(
+            f"{address} takes TLS, and no certificate is named",
+            "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__TLS__CLIENT__CERT and …__CLIENT__KEY",
+        )
 
 
 def _report_of(future: Any, key: str, worker: PieceWorker) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from kernelbench.base.callbacks import OnProgress
-from kernelbench.base.errors import ExitCode
+from kernelbench.campaign.answers import Answers
 from kernelbench.campaign.crew import Crew, PieceWorker
 from kernelbench.campaign.judging import judge_report
 from kernelbench.campaign.outcome_files import PIECE_SCHEMA, PieceOutcome
@@ -59,6 +59,8 @@ class SweepReport:
         pieces: Of the campaign; recorded: done by earlier sweeps; done: by this one.
         left_out: Combinations beyond a step's limits, by reason.
         wrong: Commands of pieces, of earlier sweeps too, whose step is not right.
+        mutants_found: Mutants that were found, by earlier sweeps too; mutants_missed: commands of
+            those that were not.
         missing: What could not be done; not_run: pieces that nobody was there for.
         seconds: That it took; estimate_s: for what is left, None if nothing like it was measured.
         complete: Whether every piece is done.
@@ -71,6 +73,8 @@ class SweepReport:
     done: int
     left_out: dict[str, int]
     wrong: tuple[str, ...]
+    mutants_found: int
+    mutants_missed: tuple[str, ...]
     missing: tuple[MissingPiece, ...]
     not_run: int
     faults: tuple[PieceFault, ...]
@@ -129,7 +133,7 @@ class Engine:
     """One sweep.
 
     Attributes:
-        done: Pieces that this sweep did; wrong: commands whose step is not right.
+        done: Pieces that this sweep did; answers: what they say.
         missing, faults, not_run: See :class:`SweepReport`.
         most_workers: That there were at a time.
     """
@@ -158,7 +162,7 @@ class Engine:
         self._exhausted = False
         self.done = 0
         self.not_run = 0
-        self.wrong: list[str] = []
+        self.answers = Answers()
         self.missing: list[MissingPiece] = []
         self.faults: list[PieceFault] = []
         self.most_workers = 0
@@ -214,7 +218,7 @@ class Engine:
             if found is None:
                 return _Given(piece)
             self._outcomes.merge(found)
-            self._count_wrong(piece, found.code)
+            self.answers.add(piece, found.code)
         self._exhausted = True
         return None
 
@@ -240,7 +244,8 @@ class Engine:
         if given is None or given.worker is None:
             return
         piece = given.piece
-        verdict = judge_report(report, self._settings.gpu and piece.on_gpu)
+        on_gpu = self._settings.gpu and piece.on_gpu
+        verdict = judge_report(report, on_gpu, piece.mutant)
         if verdict.fault:
             self._moved(given, verdict.fault, report["host"], verdict.final)
             return
@@ -256,11 +261,7 @@ class Engine:
         self.done += 1
         self._pace.took(piece.like, report["seconds"])
         self._pace.left[piece.like] -= 1
-        self._count_wrong(piece, int(report["code"]))
-
-    def _count_wrong(self, piece: Piece, code: int) -> None:
-        if code == ExitCode.INCORRECT:
-            self.wrong.append(piece.in_words())
+        self.answers.add(piece, int(report["code"]))
 
     def _moved(self, given: _Given, why: str, host: str, final: bool = False) -> None:
         """A worker did not do a piece: another shall, or it is missing."""

@@ -28,11 +28,12 @@ class PieceVerdict:
     final: bool = False
 
 
-def judge_report(report: Mapping[str, Any], on_gpu: bool) -> PieceVerdict:
+def judge_report(report: Mapping[str, Any], on_gpu: bool, mutant: bool = False) -> PieceVerdict:
     """Judge what :meth:`kernelbench.campaign.piece_process.PieceRunner.run` returned.
 
     A wrong step is an answer, and so is one whose shapes were all skipped. What the machine lacks
-    is none, nor is a run without the GPU that it was to have: those could be right elsewhere.
+    is none, nor is a run without the GPU that it was to have: those could be right elsewhere. A
+    mutant that cannot be built was never looked at.
     """
     if report["fault"]:
         return PieceVerdict(str(report["fault"]))
@@ -43,6 +44,8 @@ def judge_report(report: Mapping[str, Any], on_gpu: bool) -> PieceVerdict:
         kinds = {record.get("environment", {}).get("kind", "cuda") for record in records}
         if on_gpu and ran and kinds != {"cuda"}:
             return PieceVerdict("it ran without a GPU")
+        if mutant and not any(_built(record) for record in records):
+            return PieceVerdict("the mutant cannot be built", final=True)
         return PieceVerdict()
     if code == ExitCode.ENVIRONMENT and records and not ran:
         return PieceVerdict()
@@ -66,6 +69,10 @@ def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     if steps is None:
         return list(record.get("results", ()))
     return [row for step in steps for row in step["rows"]]
+
+
+def _built(record: Mapping[str, Any]) -> bool:
+    return any(step["binary_sha"] for step in record.get("steps", ()))
 
 
 def _reason(report: Mapping[str, Any]) -> str:

@@ -34,12 +34,14 @@ class Piece:
         arguments: Of the command line, ``kernelbench`` and ``--results`` left out.
         like: What pieces that take about as long have in common: the command and its steps.
         on_gpu: Whether it runs on a GPU where the campaign is one of GPUs; ``check`` never does.
+        mutant: Whether its step has a planted fault, which is to be found.
     """
 
     key: str
     arguments: tuple[str, ...]
     like: str
     on_gpu: bool
+    mutant: bool = False
 
     def in_words(self) -> str:
         """The command, as it is typed."""
@@ -114,7 +116,7 @@ class PieceMaker:
                     parts = [self._code_sha, arguments, sources, settings, repr(shape), turn]
                     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
                     like = " ".join((item.command, *names))
-                    yield Piece(digest, arguments, like, item.command != "check")
+                    yield Piece(digest, arguments, like, item.command != "check", item.mutants)
 
     def _name(self, item: CampaignItem, step: Step) -> str:
         """How a worker calls a step, in its copy of the project."""

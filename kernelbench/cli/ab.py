@@ -9,9 +9,8 @@ import click
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import options
-from kernelbench.compare.ahead import begin_ahead
-from kernelbench.runs.settings import SESSIONS, MeasuringOptions
-from kernelbench.stats.defaults import ALPHA, MARGIN
+from kernelbench.runs.settings import MeasuringOptions
+from kernelbench.stats.defaults import ALPHA, MARGIN, SESSIONS
 
 if TYPE_CHECKING:
     from kernelbench.compare.comparison import Comparison
@@ -121,8 +120,6 @@ def command(
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
     """
     _require_drawable(plot_path)
-    # Before what follows is imported: torch, which the launcher imports, takes longer.
-    begin_ahead()
     from kernelbench.cli import ab_view
     from kernelbench.compare import api
     from kernelbench.compare.comparison import Comparison, NotTimed

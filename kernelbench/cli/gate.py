@@ -14,8 +14,8 @@ from kernelbench.cli import options
 from kernelbench.compare import gating
 from kernelbench.compare.gate_report import GateReport, RowStatus
 from kernelbench.report import gate_markdown, junit
-from kernelbench.runs.settings import SESSIONS, MeasuringOptions
-from kernelbench.stats.defaults import MARGIN
+from kernelbench.runs.settings import MeasuringOptions
+from kernelbench.stats.defaults import MARGIN, SESSIONS
 
 
 @click.command(

@@ -23,10 +23,12 @@ def command(idle: float) -> int:
     """Keep workers ready for the commands of this project, until none has come for a while.
 
     They have torch imported and, with a GPU, a CUDA context, which takes some of its memory.
-    Each is used once: a session of ab has a fresh process all the same. Commands find it by
-    themselves; one that comes while another is served starts its own. Ctrl-C ends it.
+    Each is used once: a session of ab has a fresh process all the same. Another process carries out
+    run and ab, with the imports that they need done. Commands find both by themselves; one that
+    comes while another is served starts its own workers. Ctrl-C ends it.
     """
     from kernelbench.base import console
+    from kernelbench.cli import command_server
     from kernelbench.project.project_file import find_project
     from kernelbench.runs import serving
 
@@ -35,4 +37,4 @@ def command(idle: float) -> int:
         text = f"serving {root}; ends {idle:g} min after the last command, or with Ctrl-C"
         console.err.print(text, soft_wrap=True)
 
-    serving.keep_workers(60 * idle, say_so)
+    serving.keep_workers(60 * idle, say_so, command_server.serve_commands)

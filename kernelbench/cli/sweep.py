@@ -61,7 +61,7 @@ def command(
 
     What is done is kept piece by piece: a sweep that is stopped, by whatever, goes on where it was
     when it is started again. Leaves with 5 if pieces are missing at the end, with 3 if a step is
-    not right.
+    not right, or a mutant was not found.
     """
     options.require_writable(json_path)
     view = _View(console.err if json_path == "-" else console.out)
@@ -163,12 +163,15 @@ class _View:
         """What came of it."""
         for title, lines in (
             ("not right", report.wrong),
+            ("mutant not found", report.mutants_missed),
             ("missing", [f"{each.piece}: {each.why}" for each in report.missing]),
         ):
             for line in lines[:_SHOWN]:
                 self._line(f"{title}: {line}")
             if len(lines) > _SHOWN:
                 self._line(f"{title}: and {len(lines) - _SHOWN:,} more (--json has all)")
+        if mutants := report.mutants_found + len(report.mutants_missed):
+            self._line(f"mutants: {report.mutants_found:,} of {mutants:,} found")
         if report.not_run:
             self._line(f"not run, for want of workers: {report.not_run:,} pieces")
         self._line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Unpack, get_args
 
 from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
-from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, identical
+from kernelbench.compare.collected import Collected
+from kernelbench.compare.comparer import ArmFailure, Comparer, identical
 from kernelbench.compare.comparison import Comparison, NotTimed
 from kernelbench.compare.session_plan import SessionPlan, plan_sessions
 from kernelbench.compare.verdicts import append_to_ledger, judge
@@ -22,7 +24,6 @@ from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
-    SESSIONS,
     Measuring,
     MeasuringOptions,
     Names,
@@ -33,7 +34,7 @@ from kernelbench.runs.settings import (
     require_results,
 )
 from kernelbench.runs.working_in import working_in
-from kernelbench.stats.inference import ALPHA, MARGIN
+from kernelbench.stats.defaults import ALPHA, MARGIN, SESSIONS
 from kernelbench.worker.launcher import Launcher
 
 
@@ -121,13 +122,16 @@ def ab(
         require_results(folder)
     if power is not None:
         found = _with_power(found, plans[0], folder, power, detect, margin, alpha, on_plan)
-    environment, everything, failure = _collect(
-        found, plans, settings, on_progress, on_row, on_warning
-    )
-    lines = judge(everything, environment.device, folder, found.timing, alpha, margin, found.seed)
-    found = replace(found, device=environment.device, lines=tuple(lines), complete=failure is None)
-    if save:
-        found = _saved(folder, found, command or call_text("ab", base, cand))
+    # The sessions' processes end while the verdict is made.
+    with contextlib.ExitStack() as ending:
+        environment, everything, failure = _collect(
+            found, plans, settings, on_progress, on_row, on_warning, ending
+        )
+        device = environment.device
+        lines = judge(everything, device, folder, found.timing, alpha, margin, found.seed)
+        found = replace(found, device=device, lines=tuple(lines), complete=failure is None)
+        if save:
+            found = _saved(folder, found, command or call_text("ab", base, cand))
     if failure is not None:
         raise ended_early(failure, found)
     return found
@@ -275,8 +279,12 @@ def _collect(
     on_progress: OnProgress | None,
     on_row: Callable[[Collected], None] | None,
     on_warning: OnWarning,
+    ending: contextlib.ExitStack,
 ) -> tuple[Environment, list[Collected], BaseException | None]:
     """Measure shape by shape; after a failure, the shapes that every metric has samples of.
+
+    Args:
+        ending: What waits for the processes' ends.
 
     Raises:
         KernelbenchError, Interrupted: If there is nothing to keep.
@@ -288,26 +296,26 @@ def _collect(
     everything: list[Collected] = []
     failure: BaseException | None = None
     first = plans[0]
-    with Launcher() as launcher:
-        launcher.begin()
-        comparer = Comparer(
-            launcher, found.base, found.cand, first.lineage, first.target, first.classes,
-            found.timing, found.seed, settings.timeout_s, on_progress or (lambda _text: None),
-        )  # fmt: skip
-        try:
-            for shape in first.shapes:
-                if any(shape.name in reasons for reasons in skipped.values()):
-                    continue
-                everything.append(Collected(shape))
-                comparer.collect(everything[-1], found.sessions)
-                if on_row is not None:
-                    on_row(everything[-1])
-        except ArmFailure as error:
-            everything, failure = everything[:-1], error
-        except (KernelbenchError, KeyboardInterrupt) as error:
-            metrics = set(found.timing.metrics)
-            everything = [c for c in everything if metrics <= c.sessions.keys()]
-            failure = error
+    launcher = ending.enter_context(Launcher())
+    launcher.begin()
+    comparer = ending.enter_context(Comparer(
+        launcher, found.base, found.cand, first.lineage, first.target, first.classes,
+        found.timing, found.seed, settings.timeout_s, on_progress or (lambda _text: None),
+    ))  # fmt: skip
+    try:
+        for shape in first.shapes:
+            if any(shape.name in reasons for reasons in skipped.values()):
+                continue
+            everything.append(Collected(shape))
+            comparer.collect(everything[-1], found.sessions)
+            if on_row is not None:
+                on_row(everything[-1])
+    except ArmFailure as error:
+        everything, failure = everything[:-1], error
+    except (KernelbenchError, KeyboardInterrupt) as error:
+        metrics = set(found.timing.metrics)
+        everything = [c for c in everything if metrics <= c.sessions.keys()]
+        failure = error
     if comparer.environment is None or not everything:
         nothing = UsageError("no shape is left that both steps can run")
         raise ended_early(failure or nothing, None)

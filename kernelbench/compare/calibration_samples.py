@@ -14,9 +14,9 @@ import numpy as np
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.seeds import derive
+from kernelbench.compare.collected import block_samples
 from kernelbench.compare.comparer import (
     ArmFailure,
-    block_samples,
     prepared_together,
     protocol_size,
 )

@@ -10,28 +10,24 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
+from kernelbench.compare.collected import Collected, block_samples
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.outcomes import TimedBlock, error_of
 from kernelbench.project.building_blocks import source_sha
-from kernelbench.project.problem import Work
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
 from kernelbench.records.run_record import UNJUDGED, Environment
-from kernelbench.stats.inference import TICK_US, BlockSamples, Estimate, estimate_change
+from kernelbench.stats.inference import TICK_US, Estimate, estimate_change
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
@@ -89,43 +85,8 @@ def prepared_together(target: Target) -> int:
 
 
 @dataclass
-class Collected:
-    """What the sessions of one shape gave.
-
-    Attributes:
-        sessions: Per metric, one :class:`BlockSamples` per session.
-        raw: Per session and metric, the blocks as measured.
-        methods, notes, clocks: Per metric.
-        remarks: What the check of an arm noted, one line each.
-        busy_s: Seconds in which something was timed or flushed.
-        session_s: Seconds of each session; the first has the preparation of all in its group, too.
-    """
-
-    shape: Any
-    sessions: dict[str, list[BlockSamples]] = field(default_factory=dict)
-    raw: list[dict[str, Any]] = field(default_factory=list)
-    methods: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, list[str]] = field(default_factory=dict)
-    clocks: dict[str, list[float]] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    work: Work | None = None
-    busy_s: float = 0.0
-    session_s: list[float] = field(default_factory=list)
-
-    def median_us(self, metric: str, arm: ArmName) -> float:
-        """Median time of an arm over all sessions, microseconds."""
-        sessions = self.sessions[metric]
-        return float(np.median(np.concatenate([getattr(s, arm).ravel() for s in sessions])))
-
-    def sm_mhz(self, metric: str) -> float | None:
-        """Median SM clock while a metric was timed."""
-        values = self.clocks.get(metric)
-        return statistics.median(values) if values else None
-
-
-@dataclass
 class Comparer:
-    """Collects interleaved samples of two arms.
+    """Collects interleaved samples of two arms; a context manager, since sessions take time to end.
 
     Attributes:
         environment: The machine, as the first worker found it.
@@ -142,6 +103,13 @@ class Comparer:
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
     environment: Environment | None = None
+    _ending: list[RunningWorker] = field(default_factory=list, init=False)
+
+    def __enter__(self) -> Comparer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def collect(self, collected: Collected, sessions: int) -> None:
         """Add ``sessions`` sessions of a shape; the first one checks both arms before it times.
@@ -177,6 +145,7 @@ class Comparer:
             _NotPrepared: If the machine gave way to several of them, before any was timed.
         """
         began = time.monotonic()
+        self.close()
         running: list[RunningWorker] = []
         try:
             for index, session in enumerate(group):
@@ -195,11 +164,18 @@ class Comparer:
                 self._timed(collected, worker, session, of)
                 collected.session_s.append(time.monotonic() - began)
                 began = time.monotonic()
+            self._ending, running = running, []
         finally:
-            for worker in running:
+            for worker in (*running, *self._ending):
                 worker.let_go()
             for worker in running:
                 worker.close()
+
+    def close(self) -> None:
+        """Wait for the sessions that were timed last: a GPU takes some time to end them."""
+        ending, self._ending = self._ending, []
+        for worker in ending:
+            worker.close()
 
     def _job(self, collected: Collected, session: int, index: int, group: range) -> CompareJob:
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
@@ -300,32 +276,6 @@ def impossible(collected: Collected, arm: ArmName, device: str, timing: Timing) 
                 f"{metric} time {median:.2f} µs, possible are {floor.impossible_us:.2f} µs or more"
             )
     return ""
-
-
-def block_samples(blocks: Sequence[TimedBlock], where: str) -> BlockSamples:
-    """The arrays of one session's blocks; an incomplete last block is left out.
-
-    Raises:
-        EnvironmentProblem: If fewer than two blocks are complete (a CPU's time budget).
-    """
-    pairs = []
-    for block in blocks:
-        arms = [
-            [t for a, t in zip(block.arm, block.time_us, strict=False) if a == arm]
-            for arm in (0, 1)
-        ]
-        if len(block.time_us) == len(block.arm) and len(arms[0]) == len(arms[1]):
-            pairs.append((arms, bool(block.throttle)))
-    if len(pairs) < 2:
-        raise EnvironmentProblem(
-            f"shape {where}: the time budget allowed fewer than two blocks of ABBA",
-            "raise --budget, or take a smaller shape",
-        )
-    return BlockSamples(
-        np.array([arms[0] for arms, _ in pairs]),
-        np.array([arms[1] for arms, _ in pairs]),
-        np.array([throttled for _, throttled in pairs]),
-    )
 
 
 def estimate(

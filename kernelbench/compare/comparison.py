@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode
 from kernelbench.base.row_table import Row, RowTable
-from kernelbench.compare.comparer import Collected
+from kernelbench.compare.collected import Collected
 from kernelbench.compare.session_plan import SessionPlan
 from kernelbench.compare.verdicts import ComparisonLine
 from kernelbench.measure.outcomes import error_of

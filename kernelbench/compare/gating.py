@@ -23,14 +23,13 @@ from kernelbench.runs.defaults import comparable, lineages_with
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import StepRun
 from kernelbench.runs.settings import (
-    SESSIONS,
     Measuring,
     MeasuringOptions,
     Names,
     names_of,
     require_results,
 )
-from kernelbench.stats.inference import ALPHA, MARGIN
+from kernelbench.stats.defaults import ALPHA, MARGIN, SESSIONS
 from kernelbench.worker.launcher import Launcher
 
 

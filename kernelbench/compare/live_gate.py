@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.seeds import derive
-from kernelbench.compare.comparer import ArmFailure, Collected, Comparer, estimate, identical
+from kernelbench.compare.collected import Collected
+from kernelbench.compare.comparer import ArmFailure, Comparer, estimate, identical
 from kernelbench.compare.gate_report import (
     GateReport,
     GateRow,
@@ -171,7 +172,8 @@ class LiveGate:
         comparer = self._comparer(pair, label)
         collected = Collected(pair.shape)
         try:
-            comparer.collect(collected, self.settings.sessions)
+            with comparer:
+                comparer.collect(collected, self.settings.sessions)
         except ArmFailure as failure:
             if failure.arm == "base":
                 pair.missing = f"the {pair.against} cannot be compared with: {failure.message}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.compare import comparer
-from kernelbench.compare.comparer import Collected
+from kernelbench.compare.collected import Collected
 from kernelbench.measure import speed_of_light
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.registry import Step

@@ -6,13 +6,14 @@ how each is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from kernelbench.executors.callables import beforehand_of, with_beforehand
+from kernelbench.machine.clocks import ClockSampler
 from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
@@ -52,7 +53,7 @@ class GpuTiming:
     seed: int
     announce: Announce
     call_limit_s: float
-    clocks: Callable[[], tuple[float | None, tuple[str, ...]]] | None = None
+    clocks: ClockSampler | None = None
     on_block: OnBlock | None = None
     batch: int = 1
     #: Seconds that the spin kernel before the next block takes.
@@ -130,8 +131,10 @@ class GpuTiming:
         if self.stamps is not None:
             block.sm_mhz = self.stamps.sm_mhz()
         if self.clocks is not None:
-            mhz, block.throttle = self.clocks()
-            block.sm_mhz = block.sm_mhz or mhz
+            # Each query takes a good part of a millisecond, of which a session has fifty.
+            block.throttle = self.clocks.slowed()
+            if block.sm_mhz is None:
+                block.sm_mhz = self.clocks.read().sm_mhz
         if self.on_block is not None:
             self.on_block(block)
 

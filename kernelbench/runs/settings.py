@@ -21,8 +21,6 @@ Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Untimed calls of each arm before the timed ones.
 WARMUPS = 50
-#: Fresh processes per comparison, if not chosen otherwise.
-SESSIONS = 3
 
 
 def at_least(name: str, value: float, least: float) -> None:

@@ -1,11 +1,11 @@
-"""What a comparison takes if it is not told: level, margin, the resolution of a timer.
+"""What a comparison takes if it is not told: level, margin, sessions, the resolution of a timer.
 
 They stand alone, so that who only names them does not wait for scipy.
 """
 
 from __future__ import annotations
 
-__all__ = ["ALPHA", "MARGIN", "TICK_US"]
+__all__ = ["ALPHA", "MARGIN", "SESSIONS", "TICK_US"]
 
 #: Resolution of CUDA event times on the devices seen so far, in microseconds.
 TICK_US = 0.032
@@ -13,3 +13,5 @@ TICK_US = 0.032
 MARGIN = 0.005
 #: Level of the tests.
 ALPHA = 0.05
+#: Fresh processes per comparison.
+SESSIONS = 3

@@ -284,16 +284,18 @@ def main() -> None:
     gc.freeze()
     if sys.argv[1] != "--serve":
         launch(socket.socket(fileno=int(sys.argv[1])))
-        return
+        os._exit(0)  # sooner than Python takes leave of torch, which somebody waits for
     listening = socket.socket(fileno=int(sys.argv[2]))
-    file = listening.getsockname()
+    file = Path(listening.getsockname())
     try:
         serve_command_lines(listening, float(sys.argv[3]))
     except KeyboardInterrupt:
         pass
     finally:
-        with contextlib.suppress(OSError):
-            Path(file).unlink()
+        # What runs commands beside this process ends with it, and cannot tidy up.
+        for each in (file, file.with_suffix(".commands")):
+            with contextlib.suppress(OSError):
+                each.unlink()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.worker import served
+from kernelbench.worker import ahead
 from kernelbench.worker.jobs import processes_apart
 from kernelbench.worker.messages import Message
 from kernelbench.worker.running import START_LIMIT_S, Ending, RunningWorker
@@ -95,7 +95,7 @@ class Launcher:
                 "use a Linux container or virtual machine; list, diff, lineage and show work here",
             )
         self.close()
-        self._process, self._control = _ahead.pop() if _ahead else _begun()
+        self._process, self._control = ahead.begun()
         self._ready = self._process is None
 
     def _start(self) -> socket.socket:
@@ -167,8 +167,11 @@ class Launcher:
                 on_gpu = target is not None and target.gpu is not None
                 where = "gpu" if on_gpu else "cpu"
                 socket.send_fds(control, [f"{where} {processes_apart(job)}".encode()], given)
-            while "status" in (found := self._receive()):
-                self._statuses[int(found["pid"])] = int(found["status"])
+            try:
+                while "status" in (found := self._receive()):
+                    self._statuses[int(found["pid"])] = int(found["status"])
+            except TimeoutError as error:
+                raise _silent() from error
             if "gone" in found:
                 raise EnvironmentProblem("the process that starts workers has gone", "try again")
             pid = int(found["pid"])
@@ -206,6 +209,8 @@ class Launcher:
                     return 9
                 self._statuses[int(found["pid"])] = int(found["status"])
         except TimeoutError as error:
+            if _has_ended(pid):
+                raise _silent() from error
             # A killed process can linger in the driver; nothing more can run beside it.
             raise EnvironmentProblem(
                 f"a killed worker has not gone within {_REAP_LIMIT_S:g} s",
@@ -214,33 +219,16 @@ class Launcher:
         return self._statuses.pop(pid)
 
 
-#: A launcher that was started ahead: its process, None if it is served, and its control socket.
-_ahead: list[tuple[subprocess.Popen[bytes] | None, socket.socket]] = []
-
-
-def begin_ahead() -> None:
-    """Start the launcher that the next :class:`Launcher` of this process uses.
-
-    For a command that has slow imports of its own before it. Only where there is an NVIDIA driver:
-    without one, what is asked may have an answer that takes no worker.
-    """
-    if Path("/dev/nvidiactl").exists() and not _ahead:
-        _ahead.append(_begun())
-
-
-def _begun() -> tuple[subprocess.Popen[bytes] | None, socket.socket]:
-    """A launcher: the one that is served, or a process that has only begun to import torch."""
-    found = served.connect()
-    if found is not None:
-        return None, found
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kernelbench.worker.child", str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
+def _silent() -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"the process that starts workers does not answer within {_REAP_LIMIT_S:g} s",
+        "it is stopped, or this machine has no memory or time for it: see `ps`, and try again",
     )
-    theirs.close()
-    return process, ours
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process runs no more, be it that nobody has asked for its status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

@@ -146,13 +146,8 @@ class Series:
                 on_block=on_block,
             )
         with ClockSampler(job.target.gpu.index) as sampler:
-
-            def clocks() -> tuple[float | None, tuple[str, ...]]:
-                reading = sampler.read()
-                return reading.sm_mhz, reading.slowed
-
             gpu = self._prepared.pop(metric, None) or self._gpu_timing()
-            gpu.clocks, gpu.on_block = clocks, on_block
+            gpu.clocks, gpu.on_block = sampler, on_block
             if metric == "device":
                 return device_time(gpu, kernels, order, timing.warmups)
             return call_time(gpu, kernels, order, timing.warmups, timing.call)

@@ -1,8 +1,9 @@
-"""Finding and keeping the launcher that ``kernelbench serve`` leaves ready for a project.
+"""Finding and keeping what ``kernelbench serve`` leaves ready for a project.
 
-It is a socket in the user's runtime folder. Its name says for which project, which Python, which
-kernelbench (a hash of its files) and which environment of CUDA and torch it is: whatever differs
-has another, and finds none. A socket that nobody listens at is as good as none.
+That is a launcher of workers, and what runs command lines. Each has a socket in the user's runtime
+folder, whose name says for which project, which Python, which kernelbench (a hash of its files) and
+which environment of CUDA and torch it is: whatever differs has another, and finds none. A socket
+that nobody listens at is as good as none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.project.project_file import find_project
@@ -26,8 +28,15 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _READ_AT_START = ("CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "LD_", "PYTHON")
 _ANSWER_S = 2.0
 
+Served = Literal["workers", "commands"]
 
-def socket_file() -> Path:
+
+def nothing_served() -> bool:
+    """Whether this user serves nothing at all, as far as can be told without reading files."""
+    return not _folder().is_dir()
+
+
+def socket_file(kind: Served = "workers") -> Path:
     """The socket for the project of the current folder, whether it is there or not.
 
     Raises:
@@ -39,7 +48,7 @@ def socket_file() -> Path:
         found = file.stat()
         facts.append(f"{file} {found.st_mtime_ns} {found.st_size}")
     digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:24]
-    return _folder() / f"{digest}.sock"
+    return _folder() / f"{digest}.{kind}"
 
 
 def _folder() -> Path:
@@ -47,21 +56,21 @@ def _folder() -> Path:
     return Path(base) / f"kernelbench-{os.getuid()}"
 
 
-def listen() -> socket.socket:
+def listen(kind: Served = "workers") -> socket.socket:
     """A socket that listens for the commands of the project of the current folder.
 
     Raises:
         UsageError: If one is served already.
         EnvironmentProblem: If the folder is not this user's alone, or cannot be made.
     """
-    file = socket_file()
+    file = socket_file(kind)
     folder = file.parent
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if not _ours(folder):
             raise EnvironmentProblem(f"{folder} is open to others", "remove it, or `chmod 700` it")
         if file.exists():
-            if (other := connect()) is not None:
+            if (other := connect(kind)) is not None:
                 other.close()
                 raise UsageError("this project is served already", "nothing more is needed")
             file.unlink()
@@ -75,11 +84,11 @@ def listen() -> socket.socket:
     return found
 
 
-def connect() -> socket.socket | None:
-    """A launcher that is ready, as its control socket; None if there is none, or it is busy."""
+def connect(kind: Served = "workers") -> socket.socket | None:
+    """What is ready, as a socket that it listens to; None if there is none, or it is busy."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.suppress(OSError, KernelbenchError):
-        file = socket_file()
+        file = socket_file(kind)
         if _ours(file.parent):
             found.connect(str(file))
             ready, _, _ = select.select([found], [], [], _ANSWER_S)

@@ -74,11 +74,13 @@ campaign:
     schedules: 20
     sms: [1, 4]
     sequence: false
+  - mutants: [kernels/mutants]
+    schedules: 3
 """,
     )
     assert (found.name, found.limit_s, found.gpu) == ("all-of-it", 1200.0, True)
     assert found.results == tmp_path / "kept"
-    run, ab, check = found.items
+    run, ab, check, mutants = found.items
     assert run.options == ("--reps", "200", "--warm", "--inputs", "a", "--inputs", "b")
     assert run.peers
     assert [each.name for each in run.shapes] == ["qwen35", "s0"]
@@ -88,6 +90,13 @@ campaign:
     assert check.steps == ("v07",)
     assert check.sms == (1, 4)
     assert check.options == ("--schedules", "20", "--no-sequence")
+    assert not check.mutants
+    assert (mutants.command, mutants.mutants, mutants.steps) == (
+        "check",
+        True,
+        ("kernels/mutants",),
+    )
+    assert mutants.options == ("--schedules", "3")
     assert read(tmp_path, "name: a\ncampaign: [{run: x}]\n").limit_s == LIMIT_S
 
 
@@ -107,6 +116,9 @@ HEAD = "name: a\ncampaign:\n  - "
         ("name: a\ngpu: 3\ncampaign: [{run: x}]\n", 2, "true or false"),
         (HEAD + "bench: [x]\n", 3, "one of run, ab, check"),
         (HEAD + "run: [x]\n    check: [y]\n", 3, "one of run, ab, check"),
+        (HEAD + "mutants: [x]\n    check: [y]\n", 3, "one of run, ab, check, mutants"),
+        (HEAD + "ab: [x, y]\n    mutants: [z]\n", 3, "one of run, ab, check, mutants"),
+        (HEAD + "mutants: [x]\n    reps: 3\n", 4, "check has no option 'reps'"),
         (HEAD + "run: []\n", 3, "names of steps"),
         (HEAD + "ab: [x]\n", 3, r"\[BASE, CAND\]"),
         (HEAD + "run: [x]\n    rep: 3\n", 4, "run has no option 'rep': expected .*reps"),

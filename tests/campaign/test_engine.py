@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +125,20 @@ def test_a_worker_that_lacks_something_gets_no_more(tmp_path: Path) -> None:
     assert {fault.why for fault in sweep.faults} == {"exit code 5: there is no g++"}
 
 
+def test_a_worker_that_does_not_answer_gets_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there, and neither its piece nor the end of that within the limit ever comes back."""
+    monkeypatch.setattr("kernelbench.campaign.engine._GRACE_S", 0.0)
+    crew = ObedientCrew(["a", "b"], lambda name, order: report_of(order) if name == "b" else None)
+    sweep = Sweep(tmp_path, crew)
+    sweep.engine._settings = replace(sweep.engine._settings, limit_s=0.05)
+    engine = sweep.run(FINE)
+    assert engine.done == len(FINE)
+    assert [(each.worker, each.why) for each in sweep.faults] == [("a", "it does not answer")]
+    assert [name for name, _ in crew.given].count("a") == 1
+
+
 def test_nobody_is_left(tmp_path: Path) -> None:
     crew = ObedientCrew(["a"], lambda _, order: report_of(order, fault="No space left on device"))
     engine = Sweep(tmp_path, crew).run(FINE)
@@ -141,9 +158,12 @@ def test_what_is_wrong_everywhere_is_tried_once(tmp_path: Path) -> None:
 
 def test_a_wrong_step_is_an_answer(tmp_path: Path) -> None:
     crew = ObedientCrew(["a"], lambda _, order: report_of(order, code=3))
-    assert Sweep(tmp_path, crew).run(FINE[:2]).wrong == ["kernelbench fine 0", "kernelbench fine 1"]
+    assert Sweep(tmp_path, crew).run(FINE[:2]).answers.wrong == [
+        "kernelbench fine 0",
+        "kernelbench fine 1",
+    ]
     again = Sweep(tmp_path, crew).run(FINE[:2])
-    assert (again.done, len(again.wrong)) == (0, 2), "of earlier sweeps, too"
+    assert (again.done, len(again.answers.wrong)) == (0, 2), "of earlier sweeps, too"
 
 
 @pytest.mark.parametrize(
@@ -160,16 +180,11 @@ def test_a_wrong_step_is_an_answer(tmp_path: Path) -> None:
 def test_a_run_that_shall_be_on_a_gpu(
     tmp_path: Path, code: int, status: str, kind: str, fault: str
 ) -> None:
-    from dataclasses import replace
-
     from conftest import ENVIRONMENT
 
     environment = replace(ENVIRONMENT, kind=kind)
     files = run_files("20300101T000000Z-00000001", status=status)
     if kind == "cpu":
-        import gzip
-        import json
-
         name = next(name for name in files if ".samples" not in name)
         record = json.loads(gzip.decompress(files[name]))
         record["environment"]["kind"] = environment.kind
@@ -198,3 +213,29 @@ def test_an_outcome_that_cannot_be_written_ends_it(tmp_path: Path) -> None:
     engine: Engine = sweep.engine
     with pytest.raises(KernelbenchError, match="cannot write"):
         engine.run(iter(FINE))
+
+
+def test_mutants_are_to_be_found(tmp_path: Path) -> None:
+    """The answers are of earlier sweeps, too, each once; what was never built is no answer."""
+
+    def files_of(order: Order, built: bool) -> dict[str, bytes]:
+        document = {"steps": [{"binary_sha": "ab" if built else None, "rows": [{"status": "x"}]}]}
+        return {f"cpu/checks/{order['key']}.json.gz": gzip.compress(json.dumps(document).encode())}
+
+    def report(_worker: str, order: Order) -> dict[str, Any]:
+        word = order["arguments"][0]
+        code = {"found": 3, "missed": 0, "broken": 3}[word]
+        return report_of(order, code=code, files=files_of(order, word != "broken"))
+
+    pieces = [
+        replace(piece(name, word), mutant=True)
+        for name, word in (("1", "found"), ("2", "missed"), ("3", "broken"), ("4", "found"))
+    ]
+    for _ in range(2):
+        engine = Sweep(tmp_path, ObedientCrew(["a", "b"], report)).run(pieces)
+        assert engine.answers.wrong == []
+        assert [*dict.fromkeys(engine.answers.found)] == [
+            "kernelbench found 1", "kernelbench found 4"
+        ]  # fmt: skip
+        assert engine.answers.missed == ["kernelbench missed 2"]
+        assert [each.why for each in engine.missing] == ["node: the mutant cannot be built"]

@@ -67,6 +67,9 @@ def test_what_each_command_makes(project: Path) -> None:
     ]  # fmt: skip
     assert len({each.key for each in pieces}) == 4, "a repetition is a piece of its own"
     assert {each.on_gpu for each in pieces} == {False}
+    pieces = made(project, "mutants: [v01]\n    shapes: [u0]")
+    assert commands(pieces) == ["check v01 --shape u0"]
+    assert pieces[0].mutant
 
 
 def test_what_a_step_does_not_take_is_left_out() -> None:

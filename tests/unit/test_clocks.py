@@ -124,6 +124,14 @@ def test_reading(use):
     assert reading.slowed == ("software power cap", "software thermal slowdown")
 
 
+def test_what_slows_is_one_query(use):
+    use(broken=("nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage"))
+    with clocks.ClockSampler(1) as sampler:
+        assert sampler.slowed() == ("software power cap", "software thermal slowdown")
+    with pytest.raises(EnvironmentProblem, match="closed"):
+        sampler.slowed()
+
+
 def test_unsupported_queries_give_none(use):
     use(
         broken=(

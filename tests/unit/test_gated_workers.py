@@ -10,7 +10,8 @@ import pytest
 from conftest import ROOT
 
 from kernelbench.compare import comparer
-from kernelbench.compare.comparer import ArmFailure, Collected, Comparer
+from kernelbench.compare.collected import Collected
+from kernelbench.compare.comparer import ArmFailure, Comparer
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.project.context import Context
@@ -102,7 +103,8 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("side_by_side")
 def test_every_session_has_its_times(launcher: Launcher, job: CompareJob) -> None:
     collected = Collected(job.shape)
-    a_comparer(launcher, job).collect(collected, 3)
+    with a_comparer(launcher, job) as found:
+        found.collect(collected, 3)
     assert len(collected.sessions["call"]) == len(collected.session_s) == 3
     assert [each["session"] for each in collected.raw] == [0, 1, 2]
 
@@ -131,6 +133,7 @@ def test_without_memory_for_several_they_are_prepared_one_by_one(
 
     monkeypatch.setattr(Comparer, "_sessions", sessions)
     collected = Collected(job.shape)
-    found.collect(collected, 2)
+    with found:
+        found.collect(collected, 2)
     assert [len(group) for group in groups] == [2, 1, 1]
     assert len(collected.sessions["call"]) == 2

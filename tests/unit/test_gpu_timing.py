@@ -10,11 +10,12 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
+from kernelbench.machine.clocks import ClockReading, ClockSampler
 from kernelbench.measure import gpu_call_time, gpu_device_time, probes
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
@@ -80,6 +81,16 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_call_time, "SYNCHRONIZE", lambda _device: None)
 
 
+class Sampler:
+    """Clocks of a GPU that nothing slows."""
+
+    def slowed(self) -> tuple[str, ...]:
+        return ()
+
+    def read(self) -> ClockReading:
+        return ClockReading(1980.0, None, None, None, (), None)
+
+
 @pytest.fixture
 def seen() -> list[TimedBlock]:
     """The blocks as they were finished."""
@@ -91,7 +102,7 @@ def gpu(cuda: None, seen: list[TimedBlock]) -> GpuTiming:
     sets = draw_input_sets(PROBLEM, SHAPE, "gpu-mode", 1, "cpu")
     return GpuTiming(
         torch.device("cpu"), PROBLEM, SHAPE, "gpu-mode", sets, "cold", 1, lambda *_: None, 5.0,
-        clocks=lambda: (1980.0, ()), on_block=seen.append,
+        clocks=cast("ClockSampler", Sampler()), on_block=seen.append,
     )  # fmt: skip
 
 

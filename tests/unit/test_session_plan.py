@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
-from kernelbench.compare.comparer import block_samples
+from kernelbench.compare.collected import block_samples
 from kernelbench.compare.session_plan import SessionPlan, plan_sessions
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.records.calibration_record import load_spreads, read_calibration, save_calibration

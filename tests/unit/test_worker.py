@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,6 +203,24 @@ def test_a_launcher_that_was_killed_is_replaced(launcher: Launcher, job: Make) -
     assert launcher.ending is not None
     assert launcher.ending.kind == "died"
     assert status_of(list(launcher.run(job("right")))) == "pass"
+
+
+def test_a_launcher_that_does_not_answer_is_named(
+    job: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It, and not the GPU: before a worker is started, and when one has ended."""
+    monkeypatch.setattr("kernelbench.worker.launcher._REAP_LIMIT_S", 1.0)
+    with Launcher() as frozen:
+        worker = frozen.start(job("right"))
+        process = frozen._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(EnvironmentProblem, match="process that starts workers does not answer"):
+            list(worker.messages())
+        worker.close()
+        with pytest.raises(EnvironmentProblem, match="process that starts workers does not answer"):
+            frozen.start(job("right"))
+        process.kill()
 
 
 def test_time_spent_by_the_reader_is_not_the_workers(launcher: Launcher, job: Make) -> None:

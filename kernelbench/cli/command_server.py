@@ -1,0 +1,152 @@
+"""The process of ``kernelbench serve`` that runs command lines: it has imported what they import.
+
+Each command is a fork of it, with the folder, environment and standard files of whoever asked
+(``served_command.py``). It never has torch or a CUDA context: workers come from the launcher that
+is kept beside it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from kernelbench.base import console
+from kernelbench.worker import served
+
+_PR_SET_PDEATHSIG = 1
+#: Environment and arguments; the kernel's limit for one message is about as much.
+_LONGEST = 1 << 18
+#: What the commands import while they run.
+_MODULES = (
+    "kernelbench.cli.ab_view", "kernelbench.cli.render", "kernelbench.compare.api",
+    "kernelbench.runs.api", "scipy.stats",
+)  # fmt: skip
+
+
+def serve_commands() -> NoReturn:
+    """Fork a command for each that asks, until the process that started this one is gone."""
+    from kernelbench.cli import served_command
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in (*_MODULES, *(f"kernelbench.cli.{each}" for each in served_command.COMMANDS)):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    listening = served.listen("commands")
+    woken, wakes = socket.socketpair()
+    woken.setblocking(False)
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(wakes.fileno())
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([listening, woken, *running.values()], [], [])
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                woken.recv(4096)
+            _tell_of_ends(running)
+        for pid, connection in running.items():
+            if connection in ready:  # nothing is ever said: whoever asked has gone
+                _kill(pid)
+        if listening in ready:
+            asks, _ = listening.accept()
+            begun = _begun(asks, (listening, woken, wakes, *running.values()))
+            if begun is not None:
+                running[begun] = asks
+
+
+def _tell_of_ends(running: dict[int, socket.socket]) -> None:
+    for pid in [*running]:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            with running.pop(pid) as connection, contextlib.suppress(OSError):
+                connection.send(b"%d" % status)
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+
+
+def _begun(asks: socket.socket, others: tuple[socket.socket, ...]) -> int | None:
+    """Fork the command that somebody asks for; its process, or None if there is none."""
+    descriptors: list[int] = []
+    try:
+        if not served.is_ours(asks):
+            raise ConnectionError
+        asks.send(b"ready")
+        asks.settimeout(1.0)
+        data, descriptors, _, _ = socket.recv_fds(asks, _LONGEST, 3)
+        asked = json.loads(data)
+        if len(descriptors) != 3:
+            raise ConnectionError
+        pid = os.fork()
+        if not pid:
+            for each in (*others, asks):
+                each.close()
+            _command(asked, descriptors)
+        asks.settimeout(None)
+        asks.send(b"%d" % pid)
+        return pid
+    except (OSError, ValueError):
+        asks.close()
+        return None
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _command(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Be the command line; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        os.chdir(asked["folder"])
+        _reopen(asked["encoding"])
+        console.renew()
+        from kernelbench import cli
+
+        sys.argv = asked["arguments"]
+        code = cli.invoke(sys.argv[1:])
+        atexit._run_exitfuncs()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, AttributeError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _reopen(encoding: str) -> None:
+    """Have the standard files as Python itself would have opened them."""
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = open(  # noqa: SIM115
+            number, "w", encoding=encoding, errors="backslashreplace" if number == 2 else None,
+            closefd=False,
+        )  # fmt: skip
+        stream.reconfigure(line_buffering=number == 2 or os.isatty(number))
+        setattr(sys, name, stream)
