@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -273,7 +274,9 @@ class Checker:
         """
         device = torch.device(self.device)
         poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
-        trial = StreamTrial(self.kernel, device, current, stale, poison)
+        # Of a submission in another process it is made there.
+        make = getattr(self.kernel, "stream_trial", partial(StreamTrial, self.kernel))
+        trial = make(device, current, stale, poison)
         for where, stream, required in (
             ("the current stream", torch.cuda.default_stream(device), True),
             ("a current stream of its own", torch.cuda.Stream(device), self.own_stream),

@@ -6,6 +6,7 @@ how each is measured.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,15 +17,13 @@ from kernelbench.executors.callables import beforehand_of, with_beforehand
 from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
-from kernelbench.measure.timing import (
-    InputSet,
-    OnBlock,
-)
+from kernelbench.measure.timing import InputSet, OnBlock
+from kernelbench.measure.witness import Witness, WitnessHere
 from kernelbench.project.problem import Kernel, Problem
 from kernelbench.records.run_record import L2Mode
 
-#: Per input set: the graph of one call, and the outputs that it writes.
-Replays = list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]]
+#: Per input set: the graph of one call, and what the call returned.
+Replays = list[tuple[torch.cuda.CUDAGraph, Any]]
 
 
 class CaptureError(RuntimeError):
@@ -114,7 +113,7 @@ class GpuTiming:
             except Exception as error:
                 torch.cuda.synchronize(self.device)
                 raise CaptureError(" ".join(str(error).split()).split(". ")[0][:120]) from error
-            graphs.append((graph, self.problem.outputs_of(result, chosen.inputs)))
+            graphs.append((graph, result))
         return graphs
 
     def do_beforehand(self, kernel: Kernel, chosen: InputSet) -> None:
@@ -124,6 +123,19 @@ class GpuTiming:
             with torch.cuda.stream(self.stream):
                 beforehand(chosen.inputs.data)
             torch.cuda.synchronize(self.device)
+
+    def witness(
+        self, order: Sequence[Sequence[int]], rng: random.Random, seed: int, every: int = 5
+    ) -> Witness:
+        """Who looks at the timed outputs of a series.
+
+        Args:
+            rng: Draws the repetitions that are looked at, and then the order of the sets.
+            seed: For when the sets get other values, before about one block in ``every``.
+        """
+        return WitnessHere(
+            self.sets, self.problem, self.shape, self.input_class, order, rng, seed, every
+        )
 
     def finish_block(self, block: TimedBlock) -> None:
         """Read the clock at the block's end and hand the block on."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelbench.emulator.decisions import Decision
-from kernelbench.executors.targets import TORCH, Target
+from kernelbench.executors.targets import GPU, TORCH, Target
 from kernelbench.project.model import Lineage, Step
 from kernelbench.records.run_record import CallForm, L2Mode, Metric
 
@@ -176,10 +176,11 @@ class CeilingsJob:
 
 
 def processes_apart(job: object) -> int:
-    """How many processes of their own a job's submissions take: one an arm, and one that idles.
+    """How many processes of their own a job's submissions take, and one more that idles.
 
-    Submissions in Python on a CPU are judged from another process. In a comparison both arms are,
-    so that their times compare. 0 where there is none.
+    Submissions are judged from another process, in Python on a CPU and of any kind on a GPU. In a
+    comparison both arms are, so that their times compare: each in its own on a CPU, both in one on
+    a GPU, where one queue takes the arms by turns. 0 where there is none.
     """
     match job:
         case RunJob():
@@ -188,10 +189,13 @@ def processes_apart(job: object) -> int:
             arms = [job.base, job.cand]
         case _:
             return 0
-    target = job.target
-    if target.gpu is not None or not isinstance(target.executor, type(TORCH)):
+    if not any(arm.step.submission for arm in arms):
         return 0
-    return len(arms) + 1 if any(arm.step.submission for arm in arms) else 0
+    if any(arm.plant_us is not None for arm in arms):
+        return 0  # a calibration: what is planted is queued by the timer's own process
+    if isinstance(job.target.executor, type(GPU)):
+        return 2
+    return len(arms) + 1 if isinstance(job.target.executor, type(TORCH)) else 0
 
 
 Job = RunJob | CompareJob | CheckJob | ReplayJob | CeilingsJob
