@@ -283,7 +283,7 @@ def _compare(job: CompareJob, report: Reporter, apart: Sequence[Submissions]) ->
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
     if job.gated:
-        series.prepare()
+        series.prepare(kernels)
         report.prepared()
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
     planter = None

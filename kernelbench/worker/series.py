@@ -26,7 +26,7 @@ from kernelbench.measure.timing import (
 )
 from kernelbench.project.problem import Kernel, Problem, Work
 from kernelbench.records.run_record import Metric, ResultStatus
-from kernelbench.worker.jobs import CompareJob, RunJob, Timing, processes_apart
+from kernelbench.worker.jobs import CompareJob, RunJob, Timing
 from kernelbench.worker.judged_kernel import JudgedKernel
 from kernelbench.worker.judged_timing import JudgedSeries
 from kernelbench.worker.messages import BlockTimed, MetricMeasured, TimingFailed, WorkCounted
@@ -69,9 +69,10 @@ class Series:
                 return False
         return True
 
-    def prepare(self) -> None:
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make what the first round of every metric needs on a GPU: it times nothing yet."""
-        if self.job.target.gpu is not None and not processes_apart(self.job):
+        apart = any(isinstance(kernel, JudgedKernel) for kernel in kernels)
+        if self.job.target.gpu is not None and not apart:
             self.report.phase("preparing to time", self.job.call_limit_s, "machine")
             for metric in self.timing.metrics:
                 self._prepared[metric] = self._gpu_timing()

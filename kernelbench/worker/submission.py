@@ -49,6 +49,10 @@ _MAX_NOTES = 8
 _Answer = tuple[dict[str, Any], Sequence[int]]
 
 
+class _JudgeGone(BaseException):
+    """There is nobody to answer; no error of a submission's that could be caught."""
+
+
 class _Server:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -64,7 +68,7 @@ class _Server:
 
     def serve(self) -> None:
         """Answer until the judge has gone."""
-        with contextlib.suppress(Closed):
+        with contextlib.suppress(_JudgeGone):
             request, descriptors = self._next()
             while True:
                 try:
@@ -74,7 +78,10 @@ class _Server:
                 request, descriptors = self._tell(answer, given)
 
     def _next(self) -> tuple[Request, list[int]]:
-        payload, descriptors = receive_frame(self._link)
+        try:
+            payload, descriptors = receive_frame(self._link)
+        except Closed as error:
+            raise _JudgeGone from error
         self._nonce, request = pickle.loads(payload)
         return request, descriptors
 
