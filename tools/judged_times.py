@@ -8,6 +8,7 @@ both medians and the median of the pairs' ratios with its 95 % interval (bootstr
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import random
 import statistics
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.seeds import derive
+from kernelbench.problems.gpumode import task_context
 from kernelbench.project.context import Context
 from kernelbench.records.run_record import Metric
 from kernelbench.runs.plan import plan
@@ -71,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("submissions", nargs="+", help="Python files with custom_kernel")
     parser.add_argument("--shape", required=True)
+    parser.add_argument("--task", help="folder of a GPU MODE task, whose submissions they are")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--reps", type=int, default=100)
     parser.add_argument("--budget", type=float, default=0.5, help="seconds a run, on a CPU")
@@ -78,10 +81,10 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
     timing = Timing(options.reps, 10, "cold", "single", METRICS, options.budget)
+    context = task_context(options.task) if options.task else Context.find()
     for file in options.submissions:
-        (run,) = plan(
-            Context.find(), [file], [options.shape], options.executor, ["gpu-mode"], 0, warn=print
-        )  # fmt: skip
+        (run,) = plan(context, [file], [options.shape], options.executor, [], 0, warn=print)
+        run = dataclasses.replace(run, classes=run.classes[:1])
         pairs: list[dict[str, Any]] = []
         with Launcher() as launcher:
             for number in range(options.pairs):

@@ -1,4 +1,4 @@
-"""Cheats at what judges and times a submission on a GPU, where its judge is another process, too."""
+"""Cheats at what judges and times a submission, on a GPU: there its judge is another process."""
 
 from __future__ import annotations
 
