@@ -101,10 +101,15 @@ class Time:
 
 @dataclass(frozen=True)
 class Once:
-    """One repetition of an arm on the input set of that index, by itself."""
+    """One repetition of an arm on the input set of that index, by itself.
+
+    Attributes:
+        rehearsal: Nobody asks what it returns.
+    """
 
     arm: int
     which: int
+    rehearsal: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class WitnessElsewhere:
         while isinstance(request, Once):
             result = launch(request.arm, request.which)
             self._settle()
-            request = self._ask({"at": "once"}, result)
+            request = self._ask({"at": "once"}, None if request.rehearsal else result)
 
     def keep(self, position: tuple[int, int], arm: int, which: int, result: Any) -> None:
         """The last result of each set is what the judge finds there."""

@@ -203,12 +203,12 @@ def test_phases_without_end_are_an_answer_that_cannot_be(
 
 
 def test_the_judges_clock_bounds_a_time_from_below() -> None:
-    idle = [100e-6] * 9
-    assert clock_fault([300.0] * 9, [420e-6] * 9, idle) == ""
-    assert clock_fault([300.0] * 9, [300e-6] * 9, idle) == "", "a colder cache than in a block"
-    assert "its timer says 30 µs" in clock_fault([30.0] * 9, [420e-6] * 9, idle)
-    assert clock_fault([300.0] * 9, [420e-6] * 6 + [1.0] * 3, idle) == "", "some had to wait"
-    assert clock_fault([30.0] * 9, [420e-6] * 9, idle, batch=10) == ""
+    assert clock_fault([300.0] * 9, [320e-6] * 9) == ""
+    assert clock_fault([300.0] * 9, [200e-6] * 9) == "", "a colder cache in a block"
+    assert "its timer says 30 µs" in clock_fault([30.0] * 9, [320e-6] * 9)
+    assert clock_fault([300.0] * 9, [320e-6] * 3 + [1.0] * 6) == "", "most had to wait"
+    assert clock_fault([30.0] * 9, [320e-6] * 9, batch=10) == ""
+    assert clock_fault([30.0] * 9, []) == ""
 
 
 BLOCK = {"arm": [0, 1], "input_set": [0, 1], "time_us": [1.0, 2.0], "sm_mhz": None}
