@@ -198,6 +198,8 @@ class Checker:
         except torch.OutOfMemoryError as error:
             reason = f"{what}: out of memory ({' '.join(str(error).split())[:160]})"
             raise _Failed(CheckResult("fault", reason=reason)) from error
+        except KernelbenchError:  # of whoever hands the data over: a step's own are other kinds
+            raise
         except Exception as error:
             if is_lost_device(error):
                 raise MachineFault(f"{what}: {describe_exception(error, self.source)}") from error

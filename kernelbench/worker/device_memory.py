@@ -7,6 +7,7 @@ other tensors lie. Driver API, CUDA 11.2 or newer; a context has to be current.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -184,6 +185,7 @@ class DeviceRegion:
 
 
 def _unmap(address: int, size: int) -> None:
-    torch.cuda.synchronize()
-    _do("cuMemUnmap", address, size)
-    _do("cuMemAddressFree", address, size)
+    with contextlib.suppress(RuntimeError, EnvironmentProblem):  # a lost context has nothing left
+        torch.cuda.synchronize()
+        _do("cuMemUnmap", address, size)
+        _do("cuMemAddressFree", address, size)

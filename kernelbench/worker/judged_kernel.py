@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from kernelbench.base.errors import KernelbenchError, ProblemError
+from kernelbench.base.errors import KernelbenchError, MachineFault, ProblemError
 from kernelbench.executors.callables import LoadError, RaisedElsewhere
 from kernelbench.measure.outcomes import error_of
 from kernelbench.project.problem import Inputs, Kernel
@@ -93,8 +93,14 @@ class Submissions:
         """
         try:
             return self.shared.message(data)
-        except (KernelbenchError, torch.OutOfMemoryError):
+        except KernelbenchError:
             raise
+        except torch.OutOfMemoryError as error:
+            text = " ".join(str(error).split())[:200]
+            raise MachineFault(
+                f"no memory for what a submission's process shares: {text}",
+                "smaller shapes take less: data lie there once more",
+            ) from error
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise ProblemError(

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from kernelbench.base.errors import ProblemError
+from kernelbench.measure.correctness import Checker
 from kernelbench.measure.timing import InputSet, TimingFault, time_on_cpu
 from kernelbench.problems.returned import check_tensors
 from kernelbench.project.arena import OutputArena
@@ -269,3 +271,15 @@ def test_kept_results_and_false_clocks_end_the_timing() -> None:
 def test_waiting_for_a_core_is_counted_by_the_kernel() -> None:
     assert judged_kernel._queued_s("self") >= 0.0
     assert judged_kernel._queued_s("0") == 0.0
+
+
+def test_data_that_cannot_be_handed_over_are_the_problems_fault() -> None:
+    def kernel(data: Any) -> Any:
+        raise ProblemError("the data cannot be handed to a submission's process: a file")
+
+    problem: Any = Doubling()
+    checker = Checker(kernel, problem, None, "cpu", 1, lambda *given: None, 5.0)
+    found = checker.check("")
+    assert (found.status, found.reason.split(":")[0]) == (
+        "problem", "the data cannot be handed to a submission's process",
+    )  # fmt: skip

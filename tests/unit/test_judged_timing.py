@@ -13,10 +13,11 @@ import pytest
 import torch
 from test_judge import Doubling
 
+from kernelbench.base.errors import EnvironmentProblem, MachineFault
 from kernelbench.executors.callables import RaisedElsewhere
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.measure.timing import InputSet, Measurement, TimingFault, quiet_gc
-from kernelbench.worker import judged_timing, submission
+from kernelbench.worker import judged_timing, shared_data, submission
 from kernelbench.worker.judge import SubmissionProcess
 from kernelbench.worker.judged_kernel import Submissions
 from kernelbench.worker.judged_timing import JudgedSeries, clock_fault, read_block
@@ -228,3 +229,24 @@ def test_a_block_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
         read_block(BLOCK | wrong, [[0, 1]], 0, 2)
     with pytest.raises(RaisedElsewhere, match="cannot be"):
         read_block(BLOCK, [[0, 1]], 1, 2)
+
+
+def test_memory_that_is_not_shared_is_the_machines_fault(
+    made: list[SubmissionProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On either side; the process lives on."""
+    made.append(SubmissionProcess())
+    apart = Submissions(made[0], None)
+
+    def refused(*given: object) -> Any:
+        raise EnvironmentProblem("GPU memory cannot be shared between processes: not here")
+
+    with monkeypatch.context() as patch, pytest.raises(EnvironmentProblem, match="not here"):
+        patch.setattr(shared_data.HostRegion, "create", refused)
+        apart.prepare(torch.ones(4))
+    assert apart.process.ping() > 0.0
+    monkeypatch.setattr(shared_data.NewRegion, "opened", refused)
+    made.append(SubmissionProcess())
+    with pytest.raises(MachineFault, match="not here"):
+        Submissions(made[1], None).prepare(torch.ones(4))
+    assert made[1].ping() > 0.0
