@@ -54,6 +54,10 @@ _DRAWING_S = 10.0
 _PHASES = 4
 
 
+#: An arm, the reference of its input set, and a copy of its outputs.
+Output = tuple[int, Any, list[torch.Tensor]]
+
+
 @dataclass
 class Flush:
     """Empties the L2 from this process: twice its size is written, and as much is read."""
@@ -104,7 +108,8 @@ class JudgedSeries:
     flush: Any = None
     _trials: list[list[float]] = field(init=False)
     _blocks: list[TimedBlock] = field(default_factory=list, init=False)
-    _kept: list[tuple[int, Any, list[torch.Tensor]]] = field(default_factory=list, init=False)
+    _kept: list[Output] = field(default_factory=list, init=False)
+    _newest: list[Output] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._apart = self.kernels[0].apart
@@ -116,8 +121,6 @@ class JudgedSeries:
             self.announce,
         )  # fmt: skip
         self._exchange = ValueExchange(self.sets, derive(self.seed, self.metric, "exchange"), 1)
-        last = len(self.order) - 1
-        self._looked_at = {*self._rng.sample(range(last + 1), min(CHECKED_REPS, last + 1)), last}
 
     def run(self) -> Measurement:
         """Have the series timed.
@@ -216,7 +219,7 @@ class JudgedSeries:
         self.flush()
         self._trials[arm].append(passed - apart.nothing_s())
         if self.batch == 1 and self._rng.random() < CHECKED_REPS / _TRIALS:
-            self._keep(arm, self.sets[which], result)
+            self._kept.append(self._looked_at(arm, self.sets[which], result))
 
     def _once(self, request: Once) -> tuple[Any, float]:
         """What a repetition has returned, and the seconds that it took, as far as it ran."""
@@ -231,27 +234,35 @@ class JudgedSeries:
             close(found)
         return result, passed - kernel.waited_s
 
-    def _keep(self, arm: int, chosen: InputSet, result: Any) -> None:
+    def _looked_at(self, arm: int, chosen: InputSet, result: Any) -> Output:
+        """A copy of what a call has left, for :meth:`_verify`."""
         try:
             outputs = self.problem.outputs_of(result, chosen.inputs)
         except ValueError as error:
             raise TimingFault(f"a timed output is wrong: {error}") from error
-        self._kept.append((arm, chosen.reference, copied(outputs)))
+        return arm, chosen.reference, copied(outputs)
 
     def _take_block(self, answer: dict[str, Any], results: Any) -> None:
-        """Believe a block's form, and look at what it has left."""
-        index = len(self._blocks)
-        block = read_block(answer.get("block"), self.order, index, len(self.sets))
+        """Believe a block's form, and look at what it has left.
+
+        The profiler's blocks come several at a time, the first with what the last has left.
+        """
+        block = read_block(answer.get("block"), self.order, len(self._blocks), len(self.sets))
         if self.clocks is not None:
             mhz, block.throttle = self.clocks()
             block.sm_mhz = block.sm_mhz or mhz
         self._blocks.append(block)
         if not isinstance(results, dict) or not set(results) <= set(range(len(self.sets))):
             raise RaisedElsewhere("the submission's process answered what was not asked")
-        if index in self._looked_at:
-            for which in self._rng.sample(sorted(results), min(2, len(results))):
-                last = [a for a, w in zip(block.arm, block.input_set, strict=True) if w == which]
-                self._keep(last[-1] if last else 0, self.sets[which], results[which])
+        by = dict(zip(block.input_set, block.arm, strict=True))
+        found = []
+        for arm in range(len(self.kernels)):
+            some = [which for which in results if by.get(which, arm) == arm]
+            for which in self._rng.sample(some, min(1, len(some))):
+                found.append(self._looked_at(arm, self.sets[which], results[which]))
+        self._newest = found or self._newest
+        if self._rng.random() < CHECKED_REPS / len(self.order):
+            self._kept += found
         if self.on_block is not None:
             self.on_block(block)
 
@@ -265,7 +276,7 @@ class JudgedSeries:
                 raise TimingFault(reason)
             case "fault":
                 raise ProfilerError(reason)
-            case "measured" if len(self._blocks) == len(self.order) and self._kept:
+            case "measured" if len(self._blocks) == len(self.order) and self._newest:
                 pass
             case _:
                 raise RaisedElsewhere("the submission's process answered what was not asked")
@@ -284,7 +295,7 @@ class JudgedSeries:
         return measurement
 
     def _verify(self) -> None:
-        for arm, reference, outputs in self._kept:
+        for arm, reference, outputs in (*self._newest, *self._kept):
             if isinstance(reference, Deferred):
                 reference = reference()
             verdict = self.problem.compare(outputs, reference, self.shape, self.input_class)
