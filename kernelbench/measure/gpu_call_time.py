@@ -60,6 +60,7 @@ def call_time(
         gpu.warm_up(kernels, warmups)
         begin_s = CLOCK()
         for b, arms_of_block in enumerate(order):
+            witness.exchange()
             witness.renew(launch)
             block = TimedBlock(list(arms_of_block), [], [])
             gpu.announce("timed block", gpu.call_limit_s)

@@ -96,8 +96,8 @@ def _queued(
                 gpu.stream.synchronize()
         gpu.stream.synchronize()
         for b, arms_of_block in enumerate(order):
+            witness.exchange()
             prepare()
-            gpu.stream.synchronize()
             # After the capture, so that no graph can be a copy of what its call has computed.
             witness.renew(launch)
             gpu.announce("timed block", gpu.call_limit_s)
@@ -175,6 +175,7 @@ def _profiled(
                 TimedBlock(list(arms), [], [])
                 for arms in order[first : first + _BLOCKS_PER_PROFILE]
             ]
+            witness.exchange()
             witness.renew(launch)
             gpu.announce("profiled blocks", gpu.call_limit_s)
 

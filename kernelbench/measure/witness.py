@@ -16,11 +16,14 @@ Launch = Callable[[int, int], Any]
 class Witness(Protocol):
     """What a timer asks of it, in this order for every block."""
 
-    def renew(self, launch: Launch) -> None:
-        """Give the sets other values: what was kept of earlier calls is wrong from now on.
+    def exchange(self) -> None:
+        """Perhaps give sets other values: what was kept of earlier calls is wrong from now on.
 
-        Graphs of the block have been captured; the queue is drained.
+        The block's graphs are not captured yet; the queue is drained.
         """
+
+    def renew(self, launch: Launch) -> None:
+        """Give the sets other values once more, where these graphs must not know them."""
 
     def keep(self, position: tuple[int, int], arm: int, which: int, result: Any) -> None:
         """A repetition of the set of that index is queued; its position is block and place."""
@@ -50,9 +53,12 @@ class WitnessHere:
         self._sampled = SampledOutputs(order, rng)
         self._exchange = ValueExchange(sets, seed, every)
 
-    def renew(self, launch: Launch) -> None:
+    def exchange(self) -> None:
         """Exchange the values of two sets now and then."""
         self._exchange()
+
+    def renew(self, launch: Launch) -> None:
+        """Nothing: steps are not suspects."""
 
     def keep(self, position: tuple[int, int], arm: int, which: int, result: Any) -> None:
         """Queue a copy of the outputs if this repetition was drawn."""

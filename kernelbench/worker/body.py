@@ -50,7 +50,7 @@ from kernelbench.worker.jobs import (
     Timing,
 )
 from kernelbench.worker.judge import SubmissionProcess
-from kernelbench.worker.judged_kernel import Submissions
+from kernelbench.worker.judged_kernel import JudgedKernel, Submissions
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
@@ -230,6 +230,7 @@ def _checker(
         arm.step.entry,
         job.own_stream and not arm.step.submission,
         job.references if isinstance(job, RunJob) and not arm.step.submission else "",
+        kernel if isinstance(kernel, JudgedKernel) else None,
     )
 
 
@@ -248,7 +249,7 @@ def _release(where: Target, *kernels: Kernel) -> None:
     """
     if where.gpu is None:
         return
-    if any(getattr(kernel, "lost", False) for kernel in kernels):
+    if any(isinstance(kernel, JudgedKernel) and kernel.lost for kernel in kernels):
         raise SystemExit("the CUDA context of the submission's process was lost")
     try:
         torch.cuda.synchronize()

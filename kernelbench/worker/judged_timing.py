@@ -286,6 +286,7 @@ class JudgedSeries:
         notes = answer.get("notes")
         measurement = Measurement(self.metric, method, self._blocks)
         measurement.notes = [str(note)[:200] for note in notes] if isinstance(notes, list) else []
+        measurement.notes.append("judged from another process")
         self._verify()
         for arm in range(len(self.kernels)):
             if fault := self._clock_fault(arm, measurement.of(arm)):

@@ -8,7 +8,7 @@ time limit; the watchdog kills a worker that outlasts its phase. Whatever happen
 messages up to then are kept, and the next job gets a fresh one.
 
 What this protects from: crashes, CUDA faults, hangs, running out of memory, noise on stdout, and
-state left behind by a step. A worker has its submission in yet another process
+state left behind by a step. On a CPU a worker has its submission in yet another process
 (:mod:`kernelbench.worker.judge`), which cannot reach what judges it. What none of this protects
 from: a step is code that runs as you, with your files and network; run only submissions that you
 would run by hand.

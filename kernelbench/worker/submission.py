@@ -44,8 +44,6 @@ from kernelbench.worker.wire import Closed, receive_frame, send_frame
 __all__ = ["Results", "serve"]
 
 _LONGEST = 400
-#: Longer than the judge takes to put values where a short call finds them.
-_AWAKE_S = 20e-3
 _MAX_NOTES = 8
 #: What is answered, and the descriptors that go with it.
 _Answer = tuple[dict[str, Any], Sequence[int]]
@@ -77,12 +75,9 @@ class _Server:
                     answer, given = self._answer(request, descriptors)
                 except KernelbenchError as error:
                     answer, given = {"failed": status_of(error), "reason": str(error)}, ()
-                rehearsed = isinstance(request, Call) and request.rehearsal
-                request, descriptors = self._tell(answer, given, awake=rehearsed)
+                request, descriptors = self._tell(answer, given)
 
-    def _next(self, awake: bool = False) -> tuple[Request, list[int]]:
-        if awake:
-            stay_awake(self._link)
+    def _next(self) -> tuple[Request, list[int]]:
         try:
             payload, descriptors = receive_frame(self._link)
         except Closed as error:
@@ -90,15 +85,13 @@ class _Server:
         self._nonce, request = pickle.loads(payload)
         return request, descriptors
 
-    def _tell(
-        self, answer: dict[str, Any], given: Sequence[int] = (), awake: bool = False
-    ) -> tuple[Request, list[int]]:
-        """Answer, and wait for what is asked next; ``awake``, without sleeping."""
+    def _tell(self, answer: dict[str, Any], given: Sequence[int] = ()) -> tuple[Request, list[int]]:
+        """Answer, and wait for what is asked next."""
         text = json.dumps(answer | {"nonce": self._nonce}).encode()
         send_frame(self._link, text, given)
         for descriptor in given:
             os.close(descriptor)
-        return self._next(awake)
+        return self._next()
 
     def _answer(self, request: Request, descriptors: list[int]) -> _Answer:
         match request:
@@ -223,20 +216,6 @@ def _line(error: Exception, step: Step) -> str:
     if isinstance(error, NotImplementedError | torch.OutOfMemoryError):
         return " ".join(str(error).split())[:_LONGEST]
     return describe_exception(error, step.entry)
-
-
-def stay_awake(link: socket.socket) -> None:
-    """Wait, for up to :data:`_AWAKE_S`, for something to read, and give up the core only if asked.
-
-    A process that has slept finds its core's caches, clock and branch predictor another's.
-    """
-    until = time.perf_counter() + _AWAKE_S
-    while time.perf_counter() < until:
-        try:
-            link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            return
-        except BlockingIOError:
-            os.sched_yield()
 
 
 def serve(link: socket.socket) -> None:

@@ -36,8 +36,12 @@ class WitnessElsewhere:
         self._settle = settle
         self._last: dict[int, tuple[int, Any]] = {}
 
+    def exchange(self) -> None:
+        """Nothing: all values are new after the capture."""
+
     def renew(self, launch: Launch) -> None:
         """Say so, and make the repetitions that are asked for."""
+        self._settle()
         request = self._ask({"at": "renew"}, None)
         while isinstance(request, Once):
             result = launch(request.arm, request.which)

@@ -1,7 +1,7 @@
 """What is between the calls of CUDA in GPU timing, with stand-ins for CUDA on a CPU.
 
-A stand-in of a graph makes its call when it is recorded and whenever it is replayed; of an event,
-it takes the host's clock. What the times are worth is shown on a GPU (``tests/gpu``).
+A stand-in of a graph runs its body once, when it is recorded; of an event, it takes the host's
+clock. What the times are worth is shown on a GPU (``tests/gpu``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,10 +18,9 @@ import torch
 from kernelbench.measure import gpu_call_time, gpu_device_time, probes
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
-from kernelbench.measure.gpu_timing import GpuTiming, Replays
+from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.timing import Measurement, TimedBlock, TimingFault, abba, draw_input_sets
 from kernelbench.problems.group_gemm.problem import PROBLEM
-from kernelbench.project.problem import Kernel
 from kernelbench.worker import timed_apart
 from kernelbench.worker.judged_timing import read_block
 from kernelbench.worker.requests import Go, Once, Time
@@ -54,20 +52,8 @@ class Stream:
 class Graph:
     replays = 0
 
-    def __init__(self) -> None:
-        self.call: Callable[[], object] = lambda: None
-
     def replay(self) -> None:
         Graph.replays += 1
-        self.call()
-
-
-class Timing(GpuTiming):
-    def capture(self, kernel: Kernel) -> Replays:
-        found = super().capture(kernel)
-        for (graph, _), chosen in zip(found, self.sets, strict=True):
-            graph.call = partial(kernel, chosen.inputs.data)  # type: ignore[attr-defined]
-        return found
 
 
 @pytest.fixture
@@ -107,7 +93,7 @@ def seen() -> list[TimedBlock]:
 @pytest.fixture
 def gpu(cuda: None, seen: list[TimedBlock]) -> GpuTiming:
     sets = draw_input_sets(PROBLEM, SHAPE, "gpu-mode", 1, "cpu")
-    return Timing(
+    return GpuTiming(
         torch.device("cpu"), PROBLEM, SHAPE, "gpu-mode", sets, "cold", 1, lambda *_: None, 5.0,
         clocks=lambda: (1980.0, ()), on_block=seen.append,
     )  # fmt: skip

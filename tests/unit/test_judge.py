@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -278,7 +279,10 @@ def test_data_that_cannot_be_handed_over_are_the_problems_fault() -> None:
         raise ProblemError("the data cannot be handed to a submission's process: a file")
 
     problem: Any = Doubling()
-    checker = Checker(kernel, problem, None, "cpu", 1, lambda *given: None, 5.0)
+    where: Any = SimpleNamespace(poison_free_memory=lambda like, seed: None)
+    checker = Checker(
+        kernel, problem, None, "cpu", 1, lambda *given: None, 5.0, elsewhere=where
+    )  # fmt: skip
     found = checker.check("")
     assert (found.status, found.reason.split(":")[0]) == (
         "problem", "the data cannot be handed to a submission's process",

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from test_judge import Doubling
 
-from kernelbench.base.errors import EnvironmentProblem, MachineFault
+from kernelbench.base.errors import EnvironmentProblem, MachineFault, UsageError
+from kernelbench.executors import targets
 from kernelbench.executors.callables import RaisedElsewhere
+from kernelbench.executors.targets import GPU
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.measure.timing import InputSet, Measurement, TimingFault, quiet_gc
 from kernelbench.worker import judged_timing, shared_data, submission
+from kernelbench.worker.jobs import JUDGE_ON_GPU, Arm, RunJob, processes_apart
 from kernelbench.worker.judge import SubmissionProcess
 from kernelbench.worker.judged_kernel import Submissions
 from kernelbench.worker.judged_timing import JudgedSeries, clock_fault, read_block
@@ -250,3 +255,21 @@ def test_memory_that_is_not_shared_is_the_machines_fault(
     with pytest.raises(MachineFault, match="not here"):
         Submissions(made[1], None).prepare(torch.ones(4))
     assert made[1].ping() > 0.0
+
+
+def test_on_a_gpu_the_judge_is_apart_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    anything: Any = SimpleNamespace(submission=True)
+    job = RunJob(
+        Arm(anything), anything, (), (), targets.Target(GPU, "cuda:0", None), 1, None, 1.0, True
+    )
+    monkeypatch.delenv(JUDGE_ON_GPU, raising=False)
+    assert processes_apart(job) == 0
+    monkeypatch.setenv(JUDGE_ON_GPU, "apart")
+    assert processes_apart(job) == 2
+    planted = dataclasses.replace(job, arm=Arm(anything, plant_us=0.0))
+    assert processes_apart(planted) == 0
+    step: Any = SimpleNamespace(submission=False)
+    assert processes_apart(dataclasses.replace(job, arm=Arm(step))) == 0
+    monkeypatch.setenv(JUDGE_ON_GPU, "yes")
+    with pytest.raises(UsageError, match="KERNELBENCH_GPU_JUDGE=yes: expected 'apart'"):
+        processes_apart(job)
