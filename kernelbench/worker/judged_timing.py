@@ -50,8 +50,8 @@ _ASKING_S = 100e-6
 _COLDER = 0.25
 #: Seconds for drawing values; then sets exchange theirs.
 _DRAWING_S = 10.0
-#: Phases that a process may announce, for each block, arm and input set.
-_PHASES = 4
+#: Answers before the last that a process may give, for each block, arm and input set.
+_ANSWERS = 4
 
 
 #: An arm, the reference of its input set, and a copy of its outputs.
@@ -147,13 +147,13 @@ class JudgedSeries:
         self.announce("warm-up", self.call_limit_s)
         answer, results = self._ask(request, message.descriptors)
         close(message.descriptors)
-        phases = _PHASES * (len(self.order) + 2) * len(self.kernels) * (len(self.sets) + 1)
-        phases += 2 * self.warmups * len(self.kernels)
+        answers = _ANSWERS * (len(self.order) + 2) * len(self.kernels) * (len(self.sets) + 1)
+        answers += 2 * self.warmups * len(self.kernels)
         while answer.get("at") in ("phase", "renew", "block"):
+            answers -= 1
+            if answers < 0:
+                raise RaisedElsewhere("the submission's process answered without end")
             if answer["at"] == "phase":
-                phases -= 1
-                if phases < 0:
-                    raise RaisedElsewhere("the submission's process answered without end")
                 self.announce(str(answer.get("name"))[:40], self.call_limit_s)
             elif answer["at"] == "renew":
                 self._renew()

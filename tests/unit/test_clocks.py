@@ -6,13 +6,14 @@ NVML itself is stood in for; what is tested is what is made of its answers.
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.machine import clocks
+from kernelbench.machine import clocks, environment
 
 
 class FakeNvml:
@@ -222,3 +223,14 @@ def test_without_a_driver_there_is_a_reason(monkeypatch):
     assert clocks.other_processes(0) is None
     with pytest.raises(clocks.NvmlUnavailable, match="no NVIDIA driver"), clocks.nvml():
         pass
+
+
+def test_a_process_of_ones_own_is_no_stranger() -> None:
+    """Nor is one of those, of this process or of its parent's others."""
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        assert {os.getpid(), child.pid} <= environment._siblings()
+        assert os.getppid() not in environment._siblings()
+    finally:
+        child.kill()
+        child.wait()

@@ -26,7 +26,7 @@ from kernelbench.worker.jobs import JUDGE_ON_GPU, Arm, RunJob, processes_apart
 from kernelbench.worker.judge import SubmissionProcess
 from kernelbench.worker.judged_kernel import Submissions
 from kernelbench.worker.judged_timing import JudgedSeries, clock_fault, read_block
-from kernelbench.worker.requests import Load, Time
+from kernelbench.worker.requests import Load, Once, Time
 from kernelbench.worker.timed_apart import Ask, WitnessElsewhere
 
 BLOCKS, REPS = 4, 6
@@ -197,12 +197,15 @@ def test_what_a_submission_raises_while_it_is_timed(
         timed(made, monkeypatch, [raises], timer())
 
 
-def test_phases_without_end_are_an_answer_that_cannot_be(
-    made: list[SubmissionProcess], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at", ["phase", "renew"])
+def test_answers_without_end_are_refused(
+    at: str, made: list[SubmissionProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def endless(kernels: Any, request: Any, sets: Any, device: Any, ask: Ask) -> dict[str, Any]:
         while True:
-            ask({"at": "phase", "name": "timed block"}, None)
+            asked = ask({"at": at}, None)
+            while isinstance(asked, Once):
+                asked = ask({"at": "once"}, torch.ones(1))
 
     with pytest.raises(RaisedElsewhere, match="without end"):
         timed(made, monkeypatch, [right], endless)
