@@ -260,29 +260,14 @@ class ClockSampler:
                 raise EnvironmentProblem("the clock sampler is closed")
             return _read(self._nvml, self._handle)
 
-    def slowed(self) -> tuple[str, ...]:
-        """The reasons that make a timing incomparable now: one query, a sixth of a reading.
-
-        Raises:
-            EnvironmentProblem: If the sampler is closed.
-        """
-        with self._lock:
-            if self._nvml is None:
-                raise EnvironmentProblem("the clock sampler is closed")
-            return tuple(name for name in _reasons(self._nvml, self._handle) if name in SLOWING)
-
     def _sample(self) -> None:
         while not self._stop.is_set():
             self.readings.append(self.read())
             self._stop.wait(self._interval)
 
 
-def _reasons(module: Any, handle: Any) -> tuple[str, ...]:
-    bits = ask(module, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-    return reason_names(int(bits or 0))
-
-
 def _read(module: Any, handle: Any) -> ClockReading:
+    reasons = ask(module, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     milliwatts = ask(module, "nvmlDeviceGetPowerUsage", handle)
     pstate = ask(module, "nvmlDeviceGetPerformanceState", handle)
     unknown_pstate = 32
@@ -293,7 +278,7 @@ def _read(module: Any, handle: Any) -> ClockReading:
             ask(module, "nvmlDeviceGetTemperature", handle, module.NVML_TEMPERATURE_GPU)
         ),
         power_w=None if milliwatts is None else milliwatts / 1000.0,
-        throttle_reasons=_reasons(module, handle),
+        throttle_reasons=reason_names(int(reasons or 0)),
         pstate=None if pstate in (None, unknown_pstate) else int(pstate),
     )
 

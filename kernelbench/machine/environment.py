@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -87,13 +88,14 @@ def _cpu_l2_bytes() -> int:
 
 
 def _siblings() -> set[int]:
-    """This process and the others of its parent."""
-    found = {os.getpid()}
+    """This process, the others of its parent, and theirs."""
+    parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        if parent == os.getppid():
-            found.add(int(folder.name))
-    return found
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            stat = (folder / "stat").read_text()
+            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    more = {os.getppid()}
+    while more := {pid for pid, parent in parents.items() if parent in more} - found:
+        found |= more
+    return found | {os.getpid()}

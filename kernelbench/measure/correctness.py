@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ from kernelbench.executors.fault import KernelFault
 from kernelbench.measure import references
 from kernelbench.measure.outcomes import CheckResult, Whose, status_of
 from kernelbench.measure.returned_memory import ReturnedMemory, poison_free_memory
-from kernelbench.measure.stream_trial import StreamTrial
+from kernelbench.measure.stream_trial import Elsewhere, StreamTrial, Trial
 from kernelbench.project.arena import bits
 from kernelbench.project.guarded import is_lost_device
 from kernelbench.project.problem import (
@@ -81,6 +82,7 @@ class Checker:
         own_stream: Also require correctness on a stream other than the default one. Steps of a
             lineage must pass; other people's submissions get a note instead.
         references: Folder of the references that several steps share, or empty.
+        elsewhere: What is done in the process that the step is called in, if it is not this one.
     """
 
     kernel: Kernel
@@ -93,6 +95,7 @@ class Checker:
     source: Path | None = None
     own_stream: bool = True
     references: str = ""
+    elsewhere: Elsewhere | None = None
     _notes: list[str] = field(default_factory=list)
     _returned: ReturnedMemory = field(default_factory=ReturnedMemory)
     _like: list[torch.Tensor] = field(default_factory=list)
@@ -163,8 +166,8 @@ class Checker:
         seed = derive(self.seed, "poison", input_class, number)
         poison = inputs.arena.draw_poison(seed)
         inputs.arena.fill(poison)
-        # Of a submission in another process it is that process's memory.
-        getattr(self.kernel, "poison_free_memory", poison_free_memory)(self._like, seed)
+        there = self.elsewhere
+        (there.poison_free_memory if there else poison_free_memory)(self._like, seed)
         _synchronize(self.device)
         with self._guarded(input_class, what):
             result = self.kernel(inputs.data)
@@ -198,6 +201,8 @@ class Checker:
             reason = f"{what}: out of memory ({' '.join(str(error).split())[:160]})"
             raise _Failed(CheckResult("fault", reason=reason)) from error
         except Exception as error:
+            if self.elsewhere is not None and isinstance(error, KernelbenchError):
+                raise  # of what hands the data over: a step's own come in another form
             if is_lost_device(error):
                 raise MachineFault(f"{what}: {describe_exception(error, self.source)}") from error
             reason = f"{what}: raised {describe_exception(error, self.source)}"
@@ -273,7 +278,9 @@ class Checker:
         """
         device = torch.device(self.device)
         poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
-        trial = StreamTrial(self.kernel, device, current, stale, poison)
+        there = self.elsewhere
+        make = there.stream_trial if there else partial(StreamTrial, self.kernel)
+        trial = make(device, current, stale, poison)
         for where, stream, required in (
             ("the current stream", torch.cuda.default_stream(device), True),
             ("a current stream of its own", torch.cuda.Stream(device), self.own_stream),
@@ -286,7 +293,7 @@ class Checker:
 
     def _ordering_fault(
         self,
-        trial: StreamTrial,
+        trial: Trial,
         stream: torch.cuda.Stream,
         input_class: str,
         current: Inputs,

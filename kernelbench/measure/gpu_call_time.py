@@ -19,9 +19,7 @@ from kernelbench.measure.timing import (
     EVENT,
     SYNCHRONIZE,
     Measurement,
-    SampledOutputs,
     TimingFault,
-    ValueExchange,
     require_untouched_timers,
 )
 from kernelbench.project.problem import Kernel
@@ -48,18 +46,22 @@ def call_time(
         MachineFault: If the second cannot be told, because a call of nothing takes long, too.
     """
     rng = random.Random(derive(gpu.seed, "call", "order"))
-    sampled = SampledOutputs(order, rng)
+    witness = gpu.witness(order, rng, derive(gpu.seed, "call"))
     method = "events" if mode == "single" else "competition"
     measurement = Measurement("call", method)
     calls = 1 if mode == "single" else _CALLS_PER_COMPETITION_REP
     reset = gpu.resets_persisting()
     excess: list[list[float]] = [[] for _ in kernels]
+
+    def launch(arm: int, which: int) -> Any:
+        return kernels[arm](gpu.sets[which].inputs.data)
+
     with torch.cuda.stream(gpu.stream):
         gpu.warm_up(kernels, warmups)
         begin_s = CLOCK()
-        exchange = ValueExchange(gpu.sets, derive(gpu.seed, "call"))
         for b, arms_of_block in enumerate(order):
-            exchange()
+            witness.exchange()
+            witness.renew(launch)
             block = TimedBlock(list(arms_of_block), [], [])
             gpu.announce("timed block", gpu.call_limit_s)
             for r, arm in enumerate(arms_of_block):
@@ -72,13 +74,11 @@ def call_time(
                 excess[arm].append(host_us - elapsed_us)
                 block.time_us.append(elapsed_us / calls)
                 block.input_set.append(which)
-                chosen = gpu.sets[(which + calls - 1) % len(gpu.sets)]
-                outputs = gpu.problem.outputs_of(result, chosen.inputs)
-                sampled.keep((b, r), arm, chosen, outputs)
+                witness.keep((b, r), arm, (which + calls - 1) % len(gpu.sets), result)
             gpu.finish_block(block)
             measurement.blocks.append(block)
         measurement.busy_s = CLOCK() - begin_s
-    sampled.verify(gpu.problem, gpu.shape, gpu.input_class)
+    witness.verify()
     require_untouched_timers()
     for arm, values in enumerate(excess):
         _require_joined(gpu, arm, statistics.median(values), measurement, calls)

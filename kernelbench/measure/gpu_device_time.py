@@ -21,10 +21,9 @@ from kernelbench.measure.timing import (
     CLOCK,
     EVENT,
     Measurement,
-    SampledOutputs,
-    ValueExchange,
     require_untouched_timers,
 )
+from kernelbench.measure.witness import Launch, Witness
 from kernelbench.project.problem import Kernel
 
 __all__ = ["device_time"]
@@ -66,9 +65,9 @@ def device_time(
 
     def launch(arm: int, which: int) -> Any:
         for offset in range(gpu.batch):
-            graph, outputs = replays[arm][(which + offset) % len(gpu.sets)]
+            graph, result = replays[arm][(which + offset) % len(gpu.sets)]
             graph.replay()
-        return outputs
+        return result
 
     return _queued(gpu, prepare, launch, len(kernels), order, warmups)
 
@@ -76,14 +75,14 @@ def device_time(
 def _queued(
     gpu: GpuTiming,
     prepare: Callable[[], None],
-    launch: Callable[[int, int], Any],
+    launch: Launch,
     arms: int,
     order: Sequence[Sequence[int]],
     warmups: int,
 ) -> Measurement:
     """Blocks of repetitions queued without a host synchronization inside."""
     rng = random.Random(derive(gpu.seed, "device", "order"))
-    sampled = SampledOutputs(order, rng)
+    witness = gpu.witness(order, rng, derive(gpu.seed, "device"))
     measurement = Measurement("device", "graph")
     reset = gpu.resets_persisting()
     with torch.cuda.stream(gpu.stream):
@@ -96,16 +95,17 @@ def _queued(
             if index % 64 == 63:
                 gpu.stream.synchronize()
         gpu.stream.synchronize()
-        exchange = ValueExchange(gpu.sets, derive(gpu.seed, "device"))
         for b, arms_of_block in enumerate(order):
-            exchange()
+            witness.exchange()
             prepare()
+            # After the capture, so that no graph can be a copy of what its call has computed.
+            witness.renew(launch)
             gpu.announce("timed block", gpu.call_limit_s)
             begin = CLOCK()
-            block = _queued_block(gpu, b, arms_of_block, launch, rng, sampled, reset)
+            block = _queued_block(gpu, b, arms_of_block, launch, rng, witness, reset)
             measurement.busy_s += CLOCK() - begin
             measurement.blocks.append(block)
-    sampled.verify(gpu.problem, gpu.shape, gpu.input_class)
+    witness.verify()
     require_untouched_timers()
     return measurement
 
@@ -114,9 +114,9 @@ def _queued_block(
     gpu: GpuTiming,
     b: int,
     arms_of_block: Sequence[int],
-    launch: Callable[[int, int], Any],
+    launch: Launch,
     rng: random.Random,
-    sampled: SampledOutputs,
+    witness: Witness,
     reset: bool,
 ) -> TimedBlock:
     block = TimedBlock(list(arms_of_block), [], [])
@@ -136,12 +136,12 @@ def _queued_block(
             probes.reset_persisting_l2()
             probes.spin(20e-6, gpu.stream)
         start.record(gpu.stream)
-        outputs = launch(arm, which)
+        result = launch(arm, which)
         end.record(gpu.stream)
         events.append((start, end))
         block.input_set.append(which)
         last = (which + gpu.batch - 1) % len(gpu.sets)
-        sampled.keep((b, r), arm, gpu.sets[last], outputs)
+        witness.keep((b, r), arm, last, result)
     if gpu.stamps is not None:
         gpu.stamps.stamp(1, gpu.stream)
     queueing = CLOCK() - queueing
@@ -162,23 +162,27 @@ def _profiled(
     profiler session spans several blocks, because each costs a good part of a second.
     """
     rng = random.Random(derive(gpu.seed, "profiler", "order"))
-    sampled = SampledOutputs(order, rng)
+    witness = gpu.witness(order, rng, derive(gpu.seed, "profiler"), every=2)
     measurement = Measurement("device", "profiler")
+
+    def launch(arm: int, which: int) -> Any:
+        return kernels[arm](gpu.sets[which].inputs.data)
+
     with torch.cuda.stream(gpu.stream):
         gpu.warm_up(kernels, warmups)
-        exchange = ValueExchange(gpu.sets, derive(gpu.seed, "profiler"), every=2)
         for first in range(0, len(order), _BLOCKS_PER_PROFILE):
             blocks = [
                 TimedBlock(list(arms), [], [])
                 for arms in order[first : first + _BLOCKS_PER_PROFILE]
             ]
-            exchange()
+            witness.exchange()
+            witness.renew(launch)
             gpu.announce("profiled blocks", gpu.call_limit_s)
 
             def body(first: int = first, blocks: Sequence[TimedBlock] = blocks) -> None:
                 begin = CLOCK()
                 for offset, block in enumerate(blocks):
-                    _profiled_block(gpu, first + offset, block, kernels, rng, sampled)
+                    _profiled_block(gpu, first + offset, block, kernels, rng, witness)
                 gpu.stream.synchronize()
                 measurement.busy_s += CLOCK() - begin
 
@@ -187,7 +191,7 @@ def _profiled(
                 block.time_us, sums = sums[: len(block.arm)], sums[len(block.arm) :]
                 gpu.finish_block(block)
             measurement.blocks += blocks
-    sampled.verify(gpu.problem, gpu.shape, gpu.input_class)
+    witness.verify()
     require_untouched_timers()
     return measurement
 
@@ -198,7 +202,7 @@ def _profiled_block(
     block: TimedBlock,
     kernels: Sequence[Kernel],
     rng: random.Random,
-    sampled: SampledOutputs,
+    witness: Witness,
 ) -> None:
     for r, arm in enumerate(block.arm):
         which = rng.randrange(len(gpu.sets))
@@ -210,4 +214,4 @@ def _profiled_block(
         result = kernels[arm](chosen.inputs.data)
         torch.cuda._sleep(1)
         block.input_set.append(which)
-        sampled.keep((b, r), arm, chosen, gpu.problem.outputs_of(result, chosen.inputs))
+        witness.keep((b, r), arm, which, result)

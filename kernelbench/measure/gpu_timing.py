@@ -6,26 +6,24 @@ how each is measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from kernelbench.executors.callables import beforehand_of, with_beforehand
-from kernelbench.machine.clocks import ClockSampler
 from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.outcomes import TimedBlock
-from kernelbench.measure.timing import (
-    InputSet,
-    OnBlock,
-)
+from kernelbench.measure.timing import InputSet, OnBlock
+from kernelbench.measure.witness import Witness, WitnessHere
 from kernelbench.project.problem import Kernel, Problem
 from kernelbench.records.run_record import L2Mode
 
-#: Per input set: the graph of one call, and the outputs that it writes.
-Replays = list[tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]]
+#: Per input set: the graph of one call, and what the call returned.
+Replays = list[tuple[torch.cuda.CUDAGraph, Any]]
 
 
 class CaptureError(RuntimeError):
@@ -53,7 +51,7 @@ class GpuTiming:
     seed: int
     announce: Announce
     call_limit_s: float
-    clocks: ClockSampler | None = None
+    clocks: Callable[[], tuple[float | None, tuple[str, ...]]] | None = None
     on_block: OnBlock | None = None
     batch: int = 1
     #: Seconds that the spin kernel before the next block takes.
@@ -115,7 +113,7 @@ class GpuTiming:
             except Exception as error:
                 torch.cuda.synchronize(self.device)
                 raise CaptureError(" ".join(str(error).split()).split(". ")[0][:120]) from error
-            graphs.append((graph, self.problem.outputs_of(result, chosen.inputs)))
+            graphs.append((graph, result))
         return graphs
 
     def do_beforehand(self, kernel: Kernel, chosen: InputSet) -> None:
@@ -126,15 +124,26 @@ class GpuTiming:
                 beforehand(chosen.inputs.data)
             torch.cuda.synchronize(self.device)
 
+    def witness(
+        self, order: Sequence[Sequence[int]], rng: random.Random, seed: int, every: int = 5
+    ) -> Witness:
+        """Who looks at the timed outputs of a series.
+
+        Args:
+            rng: Draws the repetitions that are looked at, and then the order of the sets.
+            seed: For when the sets get other values, before about one block in ``every``.
+        """
+        return WitnessHere(
+            self.sets, self.problem, self.shape, self.input_class, order, rng, seed, every
+        )
+
     def finish_block(self, block: TimedBlock) -> None:
         """Read the clock at the block's end and hand the block on."""
         if self.stamps is not None:
             block.sm_mhz = self.stamps.sm_mhz()
         if self.clocks is not None:
-            # Each query takes a good part of a millisecond, of which a session has fifty.
-            block.throttle = self.clocks.slowed()
-            if block.sm_mhz is None:
-                block.sm_mhz = self.clocks.read().sm_mhz
+            mhz, block.throttle = self.clocks()
+            block.sm_mhz = block.sm_mhz or mhz
         if self.on_block is not None:
             self.on_block(block)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -14,6 +14,33 @@ from kernelbench.project.problem import Inputs, Kernel, refill
 _LATE_CYCLES = 10_000_000
 _BUSY_SIZE = 6144
 _BUSY_PRODUCTS = 4
+
+
+class Trial(Protocol):
+    """See :class:`StreamTrial`."""
+
+    def on_late_inputs(self, stream: torch.cuda.Stream) -> Any:
+        """What a call returns whose inputs come late."""
+
+    def on_busy_device(
+        self,
+        stream: torch.cuda.Stream,
+        like: Sequence[torch.Tensor],
+        outputs_of: Callable[[Any], list[torch.Tensor]],
+    ) -> tuple[Any, torch.Tensor, list[torch.Tensor]]:
+        """What one returns while the device is busy, with copies that were queued behind it."""
+
+
+class Elsewhere(Protocol):
+    """The process that a submission is called in."""
+
+    def poison_free_memory(self, like: Sequence[torch.Tensor], seed: int) -> None:
+        """See :func:`kernelbench.measure.returned_memory.poison_free_memory`."""
+
+    def stream_trial(
+        self, device: torch.device, current: Inputs, stale: Inputs, poison: torch.Tensor
+    ) -> Trial:
+        """The calls that show whether work is ordered with the current stream."""
 
 
 class StreamTrial:

@@ -149,9 +149,9 @@ class Deferred:
 class FreshValues:
     """New values for every timed call, so that no result of an earlier one is right.
 
-    For submissions on a CPU: whoever keeps results by the values, or by a few bytes of them, keeps
-    what does not come again. Where a problem's seeds give data of different forms, the sets keep
-    their values, and :attr:`refused` is True.
+    For submissions, which are judged from another process: whoever keeps results by the values, or
+    by a few bytes of them, keeps what does not come again. Where a problem's seeds give data of
+    different forms, the sets keep their values, and :attr:`refused` is True.
 
     Attributes:
         spent_s: Seconds that drawing has taken.
@@ -230,9 +230,13 @@ class SampledOutputs:
         self._kept: list[tuple[int, Any, list[torch.Tensor]]] = []
         self._last: dict[int, tuple[int, Any, list[torch.Tensor]]] = {}
 
+    def wants(self, position: tuple[int, int]) -> bool:
+        """Whether this repetition was chosen."""
+        return position in self._chosen
+
     def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
         """Queue a copy of the outputs if this repetition was chosen."""
-        if position in self._chosen:
+        if self.wants(position):
             self._kept.append((arm, chosen.reference, copied(result)))
 
     def keep_last(self, arm: int, chosen: InputSet, result: Any) -> None:

@@ -50,6 +50,7 @@ from kernelbench.worker.jobs import (
     Timing,
 )
 from kernelbench.worker.judge import SubmissionProcess
+from kernelbench.worker.judged_kernel import JudgedKernel, Submissions
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
@@ -64,8 +65,9 @@ from kernelbench.worker.messages import (
     TimingFailed,
 )
 from kernelbench.worker.reporter import Reporter
+from kernelbench.worker.requests import Load
 from kernelbench.worker.series import ON_HOST, draw_series
-from kernelbench.worker.submission import Load
+from kernelbench.worker.timed_apart import generator_lost
 
 
 def attempt(work: Callable[[], None], report: Reporter) -> None:
@@ -92,7 +94,7 @@ def execute_job(job: Job, report: Reporter, apart: Sequence[SubmissionProcess] =
     """Carry out one job.
 
     Args:
-        apart: A process for each arm, and one that idles, where submissions have their own.
+        apart: Where submissions have processes of their own: these, the last of which idles.
     """
     torch.set_grad_enabled(False)
     if isinstance(job, CeilingsJob):
@@ -113,13 +115,14 @@ def execute_job(job: Job, report: Reporter, apart: Sequence[SubmissionProcess] =
         torch.cuda.set_device(job.target.device)
     environment = read_environment(job.target.device, job.target.gpu)
     report(EnvironmentRead(environment))
+    submissions = [Submissions(each, apart[-1], job.target.device) for each in apart[:-1]]
     if isinstance(job, RunJob):
-        _run(job, report, apart)
+        _run(job, report, submissions)
     else:
-        _compare(job, report, apart)
+        _compare(job, report, submissions)
 
 
-def _run(job: RunJob, report: Reporter, apart: Sequence[SubmissionProcess]) -> None:
+def _run(job: RunJob, report: Reporter, apart: Sequence[Submissions]) -> None:
     problem = judging(load_problem(job.lineage), job.arm.step)
     kernel = _load(job, job.arm, problem, report, apart)
     for shape in job.shapes:
@@ -137,7 +140,7 @@ def _run(job: RunJob, report: Reporter, apart: Sequence[SubmissionProcess]) -> N
                 result = dataclasses.replace(result, notes=result.notes + notes)
             report(ClassChecked(shape.name, input_class, result))
             right = right and result.status == "pass"
-            _release(job.target)
+            _release(job.target, kernel)
         if right and job.timing is not None and getattr(shape, "timed", True):
             try:
                 series = draw_series(job, job.timing, problem, shape, job.classes[0], report)
@@ -151,7 +154,7 @@ def _run(job: RunJob, report: Reporter, apart: Sequence[SubmissionProcess]) -> N
             per_block = 20 if job.target.gpu is not None else 1
             if series.measure([kernel], single_arm(job.timing.reps, per_block)):
                 _measure_floor(job, job.timing, series.work, shape, report)
-            _release(job.target)
+            _release(job.target, kernel)
             if _generator_lost(job.target):
                 return
 
@@ -175,7 +178,7 @@ def _load(
     arm: Arm,
     problem: Problem,
     report: Reporter,
-    apart: Sequence[SubmissionProcess],
+    apart: Sequence[Submissions],
     index: int = 0,
 ) -> Kernel | CheckResult:
     """The callable of the arm of that index, or why there is none."""
@@ -186,7 +189,7 @@ def _load(
             report.phase("load", job.call_limit_s)
         if apart:
             request = Load(arm.step, job.lineage, job.target, job.call_limit_s)
-            kernel = apart[index].load(request, apart[-1])
+            kernel = apart[min(index, len(apart) - 1)].load(request)
         else:
             kernel = job.target.executor.load(arm.step, problem, job.target, job.call_limit_s)
     except LoadError as error:
@@ -227,6 +230,7 @@ def _checker(
         arm.step.entry,
         job.own_stream and not arm.step.submission,
         job.references if isinstance(job, RunJob) and not arm.step.submission else "",
+        kernel if isinstance(kernel, JudgedKernel) else None,
     )
 
 
@@ -235,22 +239,18 @@ def _generator_lost(where: Target) -> bool:
 
     The next shape needs random bits: the runner sees that shapes are left, and starts a worker.
     """
-    if where.gpu is None:
-        return False
-    try:
-        torch.empty(1, device=where.device).uniform_()
-    except RuntimeError:
-        return True
-    return False
+    return where.gpu is not None and generator_lost(where.device)
 
 
-def _release(where: Target) -> None:
+def _release(where: Target, *kernels: Kernel) -> None:
     """Give memory back between checks; leave if a fault has cost the CUDA context.
 
-    Nothing works in a lost context: the rest needs another process.
+    Nothing works in a lost context, this one's or a submission's: the rest needs another process.
     """
     if where.gpu is None:
         return
+    if any(isinstance(kernel, JudgedKernel) and kernel.lost for kernel in kernels):
+        raise SystemExit("the CUDA context of the submission's process was lost")
     try:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
@@ -258,7 +258,7 @@ def _release(where: Target) -> None:
         raise SystemExit("the CUDA context was lost") from None
 
 
-def _compare(job: CompareJob, report: Reporter, apart: Sequence[SubmissionProcess]) -> None:
+def _compare(job: CompareJob, report: Reporter, apart: Sequence[Submissions]) -> None:
     problem = load_problem(job.lineage)
     rng = random.Random(derive(job.seed, "abba"))
     # Where a module is loaded changes its time a little, the same way in every process: a coin
@@ -284,7 +284,7 @@ def _compare(job: CompareJob, report: Reporter, apart: Sequence[SubmissionProces
     if not series.call_once([loaded[index] for index, _, _ in order]):
         return
     if job.gated:
-        series.prepare()
+        series.prepare(kernels)
         report.prepared()
     rounds: list[float | None] = list(job.plants_us) or [None] * job.repeats
     planter = None

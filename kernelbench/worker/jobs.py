@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from kernelbench.base.errors import UsageError
 from kernelbench.emulator.decisions import Decision
-from kernelbench.executors.targets import TORCH, Target
+from kernelbench.executors.targets import GPU, TORCH, Target
 from kernelbench.project.model import Lineage, Step
 from kernelbench.records.run_record import CallForm, L2Mode, Metric
+
+#: Environment variable: ``apart`` has submissions on a GPU judged from another process.
+JUDGE_ON_GPU = "KERNELBENCH_GPU_JUDGE"
 
 
 @dataclass(frozen=True)
@@ -176,10 +181,15 @@ class CeilingsJob:
 
 
 def processes_apart(job: object) -> int:
-    """How many processes of their own a job's submissions take: one an arm, and one that idles.
+    """How many processes of their own a job's submissions take, and one more that idles.
 
-    Submissions in Python on a CPU are judged from another process. In a comparison both arms are,
-    so that their times compare. 0 where there is none.
+    Submissions in Python on a CPU are judged from another process, and on a GPU all of them, if
+    :data:`JUDGE_ON_GPU` asks for it. In a comparison both arms are, so that their times compare:
+    each in its own on a CPU, both in one on a GPU, where one queue takes the arms by turns. 0 where
+    there is none.
+
+    Raises:
+        UsageError: If the variable says something else.
     """
     match job:
         case RunJob():
@@ -188,10 +198,23 @@ def processes_apart(job: object) -> int:
             arms = [job.base, job.cand]
         case _:
             return 0
-    target = job.target
-    if target.gpu is not None or not isinstance(target.executor, type(TORCH)):
+    if not any(arm.step.submission for arm in arms):
         return 0
-    return len(arms) + 1 if any(arm.step.submission for arm in arms) else 0
+    if any(arm.plant_us is not None for arm in arms):
+        return 0  # a calibration: what is planted is queued by the timer's own process
+    if isinstance(job.target.executor, type(GPU)):
+        return 2 if _apart_on_gpu() else 0
+    return len(arms) + 1 if isinstance(job.target.executor, type(TORCH)) else 0
+
+
+def _apart_on_gpu() -> bool:
+    asked = os.environ.get(JUDGE_ON_GPU, "")
+    if asked not in ("", "apart"):
+        raise UsageError(
+            f"{JUDGE_ON_GPU}={asked}: expected 'apart', or nothing",
+            "see who judges a submission, in docs/gpu-mode.md",
+        )
+    return asked == "apart"
 
 
 Job = RunJob | CompareJob | CheckJob | ReplayJob | CeilingsJob

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from kernelbench.worker.shared_data import SharedData
+from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.worker.device_memory import DeviceRegion
+from kernelbench.worker.shared_data import SharedData, bytes_of
 
 _MAX_RANK = 64
 
@@ -21,11 +23,17 @@ class Returned:
     """Results as tensors of the judge's own.
 
     Tensors in the data that were handed over become views of the judge's. Any others lie in
-    storages of the submission's: one that it returns twice is one here, too.
+    storages of the submission's: one that it returns twice is one here, too. Those of a GPU come in
+    a region of the submission's process, which this one has mapped, too, and copies from.
+
+    Args:
+        device: Where results may lie beside the host.
     """
 
-    def __init__(self, shared: SharedData) -> None:
+    def __init__(self, shared: SharedData, device: str = "cpu") -> None:
         self._shared = shared
+        self._device = torch.device(device)
+        self._region: tuple[DeviceRegion, int] | None = None
         self._own: dict[int, StorageWeakRef] = {}
         self._now: dict[int, torch.Tensor] = {}
 
@@ -37,38 +45,62 @@ class Returned:
             del self._own[number]
         return gone
 
-    def take(self, places: Any, descriptors: list[int]) -> int:
+    def take(self, own: Any, descriptors: list[int]) -> int:
         """Copy the storages that came with an answer; how many bytes they are.
+
+        Args:
+            own: What :meth:`kernelbench.worker.submission.Results.handed_over` says.
 
         Raises:
             BadAnswer: If they are not there.
         """
-        if not places:
-            return 0
-        if not isinstance(places, list) or len(descriptors) != 1:
-            raise BadAnswer("tensors without memory")
-        there = os.fstat(descriptors[0]).st_size
+        if not isinstance(own, dict):
+            raise BadAnswer("tensors nowhere")
+        left = list(descriptors)
         total = 0
-        for place in places:
-            if not (isinstance(place, list) and len(place) == 3 and all(map(_is_count, place))):
-                raise BadAnswer("tensors nowhere")
-            number, offset, size = place
-            if not size or offset + size > there:
-                raise BadAnswer("tensors beyond their memory")
-            target = self._storage_of(number, size)
-            _read(descriptors[0], offset, target)
-            self._now[number] = target
-            total += size
+        if own.get("host"):
+            if not left:
+                raise BadAnswer("tensors without memory")
+            descriptor = left.pop(0)
+            for number, offset, size in _places(own["host"], os.fstat(descriptor).st_size):
+                target = self._storage_of(number, size, torch.device("cpu"))
+                _read(descriptor, offset, target)
+                self._now[number] = target
+                total += size
+        if own.get("device"):
+            total += self._take_from_device(own, left)
         return total
 
-    def _storage_of(self, number: int, size: int) -> torch.Tensor:
+    def _take_from_device(self, own: dict[str, Any], descriptors: list[int]) -> int:
+        if descriptors:
+            size = own.get("region")
+            if type(size) is not int or not _is_count(size) or self._device.type == "cpu":
+                raise BadAnswer("tensors without memory")
+            self._region = None
+            try:
+                self._region = DeviceRegion.opened(self._device, descriptors[0], size), size
+            except (EnvironmentProblem, torch.OutOfMemoryError) as error:
+                raise BadAnswer("memory that cannot be mapped") from error
+        if self._region is None:
+            raise BadAnswer("tensors without memory")
+        region, there = self._region
+        total = 0
+        for number, offset, size in _places(own["device"], there):
+            target = self._storage_of(number, size, self._device)
+            target.copy_(bytes_of(region.storage(offset, size)))
+            self._now[number] = target
+            total += size
+        torch.cuda.synchronize(self._device)
+        return total
+
+    def _storage_of(self, number: int, size: int, device: torch.device) -> torch.Tensor:
         """Bytes for a storage: those that it has had, if somebody still holds them."""
         old = self._own.get(number)
         storage = None if old is None else torch.UntypedStorage._new_with_weak_ptr(old.cdata)
-        if storage is not None and storage.nbytes() == size:
-            return torch.empty(0, dtype=torch.uint8).set_(storage)
+        if storage is not None and storage.nbytes() == size and storage.device == device:
+            return bytes_of(storage)
         try:
-            made = torch.empty(size, dtype=torch.uint8)
+            made = torch.empty(size, dtype=torch.uint8, device=device)
         except RuntimeError as error:
             raise BadAnswer(f"a tensor of {size} bytes") from error
         self._own[number] = StorageWeakRef(made.untyped_storage())
@@ -103,6 +135,9 @@ class Returned:
                 return self._tensor(form)
         raise BadAnswer("a result that cannot be read")
 
+    def _where(self, form: dict[str, Any]) -> torch.device:
+        return torch.device("cpu") if form.get("device") == "cpu" else self._device
+
     def _tensor(self, form: dict[str, Any]) -> torch.Tensor:
         dtype = getattr(torch, form["dtype"])
         size, stride, offset = form["size"], form["stride"], form["offset"]
@@ -116,12 +151,12 @@ class Returned:
         if form["in"] == "nothing":
             if all(size):
                 raise BadAnswer("a tensor without memory")
-            return torch.empty(size, dtype=dtype)
+            return torch.empty(size, dtype=dtype, device=self._where(form))
         if form["in"] == "shared":
             storage, before = self._shared.own(form["storage"]), form["before"]
         else:
             storage, before = self._now[form["storage"]].untyped_storage(), 0
-        made = torch.empty(0, dtype=dtype)
+        made = torch.empty(0, dtype=dtype, device=storage.device)
         width = made.element_size()
         if not _is_count(before) or before % width:
             raise BadAnswer("a tensor between two elements")
@@ -130,9 +165,28 @@ class Returned:
         if all(size) and (last + 1) * width > storage.nbytes():
             raise BadAnswer("a tensor beyond its memory")
         if not all(size):
-            return torch.empty(size, dtype=dtype)
+            return torch.empty(size, dtype=dtype, device=storage.device)
         made = made.set_(storage, offset, size, stride)
         return torch.nn.Parameter(made, requires_grad=False) if form["parameter"] is True else made
+
+
+def _places(found: Any, there: int) -> list[tuple[int, int, int]]:
+    """Number, offset and size of storages in memory of so many bytes.
+
+    Raises:
+        BadAnswer: If they are not in it.
+    """
+    if not isinstance(found, list):
+        raise BadAnswer("tensors nowhere")
+    places = []
+    for place in found:
+        if not (isinstance(place, list) and len(place) == 3 and all(map(_is_count, place))):
+            raise BadAnswer("tensors nowhere")
+        number, offset, size = place
+        if not size or offset + size > there:
+            raise BadAnswer("tensors beyond their memory")
+        places.append((number, offset, size))
+    return places
 
 
 def _is_count(value: Any) -> bool:

@@ -25,8 +25,10 @@ from kernelbench.measure.timing import (
     time_on_cpu,
 )
 from kernelbench.project.problem import Kernel, Problem, Work
-from kernelbench.records.run_record import ResultStatus
+from kernelbench.records.run_record import Metric, ResultStatus
 from kernelbench.worker.jobs import CompareJob, RunJob, Timing
+from kernelbench.worker.judged_kernel import JudgedKernel
+from kernelbench.worker.judged_timing import JudgedSeries
 from kernelbench.worker.messages import BlockTimed, MetricMeasured, TimingFailed, WorkCounted
 from kernelbench.worker.reporter import Reporter
 
@@ -67,9 +69,10 @@ class Series:
                 return False
         return True
 
-    def prepare(self) -> None:
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make what the first round of every metric needs on a GPU: it times nothing yet."""
-        if self.job.target.gpu is not None:
+        apart = any(isinstance(kernel, JudgedKernel) for kernel in kernels)
+        if self.job.target.gpu is not None and not apart:
             self.report.phase("preparing to time", self.job.call_limit_s, "machine")
             for metric in self.timing.metrics:
                 self._prepared[metric] = self._gpu_timing()
@@ -100,7 +103,8 @@ class Series:
         job, report = self.job, self.report
         entry = (job.arm if isinstance(job, RunJob) else job.cand).step.entry
         name = self.shape.name
-        for metric in self.timing.metrics if job.target.gpu is not None else ("call",):
+        call_only: tuple[Metric, ...] = ("call",)
+        for metric in self.timing.metrics if job.target.gpu is not None else call_only:
 
             def on_block(block: TimedBlock, metric: str = metric) -> None:
                 report(BlockTimed(name, metric, block, round_index))
@@ -124,7 +128,7 @@ class Series:
 
     def _take(
         self,
-        metric: str,
+        metric: Metric,
         kernels: Sequence[Kernel],
         order: Sequence[Sequence[int]],
         on_block: Callable[[TimedBlock], None],
@@ -145,9 +149,21 @@ class Series:
                 call_limit_s=job.call_limit_s,
                 on_block=on_block,
             )
+        apart = [kernel for kernel in kernels if isinstance(kernel, JudgedKernel)]
         with ClockSampler(job.target.gpu.index) as sampler:
+
+            def clocks() -> tuple[float | None, tuple[str, ...]]:
+                reading = sampler.read()
+                return reading.sm_mhz, reading.slowed
+
+            if apart:
+                return JudgedSeries(
+                    apart, order, self.sets, self.problem, self.shape, self.input_class, metric,
+                    timing.l2, timing.call, timing.warmups, timing.batch, job.seed,
+                    self.report.phase, job.call_limit_s, on_block, clocks,
+                ).run()  # fmt: skip
             gpu = self._prepared.pop(metric, None) or self._gpu_timing()
-            gpu.clocks, gpu.on_block = sampler, on_block
+            gpu.clocks, gpu.on_block = clocks, on_block
             if metric == "device":
                 return device_time(gpu, kernels, order, timing.warmups)
             return call_time(gpu, kernels, order, timing.warmups, timing.call)

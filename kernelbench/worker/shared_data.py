@@ -1,8 +1,10 @@
 """A problem's data in two processes: tensors in shared memory, everything else by pickle.
 
-The judge keeps tensors of its own. Before a call their bytes are copied into memory that the
-submission's process has mapped, after it they are copied back: what a submission does later reaches
-nothing that is judged. A storage has the same place there for as long as the judge holds it.
+Tensors of the host lie in memory files there, those of a GPU in allocations that both have mapped
+(:mod:`kernelbench.worker.device_memory`). The judge keeps tensors of its own. Before a call their
+bytes are copied into memory that the submission's process has mapped, after it they are copied
+back: what a submission does later reaches nothing that is judged. A storage has the same place
+there for as long as the judge holds it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+
+from kernelbench.worker.device_memory import DeviceRegion
 
 _PAGE = mmap.PAGESIZE
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -51,24 +55,33 @@ class TensorForm:
     offset: int
     requires_grad: bool
     parameter: bool
+    device: str = "cpu"
 
     def over(self, storage: torch.UntypedStorage | None) -> torch.Tensor:
         """The tensor on that storage."""
         if storage is None:
-            made = torch.empty_strided(self.size, self.stride, dtype=self.dtype)
+            made = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
         else:
-            made = torch.empty(0, dtype=self.dtype)
+            made = torch.empty(0, dtype=self.dtype, device=storage.device)
             made = made.set_(storage, self.offset, self.size, self.stride)
         if self.parameter:
             return torch.nn.Parameter(made, self.requires_grad)
         return made.requires_grad_() if self.requires_grad else made
 
 
-class Region:
+class HostRegion:
     """One piece of shared memory, mapped in this process."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._map = mmap.mmap(descriptor, size)
+
+    @classmethod
+    def create(cls, size: int) -> tuple[HostRegion, int, int]:
+        """A new one: the region, its size, its descriptor."""
+        descriptor = os.memfd_create("kernelbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        return cls(descriptor, size), size, descriptor
 
     def storage(self, offset: int, size: int) -> torch.UntypedStorage:
         """A part of it, which keeps all of it mapped."""
@@ -77,20 +90,36 @@ class Region:
 
 
 @dataclass(frozen=True)
+class NewRegion:
+    """A region that the other process has yet to map, with ``cpu`` or the GPU that it is of."""
+
+    number: int
+    device: str
+    size: int
+
+    def opened(self, descriptor: int) -> HostRegion | DeviceRegion:
+        """The region, mapped here too; the descriptor stays the caller's."""
+        if self.device == "cpu":
+            return HostRegion(descriptor, self.size)
+        return DeviceRegion.opened(torch.device(self.device), descriptor, self.size)
+
+
+@dataclass(frozen=True)
 class DataMessage:
     """Data for the other process, and what it needs to know to rebuild them.
 
     Attributes:
         pickled: For :class:`Mapped`.
-        places: Storages that are new to it; region sizes and descriptors are of the one new region.
+        places: Storages that are new to it, all of them in regions that are new to it.
+        regions: These; ``descriptors`` are theirs, in this order.
         dropped: Storages that no longer exist.
         used: Those of these data.
     """
 
     pickled: bytes
     places: tuple[StoragePlace, ...]
-    region_size: int
-    descriptor: int | None
+    regions: tuple[NewRegion, ...]
+    descriptors: tuple[int, ...]
     dropped: tuple[int, ...]
     used: tuple[int, ...]
 
@@ -118,7 +147,7 @@ class SharedData:
             Exception: What pickle raises of something that cannot be handed over.
         """
         dropped = self._purge()
-        new: list[torch.UntypedStorage] = []
+        new: dict[torch.device, list[torch.UntypedStorage]] = {}
         used: dict[int, None] = {}
 
         def storage_id(tensor: torch.Tensor) -> int:
@@ -129,14 +158,34 @@ class SharedData:
             if key not in self._known:
                 self._last += 1
                 self._known[key] = self._last
-                new.append(storage)
+                new.setdefault(storage.device, []).append(storage)
             used[self._known[key]] = None
             return self._known[key]
 
         buffer = io.BytesIO()
         _Pickler(buffer, storage_id).dump(data)
-        places, size, descriptor = self._place(new)
-        return DataMessage(buffer.getvalue(), places, size, descriptor, dropped, tuple(used))
+        placed = [self._place(device, storages) for device, storages in new.items()]
+        return DataMessage(
+            buffer.getvalue(),
+            tuple(place for places, _, _ in placed for place in places),
+            tuple(region for _, region, _ in placed),
+            tuple(descriptor for _, _, descriptor in placed),
+            dropped,
+            tuple(used),
+        )
+
+    def used_by(self, data: Any) -> tuple[int, ...]:
+        """The storages of data that a message has brought over, by themselves or among others."""
+        used: dict[int, None] = {}
+
+        def storage_id(tensor: torch.Tensor) -> int:
+            storage = tensor.untyped_storage()
+            if storage.nbytes():
+                used[self._known[storage._cdata]] = None
+            return 0
+
+        _Pickler(io.BytesIO(), storage_id).dump(data)
+        return tuple(used)
 
     def _purge(self) -> tuple[int, ...]:
         gone = {key for key, number in self._known.items() if self._shared[number].own.expired()}
@@ -146,39 +195,39 @@ class SharedData:
         return dropped
 
     def _place(
-        self, new: Sequence[torch.UntypedStorage]
-    ) -> tuple[tuple[StoragePlace, ...], int, int | None]:
-        """Room for these storages, in one region of its own."""
-        if not new:
-            return (), 0, None
+        self, device: torch.device, new: Sequence[torch.UntypedStorage]
+    ) -> tuple[list[StoragePlace], NewRegion, int]:
+        """Room for these storages, in one region of its own, with its descriptor."""
         self._regions += 1
         places, offset = [], 0
         for storage in new:
             number = self._known[storage._cdata]
             places.append(StoragePlace(number, self._regions, offset, storage.nbytes()))
             offset += -(-storage.nbytes() // _PAGE) * _PAGE
-        descriptor = os.memfd_create("kernelbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, offset)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        region = Region(descriptor, offset)
+        region: HostRegion | DeviceRegion
+        if device.type == "cpu":
+            region, size, descriptor = HostRegion.create(offset)
+        else:
+            region, size, descriptor = DeviceRegion.create(device, offset)
         for place, storage in zip(places, new, strict=True):
-            twin = _bytes_of(region.storage(place.offset, place.size))
+            twin = bytes_of(region.storage(place.offset, place.size))
             self._shared[place.storage] = _Shared(StorageWeakRef(storage), twin, place.region)
-        return tuple(places), offset, descriptor
+        return places, NewRegion(self._regions, str(device), size), descriptor
 
     def copy_in(self, used: Sequence[int]) -> None:
         """Put the values that the judge holds into shared memory."""
         for number in used:
-            self._shared[number].twin.copy_(_bytes_of(self.own(number)))
+            self._shared[number].twin.copy_(bytes_of(self.own(number)))
 
     def copy_out(self, used: Sequence[int]) -> None:
         """Take what is in shared memory now."""
         for number in used:
-            _bytes_of(self.own(number)).copy_(self._shared[number].twin)
+            bytes_of(self.own(number)).copy_(self._shared[number].twin)
 
     def touched_bytes(self, used: Sequence[int]) -> int:
         """How much of these storages :meth:`Mapped.touch` reads, at most."""
-        return min(TOUCHED_BYTES, sum(self._shared[number].twin.numel() for number in used))
+        twins = [self._shared[number].twin for number in used]
+        return min(TOUCHED_BYTES, sum(twin.numel() for twin in twins if twin.is_cpu))
 
     def own(self, number: int) -> torch.UntypedStorage:
         """The judge's storage of that number.
@@ -198,15 +247,16 @@ class Mapped:
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
 
-    def data(self, message: DataMessage, descriptor: int | None) -> Any:
+    def data(self, message: DataMessage, descriptors: Sequence[int]) -> Any:
         """The data of a message, its tensors in shared memory."""
         for number in message.dropped:
             self._storages.pop(number, None)
-        if descriptor is not None:
-            region = Region(descriptor, message.region_size)
+        for new, descriptor in zip(message.regions, descriptors, strict=True):
+            region = new.opened(descriptor)
             os.close(descriptor)
             for place in message.places:
-                self._storages[place.storage] = region.storage(place.offset, place.size)
+                if place.region == new.number:
+                    self._storages[place.storage] = region.storage(place.offset, place.size)
         return _Unpickler(io.BytesIO(message.pickled), self._storages).load()
 
     def touch(self, numbers: Sequence[int]) -> None:
@@ -217,10 +267,12 @@ class Mapped:
         left = TOUCHED_BYTES
         for number in numbers:
             storage = self._storages[number]
+            if storage.device.type != "cpu":
+                continue
             left -= storage.nbytes()
             if left < 0:
                 return
-            _bytes_of(storage).sum()
+            bytes_of(storage).sum()
 
     def find(self, pointer: int) -> tuple[int, int] | None:
         """Which storage an address lies in, and how many bytes behind its beginning."""
@@ -237,14 +289,14 @@ class _Pickler(pickle.Pickler):
         self._storage_id = storage_id
 
     def persistent_id(self, obj: Any) -> TensorForm | None:
-        """Ordinary tensors of the CPU go by their place; any others as torch pickles them."""
+        """Ordinary tensors go by their place; any others as torch pickles them."""
         if type(obj) not in (torch.Tensor, torch.nn.Parameter):
             return None
-        if obj.layout is not torch.strided or obj.device.type != "cpu":
+        if obj.layout is not torch.strided or obj.device.type not in ("cpu", "cuda"):
             return None
         return TensorForm(
             self._storage_id(obj), obj.dtype, tuple(obj.shape), obj.stride(), obj.storage_offset(),
-            obj.requires_grad, type(obj) is torch.nn.Parameter,
+            obj.requires_grad, type(obj) is torch.nn.Parameter, str(obj.device),
         )  # fmt: skip
 
     def reducer_override(self, obj: Any) -> Any:
@@ -276,5 +328,6 @@ def _named(module: str, name: str) -> Any:
     return found
 
 
-def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """A storage as bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

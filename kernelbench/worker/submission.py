@@ -8,15 +8,15 @@ loaded, so that one that replaces ``time.perf_counter`` or ``torch.empty`` harms
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import gc
 import json
-import mmap
 import os
 import pickle
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,141 +28,29 @@ from kernelbench.executors.callables import (
     describe_exception,
     notes_of,
 )
-from kernelbench.executors.executor import Target
 from kernelbench.measure.outcomes import status_of
 from kernelbench.measure.returned_memory import poison_free_memory
-from kernelbench.project.model import Lineage, Step
+from kernelbench.measure.timing import SYNCHRONIZE
+from kernelbench.project.model import Step
 from kernelbench.project.problem import Kernel, judging
 from kernelbench.project.problem_loading import load_problem
-from kernelbench.worker.shared_data import DataMessage, Mapped
+from kernelbench.worker.requests import Call, Load, Ping, Poison, Prepare, Request, Time, Trial
+from kernelbench.worker.results import Results
+from kernelbench.worker.shared_data import Mapped
+from kernelbench.worker.timed_apart import generator_lost, time_series
+from kernelbench.worker.trial_apart import TrialData, run_trial
 from kernelbench.worker.wire import Closed, receive_frame, send_frame
+
+__all__ = ["Results", "serve"]
 
 _LONGEST = 400
 _MAX_NOTES = 8
-#: Of what torch.sort, torch.geqrf and others return.
-_NAMED_TUPLES = "torch.return_types"
+#: What is answered, and the descriptors that go with it.
+_Answer = tuple[dict[str, Any], Sequence[int]]
 
 
-@dataclass(frozen=True)
-class Load:
-    """Load a submission."""
-
-    step: Step
-    lineage: Lineage
-    target: Target
-    limit_s: float
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Data for the next call. ``forget``: results of earlier ones that nobody holds any more."""
-
-    message: DataMessage
-    forget: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """Call it on them. ``rehearsal``: nobody asks what it returns or how long it takes."""
-
-    rehearsal: bool = False
-
-
-@dataclass(frozen=True)
-class Poison:
-    """Fill memory of these shapes and types with random bits, and free it."""
-
-    like: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    seed: int
-
-
-@dataclass(frozen=True)
-class Ping:
-    """Answer."""
-
-
-Request = Load | Prepare | Call | Poison | Ping
-
-
-def encode_request(nonce: str, request: Request) -> bytes:
-    """What :func:`serve` understands."""
-    return pickle.dumps((nonce, request), pickle.HIGHEST_PROTOCOL)
-
-
-class Results:
-    """What the submission returned and the judge may still hold: memory that is not given away."""
-
-    def __init__(self, mapped: Mapped) -> None:
-        self._mapped = mapped
-        self._held: dict[int, tuple[int, Any]] = {}
-        self._last = 0
-        self._fresh: dict[int, Any] = {}
-
-    def forget(self, numbers: tuple[int, ...]) -> None:
-        """Let go of these storages."""
-        self._held = {at: held for at, held in self._held.items() if held[0] not in numbers}
-
-    def described(self, value: Any) -> Any:
-        """A result as JSON: containers and plain values of exactly these types, tensors by form."""
-        kind = type(value)
-        if kind is list:
-            return {"list": [self.described(item) for item in value]}
-        if kind is tuple or kind.__module__ == _NAMED_TUPLES:
-            return {"tuple": [self.described(item) for item in tuple.__iter__(value)]}
-        if kind is dict:
-            return {"dict": [[key, self.described(item)] for key, item in value.items()]}
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
-            return self._tensor(value)
-        if value is None or kind in (bool, int, float, str):
-            return {"value": value}
-        return {"other": kind.__name__, "tensor": issubclass(kind, torch.Tensor)}
-
-    def _tensor(self, tensor: torch.Tensor) -> Any:
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        where = tensor.device.type
-        if tensor.layout is not torch.strided or where not in ("cpu", "meta"):
-            return {"other": f"{dtype} tensor on {where}", "tensor": False}
-        if tensor.is_conj() or tensor.is_neg():
-            tensor = tensor.resolve_conj().resolve_neg()
-        form: dict[str, Any] = {
-            "dtype": dtype, "size": list(tensor.shape), "stride": list(tensor.stride()),
-            "offset": tensor.storage_offset(), "parameter": type(tensor) is not torch.Tensor,
-        }  # fmt: skip
-        if where == "meta":
-            return {"tensor": form | {"in": "meta"}}
-        storage = tensor.untyped_storage()
-        pointer, size = storage.data_ptr(), storage.nbytes()
-        if not size or not pointer:
-            return {"tensor": form | {"in": "nothing"}}
-        shared = self._mapped.find(pointer)
-        if shared is not None:
-            number, before = shared
-            return {"tensor": form | {"in": "shared", "storage": number, "before": before}}
-        if pointer not in self._held:
-            self._last += 1
-            self._held[pointer] = self._last, storage
-        number = self._held[pointer][0]
-        self._fresh[number] = storage
-        return {"tensor": form | {"in": "own", "storage": number, "bytes": size}}
-
-    def handed_over(self) -> tuple[list[tuple[int, int, int]], int | None]:
-        """The last result's own storages in one piece of shared memory: number, offset, size."""
-        fresh, self._fresh = self._fresh, {}
-        total = sum(storage.nbytes() for storage in fresh.values())
-        if not total:
-            return [], None
-        descriptor = os.memfd_create("kernelbench", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, total)
-        places, offset = [], 0
-        with mmap.mmap(descriptor, total) as memory:
-            start = ctypes.c_char.from_buffer(memory)
-            base = ctypes.addressof(start)
-            for number, storage in fresh.items():
-                ctypes.memmove(base + offset, storage.data_ptr(), storage.nbytes())
-                places.append((number, offset, storage.nbytes()))
-                offset += storage.nbytes()
-            del start
-        return places, descriptor
+class _JudgeGone(BaseException):
+    """There is nobody to answer; no error of a submission's that could be caught."""
 
 
 class _Server:
@@ -170,74 +58,150 @@ class _Server:
         self._link = link
         self._mapped = Mapped()
         self._results = Results(self._mapped)
-        self._kernel: Kernel | None = None
-        self._step: Step | None = None
+        self._device = "cpu"
+        self._kernels: list[tuple[Kernel, Step]] = []
         self._data: Any = None
         self._used: tuple[int, ...] = ()
         self._clock = time.perf_counter
+        self._settle: Callable[[], None] = lambda: None
+        self._nonce = ""
 
     def serve(self) -> None:
         """Answer until the judge has gone."""
-        while True:
-            try:
-                payload, descriptors = receive_frame(self._link)
-            except Closed:
-                return
-            nonce, request = pickle.loads(payload)
-            answer: dict[str, Any] = {}
-            shared = None
-            if isinstance(request, Load):
-                answer = self._load(request)
-            elif isinstance(request, Prepare):
+        with contextlib.suppress(_JudgeGone):
+            request, descriptors = self._next()
+            while True:
+                try:
+                    answer, given = self._answer(request, descriptors)
+                except KernelbenchError as error:
+                    answer, given = {"failed": status_of(error), "reason": str(error)}, ()
+                request, descriptors = self._tell(answer, given)
+
+    def _next(self) -> tuple[Request, list[int]]:
+        try:
+            payload, descriptors = receive_frame(self._link)
+        except Closed as error:
+            raise _JudgeGone from error
+        self._nonce, request = pickle.loads(payload)
+        return request, descriptors
+
+    def _tell(self, answer: dict[str, Any], given: Sequence[int] = ()) -> tuple[Request, list[int]]:
+        """Answer, and wait for what is asked next."""
+        text = json.dumps(answer | {"nonce": self._nonce}).encode()
+        send_frame(self._link, text, given)
+        for descriptor in given:
+            os.close(descriptor)
+        return self._next()
+
+    def _answer(self, request: Request, descriptors: list[int]) -> _Answer:
+        match request:
+            case Load():
+                return self._load(request), ()
+            case Prepare():
                 self._results.forget(request.forget)
                 self._used = request.message.used
-                self._data = self._mapped.data(request.message, next(iter(descriptors), None))
-            elif isinstance(request, Call):
-                answer, shared = self._call(request.rehearsal)
-            elif isinstance(request, Poison):
-                like = [torch.empty(size, dtype=dtype) for size, dtype in request.like]
+                self._data = self._mapped.data(request.message, descriptors)
+            case Call():
+                return self._call(request)
+            case Trial():
+                return self._guarded(request.arm, lambda: self._trial(request))
+            case Poison():
+                like = [
+                    torch.empty(size, dtype=dtype, device=request.device)
+                    for size, dtype in request.like
+                ]
                 poison_free_memory(like, request.seed)
                 del like
-            text = json.dumps(answer | {"nonce": nonce}).encode()
-            send_frame(self._link, text, () if shared is None else (shared,))
-            if shared is not None:
-                os.close(shared)
+            case Time():
+                return self._time(request, self._mapped.data(request.message, descriptors)), ()
+            case Ping():
+                if request.device:
+                    self._settle = partial(SYNCHRONIZE, torch.device(request.device))
+                    torch.cuda.set_device(request.device)
+                    torch.cuda._sleep(1)
+                    self._settle()
+        return {}, ()
 
     def _load(self, request: Load) -> dict[str, Any]:
-        self._step = request.step
+        if request.target.gpu is not None and not self._kernels:
+            self._device = request.target.device
+            torch.cuda.set_device(self._device)
+            self._settle = partial(SYNCHRONIZE, torch.device(self._device))
+            self._results = Results(self._mapped, self._device)
         try:
             problem = judging(load_problem(request.lineage), request.step)
-            self._kernel = request.target.executor.load(
+            kernel = request.target.executor.load(
                 request.step, problem, request.target, request.limit_s
             )
         except LoadError as error:
             return {"load_error": str(error)}
         except KernelbenchError as error:
             return {"failed": status_of(error), "reason": str(error)}
-        return {"beforehand": beforehand_of(self._kernel) is not None}
+        self._kernels.append((kernel, request.step))
+        return {"beforehand": beforehand_of(kernel) is not None}
 
-    def _call(self, rehearsal: bool) -> tuple[dict[str, Any], int | None]:
-        kernel, clock, data = self._kernel, self._clock, self._data
-        assert kernel is not None and self._step is not None
+    def _guarded(self, arm: int, work: Callable[[], _Answer]) -> _Answer:
+        """What the work answers, or what the submission raised."""
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._mapped.touch(self._used)
-            begin = clock()
-            result = kernel(data)
-            elapsed = clock() - begin
-            if rehearsal:
-                return {}, None
-            described = self._results.described(result)
+            return work()
         except Exception as error:
-            return {"raised": _kind(error), "reason": _line(error, self._step)}, None
+            line = _line(error, self._kernels[arm][1])
+            return {"raised": _kind(error), "reason": line, "lost": self._lost()}, ()
         finally:
             if collecting:
                 gc.enable()
-        places, descriptor = self._results.handed_over()
-        notes = [note[:_LONGEST] for note in notes_of(kernel)[:_MAX_NOTES]]
-        answer = {"elapsed": elapsed, "result": described, "own": places, "notes": notes}
-        return answer, descriptor
+
+    def _lost(self) -> bool:
+        """Whether nothing works any more in this process's CUDA context."""
+        try:
+            self._settle()
+        except RuntimeError:
+            return True
+        return False
+
+    def _call(self, request: Call) -> _Answer:
+        kernel, _ = self._kernels[request.arm]
+        clock, settle, data = self._clock, self._settle, self._data
+
+        def work() -> _Answer:
+            self._mapped.touch(self._used)
+            begin = clock()
+            result = kernel(data)
+            settle()
+            elapsed = clock() - begin
+            if request.rehearsal:
+                return {}, ()
+            answer, given = self._told(result)
+            notes = [note[:_LONGEST] for note in notes_of(kernel)[:_MAX_NOTES]]
+            return answer | {"elapsed": elapsed, "notes": notes}, given
+
+        return self._guarded(request.arm, work)
+
+    def _told(self, result: Any) -> tuple[dict[str, Any], list[int]]:
+        described = self._results.described(result)
+        own, given = self._results.handed_over()
+        return {"result": described, "own": own}, given
+
+    def _trial(self, request: Trial) -> tuple[dict[str, Any], list[int]]:
+        trial_data: TrialData = self._data
+        kernel, _ = self._kernels[request.arm]
+        return self._told(run_trial(kernel, trial_data, request, torch.device(self._device)))
+
+    def _time(self, request: Time, sets: Any) -> dict[str, Any]:
+        """Time a series; what is asked meanwhile is answered by the witness of the timer."""
+
+        def ask(answer: dict[str, Any], results: Any) -> Request:
+            told, given = ({}, []) if results is None else self._told(results)
+            return self._tell(answer | told, given)[0]
+
+        kernels = [self._kernels[arm][0] for arm in request.arms]
+        timed, _ = self._guarded(
+            request.arms[0],
+            lambda: (time_series(kernels, request, sets, torch.device(self._device), ask), ()),
+        )
+        return timed | {"lost": self._lost() or generator_lost(self._device)}
 
 
 def _kind(error: Exception) -> str:

@@ -6,13 +6,14 @@ NVML itself is stood in for; what is tested is what is made of its answers.
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.machine import clocks
+from kernelbench.machine import clocks, environment
 
 
 class FakeNvml:
@@ -124,14 +125,6 @@ def test_reading(use):
     assert reading.slowed == ("software power cap", "software thermal slowdown")
 
 
-def test_what_slows_is_one_query(use):
-    use(broken=("nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage"))
-    with clocks.ClockSampler(1) as sampler:
-        assert sampler.slowed() == ("software power cap", "software thermal slowdown")
-    with pytest.raises(EnvironmentProblem, match="closed"):
-        sampler.slowed()
-
-
 def test_unsupported_queries_give_none(use):
     use(
         broken=(
@@ -230,3 +223,14 @@ def test_without_a_driver_there_is_a_reason(monkeypatch):
     assert clocks.other_processes(0) is None
     with pytest.raises(clocks.NvmlUnavailable, match="no NVIDIA driver"), clocks.nvml():
         pass
+
+
+def test_a_process_of_ones_own_is_no_stranger() -> None:
+    """Nor is one of those, of this process or of its parent's others."""
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        assert {os.getpid(), child.pid} <= environment._siblings()
+        assert os.getppid() not in environment._siblings()
+    finally:
+        child.kill()
+        child.wait()

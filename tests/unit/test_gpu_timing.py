@@ -10,18 +10,21 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
-from kernelbench.machine.clocks import ClockReading, ClockSampler
 from kernelbench.measure import gpu_call_time, gpu_device_time, probes
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
 from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.timing import Measurement, TimedBlock, TimingFault, abba, draw_input_sets
 from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.worker import timed_apart
+from kernelbench.worker.judged_timing import read_block
+from kernelbench.worker.requests import Go, Once, Time
+from kernelbench.worker.shared_data import DataMessage
 
 SHAPE = PROBLEM.parse_shape("s", {"m": 2, "n": 8, "k": 64})
 BLOCKS, REPS = 6, 8
@@ -81,16 +84,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_call_time, "SYNCHRONIZE", lambda _device: None)
 
 
-class Sampler:
-    """Clocks of a GPU that nothing slows."""
-
-    def slowed(self) -> tuple[str, ...]:
-        return ()
-
-    def read(self) -> ClockReading:
-        return ClockReading(1980.0, None, None, None, (), None)
-
-
 @pytest.fixture
 def seen() -> list[TimedBlock]:
     """The blocks as they were finished."""
@@ -102,7 +95,7 @@ def gpu(cuda: None, seen: list[TimedBlock]) -> GpuTiming:
     sets = draw_input_sets(PROBLEM, SHAPE, "gpu-mode", 1, "cpu")
     return GpuTiming(
         torch.device("cpu"), PROBLEM, SHAPE, "gpu-mode", sets, "cold", 1, lambda *_: None, 5.0,
-        clocks=cast("ClockSampler", Sampler()), on_block=seen.append,
+        clocks=lambda: (1980.0, ()), on_block=seen.append,
     )  # fmt: skip
 
 
@@ -190,3 +183,33 @@ def test_work_that_escapes_the_events_is_found(
     monkeypatch.setattr(gpu_call_time, "_excess_of_nothing", lambda _gpu: 20.0)
     with pytest.raises(TimingFault, match="device work goes on after the step's end event"):
         call_time(gpu, [step_of(gpu)], [[0] * 4] * 3, 2)
+
+
+@pytest.mark.parametrize("metric", ["device", "call"])
+def test_a_series_in_a_submissions_process_asks_its_judge(
+    gpu: GpuTiming, monkeypatch: pytest.MonkeyPatch, metric: Any
+) -> None:
+    """What it says it is at, and the repetition that it makes when it is asked for one."""
+    monkeypatch.setattr(timed_apart, "SYNCHRONIZE", lambda _device: None)
+    asked: list[tuple[dict[str, Any], Any]] = []
+
+    def ask(answer: dict[str, Any], results: Any) -> Any:
+        first = answer["at"] == "renew" and not any(a["at"] == "once" for a, _ in asked)
+        asked.append((answer, results))
+        return Once(1, 1) if first else Go()
+
+    nothing = DataMessage(b"", (), (), (), (), ())
+    request = Time(
+        metric, (0, 1), tuple(map(tuple, order())), 2, "cold", "single", 1, 3, 5.0, nothing
+    )
+    sets = [(chosen.inputs, chosen.poisons) for chosen in gpu.sets]
+    steps = [step_of(gpu), step_of(gpu)]
+    said = timed_apart.time_series(steps, request, sets, torch.device("cpu"), ask)
+    assert (said["at"], said["notes"]) == ("measured", [])
+    at = [answer["at"] for answer, _ in asked]
+    assert at.count("renew") == at.count("block") == BLOCKS
+    assert at.count("once") == 1
+    blocks = [(answer["block"], results) for answer, results in asked if answer["at"] == "block"]
+    for (block, results), arms in zip(blocks, order(), strict=True):
+        assert read_block(block, [arms], 0, len(sets)).arm == arms
+        assert set(results) == set(block["input_set"])

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from kernelbench.base.errors import ProblemError
+from kernelbench.measure.correctness import Checker
 from kernelbench.measure.timing import InputSet, TimingFault, time_on_cpu
 from kernelbench.problems.returned import check_tensors
 from kernelbench.project.arena import OutputArena
 from kernelbench.project.problem import Inputs, OutputVerdict
-from kernelbench.worker import judge
-from kernelbench.worker.judge import JudgedKernel
+from kernelbench.worker import judged_kernel
+from kernelbench.worker.judged_kernel import JudgedKernel, close
 from kernelbench.worker.returned_data import BadAnswer, Returned
 from kernelbench.worker.shared_data import Mapped, SharedData
 from kernelbench.worker.submission import Results
@@ -25,7 +28,7 @@ from kernelbench.worker.wire import Closed, Forged, receive_frame, send_frame
 def handed_over(shared: SharedData, mapped: Mapped, data: Any) -> tuple[Any, tuple[int, ...]]:
     """Data as the other process sees them, and the storages that they use."""
     message = shared.message(data)
-    twin = mapped.data(message, message.descriptor)
+    twin = mapped.data(message, message.descriptors)
     shared.copy_in(message.used)
     return twin, message.used
 
@@ -72,11 +75,10 @@ def round_trip(value: Any) -> Any:
     """A result as the judge gets it."""
     results = Results(Mapped())
     text = json.loads(json.dumps(results.described(value)))
-    places, descriptor = results.handed_over()
+    own, descriptors = results.handed_over()
     returned = Returned(SharedData())
-    returned.take(json.loads(json.dumps(places)), [] if descriptor is None else [descriptor])
-    if descriptor is not None:
-        os.close(descriptor)
+    returned.take(json.loads(json.dumps(own)), descriptors)
+    close(descriptors)
     return returned.rebuilt(text)
 
 
@@ -142,7 +144,7 @@ def test_memory_shorter_than_it_said_is_refused() -> None:
     os.ftruncate(descriptor, 8)
     try:
         with pytest.raises(BadAnswer, match="beyond"):
-            Returned(SharedData()).take([[1, 0, 16]], [descriptor])
+            Returned(SharedData()).take({"host": [[1, 0, 16]]}, [descriptor])
     finally:
         os.close(descriptor)
 
@@ -268,5 +270,20 @@ def test_kept_results_and_false_clocks_end_the_timing() -> None:
 
 
 def test_waiting_for_a_core_is_counted_by_the_kernel() -> None:
-    assert judge._queued_s("self") >= 0.0
-    assert judge._queued_s("0") == 0.0
+    assert judged_kernel._queued_s("self") >= 0.0
+    assert judged_kernel._queued_s("0") == 0.0
+
+
+def test_data_that_cannot_be_handed_over_are_the_problems_fault() -> None:
+    def kernel(data: Any) -> Any:
+        raise ProblemError("the data cannot be handed to a submission's process: a file")
+
+    problem: Any = Doubling()
+    where: Any = SimpleNamespace(poison_free_memory=lambda like, seed: None)
+    checker = Checker(
+        kernel, problem, None, "cpu", 1, lambda *given: None, 5.0, elsewhere=where
+    )  # fmt: skip
+    found = checker.check("")
+    assert (found.status, found.reason.split(":")[0]) == (
+        "problem", "the data cannot be handed to a submission's process",
+    )  # fmt: skip
