@@ -110,7 +110,7 @@ class Campaign:
         return read_step(self._lineage / name, read_lineage(self._lineage))
 
     def require_right(self, steps: Iterable[Trial]) -> None:
-        """Stop unless the steps are right themselves under the first of their mutants' schedules."""
+        """Stop unless they are right themselves under the first of their mutants' schedules."""
         for (step, _, _), row in self._run(steps):
             if row.status != "not found":
                 raise SystemExit(f"{step.name} itself: {row.status}: {row.text} ({row.case})")

@@ -148,6 +148,7 @@ def _obey(options: argparse.Namespace) -> int:
     all_steps = STEPS.get(lineage.name, steps)
     record = {
         "schema": "kernelbench.mutations/2",
+        "lineage": lineage.name,
         "runs": [run],
         "sites": sum(1 for step in all_steps for _ in mutants(lineage / step)),
         "cases": number_of_cases(read_lineage(lineage).problem),

@@ -96,7 +96,18 @@ def _under(source: Source, comparison: Comparison) -> Expectation:
 def bound_over(source: Source) -> Iterator[Site]:
     for each in source.comparisons():
         edit = Edit(each.operator, "<=")
-        yield Site(each.operator.start, (edit,), _over(source, each))
+        proof = _SAME_AT_EQUALITY if _chooses_a_bound(source, each) else ""
+        yield Site(each.operator.start, (edit,), _over(source, each), proof=proof)
+
+
+_SAME_AT_EQUALITY = "It chooses the smaller or the larger of two: where they are equal, they are."
+
+
+def _chooses_a_bound(source: Source, comparison: Comparison) -> bool:
+    """Whether the line ends in ``a < b ? a : b;`` or ``a < b ? b : a;``."""
+    line = source.line_text(comparison.operator.start)
+    found = re.search(r"(?:=|return) (.+?) < (.+?) \? (.+?) : (.+?);$", line)
+    return found is not None and {found[1], found[2]} == {found[3], found[4]}
 
 
 @operator("bound-under", "one round or element too few")
