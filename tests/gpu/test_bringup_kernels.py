@@ -81,7 +81,9 @@ def test_every_assumption_of_the_checker_has_a_probe_that_can_refute_it():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gpu_confirms_what_the_checker_assumes_and_refutes_what_is_planted(seed, monkeypatch):
     monkeypatch.setattr(native_stages, "POINTS", tuple(PLANTED))
-    found = {line.name: line for line in native_stages.points("sm90a", seed, 60, print)}
+    found = {
+        line.name: line for line in native_stages.points("sm90a", seed, 60, print, planted=True)
+    }
     outcomes = {name: (line.outcome, line.detail) for name, line in found.items()}
     assert {outcome for outcome, _ in outcomes.values()} == {"CONFIRMED"}, outcomes
     assert all("with a fault planted refuted" in said for _, said in outcomes.values())

@@ -207,7 +207,10 @@ PARITY_CASE(loaded_plainly_planted) {
 
 // ---- triggers-hand-on: a grid reads, before it waits, what its predecessor has waited for
 
-// It lets its dependents start and takes its time before it writes.
+KB_GLOBAL void write_value(uint32_t* word, uint32_t value) {
+  word[ptx::cta_index().x * 32 + ptx::thread_index()] = value;
+}
+// Planted: it lets its dependents start and takes its time before it writes.
 KB_GLOBAL void write_late(uint32_t* word, uint32_t* passed, uint32_t value) {
   ptx::griddepcontrol_launch_dependents();
   if (ptx::thread_index() == 0) {
@@ -228,7 +231,8 @@ KB_GLOBAL void read_first(const uint32_t* word, uint32_t* out) {
   out[i] = word[i];
   ptx::griddepcontrol_wait();
 }
-// out[round][thread of the grid]: the round's value. Planted: the trigger comes before the wait.
+// out[round][thread of the grid]: the round's value. Planted: the trigger comes before the wait,
+// and what is waited for late.
 template <bool kPlanted>
 void hand_on(const Case& test) {
   constexpr uint32_t kCtas = 8;
@@ -239,7 +243,11 @@ void hand_on(const Case& test) {
   rt::LaunchConfig dependent = first;
   dependent.dependent = true;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    rt::launch(write_late, first, words, words + 2 * kCtas * 32, round + 1);
+    if constexpr (kPlanted) {
+      rt::launch(write_late, first, words, words + 2 * kCtas * 32, round + 1);
+    } else {
+      rt::launch(write_value, first, words, round + 1);
+    }
     rt::launch(wait_and_trigger<kPlanted>, dependent, words + kCtas * 32);
     rt::launch(read_first, dependent, words, test.out + round * kCtas * 32);
   }
