@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cpp_source import Edit, Source, SourceError, Span, apply
+from equivalents import BY_HAND
 
 #: The files of a step that operators work on.
 FILES = ("kernel.cuh", "launch.cu")
@@ -264,18 +265,19 @@ def mutants(step: Path) -> Iterator[Mutant]:
             continue  # an operator on the maps of the group GEMM's operands
         for number, (source, site) in enumerate(found, 1):
             text = apply(source.text, site.edits)
+            line, code = source.line(site.position), source.line_text(site.position)
             assert text != source.text, f"{each.name} changes nothing at {source.name}:{number}"
             yield Mutant(
                 step.name,
                 each.name,
                 number,
                 source.name,
-                source.line(site.position),
+                line,
                 source.function_at(site.position),
-                source.line_text(site.position),
+                code,
                 text,
                 site.expect,
-                site.proof,
+                site.proof or BY_HAND.get((each.name, source.name, line, code), ""),
                 site.note,
                 site.gap,
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cpp_source import Comparison, Edit, Loop, Source, Span
+from equivalents import SAME_AT_EQUALITY
 from mutant import WRONG, Expectation, Site, expect, operator
 from objects import BARRIERS, GLOBAL, MAP_ROLES, MISPLACED, SCALES, STAGES, TMEM, UNORDERED
 
@@ -96,11 +97,8 @@ def _under(source: Source, comparison: Comparison) -> Expectation:
 def bound_over(source: Source) -> Iterator[Site]:
     for each in source.comparisons():
         edit = Edit(each.operator, "<=")
-        proof = _SAME_AT_EQUALITY if _chooses_a_bound(source, each) else ""
+        proof = SAME_AT_EQUALITY if _chooses_a_bound(source, each) else ""
         yield Site(each.operator.start, (edit,), _over(source, each), proof=proof)
-
-
-_SAME_AT_EQUALITY = "It chooses the smaller or the larger of two: where they are equal, they are."
 
 
 def _chooses_a_bound(source: Source, comparison: Comparison) -> bool:

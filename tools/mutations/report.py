@@ -71,6 +71,11 @@ first lap of a ring, and counts where the result would be wrong. In the same run
 refuted a proof: where no barrier lies between a warp's loads and its next change of their maps
 (v15, v16, v18), the one behind the loads is needed. Copies and products that read shared memory
 were then left out of `unwritten`, and the rows of that class run again.
+
+The 1,020 sites of the run with `--missing` were drawn at random from the others, and run with an
+emulator that has a shadow of global memory, which is newer than the expectations: 99.8 % were
+found, 97.2 % with the expected class. 12 of the 25 other diagnoses are of two TMA stores to one
+place of C, `overwrite`, where a wrong result had been expected.
 """
 
 _EXPECTED = {
