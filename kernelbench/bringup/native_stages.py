@@ -138,22 +138,44 @@ def _judged(ran: Ran, wanted: Words) -> tuple[StageOutcome, str]:
     return "TIMED OUT" if ran.timed_out else "FAILED", what
 
 
-def points(backend: str, seed: int, limit_s: float, progress: OnProgress) -> Iterator[BringupLine]:
-    """A line for each open point: CONFIRMED, REFUTED, or NOT RUN with the reason."""
+def points(
+    backend: str, seed: int, limit_s: float, progress: OnProgress, *, planted: bool = False
+) -> Iterator[BringupLine]:
+    """A line for each open point: CONFIRMED, REFUTED, TIMED OUT, or NOT RUN with the reason.
+
+    Args:
+        planted: Whether to run what has been confirmed once more, with a fault planted where there
+            is such a variant: a probe that does not see it confirms nothing.
+    """
     for point in POINTS:
         progress(f"open point {point.name}")
-        outcome, detail = _settle(point, backend, seed, limit_s)
+        outcome, detail = _settle(point, backend, seed, limit_s, planted)
         yield BringupLine(
             point.name, outcome, f"{point.statement}: {detail}" if detail else point.statement
         )
 
 
-def _settle(point: Point, backend: str, seed: int, limit_s: float) -> tuple[StageOutcome, str]:
+def _settle(
+    point: Point, backend: str, seed: int, limit_s: float, planted: bool
+) -> tuple[StageOutcome, str]:
     if point.trials is None:
         return "NOT RUN", point.why_not
     if backend not in point.backends:
         return "NOT RUN", f"needs {' or '.join(point.backends)}"
     trials = point.trials(np.random.default_rng(derive(seed, point.name)))
+    outcome, detail = _tried(point, trials, backend, limit_s)
+    faulty = point.with_faults(trials)
+    if outcome != "CONFIRMED" or not planted or not faulty:
+        return outcome, detail
+    control, said = _tried(point, faulty, backend, limit_s)
+    if control == "REFUTED":
+        return "CONFIRMED", f"with a fault planted refuted: {said}"
+    return "NOT RUN", f"the probe proves nothing: with a fault planted {control} {said}".rstrip()
+
+
+def _tried(
+    point: Point, trials: Mapping[str, Trial], backend: str, limit_s: float
+) -> tuple[StageOutcome, str]:
     works = {key: trial.work for key, trial in trials.items()}
     try:
         ran = on_gpu(point.stem, backend, works, limit_s=limit_s)
@@ -168,10 +190,11 @@ def _settle(point: Point, backend: str, seed: int, limit_s: float) -> tuple[Stag
     if refuted:
         key, what = next(iter(refuted.items()))
         return "REFUTED", f"{len(refuted)} of {len(trials)} cases; {key}: {what}"
-    broken = {key: found.error for key, found in ran.items() if found.out is None}
+    broken = {key: found for key, found in ran.items() if found.out is None}
     if broken:
-        key, what = next(iter(broken.items()))
-        return "NOT RUN", f"{len(broken)} of {len(trials)} cases failed; {key}: {what}"
+        key, first = next(iter(broken.items()))
+        outcome: StageOutcome = "TIMED OUT" if first.timed_out else "NOT RUN"
+        return outcome, f"{len(broken)} of {len(trials)} cases failed; {key}: {first.error}"
     return "CONFIRMED", ""
 
 

@@ -6,7 +6,7 @@ for the statement to hold is known beforehand, or is what the emulator leaves, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,6 +54,8 @@ class Point:
         stem: The source of its kernels.
         trials: Makes its cases; None if there is no probe.
         any_nan: Whether NaNs of different bits are the same.
+        planted: Whether each case has a variant ``CASE_planted`` that breaks the statement on
+            purpose: the probe can refute if that one does not leave what is wanted.
         why_not: Why there is no probe.
     """
 
@@ -63,7 +65,16 @@ class Point:
     stem: str = ""
     trials: Callable[[np.random.Generator], dict[str, Trial]] | None = None
     any_nan: bool = False
+    planted: bool = False
     why_not: str = ""
+
+    def with_faults(self, trials: Mapping[str, Trial]) -> dict[str, Trial]:
+        """The trials with the planted variant of each case, if there are such."""
+        return {
+            key: replace(trial, work=replace(trial.work, case=f"{trial.work.case}_planted"))
+            for key, trial in trials.items()
+            if self.planted
+        }
 
 
 # ---- Warps, clusters, tensor copies
@@ -257,33 +268,39 @@ POINTS = (
         "a copy that waits for an arrival does not overwrite what was loaded before it, though no "
         "proxy fence is between (8 CTAs, 64 rounds)",
         _BOTH, "points_order", _unseen("refilled", _ROUNDS * _READERS, _CTAS * _READERS),
+        planted=True,
     ),
     Point(
         "copies-at-cta-scope",
         "a wait at scope cta sees what a multicast of the cluster's other CTA has brought",
         _BOTH, "points_order", _unseen("multicast", _ROUNDS * _READERS, 2 * _READERS),
+        planted=True,
     ),
     Point(
         "dependent-stores",
         "a store that depends on what an atomic returned is not seen by loads before the atomics "
         "that it has counted",
         _BOTH, "points_order", _unseen("stored_by_last", 1, _CTAS * _ROUNDS),
+        planted=True,
     ),
     Point(
         "plain-meeting-loads",
         "a plain load of a word that atomics change gives a value that it has had",
         _BOTH, "points_order", _unseen("loaded_plainly", 1, _CTAS * _ROUNDS),
+        planted=True,
     ),
     Point(
         "triggers-hand-on",
         "a grid sees, before it waits, what its predecessor has waited for before its trigger",
         _BOTH, "points_order", _handed_on,
+        planted=True,
     ),
     Point(
         "groups-cover-loads",
         "cp.async.bulk.wait_group.read covers the reads of a tensor map by loads that complete on "
         "an mbarrier",
         _BOTH, "points_order", _changed_maps,
+        planted=True,
     ),
     Point(
         "stride-unit",

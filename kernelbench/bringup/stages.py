@@ -53,6 +53,7 @@ class BringupOptions:
         limit_s: Longest that one process of parity cases, or one phase of a step, may take.
         wait_s: Longest wait, before anything is timed, for other processes to leave the GPU.
         report: The JSON file; the Markdown goes beside it.
+        planted: Whether probes run with faults planted, too.
     """
 
     seed: int
@@ -61,6 +62,7 @@ class BringupOptions:
     wait_s: float
     report: Path
     command: str
+    planted: bool = False
 
 
 def native_gpu() -> tuple[GpuInfo, str]:
@@ -176,7 +178,10 @@ class Bringup:
 
     def _points(self) -> Iterator[BringupLine]:
         options = self._options
-        return native_stages.points(self._backend, options.seed, options.limit_s, self._progress)
+        return native_stages.points(
+            *(self._backend, options.seed, options.limit_s, self._progress),
+            planted=options.planted,
+        )
 
     def _small(self) -> Iterator[BringupLine]:
         steps = step_stages.native_steps(self._context, DEVICE, self._options.quick)

@@ -34,6 +34,11 @@ _STYLES = {
 )
 @click.option("--quick", is_flag=True, help="One seed, the main line only, one shape timed.")
 @click.option(
+    "--planted",
+    is_flag=True,
+    help="Also run probes of open points with a fault planted, which they must refute.",
+)
+@click.option(
     "--report",
     metavar="FILE.json",
     default=None,
@@ -60,7 +65,9 @@ _STYLES = {
     default=None,
     help="Seed of the inputs; drawn anew if not given, and always shown.",
 )
-def command(quick: bool, report: str | None, timeout: float, wait: float, seed: int | None) -> int:
+def command(
+    quick: bool, planted: bool, report: str | None, timeout: float, wait: float, seed: int | None
+) -> int:
     """Try the first GPU that CUDA shows: functions, open points, every step, times.
 
     Compares each native function of the ptx layer with its emulation, bit by bit; settles what no
@@ -78,7 +85,7 @@ def command(quick: bool, report: str | None, timeout: float, wait: float, seed: 
     options.require_writable(str(path))
     gpu, backend = native_gpu()
     chosen = seeds.new_seed() if seed is None else seed
-    settings = BringupOptions(chosen, quick, timeout, wait, path, options.command_line())
+    settings = BringupOptions(chosen, quick, timeout, wait, path, options.command_line(), planted)
     head = Text.assemble((f"{gpu.name}  ", "bold"), f"{backend} · seed {chosen} · report {path}")
     out.print(head, soft_wrap=True)
     with Status() as status:

@@ -30,7 +30,7 @@ _RUNTIME_FLAGS = ("-std=c++20", "-O3", "-march=native", "-g1", "-pthread", "-Wal
 # gnu-unique symbols would be one for all libraries of a process, even for two builds of one step.
 _STEP_FLAGS = ("-x", "c++", "-std=c++20", "-g", "-fvisibility=hidden", "-pthread")
 _PLAIN_FLAGS = ("-O2",)
-_CHECK_FLAGS = ("-O1", "-fsanitize=thread")
+_CHECK_FLAGS = ("-O1", "-fsanitize=thread", "-fsanitize=bounds")
 _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")

@@ -211,17 +211,25 @@ def test_points_are_confirmed_refuted_or_not_run(
         return ran if out is None else {"masks": Ran(out + np.uint32(1), "")}
 
     stand_in(spoil)
-    names = ("elected-lane", "cluster-address", "swizzle-address", "empty-commit", "alloc-order")
+    names = (
+        "elected-lane", "cluster-address", "swizzle-address", "empty-commit", "alloc-order",
+        "plain-meeting-loads", "triggers-hand-on",
+    )  # fmt: skip
     chosen = tuple(point for point in POINTS if point.name in names)
     monkeypatch.setattr(native_stages, "POINTS", chosen)
-    found = {line.name: line for line in points("sm90a", 1, 60, lambda _text: None)}
+    found = {line.name: line for line in points("sm90a", 1, 60, lambda _text: None, planted=True)}
     assert {name: line.outcome for name, line in found.items()} == {
         "elected-lane": "REFUTED",
-        "cluster-address": "NOT RUN",
+        "cluster-address": "TIMED OUT",
         "swizzle-address": "CONFIRMED",
         "empty-commit": "NOT RUN",
         "alloc-order": "NOT RUN",
+        "plain-meeting-loads": "CONFIRMED",
+        "triggers-hand-on": "NOT RUN",
     }
+    assert "with a fault planted refuted: 1 of 1 cases" in found["plain-meeting-loads"].detail
+    # Without the checker the emulator runs grids one after another: no fault can show.
+    assert "the probe proves nothing: with a fault planted" in found["triggers-hand-on"].detail
     assert "did not end within 1 s" in found["cluster-address"].detail
     assert "needs sm100a" in found["empty-commit"].detail
 

@@ -31,6 +31,8 @@ enum Fault : int {
   kSameBytes,
   kTooFewExpected,  // arrive_drop to nothing
   kNoStore,         // the producer hands over a slot that it has not written
+  kOwnArray,        // a thread's own array is read beyond its end
+  kOwnArrayToo,     // and two CTAs store the same bytes
 };
 
 struct SharedStorage {
@@ -95,7 +97,11 @@ KB_GLOBAL void ring(uint32_t count, uint32_t* out, const volatile uint32_t* tabl
   if (fault == kPastTheEnd && ptx::thread_index() == 3) (&storage.sum)[count] = 1;
   if (fault == kDivision) out[0] = count / (ptx::cta_index().x & 0);
   if (fault == kReadPastTheEnd && ptx::thread_index() == 3) storage.sum = table[4];
-  if (fault == kSameBytes && ptx::thread_index() == 3) out[0] = 7;
+  if (fault >= kOwnArray && ptx::thread_index() == 3) {
+    volatile uint32_t own[4] = {};
+    storage.sum = own[count / 5];
+  }
+  if ((fault == kSameBytes || fault == kOwnArrayToo) && ptx::thread_index() == 3) out[0] = 7;
   if (fault == kDivergent && ptx::warp_index() == 0) {
     if (ptx::lane_index() < 16) {
       ptx::bar_warp_sync();

@@ -30,6 +30,8 @@ FAULTS = (
     "same bytes",
     "too few expected",
     "no store",
+    "own array",
+    "own array, too",
 )
 Emulated = Callable[..., Any]
 
@@ -117,6 +119,19 @@ def test_a_fault_is_found_on_every_schedule(
         of = emulated(FILE, check=True, seed=seed)
         ring(of, fault)
         assert kinds & {each["class"] for each in of.findings()}, seed
+
+
+def test_an_index_beyond_a_threads_own_array_is_found_where_nothing_else_is(
+    emulated: Emulated,
+) -> None:
+    of = emulated(FILE, check=True)
+    assert ring(of, "own array")[0] == 0
+    (found,) = of.findings()
+    assert (found["class"], found["role"]) == ("out-of-bounds", "ring")
+    assert "index 4 of an array 'unsigned int [4]'" in found["text"]
+    of = emulated(FILE, check=True)
+    ring(of, "own array, too")
+    assert {each["class"] for each in of.findings()} == {"race"}
 
 
 def test_a_finding_names_line_role_and_object(emulated: Emulated) -> None:

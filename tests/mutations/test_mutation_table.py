@@ -19,40 +19,49 @@ from mutant import mutants
 from kernelbench.build import compiler
 
 TOOL = Path(mutate.__file__).parent
-KERNELS = TOOL.parents[1] / "kernels"
 AGAIN = "run `make mutations`"
 #: The share of all sites that a record must have.
-ENOUGH = 0.25
+ENOUGH = {"kernels": 0.25, "moe": 0.04}
+
+
+@pytest.fixture(scope="module", params=mutate.STEPS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    return mutate.table_folder(request.param)
 
 
 @pytest.fixture(scope="module")
-def record() -> dict[str, Any]:
-    return report.read(TOOL)
+def record(folder: Path) -> dict[str, Any]:
+    return report.read(folder)
 
 
 def test_it_is_of_these_steps_and_operators(record: dict[str, Any]) -> None:
-    now = {name: mutate.code_hash(KERNELS / name) for name in mutate.STEPS}
+    lineage, enough = TOOL.parents[1] / record["lineage"], ENOUGH[record["lineage"]]
+    steps = mutate.STEPS[record["lineage"]]
+    now = {name: mutate.code_hash(lineage / name) for name in steps}
     assert record["sources"] == now, AGAIN
-    sites = [mutant for name in mutate.STEPS for mutant in mutants(KERNELS / name)]
+    sites = [mutant for name in steps for mutant in mutants(lineage / name)]
     ids = [row["id"] for row in record["rows"]]
     assert record["sites"] == len(sites), AGAIN
     assert len(ids) == len(set(ids))
-    assert set(ids) <= {mutant.id for mutant in sites}, AGAIN
+    proofs = {mutant.id: mutant.proof for mutant in sites}
+    assert [row["id"] for row in record["rows"] if row["equivalent"] != proofs.get(row["id"])] == []
     # A campaign takes hours on two cores: parts of it, each spread over all sites, do.
-    assert len(ids) >= len(sites) * ENOUGH
-    assert {row["step"] for row in record["rows"]} == set(mutate.STEPS)
+    assert len(ids) >= len(sites) * enough
+    assert {row["step"] for row in record["rows"]} == set(steps)
     counts = Counter(mutant.operator for mutant in sites)
-    often = {name for name, count in counts.items() if count >= 10 / ENOUGH}
+    often = {name for name, count in counts.items() if count >= 10 / enough}
     assert often <= {row["operator"] for row in record["rows"]}
 
 
-def test_the_table_is_the_records(record: dict[str, Any]) -> None:
-    assert (TOOL / report.TABLE).read_text(encoding="utf-8") == report.render(record), AGAIN
+def test_the_table_is_the_records(record: dict[str, Any], folder: Path) -> None:
+    assert (folder / report.TABLE).read_text(encoding="utf-8") == report.render(record), AGAIN
 
 
-def test_the_same_record_is_the_same_text(record: dict[str, Any], tmp_path: Path) -> None:
+def test_the_same_record_is_the_same_text(
+    record: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
     report.write(record, tmp_path)
-    files = [folder / report.RECORD for folder in (tmp_path, TOOL)]
+    files = [each / report.RECORD for each in (tmp_path, folder)]
     # Compressed bytes may differ from one zlib to another.
     assert len({gzip.decompress(file.read_bytes()) for file in files}) == 1
 
@@ -60,7 +69,8 @@ def test_the_same_record_is_the_same_text(record: dict[str, Any], tmp_path: Path
 def test_enough_is_found_and_named(record: dict[str, Any]) -> None:
     real = report.judged(record["rows"])
     assert report.share(real, "found") >= report.FOUND
-    assert report.share(real, "object_right") >= report.DIAGNOSED
+    if record["lineage"] == "kernels":  # of others nobody has written down objects
+        assert report.share(real, "object_right") >= report.DIAGNOSED
     assert all(row["run_s"] <= LIMIT_S for row in real if row["found"])
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trial
+from cases import Case
 from mutant import Mutant
 from trial import Outcome
 
@@ -67,88 +70,123 @@ class Row:
         }
 
 
-class Campaign:
-    """Builds and runs what it is given."""
+class Trial(NamedTuple):
+    """A step with what it is run on, and the mutant in its place; None for the step itself."""
 
-    def __init__(self, jobs: int, limit_s: float, rounds_itself: int, scratch: Path) -> None:
+    step: Step
+    given: Sequence[Case]
+    mutant: Mutant | None
+
+
+class Campaign:
+    """Builds and runs what it is given.
+
+    Args:
+        lineage: The folder of the steps.
+        jobs: Mutants at the same time.
+        limit_s: How long each may run, after its build.
+        rounds_itself: Schedules of each case for the steps themselves.
+        scratch: An empty folder.
+    """
+
+    def __init__(
+        self, lineage: Path, jobs: int, limit_s: float, rounds_itself: int, scratch: Path
+    ) -> None:
+        self._lineage = lineage
         self._jobs = jobs
         self._limit_s = limit_s
         self._rounds_itself = rounds_itself
-        self._scratch = scratch
+        self._scratch = scratch / lineage.name
         self._context = multiprocessing.get_context("fork")
-        (scratch / "common").symlink_to(ROOT / "kernels" / "common")
-        runtime.runtime(scratch / "common")
+        # Where a lineage looks for building blocks: in its own folder, and beside it.
+        for name in {lineage.name, "kernels"}:
+            (scratch / name).mkdir()
+            if (ROOT / name / "common").is_dir():
+                (scratch / name / "common").symlink_to(ROOT / name / "common")
+        runtime.runtime(scratch / "kernels" / "common")
 
     def step(self, name: str) -> Step:
         """A step of this checkout."""
-        lineage = read_lineage(ROOT / "kernels")
-        return read_step(ROOT / "kernels" / name, lineage)
+        return read_step(self._lineage / name, read_lineage(self._lineage))
 
-    def require_right(self, step: Step, given: Sequence[trial.Case]) -> None:
-        """Stop unless the step itself is right under the first of its mutants' schedules."""
-        row = next(self._run(step, given, [None]))[1]
-        if row.status != "not found":
-            raise SystemExit(f"{step.name} itself: {row.status}: {row.text} ({row.case})")
+    def require_right(self, steps: Iterable[Trial]) -> None:
+        """Stop unless they are right themselves under the first of their mutants' schedules."""
+        for (step, _, _), row in self._run(steps):
+            if row.status != "not found":
+                raise SystemExit(f"{step.name} itself: {row.status}: {row.text} ({row.case})")
+            say(f"{step.name}: right itself ({row.runs} runs, {row.run_s:.0f} s)")
 
-    def run(self, step: Step, given: Sequence[trial.Case], of: Sequence[Mutant]) -> Iterator[Row]:
+    def run(self, trials: Iterable[Trial]) -> Iterator[Row]:
         """Every mutant's row, in the order in which they end."""
-        for mutant, outcome in self._run(step, given, of):
-            assert mutant is not None
-            yield Row(mutant, outcome)
+        for of, outcome in self._run(trials):
+            assert of.mutant is not None
+            yield Row(of.mutant, outcome)
 
-    def _run(
-        self, step: Step, given: Sequence[trial.Case], of: Sequence[Mutant | None]
-    ) -> Iterator[tuple[Mutant | None, Outcome]]:
-        waiting = list(of)[::-1]
-        running: dict[Connection, tuple[Any, Mutant | None, Path, float]] = {}
-        while waiting or running:
-            while waiting and len(running) < self._jobs:
-                mutant = waiting.pop()
-                folder = self._scratch / (mutant.id if mutant else f"{step.name}-itself")
-                receiver, sender = self._context.Pipe(duplex=False)
-                process = self._context.Process(
-                    target=_child,
-                    args=(step, given, mutant, folder, self._rounds(mutant), self._limit_s, sender),
-                )
-                process.start()
-                sender.close()
-                running[receiver] = (process, mutant, folder, time.monotonic() + _BUILD_LIMIT_S)
+    def _run(self, trials: Iterable[Trial]) -> Iterator[tuple[Trial, Outcome]]:
+        waiting = iter(trials)
+        running: dict[Connection, _Running] = {}
+        while True:
+            for each in itertools.islice(waiting, self._jobs - len(running)):
+                receiver, started = self._start(each)
+                running[receiver] = started
+            if not running:
+                return
             for connection in wait(list(running), timeout=0.2):
                 assert isinstance(connection, Connection)
-                process, mutant, folder, _ = running[connection]
+                of = running[connection]
                 try:
                     message = connection.recv()
                 except EOFError:
-                    process.join()
-                    message = Outcome("died", text=f"ended by signal {-(process.exitcode or 0)}")
+                    of.process.join()
+                    message = Outcome("died", text=f"ended by signal {-(of.process.exitcode or 0)}")
                 if message == "built":
                     # Its own limit is shorter: this one is for endless loops.
-                    until = time.monotonic() + self._limit_s + 5
-                    running[connection] = (process, mutant, folder, until)
+                    of.until = time.monotonic() + self._limit_s + 5
                     continue
-                yield mutant, self._end(running, connection, message)
-            for connection, (process, mutant, _, until) in list(running.items()):
-                if time.monotonic() > until:
-                    process.kill()
+                yield of.trial, self._end(running, connection, message)
+            for connection, of in list(running.items()):
+                if time.monotonic() > of.until:
+                    of.process.kill()
                     text = f"still running after {self._limit_s:.0f} s"
-                    yield mutant, self._end(running, connection, Outcome("stuck", text=text))
+                    yield of.trial, self._end(running, connection, Outcome("stuck", text=text))
+
+    def _start(self, it: Trial) -> tuple[Connection, _Running]:
+        folder = self._scratch / (it.mutant.id if it.mutant else f"{it.step.name}-itself")
+        receiver, sender = self._context.Pipe(duplex=False)
+        rounds = self._rounds(it.mutant)
+        process = self._context.Process(
+            target=_child, args=(*it, folder, rounds, self._limit_s, sender)
+        )
+        process.start()
+        sender.close()
+        return receiver, _Running(process, it, folder, time.monotonic() + _BUILD_LIMIT_S)
 
     def _rounds(self, mutant: Mutant | None) -> int:
         if mutant is None:
             return self._rounds_itself
         return _ROUNDS_EQUIVALENT if mutant.proof else ROUNDS
 
-    def _end(self, running: dict[Connection, Any], connection: Connection, it: Outcome) -> Outcome:
-        process, _, folder, _ = running.pop(connection)
-        process.join()
+    def _end(
+        self, running: dict[Connection, _Running], connection: Connection, it: Outcome
+    ) -> Outcome:
+        ended = running.pop(connection)
+        ended.process.join()
         connection.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(ended.folder, ignore_errors=True)
         return it
+
+
+@dataclass
+class _Running:
+    process: ForkProcess
+    trial: Trial
+    folder: Path
+    until: float
 
 
 def _child(
     step: Step,
-    given: Sequence[trial.Case],
+    given: Sequence[Case],
     mutant: Mutant | None,
     folder: Path,
     rounds: int,

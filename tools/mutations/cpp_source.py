@@ -141,7 +141,7 @@ class Source:
 
     def calls(self, name: str) -> Iterator[Call]:
         """Calls of functions whose name matches a regular expression as a whole."""
-        pattern = rf"(?:\b\w+::)*(?<!\w)({name})(<[\w\s,]*>)?\("
+        pattern = rf"(?:\b\w+::)*(?<!\w)({name})(<[\w\s,:/*+-]*>)?\("
         for match in self.find(pattern):
             opening = match.end() - 1
             end = self.closing(opening)

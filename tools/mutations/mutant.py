@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cpp_source import Edit, Source, SourceError, Span, apply
+from equivalents import BY_HAND
 
 #: The files of a step that operators work on.
 FILES = ("kernel.cuh", "launch.cu")
@@ -30,6 +32,17 @@ BLOCKS = (
     "stage_reset.cuh",
     "stage_ring.cuh",
     "tile_queue.cuh",
+)
+#: Those of the fused MoE.
+MOE_BLOCKS = (
+    "fp8_block.cuh",
+    "fp8_map.cuh",
+    "fp8_tile.cuh",
+    "fp8_wgmma.cuh",
+    "route.cuh",
+    "scatter_row.cuh",
+    "top_k.cuh",
+    "warp_values.cuh",
 )
 #: The kind of an expectation that is met by a wrong result.
 WRONG = "wrong-result"
@@ -172,34 +185,51 @@ def files_of(step: Path) -> dict[str, Path]:
         name: next(folder / name for folder in folders if (folder / name).is_file())
         for name in (*kernels_of(step), FILES[1])
     }
-    kernels = "".join(own[name].read_text(encoding="utf-8") for name in kernels_of(step))
-    common = step.parent / "common"
-    return own | {
-        name: common / name
-        for name in BLOCKS
-        if f'#include "{name}"' in kernels and (common / name).is_file()
+    included = _included(own.values(), step.parent / "common")
+    return own | {name: included[name] for name in (*BLOCKS, *MOE_BLOCKS) if name in included}
+
+
+def _included(files: Iterable[Path], common: Path) -> dict[str, Path]:
+    """The known building blocks that files include, themselves or through others."""
+    names = {
+        name
+        for file in files
+        for name in re.findall(r'#include "(\w+\.cuh)"', file.read_text(encoding="utf-8"))
     }
+    there = {
+        name: common / name
+        for name in names.intersection((*BLOCKS, *MOE_BLOCKS))
+        if (common / name).is_file()
+    }
+    return there | _included(there.values(), common) if there else {}
 
 
 _UNUSED = "The step's kernel calls other functions of the building block only."
 
 
-def _callers(kernel: Source, block: Source, function: str) -> set[str]:
-    """The kernel's functions that call one of a block, themselves or through others of the block.
+def _callers(
+    kernels: Sequence[Source], launch: Source, blocks: Sequence[Source], function: str
+) -> set[str]:
+    """The kernels' functions that call one of a block, themselves or through others of blocks.
 
-    A finding in a building block is in the step's function that has called it.
+    A finding in a building block is in the step's function that has called it. One that is
+    launched itself counts as well.
     """
-    found = {kernel.function_at(call.span.start) for call in kernel.calls(function)}
-    through = {block.function_at(call.span.start) for call in block.calls(function)} - {function}
-    return found.union(*(_callers(kernel, block, each) for each in through))
+
+    def calling(sources: Sequence[Source]) -> set[str]:
+        return {
+            source.function_at(call.span.start)
+            for source in sources
+            for call in source.calls(function)
+        }
+
+    found = calling(kernels) | ({function} if any(launch.find(rf"\b{function}[<,]")) else set())
+    through = calling(blocks) - {function}
+    return found.union(*(_callers(kernels, launch, blocks, each) for each in through))
 
 
-def _in_block(kernel: Source, block: Source, site: Site) -> Site:
-    """A site of a building block as one of the kernel."""
-    function = block.function_at(site.position)
-    if not function:
-        return site
-    callers = _callers(kernel, block, function)
+def _in_block(callers: set[str], function: str, site: Site) -> Site:
+    """A site of a building block's function as one of the kernels that call it."""
     roles = site.expect.roles or callers | {function}
     expected = dataclasses.replace(site.expect, roles=frozenset(roles))
     return dataclasses.replace(
@@ -214,34 +244,40 @@ def mutants(step: Path) -> Iterator[Mutant]:
         name: Source(name, path.read_text(encoding="utf-8"), guesses=kernels != FILES[:1])
         for name, path in files_of(step).items()
     }
-    kernel = sources[kernels[0]]
+    own, launch = [sources[name] for name in kernels], sources[FILES[1]]
+    blocks = [source for source in sources.values() if source not in (*own, launch)]
+
+    def as_own(source: Source, site: Site) -> Site:
+        function = source.function_at(site.position)
+        if source not in blocks or not function:
+            return site
+        return _in_block(_callers(own, launch, blocks, function), function, site)
+
     for each in OPERATORS:
-        files = (*kernels, *BLOCKS) if each.file == FILES[0] else (each.file,)
-        mutated = [source for name, source in sources.items() if name in files]
+        mutated = [*own, *blocks] if each.file == FILES[0] else [launch]
         try:
             found = [
-                (source, _in_block(kernel, source, site) if source.name in BLOCKS else site)
-                for source in mutated
-                for site in each.find(source)
+                (source, as_own(source, site)) for source in mutated for site in each.find(source)
             ]
         except SourceError:
-            if not kernel.guesses:
+            if not own[0].guesses:
                 raise
             continue  # an operator on the maps of the group GEMM's operands
         for number, (source, site) in enumerate(found, 1):
             text = apply(source.text, site.edits)
+            line, code = source.line(site.position), source.line_text(site.position)
             assert text != source.text, f"{each.name} changes nothing at {source.name}:{number}"
             yield Mutant(
                 step.name,
                 each.name,
                 number,
                 source.name,
-                source.line(site.position),
+                line,
                 source.function_at(site.position),
-                source.line_text(site.position),
+                code,
                 text,
                 site.expect,
-                site.proof,
+                site.proof or BY_HAND.get((each.name, source.name, line, code), ""),
                 site.note,
                 site.gap,
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cpp_source import Comparison, Edit, Loop, Source, Span
+from equivalents import SAME_AT_EQUALITY
 from mutant import WRONG, Expectation, Site, expect, operator
 from objects import BARRIERS, GLOBAL, MAP_ROLES, MISPLACED, SCALES, STAGES, TMEM, UNORDERED
 
@@ -96,7 +97,15 @@ def _under(source: Source, comparison: Comparison) -> Expectation:
 def bound_over(source: Source) -> Iterator[Site]:
     for each in source.comparisons():
         edit = Edit(each.operator, "<=")
-        yield Site(each.operator.start, (edit,), _over(source, each))
+        proof = SAME_AT_EQUALITY if _chooses_a_bound(source, each) else ""
+        yield Site(each.operator.start, (edit,), _over(source, each), proof=proof)
+
+
+def _chooses_a_bound(source: Source, comparison: Comparison) -> bool:
+    """Whether the line ends in ``a < b ? a : b;`` or ``a < b ? b : a;``."""
+    line = source.line_text(comparison.operator.start)
+    found = re.search(r"(?:=|return) (.+?) < (.+?) \? (.+?) : (.+?);$", line)
+    return found is not None and {found[1], found[2]} == {found[3], found[4]}
 
 
 @operator("bound-under", "one round or element too few")

@@ -11,13 +11,14 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from mutant import FAILED, FILES, UNWRITTEN, WRONG, Expectation, Mutant, files_of
+from cases import Case, schedules
+from mutant import FAILED, FILES, UNWRITTEN, WRONG, Expectation, Mutant, files_of, kernels_of
 from objects import of_finding, plain_name
 
 from kernelbench.base.seeds import derive
@@ -29,57 +30,7 @@ from kernelbench.emulator.settings import Emulation
 from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.targets import Target
-from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.model import Step
-from kernelbench.project.problem import Inputs
-
-TARGET = Target(EMULATOR, "cpu", None, Emulation())
-#: In turn. Three SMs leave one without a cluster; four hold two, ten enough for a single wave.
-SMS = (1, 2, 3, 4, 10)
-#: What shapes are for: groups that change (u1, u2), several tiles along every dimension (u3), N and
-#: K by group (t3) and each alone (n, k), rings that wrap twice, tiles and rows that are cut, a
-#: group for every tile (ones), a queue of tiles that wraps nine times (many).
-SHAPES: dict[str, dict[str, Any]] = {
-    "u1": {"m": [1, 17, 129], "n": 256, "k": 512},
-    "u2": {"m": [8, 16, 24, 32, 40, 48, 56, 64], "n": 384, "k": 256},
-    "u3": {"m": [40, 76, 168, 72, 164], "n": 512, "k": 768},
-    "t3": {"m": [80, 128, 256], "n": [384, 256, 128], "k": [256, 512, 256]},
-    "ring": {"m": [40, 129], "n": 128, "k": 4096},
-    "ragged": {"m": [1, 129, 40], "n": 200, "k": 512},
-    "ones": {"m": [24, 128, 1, 64, 100, 8, 127, 33], "n": 128, "k": 256},
-    "many": {"m": [300, 260, 384, 257, 290, 310, 330, 270], "n": 512, "k": 256},
-    "n": {"m": [40, 129], "n": [128, 384], "k": 256},
-    "k": {"m": [129, 40], "n": 256, "k": [256, 768]},
-}
-SHAPES_AND_CLASSES = (
-    ("u1", "gpu-mode", 2),
-    ("ring", "structured", 2),
-    ("ragged", "gpu-mode", 1),
-    ("u1", "structured", 1),
-    ("t3", "structured", 2),
-    ("u2", "gpu-mode", 1),
-    ("ring", "gpu-mode", 1),
-    ("ragged", "structured", 2),
-    ("u3", "gpu-mode", 1),
-    ("t3", "gpu-mode", 1),
-    ("ones", "gpu-mode", 1),
-    ("n", "gpu-mode", 1),
-    ("k", "gpu-mode", 1),
-    ("many", "gpu-mode", 1),
-)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A shape with inputs and what must come out."""
-
-    name: str
-    shape: Any
-    inputs: Inputs
-    pristine: Inputs
-    reference: Any
-    input_class: str
 
 
 @dataclass(frozen=True)
@@ -110,37 +61,27 @@ class Outcome:
     run_s: float = 0.0
 
 
-def cases(step: Step) -> list[Case]:
-    """The inputs for a step, in the order in which they are tried."""
-    found = []
-    for name, input_class, seed in SHAPES_AND_CLASSES:
-        shape = PROBLEM.parse_shape(name, SHAPES[name])
-        if PROBLEM.broken_limit(shape, step.limits):
-            continue
-        inputs, pristine = (PROBLEM.make_inputs(shape, input_class, seed, "cpu") for _ in range(2))
-        reference = PROBLEM.reference(pristine, shape, input_class)
-        label = f"{name} {input_class}"
-        found.append(Case(label, shape, inputs, pristine, reference, input_class))
-    return found
-
-
-def schedules(given: Sequence[Case], rounds: int) -> Iterator[tuple[Case, int, int]]:
-    """``(case, SMs, seed)``: every case in every round, SMs in turn."""
-    for seed in range(rounds):
-        for index, case in enumerate(given):
-            yield case, SMS[(seed + index) % len(SMS)], seed
-
-
 def write_step(step: Step, folder: Path, mutant: Mutant | None) -> Step:
     """A step's files in another folder, mutated."""
     folder.mkdir(parents=True)
     files = files_of(step.path)
-    for name in FILES:
+    for name in (*kernels_of(step.path), FILES[1]):
         shutil.copy(files[name], folder)
     if mutant is not None:
+        for file in including(step.lineage_path / "common", mutant.file):
+            shutil.copy(file, folder)
         # A building block too: the step's own folder is searched first.
         (folder / mutant.file).write_text(mutant.text, encoding="utf-8")
     return dataclasses.replace(step, path=folder, base=None, entry=folder / "launch.cu")
+
+
+def including(common: Path, name: str) -> set[Path]:
+    """The building blocks that include one, themselves or through others.
+
+    A file looks beside itself first: these must stand beside a mutated one to take it.
+    """
+    direct = {file for file in common.glob("*.cuh") if f'#include "{name}"' in file.read_text()}
+    return direct.union(*(including(common, file.name) for file in direct))
 
 
 def attempt(
@@ -163,7 +104,7 @@ def attempt(
     except compiler.CompileFailure as error:
         return Outcome("refused", text=str(error), build_s=time.monotonic() - began)
     assert entry.emulation is not None
-    kernel = compiled.bind_problem(PROBLEM, entry, step, TARGET.device)
+    kernel = compiled.bind_problem(given[0].problem, entry, step, "cpu")
     symbols = compiled.symbols_of(step)
     constants = entry.describe()
     build_s = time.monotonic() - began
@@ -202,8 +143,8 @@ def _run(
     )
     failed = wrong = ""
     try:
-        outputs = PROBLEM.outputs_of(kernel(inputs.data), inputs)
-        verdict = PROBLEM.compare(outputs, case.reference, case.shape, case.input_class)
+        outputs = case.problem.outputs_of(kernel(inputs.data), inputs)
+        verdict = case.problem.compare(outputs, case.reference, case.shape, case.input_class)
         wrong = verdict.reason
         if not inputs.arena.guards_intact(poison):
             wrong = wrong or "wrote outside its outputs"

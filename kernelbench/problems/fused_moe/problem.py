@@ -56,6 +56,7 @@ class FusedMoe:
     benchmark_shapes: tuple[str, ...] = ("qwen35",)
     check_shapes: tuple[str, ...] = (
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s9", "s10", "s8", "s11",
+        "s12", "s13",
     )  # fmt: skip
     #: Atomic adds come in any order: the last bits of a sum may differ between calls.
     repeatable: bool = False

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "assumptions.hpp"
 #include "global_shadow.hpp"
@@ -80,6 +82,8 @@ std::atomic<bool> fatal{false};
 std::string first_fatal;
 uint64_t dropped = 0;
 uint64_t total = 0;
+uint64_t before_launch = 0;
+std::optional<Finding> last_resort;
 
 // The running thread, or the CTA of the running task, is where it happened. Launches go on after a
 // finding that `report` makes, so that one run shows several.
@@ -283,6 +287,13 @@ void report(Finding finding) {
   record(std::move(finding), false);
 }
 
+void report_if_nothing_else(Finding finding) {
+  finding.where = where_now();
+  note_cause(finding);
+  const std::lock_guard lock(guard);
+  if (!last_resort) last_resort = std::move(finding);
+}
+
 void end_launch(Finding finding) {
   record(std::move(finding), true);
 }
@@ -309,6 +320,12 @@ uint64_t findings_count() {
 void begin_launch_findings() {
   fatal.store(false);
   first_fatal.clear();
+  last_resort.reset();
+  before_launch = total;
+}
+
+void end_launch_findings() {
+  if (last_resort && total == before_launch) record(*std::exchange(last_resort, {}), false);
 }
 
 std::string launch_error() {

@@ -239,6 +239,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   settle_counters();
   grid_completed(current, config.stream);
+  end_launch_findings();
   const std::string error = launch_error();
   if (!error.empty()) throw rt::Error(error);
 }

@@ -120,6 +120,7 @@ uint64_t split_mix(uint64_t& state);
 
 // findings.cpp
 void begin_launch_findings();
+void end_launch_findings();
 // One line if the launch must end with an error, else empty.
 std::string launch_error();
 // Describes every thread that waits, as a finding that ends the launch: nothing can run, or the
