@@ -33,7 +33,9 @@ from kernelbench.project.source_files import sources_of
 ROOT = Path(__file__).resolve().parents[2]
 MOE = ROOT / "moe"
 COMMON = ROOT / "kernels" / "common"
-STEPS = sorted(file.parent.name for file in MOE.glob("m[0-9][0-9]/launch.cu"))
+STEPS = sorted(file.parent.name for file in MOE.glob("m[0-9][0-9]/step.toml"))
+# Steps that make lists where tokens are many.
+LISTED = ("m11", "m12", "m13", "m14", "m15", "m16")
 # Kernels of a step, each in a file of its name: a fusion shows as a file that is gone.
 KERNELS = {
     "m00": {"route", "count", "layout", "quantize", "sort_gather", "gemm", "scatter"},
@@ -45,7 +47,7 @@ KERNELS = {
     },
     "m07": {"route_quantize", "gemm"},
     **{step: {"fused"} for step in ("m08", "m09", "m10")},
-    **{step: {"fused", "sorted"} for step in ("m11", "m12", "m13", "m14", "m15")},
+    **{step: {"fused", "sorted"} for step in LISTED},
 }
 # Kernels whose parts are in files of their own, by the kernel; and how many there are, with their
 # variants by the tokens of an item.
@@ -53,7 +55,7 @@ FUSED_PARTS = {"layout", "route", "items", "load", "multiply"}
 SORTED_PARTS = {f"sorted_{part}" for part in ("layout", "items", "load", "multiply")}
 PARTS = {
     **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS),
-    **dict.fromkeys(("m11", "m12", "m13", "m14", "m15"), FUSED_PARTS | SORTED_PARTS),
+    **dict.fromkeys(LISTED, FUSED_PARTS | SORTED_PARTS),
 }
 INSTANCES = {
     "m08": 3,
@@ -61,7 +63,7 @@ INSTANCES = {
     "m10": 3,
     "m11": 3,
     "m12": 4,
-    **dict.fromkeys(("m13", "m14", "m15"), 5),
+    **dict.fromkeys(LISTED[2:], 5),
 }
 
 needs_compiler = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
@@ -118,7 +120,7 @@ def test_its_device_code_is_its_kernels(lineages: Lineages, step: str) -> None:
 
 @every_step
 def test_one_file_for_each_kernel(lineages: Lineages, step: str) -> None:
-    launch = (MOE / step / "launch.cu").read_text()
+    launch = overlay.entry_of(lineages.get(step)).read_text()
     shared = {file.stem: file.read_text() for file in (MOE / "common").glob("*.cuh")}
     files = {
         name: text
@@ -159,7 +161,7 @@ def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> Non
     assert said["threads"] == config.get("threads", 128 + 32 * (said["stages"] > 1))
     stage = 128 * (said["tile_m"] + said["tile_n"])
     assert said["stages"] * stage <= said["shared_bytes"] <= 232448
-    launch = (MOE / step / "launch.cu").read_text()
+    launch = overlay.entry_of(lineages.get(step)).read_text()
     _, _, call = launch.rpartition("void enqueue(")  # not what is done once, before the first call
     assert call.count("rt::memset_async(") == config["memsets"]
 
@@ -200,10 +202,18 @@ def test_right_at_the_edges(
 
 @needs_compiler
 def test_crowded_experts(kernels: Callable[[str], Kernel]) -> None:
-    """Of three pieces each, so that the last ones are cut into halves."""
+    """Of three pieces each, the last ones cut into halves; then of one with many tokens, beside
+    another with few."""
     shape = MoeShape("crowded", 40, 256, 256, 64, 8, routing="one")
     inputs = PROBLEM.make_inputs(shape, "random", 3, "cpu")
-    expect_right(kernels("m15"), inputs, shape, "random")
+    expect_right(kernels("m16"), inputs, shape, "random")
+
+    shape = MoeShape("crowded beside few", 100, 128, 128, 8, 1)
+    inputs = PROBLEM.make_inputs(shape, "random", 3, "cpu")
+    inputs.data.gating.zero_()
+    inputs.data.gating[:95, 7] = 9.0
+    inputs.data.gating[95:, 0] = 9.0
+    expect_right(kernels("m16"), inputs, shape, "random")
 
 
 @needs_compiler
