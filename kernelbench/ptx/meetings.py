@@ -24,19 +24,19 @@ def waits_for_change(statements: Sequence[Statement], load: Statement) -> bool:
     if begin is None:
         return False
     written = set().union(*map(_targets, statements[begin:start]), _targets(load))
-    loaded, changed, befores = _targets(load), set[str](), set[str]()
+    loaded, changed, earlier = _targets(load), set[str](), set[str]()
     for statement in statements[start + 1 : start + 1 + _MOST_STATEMENTS]:
         root = statement.opcode.partition(".")[0]
         if root == "bra":
             back = statement.operands[0] == statements[begin].label
-            return back and statement.guard in changed and not befores & written
+            return back and statement.guard in changed and not earlier & written
         if statement.label or statement.guard or root not in _PURE:
             return False
         targets = _targets(statement)
         written |= targets
         read = set().union(*map(operand_names, statement.operands[1:]))
         if root == "xor" and read & loaded:
-            befores |= read - loaded
+            earlier |= read - loaded
             changed |= targets
         elif read & changed:
             changed |= targets

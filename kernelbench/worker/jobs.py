@@ -172,6 +172,11 @@ class ReplayJob:
     trace: str = ""
     state: bool = False
 
+    @property
+    def lineage(self) -> Lineage:
+        """Its problem is loaded before the job is read."""
+        return self.check.lineage
+
 
 @dataclass(frozen=True)
 class CeilingsJob:

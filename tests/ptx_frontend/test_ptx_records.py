@@ -29,15 +29,10 @@ def test_every_step_is_right_by_its_ptx():
         assert all(not each["wrong"] and not each["found"] for each in shapes.values()), name
 
 
-def test_the_checker_is_clean_but_where_a_page_says_so():
-    meeting = {f"m{number:02}" for number in range(8, 16)}
-    found = {
-        name
-        for name in ptx_equality.STEPS
-        for each in EQUALITY[name]["check"]["shapes"].values()
-        if each["found"]
-    }
-    assert found == meeting
+def test_the_checker_is_clean():
+    for name in ptx_equality.STEPS:
+        shapes = EQUALITY[name]["check"]["shapes"]
+        assert shapes and not any(each["found"] for each in shapes.values()), name
     assert all(EQUALITY[name]["failed"]["ptx"] for name in ptx_equality.FAILED)
 
 

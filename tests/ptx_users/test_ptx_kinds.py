@@ -57,6 +57,23 @@ def test_a_ptx_step_is_run_and_checked(bench: Bench, root: Path) -> None:
     assert "race" in outcome.out and "kernel.ptx:" in outcome.out
 
 
+@pytest.mark.long
+def test_schedules_of_a_ptx_step_are_shortened_replayed_and_traced(
+    bench: Bench, root: Path, tmp_path: Path
+) -> None:
+    in_file(root, "kernel.ptx", "bar.sync", "// bar.sync")
+    check = (
+        "check", "r-ptx", "--shape", "small", "--schedules", 1, "--sms", "2", "--no-save",
+        "--no-sequence", "--max-findings", 1,
+    )  # fmt: skip
+    files, trace = tmp_path / "shortest", tmp_path / "trace.json"
+    assert bench(*check, "--minimize", files, "--trace", trace, root=root).code == 3
+    (file,) = files.rglob("*.json")
+    replayed = bench("check", "--replay", file, "--schedules", 2, root=root)
+    assert replayed.code == 3 and "kernel.ptx:" in replayed.out
+    assert "traceEvents" in trace.read_text()
+
+
 def test_a_ptx_step_is_copied_and_compared(bench: Bench, root: Path) -> None:
     assert bench("new", "r-two", "--from", "r-ptx", root=root).code == 0
     assert bench("run", "r-two", "--shape", "small", "--no-save", root=root).code == 0
