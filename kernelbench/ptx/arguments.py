@@ -114,9 +114,7 @@ def _most_threads(function: PtxFunction) -> int:
     return _MOST_THREADS
 
 
-def _cluster(
-    function: PtxFunction, given: int | Sequence[int] | None
-) -> tuple[int, int, int]:
+def _cluster(function: PtxFunction, given: int | Sequence[int] | None) -> tuple[int, int, int]:
     required = function.directives.get("reqnctapercluster")
     if given is None:
         return _extents(function, 1 if required is None else required, "cluster")

@@ -27,7 +27,9 @@ def _shared_of(module: Module, function: PtxFunction) -> list[Symbol]:
     shared = [each for each in module.symbols.values() if each.space == "shared"]
     if not shared:
         return []
-    called = set().union(*(_named_in(each) for each in module.functions.values() if not each.kernel))
+    called = set().union(
+        *(_named_in(each) for each in module.functions.values() if not each.kernel)
+    )
     common = [each for each in shared if each.name in called]
     if any(not each.size for each in common):
         return shared

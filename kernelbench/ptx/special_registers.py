@@ -7,7 +7,13 @@ SPECIAL_REGISTERS = {
     **{
         f"%{name}.{axis}": f"px::{name}({number})"
         for name in (
-            "tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid",
+            "tid",
+            "ntid",
+            "ctaid",
+            "nctaid",
+            "clusterid",
+            "nclusterid",
+            "cluster_ctaid",
             "cluster_nctaid",
         )
         for number, axis in enumerate("xyz")

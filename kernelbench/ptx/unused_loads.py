@@ -8,18 +8,18 @@ that works in place the loads of the others race with that store, and what they 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from kernelbench.ptx.model import Address, Negated, Number, Operand, PtxFunction, Statement
 from kernelbench.ptx.names import operand_names
 from kernelbench.ptx.table import row_of
 
-_COMPARED: Final = {
+_COMPARED: Final[dict[str, Callable[[int, int], bool]]] = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
-_COMPUTED: Final = {
+_COMPUTED: Final[dict[str, Callable[[int, int], int]]] = {
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
     "add": lambda a, b: a + b, "shl": lambda a, b: a << b if b < 32 else 0,
     "shr": lambda a, b: a >> b if b < 32 else 0,

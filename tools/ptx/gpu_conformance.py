@@ -36,8 +36,18 @@ MAP_MAGIC = 0x70616D2D726F736E
 _MAP_BYTES = 128
 #: Of a launch, in ``launches.json``.
 _KEPT = ("kernel", "grid", "block", "cluster", "shared", "cooperative", "args", "maps", "test")
-_FILES = ("arithmetic", "memory", "warps", "copies", "bulk", "sync", "tensor", "calls", "launch",
-          "matrices")
+_FILES = (
+    "arithmetic",
+    "memory",
+    "warps",
+    "copies",
+    "bulk",
+    "sync",
+    "tensor",
+    "calls",
+    "launch",
+    "matrices",
+)
 _TARGET = re.compile(r"\.target\s+sm_\d+a?")
 _ERROR = re.compile(r"line (\d+); error\s*: (.*)")
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)", re.MULTILINE)

@@ -27,8 +27,8 @@ using emu::launch_translated;
 // What the loader calls; see kernelbench/ptx/library.py.
 extern "C" __attribute__((visibility("default"), used)) inline int kb_ptx_launch(
     kb::emu::TranslatedKernel kernel, const uint32_t* grid, const uint32_t* block,
-    const uint32_t* cluster, uint32_t shared_bytes, int cooperative, const void* parameters, size_t bytes, char* message,
-    size_t size) {
+    const uint32_t* cluster, uint32_t shared_bytes, int cooperative, const void* parameters,
+    size_t bytes, char* message, size_t size) {
   return kb::emu::launch_translated(kernel, {grid[0], grid[1], grid[2]},
                                     {block[0], block[1], block[2]},
                                     {cluster[0], cluster[1], cluster[2]}, shared_bytes,

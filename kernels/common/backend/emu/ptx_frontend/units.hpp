@@ -2,9 +2,9 @@
 #pragma once
 
 #include "memory.hpp"
-#include "strong.hpp"
 #include "runtime/api_tensor.hpp"
 #include "runtime/api_tma.hpp"
+#include "strong.hpp"
 
 namespace px {
 

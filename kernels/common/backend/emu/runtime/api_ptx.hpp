@@ -79,7 +79,7 @@ bool runs_ptx();
 // Returns 0, or 1 and a message.
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], const uint32_t (&cluster)[3],
-                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes, char* message,
-                      size_t size);
+                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes,
+                      char* message, size_t size);
 
 }  // namespace kb::emu

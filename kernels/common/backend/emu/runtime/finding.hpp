@@ -63,8 +63,8 @@ struct Finding {
   bool same_value = false;     // both store the same to it, in every repeat
   // Of a race of a load with a store of one CTA: the thread that loads; each repeat has its own.
   std::optional<int32_t> reader = {};
-  std::string buffer;          // of global memory, with the place in it
-  std::string text;            // one sentence; no addresses
+  std::string buffer;  // of global memory, with the place in it
+  std::string text;    // one sentence; no addresses
 };
 // Records a finding of the running thread (or of no thread) and goes on.
 void report(Finding finding);

@@ -114,8 +114,8 @@ struct Cluster {
 struct Launch {
   CtaIndex grid = {};
   uint32_t threads = 0;
-  uint32_t cluster = 1;          // CTAs
-  CtaIndex extent = {1, 1, 1};   // of a cluster
+  uint32_t cluster = 1;         // CTAs
+  CtaIndex extent = {1, 1, 1};  // of a cluster
   uint32_t shared_bytes = 0;
   bool cooperative = false;
   uint64_t number = 0;  // since kb_emu_configure

@@ -53,8 +53,8 @@ uint32_t* grid_words() {
 // PTX: .entry (11.3), with a copy of its parameters for the whole grid (6.3).
 int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], const uint32_t (&cluster)[3],
-                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes, char* message,
-                      size_t size) {
+                      uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes,
+                      char* message, size_t size) {
   constexpr size_t kAlignment = 128;  // of a tensor map
   const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
   const std::unique_ptr<void, Freed> copy(std::aligned_alloc(kAlignment, rounded));
@@ -68,12 +68,13 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
   const CtaIndex shape = {cluster[0], cluster[1], cluster[2]};
   int status = 0;
   try {
-    launch({.grid = {grid[0], grid[1], grid[2]},
-            .threads = block[0] * block[1] * block[2],
-            .shared_bytes = shared_bytes,
-            .cluster = cluster[0] * cluster[1] * cluster[2],
-            .cooperative = cooperative},
-           [kernel, &copy] { kernel(copy.get()); }, &shape);
+    launch(
+        {.grid = {grid[0], grid[1], grid[2]},
+         .threads = block[0] * block[1] * block[2],
+         .shared_bytes = shared_bytes,
+         .cluster = cluster[0] * cluster[1] * cluster[2],
+         .cooperative = cooperative},
+        [kernel, &copy] { kernel(copy.get()); }, &shape);
   } catch (const rt::Error& error) {
     std::snprintf(message, size, "%s", error.what());
     status = 1;

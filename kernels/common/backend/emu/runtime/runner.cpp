@@ -265,6 +265,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   const auto warps = static_cast<uint32_t>(warps_.size());
   held_up_ = choose(2 * warps, warps);
   if (sigsetjmp(recovery_, 1) == 0) {
+    bool looked_again = false;
     while (live_ > 0 && !abandoned()) {
       if (overdue()) {
         report_hang(clusters_);
@@ -272,8 +273,19 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       }
       const bool ran = checking() ? pass_checked() : pass_plain();
       if (tracing) trace_barriers(clusters_);
-      if (ran) continue;
-      if (wait_for_other_clusters()) continue;
+      if (ran) {
+        looked_again = false;
+        continue;
+      }
+      if (wait_for_other_clusters()) {
+        looked_again = false;
+        continue;
+      }
+      // The last of the others may have stored what is polled after it was looked at.
+      if (!looked_again) {
+        looked_again = true;
+        continue;
+      }
       report_hang(clusters_);
     }
     // Operations that outlive their CTA were reported; they still have effects.

@@ -7,14 +7,22 @@ namespace kb::emu {
 
 WgmmaTypes types_of(WgmmaKind kind) {
   constexpr WgmmaTypes kTypes[] = {
-      {ElementKind::kE4m3, ElementKind::kE4m3, WgmmaSums::kF32}, {ElementKind::kF16, ElementKind::kF16, WgmmaSums::kF32},
-      {ElementKind::kBf16, ElementKind::kBf16, WgmmaSums::kF32}, {ElementKind::kTf32, ElementKind::kTf32, WgmmaSums::kF32},
-      {ElementKind::kE4m3, ElementKind::kE5m2, WgmmaSums::kF32}, {ElementKind::kE5m2, ElementKind::kE4m3, WgmmaSums::kF32},
-      {ElementKind::kE5m2, ElementKind::kE5m2, WgmmaSums::kF32}, {ElementKind::kS8, ElementKind::kS8, WgmmaSums::kS32},
-      {ElementKind::kS8, ElementKind::kU8, WgmmaSums::kS32},                {ElementKind::kU8, ElementKind::kS8, WgmmaSums::kS32},
-      {ElementKind::kU8, ElementKind::kU8, WgmmaSums::kS32},                {ElementKind::kF16, ElementKind::kF16, WgmmaSums::kF16},
-      {ElementKind::kE4m3, ElementKind::kE4m3, WgmmaSums::kF16}, {ElementKind::kE4m3, ElementKind::kE5m2, WgmmaSums::kF16},
-      {ElementKind::kE5m2, ElementKind::kE4m3, WgmmaSums::kF16}, {ElementKind::kE5m2, ElementKind::kE5m2, WgmmaSums::kF16},
+      {ElementKind::kE4m3, ElementKind::kE4m3, WgmmaSums::kF32},
+      {ElementKind::kF16, ElementKind::kF16, WgmmaSums::kF32},
+      {ElementKind::kBf16, ElementKind::kBf16, WgmmaSums::kF32},
+      {ElementKind::kTf32, ElementKind::kTf32, WgmmaSums::kF32},
+      {ElementKind::kE4m3, ElementKind::kE5m2, WgmmaSums::kF32},
+      {ElementKind::kE5m2, ElementKind::kE4m3, WgmmaSums::kF32},
+      {ElementKind::kE5m2, ElementKind::kE5m2, WgmmaSums::kF32},
+      {ElementKind::kS8, ElementKind::kS8, WgmmaSums::kS32},
+      {ElementKind::kS8, ElementKind::kU8, WgmmaSums::kS32},
+      {ElementKind::kU8, ElementKind::kS8, WgmmaSums::kS32},
+      {ElementKind::kU8, ElementKind::kU8, WgmmaSums::kS32},
+      {ElementKind::kF16, ElementKind::kF16, WgmmaSums::kF16},
+      {ElementKind::kE4m3, ElementKind::kE4m3, WgmmaSums::kF16},
+      {ElementKind::kE4m3, ElementKind::kE5m2, WgmmaSums::kF16},
+      {ElementKind::kE5m2, ElementKind::kE4m3, WgmmaSums::kF16},
+      {ElementKind::kE5m2, ElementKind::kE5m2, WgmmaSums::kF16},
   };
   return kTypes[static_cast<uint32_t>(kind)];
 }
