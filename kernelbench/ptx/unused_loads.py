@@ -24,7 +24,7 @@ _COMPUTED: Final[dict[str, Callable[[int, int], int]]] = {
     "add": lambda a, b: a + b, "shl": lambda a, b: a << b if b < 32 else 0,
     "shr": lambda a, b: a >> b if b < 32 else 0,
 }  # fmt: skip
-_OPERATION = re.compile(r"(and|or|xor|add|shl|shr)\.(?:[bu]32|s32|pred)|setp\.(\w\w)\.[bus]32")
+_OPERATION = re.compile(r"(and|or|xor|add|shl|shr)\.(?:(?:b|u|s)32|pred)|setp\.(\w\w)\.(?:b|u|s)32")
 _WORD = 0xFFFFFFFF
 #: Of bits; comparisons of signed numbers are right below it.
 _SIGN = 1 << 31
