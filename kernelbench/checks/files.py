@@ -145,10 +145,12 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
     kernels: defaultdict[str, list[Launched]] = defaultdict(list)
     for each in launches:
         kernels[each.report.kernel].append(each)
-    # By their names in the source, unless two of them have the same.
-    names = {kernel: demangled(kernel) for kernel in kernels}
+    names: list[str] = []
     for kernel, made in kernels.items():
-        name = names[kernel] if [*names.values()].count(names[kernel]) == 1 else kernel
+        # As in the source; forms of one template by number.
+        name = demangled(kernel)
+        names.append(name)
+        name += f" ({names.count(name)})" if names.count(name) > 1 else ""
         seen: dict[str, Seen] = {}
         for launched in made:
             for found in launched.report.findings:

@@ -150,7 +150,7 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
     live = LiveTensors()
     unchanged = {torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream}
     is_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
-    device_of = torch.Tensor.device.__get__  # type: ignore[attr-defined]
+    device_of = torch.Tensor.device.__get__
     get_device = torch.Tensor.get_device
 
     class OnCpu(TorchFunctionMode):

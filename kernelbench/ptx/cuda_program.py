@@ -181,16 +181,15 @@ class CudaProgram:
         return _FAILED if report.error or report.waits else 0
 
     def _arrays(self) -> dict[str, Any]:
-        """What the program has allocated, and variables of all its modules."""
+        """What the program has allocated."""
         import numpy as np
 
-        found = {
+        return {
             f"allocation {at}": np.ctypeslib.as_array(
                 (ctypes.c_uint8 * size).from_address(address)
             )
             for at, (address, size) in enumerate(self._memory.items(), start=1)
         }  # fmt: skip
-        return found
 
 
 def _words(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 
+from kernelbench.ptx.sources import short_name
+
 
 def demangled(name: str) -> str:
     """``scale<float, 4>`` for ``_Z5scaleIfLi4EEvPT_``; other names as they are.
@@ -17,7 +19,8 @@ def demangled(name: str) -> str:
     status = ctypes.c_int()
     text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
     if not text:
-        return name
+        # What the library does not know of nvcc's names.
+        return short_name(name)
     try:
         whole = ctypes.string_at(text).decode(errors="replace")
     finally:

@@ -287,8 +287,8 @@ MEMORY_FORMS: tuple[Form, ...] = (
          _strong_load, "memory"),
     Form(f"ld.{{volatile}}{_SHARED_OR_GLOBAL}{_VECTOR}.{_TYPE}", _strong_load, "memory"),
     # A thread's own memory is nobody else's.
-    Form(f"ld.volatile{{.local}}{_VECTOR}.{_TYPE}", lambda w, c, o: _load(w, ("local", "", c[1], c[2]), o),
-         "memory"),
+    Form(f"ld.volatile{{.local}}{_VECTOR}.{_TYPE}",
+         lambda w, c, o: _load(w, ("local", "", "", c[1], c[2]), o), "memory"),
     Form(f"st{{.weak|}}{_SPACE}{_CACHE}{_LINES}{_POLICY}{_VECTOR}.{_TYPE}",
          lambda w, c, o: _store(w, c[1:], o), "memory"),
     Form(f"st.{{relaxed|release}}{_SCOPE}{_SHARED_OR_GLOBAL}{_LINES}{_VECTOR}.{_TYPE}",

@@ -8,23 +8,23 @@ that works in place the loads of the others race with that store, and what they 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from kernelbench.ptx.model import Address, Negated, Number, Operand, PtxFunction, Statement
 from kernelbench.ptx.names import operand_names
 from kernelbench.ptx.table import row_of
 
-_COMPARED: Final = {
+_COMPARED: Final[dict[str, Callable[[int, int], bool]]] = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
-_COMPUTED: Final = {
+_COMPUTED: Final[dict[str, Callable[[int, int], int]]] = {
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
     "add": lambda a, b: a + b, "shl": lambda a, b: a << b if b < 32 else 0,
     "shr": lambda a, b: a >> b if b < 32 else 0,
 }  # fmt: skip
-_OPERATION = re.compile(r"(and|or|xor|add|shl|shr)\.(?:[bu]32|s32|pred)|setp\.(\w\w)\.[bus]32")
+_OPERATION = re.compile(r"(and|or|xor|add|shl|shr)\.(?:(?:b|u|s)32|pred)|setp\.(\w\w)\.(?:b|u|s)32")
 _WORD = 0xFFFFFFFF
 #: Of bits; comparisons of signed numbers are right below it.
 _SIGN = 1 << 31

@@ -293,7 +293,7 @@ TAKE_MORE:
 def test_vectors_that_are_accessed_at_once():
     data = np.zeros(8, np.int64)
     module = kernelbench.ptx.load("together.ptx", text=TOGETHER)
-    assert not module.launch("together", 2, 1, [data], check=5).findings
+    assert not module.launch("together", 2, 1, [data], cooperative=True, check=5).findings
     assert data.tolist() == [7 | 8 << 32, 0, 9, 10, 7, 0, 9, 10]
 
 

@@ -160,7 +160,11 @@ def _wgmma(sums: str, a: str, b: str) -> str:
     depth = 32 // TYPES[a].itemsize
     d = "{" + ", ".join(f"%d{i}" for i in range(count)) + "}"
     opcode = f"wgmma.mma_async.sync.aligned.m64n{N}k{depth}.{sums}.{a}.{b}"
-    more = "" if sums == "s32" else ", 1, 1" + (", 0, 0" if TYPES[a].itemsize == 2 and a != "tf32" else "")
+    more = (
+        ""
+        if sums == "s32"
+        else ", 1, 1" + (", 0, 0" if TYPES[a].itemsize == 2 and a != "tf32" else "")
+    )
     stores = "\n".join(f"st.global.b32 [%out+{4 * i}], %d{i};" for i in range(count))
     return f"""
 .visible .entry w_{sums}_{a}_{b}(.param .u64 p_in, .param .u64 p_out) .reqntid 128

@@ -143,7 +143,9 @@ def test_what_it_asks_for_at_run_time_is_named(checked: Callable[..., Outcome]) 
     asks = "int value; cudaDeviceGetAttribute(&value, cudaDevAttrGPUDirectRDMASupported, 0);"
     outcome = checked("variables.cu", ("  float *x, *y;", f"  float *x, *y; {asks}"))
     assert outcome.code == 2
-    assert "asks for device attribute 116, which the CUDA runtime here does not have" in outcome.error
+    assert (
+        "asks for device attribute 116, which the CUDA runtime here does not have" in outcome.error
+    )
 
 
 @pytest.mark.long

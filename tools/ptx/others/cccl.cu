@@ -7,8 +7,8 @@
 #include <thrust/scan.h>
 #include <thrust/sort.h>
 
-#include <cub/device/device_histogram.cuh>
 #include <algorithm>
+#include <cub/device/device_histogram.cuh>
 #include <iterator>
 #include <numeric>
 #include <vector>

@@ -6,7 +6,7 @@
 #include "gemm.hpp"
 
 int main() {
-  constexpr int kM = 256, kN = 128, kK = 128;
+  constexpr int kM = 256, kN = 128, kK = 256;
   using T = cute::half_t;
   for (const bool by_columns : {true, false}) {
     const char of_a = by_columns ? 'N' : 'T', of_b = by_columns ? 'T' : 'N';

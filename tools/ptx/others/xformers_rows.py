@@ -4,7 +4,6 @@ import torch
 from near import near
 from torch.nn import functional
 from xformers.ops._triton.k_index_select_cat import index_select_cat_fwd
-from xformers.ops._triton.k_scaled_index_add import scaled_index_add_fwd
 from xformers.ops._triton.rmsnorm_kernels import _rms_norm_add_forward, _rms_norm_forward
 
 x, y, w = (torch.randn(8, 96, device="cuda") for _ in range(3))

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -85,6 +86,17 @@ uint64_t total = 0;
 uint64_t before_launch = 0;
 std::optional<Finding> last_resort;
 
+bool may_be_formal(const Finding& finding) {
+  return finding.formal || finding.one_warp || finding.same_value || finding.reader.has_value();
+}
+
+// How many there are already: what the reader may find formal takes no error's place.
+size_t as_harmless_as(const Finding& finding) {
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&finding](const Found& each) {
+    return may_be_formal(each.finding) == may_be_formal(finding);
+  }));
+}
+
 // The running thread, or the CTA of the running task, is where it happened. Launches go on after a
 // finding that `report` makes, so that one run shows several.
 void record(Finding&& finding, bool ends_launch) {
@@ -99,7 +111,7 @@ void record(Finding&& finding, bool ends_launch) {
     all[found->second].finding.formal &= finding.formal;
     all[found->second].finding.same_value &= finding.same_value;
     all[found->second].readers.insert(finding.reader.value_or(-1));
-  } else if (all.size() >= options().max_findings) {
+  } else if (!ends_launch && as_harmless_as(finding) >= options().max_findings) {
     ++dropped;
   } else {
     const Where where = finding.where.value_or(where_now());
