@@ -276,7 +276,7 @@ _AT_ONCE = (8, 16)
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
 
 _VECTORS = (
-    "{add}.{v2|v4}.{f32}", "{add.noftz|min.noftz|max.noftz}.{v2|v4|v8}.{f16|bf16}",
+    "{add.noftz|min.noftz|max.noftz}.{v2|v4|v8}.{f16|bf16}",
     "{add.noftz|min.noftz|max.noftz}.{v2|v4}.{f16x2|bf16x2}",
 )  # fmt: skip
 
@@ -302,15 +302,26 @@ MEMORY_FORMS: tuple[Form, ...] = (
          f"{_SHARED_OR_GLOBAL}.{_OPERATION}.{_ATOMIC_TYPE}", _reduction, "memory"),
     Form("red.relaxed.gpu.global.add.{v2|v4}.f32", _vector_reduction, "memory"),
     *(
-        Form(f"{root}{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+        Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
              f"{{.global|}}.{rest}", _vector_update, "memory")
-        for root in ("atom", "red")
+        for rest in ("{add}.{v2|v4}.{f32}", *_VECTORS)
+    ),
+    *(
+        Form(f"red{{.relaxed|.release|}}{{.cta|.cluster|.gpu|.sys|}}{{.global|}}.{rest}",
+             _vector_update, "memory")
         for rest in _VECTORS
     ),
     *(
-        Form(f"{root}{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
+        Form(f"red{order}{{.global|}}.{{add}}.{{v2|v4}}.{{f32}}", _vector_update, "memory")
+        for order in ("{}{}", f"{{.release}}{_SCOPE}", "{.relaxed}{.cta|.cluster|.sys}")
+    ),
+    *(
+        Form(f"{root}{orders}{{.cta|.cluster|.gpu|.sys|}}"
              f"{_SHARED_OR_GLOBAL}.{{add.noftz}}.{{f16|bf16|f16x2|bf16x2}}", lower, "memory")
-        for root, lower in (("atom", _atomic), ("red", _reduction))
+        for root, orders, lower in (
+            ("atom", "{.relaxed|.acquire|.release|.acq_rel|}", _atomic),
+            ("red", "{.relaxed|.release|}", _reduction),
+        )
     ),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{{cas|exch}}.{{b16}}", _atomic, "memory"),

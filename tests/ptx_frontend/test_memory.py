@@ -395,6 +395,8 @@ NARROW = (
   atom.relaxed.gpu.global.add.noftz.f16x2 %x, [%p+8], %x;
   atom.global.gpu.relaxed.add.noftz.f16 %g, [%p+12], %h;
   red.global.add.v2.f32 [%p+16], {%f, %f};
+  red.release.gpu.global.add.v2.f32 [%p+88], {0f00000000, 0f3F800000};
+  red.relaxed.cta.global.add.v2.f32 [%p+88], {0f00000000, 0f3F800000};
   red.release.gpu.global.max.noftz.v2.f16 [%p+24], {%h, %h};
   atom.global.v2.f32.add {%f, _}, [%p+32], {%f, %f};
   atom.global.gpu.acq_rel.add.v2.f32 {_, %f}, [%p+40], {0f3F800000, 0f40000000};
@@ -429,3 +431,4 @@ def test_atomics_of_halves_and_vectors():
     assert data.view(np.uint16)[32:34].tolist() == [0x4280, 0x4300]
     assert halves[36:40].tolist() == [128, 64, 64, 64]
     assert data.view(np.uint16)[40:44].tolist() == [0x4300, 0x4280] * 2
+    assert floats[[22, 23]].tolist() == [0, 128]

@@ -103,16 +103,16 @@ def test_what_is_not_ptx(text, message):
 
 def test_everything_unsupported_is_named_with_its_line():
     body = (
-        "add.cc.u32 %r1, %r2, %r3;\ncall.uni f, (%r1);\nmov.u32 %r1, %warp_size;\n"
+        "vadd.u32.u32.u32 %r1, %r2, %r3;\ncall.uni f, (%r1);\nmov.u32 %r1, %warp_size;\n"
         "selp.b32 %r1, 1, 2, %r3;\nret;\nwmma.load.a.sync %r1;"
     )
     with pytest.raises(UnsupportedPtxError) as error:
         kernelbench.ptx.load("k.ptx", text=kernel(body))
     assert [(each.line, each.what) for each in error.value.obstacles] == [
-        (10, "add.cc.u32"), (11, "call.uni"), (12, "mov.u32"), (13, "selp.b32"),
+        (10, "vadd.u32.u32.u32"), (11, "call.uni"), (12, "mov.u32"), (13, "selp.b32"),
         (15, "wmma.load.a.sync"),
     ]  # fmt: skip
-    assert "add.cc.u32 at k.ptx:10" in str(error.value) and "and 2 more" in str(error.value)
+    assert "vadd.u32.u32.u32 at k.ptx:10" in str(error.value) and "and 2 more" in str(error.value)
     assert error.value.exit_code == ExitCode.USAGE
 
 

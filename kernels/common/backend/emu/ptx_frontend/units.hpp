@@ -1,7 +1,7 @@
 // Warps, barriers, fences, copies, tensor cores: PTX's operands → the runtime's functions.
 #pragma once
 
-#include "memory.hpp"
+#include "mbarriers.hpp"
 #include "runtime/api_tensor.hpp"
 #include "runtime/api_tma.hpp"
 #include "strong.hpp"
@@ -11,8 +11,6 @@ namespace px {
 using emu::DenseKind;
 using emu::ElementKind;
 using emu::kNoMask;
-using emu::MmaSums;
-using emu::Scope;
 using emu::TmemShape;
 using emu::WgmmaKind;
 using kb::TensorMap;
@@ -257,52 +255,6 @@ PX void fence_proxy_async(bool shared, bool global) {
 }
 PX void fence_tensormap_acquire(const void* map) {
   emu::fence_proxy_tensormap_acquire(map_at(map));
-}
-
-// mbarriers, by their address in the shared windows.
-PX bool is_own(u32 bar) {
-  return bar >> 24 == emu::cluster_ctarank();
-}
-PX void mbarrier_init(u32 bar, u32 count) {
-  emu::mbarrier_init(cluster_at(bar), count);
-}
-PX void mbarrier_inval(u32 bar) {
-  emu::mbarrier_inval(cluster_at(bar));
-}
-PX void mbarrier_arrive(u32 bar, u32 count, bool release) {
-  if (is_own(bar)) return emu::mbarrier_arrive(cluster_at(bar), count, release);
-  emu::mbarrier_arrive_remote(bar, count, release);
-}
-PX void mbarrier_arrive_drop(u32 bar, u32, bool release) {
-  emu::mbarrier_arrive_drop(cluster_at(bar), release);
-}
-PX void mbarrier_arrive_expect_tx(u32 bar, u32 bytes, bool release) {
-  if (is_own(bar)) return emu::mbarrier_arrive_expect_tx(cluster_at(bar), bytes, release);
-  emu::mbarrier_arrive_expect_tx_remote(bar, bytes, release);
-}
-PX void mbarrier_arrive_drop_expect_tx(u32 bar, u32 bytes, bool release) {
-  emu::mbarrier_expect_tx(cluster_at(bar), bytes);
-  emu::mbarrier_arrive_drop(cluster_at(bar), release);
-}
-PX void mbarrier_expect_tx(u32 bar, u32 bytes) {
-  if (is_own(bar)) return emu::mbarrier_expect_tx(cluster_at(bar), bytes);
-  emu::mbarrier_expect_tx_remote(bar, bytes);
-}
-PX void mbarrier_complete_tx(u32 bar, u32 bytes) {
-  if (is_own(bar)) return emu::mbarrier_complete_tx(cluster_at(bar), bytes);
-  emu::mbarrier_complete_tx_remote(bar, bytes);
-}
-// A state token: the parity of the phase.
-PX b64 mbarrier_state(u32 bar) {
-  return emu::mbarrier_parity(cluster_at(bar));
-}
-PX bool mbarrier_test(u32 bar, u32 parity, bool acquire, Scope scope) {
-  return emu::mbarrier_test_wait_parity(cluster_at(bar), parity, acquire, scope);
-}
-// The thread sleeps until the phase is complete.
-PX bool mbarrier_wait(u32 bar, u32 parity, bool acquire, Scope scope) {
-  emu::mbarrier_wait_parity(cluster_at(bar), parity, acquire, scope);
-  return true;
 }
 
 // Copies.
