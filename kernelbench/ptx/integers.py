@@ -167,7 +167,6 @@ INTEGER_FORMS: tuple[Form, ...] = (
     pure("bfe.{u32|u64|s32|s64}", "$0 $0 u32 u32", "bfe"),
     pure("bfi.{b32|b64}", "$0 $0 $0 u32 u32", "bfi"),
     pure("brev.{b32|b64}", "$0 $0", "brev"),
-    pure("bmsk.{clamp|wrap}.b32", "b32 u32 u32", "bmsk_$0"),
     pure("popc.{b32|b64}", "u32 $0", "popc"),
     pure("clz.{b32|b64}", "u32 $0", "clz"),
     pure("bfind.{u32|u64|s32|s64}", "u32 $0", "bfind"),

@@ -112,16 +112,6 @@ def _sync(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     return f"px::bar_sync({writer.value(operands[0], 4)}, px::cta_threads());"
 
 
-def _sync_and_vote(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``bar.red.op.type d, a{, b}, {!}p``."""
-    writer.expect(operands, 3, 4)
-    operation, kind = chosen[-1].split(".")
-    barrier = writer.value(operands[1], 4)
-    threads = writer.value(operands[2], 4) if len(operands) == 4 else "px::cta_threads()"
-    given = f"{barrier}, {threads}, {writer.predicate(operands[-1])}"
-    return writer.assign(operands[0], kind, f"px::bar_red_{operation}({given})")
-
-
 def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2)
     barrier, threads = (writer.value(each, 4) for each in operands)
@@ -163,8 +153,6 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("elect.sync", _elect, "warps"),
     Form("bar.warp.sync", _warp_barrier, "warps"),
     Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "sync"),
-    Form("{bar|barrier}{.cta|}.red{.aligned|}.{and.pred|or.pred|popc.u32}", _sync_and_vote,
-         "sync"),
     Form("{bar|barrier}{.cta|}.arrive{.aligned|}", _arrive, "sync"),
     Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "sync"),
     Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "sync"),

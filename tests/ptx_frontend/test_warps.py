@@ -274,7 +274,7 @@ def test_matches_of_all_lanes_and_the_elected_lane(given):
 
 
 def test_lanes_apart_are_found():
-    body = "setp.lt.u32 %p, %l, 16; @%p shfl.sync.idx.b32 %d, %a, 0, 31, -1;"
+    body = "setp.lt.u32 %p, %l, 16; @%p shfl.sync.idx.b32 %d, %a, 0, 31, -1; bar.sync 0;"
     text = HEAD + _kernel("apart", body)
     module = kernelbench.ptx.load("apart.ptx", text=text)
     arrays = [np.zeros(64, np.uint32), np.zeros(128, np.uint32)]

@@ -104,7 +104,7 @@ def test_launches_share_arrays_and_end_at_a_fault(folder):
     answer = answer_to(FileAsked(str(file), 1, 0, 4, 90, 60.0))
     assert (answer.end, len(answer.launches)) == ("done", 1)
     (found,) = answer.launches[0].report.errors
-    assert found.finding.kind == "out-of-bounds" and found.finding.access.where == "k.ptx:61"
+    assert found.finding.kind == "out-of-bounds" and found.finding.access.where == "k.ptx:54"
 
 
 @pytest.mark.parametrize(

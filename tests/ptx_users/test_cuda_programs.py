@@ -85,6 +85,26 @@ def test_what_flags_locks_and_counters_lack(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+def test_threads_that_have_exited_are_not_waited_for(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("exits.cu")
+    assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("  __syncthreads();\n", "", "race"),
+        ("before[0], 0);", "before[0], 31);", "shfl.sync reads lane 31"),
+    ],
+)  # fmt: skip
+def test_what_is_missed_where_threads_have_exited(
+    checked: Callable[..., Outcome], old: str, new: str, found: str
+) -> None:
+    outcome = checked("exits.cu", (old, new))
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
 def test_streams_that_wait(checked: Callable[..., Outcome]) -> None:
     outcome = checked("streams.cu")
     assert outcome.code == 0, outcome.out

@@ -69,7 +69,7 @@ def test_cuda_is_the_cpu_for_a_while():
     with cuda_on_cpu(90, 4) as live:
         x = torch.ones(3, device="cuda")
         y = torch.arange(3, device=torch.device("cuda", 0)).to("cuda:0").cuda()
-        assert x.device.type == y.device.type == "cpu" and x.is_cuda
+        assert x.device.type == y.device.type == "cuda" and x.is_cuda
         assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
         assert torch.cuda.get_device_properties("cuda").multi_processor_count == 4
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event()

@@ -185,15 +185,6 @@ PX_CALLED T brev(T a) {
   for (u32 i = 0; i < kWidth<T>; ++i) reversed |= (a >> i & 1) << (kWidth<T> - 1 - i);
   return reversed;
 }
-// Ones from a position on, so many.
-PX b32 bmsk_wrap(u32 position, u32 width) {
-  const u32 end = position % 32 + width % 32;
-  return ~0u << position % 32 & ~(end >= 32 ? 0 : ~0u << end);
-}
-PX b32 bmsk_clamp(u32 position, u32 width) {
-  if (position >= 32) return 0;
-  return width >= 32 ? ~0u << position : bmsk_wrap(position, width);
-}
 // The highest bit that is not the sign's, or all ones.
 template <typename T>
 PX u32 bfind(T a) {

@@ -217,15 +217,6 @@ PX bool bar_red_and(u32 barrier, u32 threads, bool predicate) {
 PX void bar_arrive(u32 barrier, u32 threads) {
   emu::bar_arrive(barrier, threads);
 }
-PX u32 bar_red_popc(u32 barrier, u32 threads, bool p) {
-  return emu::bar_red(barrier, threads, p);
-}
-PX bool bar_red_or(u32 barrier, u32 threads, bool p) {
-  return emu::bar_red(barrier, threads, p) != 0;
-}
-PX bool bar_red_and(u32 barrier, u32 threads, bool p) {
-  return emu::bar_red(barrier, threads, p) == threads;
-}
 PX void cluster_arrive(bool release) {
   emu::barrier_cluster_arrive(release);
 }

@@ -9,6 +9,15 @@ namespace kb::emu {
 
 namespace {
 
+void complete(NamedBarrier& barrier) {
+  barrier.arrived = 0;
+  ++barrier.generation;
+  barrier.held = std::exchange(barrier.holding, 0);
+  if (!checking()) return;
+  std::swap(barrier.completed, barrier.arriving);
+  barrier.arriving.clear();
+}
+
 // PTX: barrier.cta / bar (9.7.13): sixteen a CTA; the count is a multiple of the warp size.
 // bar.sync and bar.arrive. The first to come says how many are expected; the generation counts
 // completions, so that a barrier that is used again at once loses nobody.
@@ -17,7 +26,9 @@ namespace {
 // Assumption: release and acquire at scope .cta among all that took part, those that only arrived
 // included as releasers.
 // `holds`: what bar.red counts. Returns how many arrivals of the generation brought it.
-uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, bool holds = false) {
+// `all`: no count was given, and those that have exited are not waited for.
+uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, bool holds = false,
+                       bool all = false) {
   interleave();
   Thread& thread = self();
   if (number > 15 || threads == 0 || threads > thread.cta->threads.size() ||
@@ -28,7 +39,9 @@ uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, boo
                   " threads: barriers are 0 … 15, counts multiples of 32 up to the CTA's threads"});
   }
   NamedBarrier& barrier = thread.cta->named[number];
+  if (all) threads = thread.cta->live_threads;
   if (barrier.arrived == 0) {
+    barrier.all = all;
     barrier.expected = threads;
     barrier.pc = pc;
   } else if (barrier.expected != threads) {
@@ -44,13 +57,7 @@ uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, boo
   const uint64_t generation = barrier.generation;
   barrier.holding += holds;
   if (++barrier.arrived == barrier.expected) {
-    barrier.arrived = 0;
-    ++barrier.generation;
-    barrier.held = std::exchange(barrier.holding, 0);
-    if (checking()) {
-      std::swap(barrier.completed, barrier.arriving);
-      barrier.arriving.clear();
-    }
+    complete(barrier);
   } else if (waits) {
     wait_until(Wait::Kind::kNamedBarrier, pc, number, generation,
                [&barrier, generation] { return barrier.generation != generation; });
@@ -62,11 +69,21 @@ uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, boo
 
 }  // namespace
 
+// Assumption: a barrier of all the CTA's threads is one of those that have not exited, as hardware
+// has it and CUDA promises of __syncthreads since sm_70.
+// Stricter: in steps of the ptx layer they are waited for.
+void excuse_from_barriers(const Thread& thread) {
+  for (NamedBarrier& each : thread.cta->named) {
+    if (each.arrived == 0 || !each.all) continue;
+    if (--each.expected == each.arrived) complete(each);
+  }
+}
+
 // PTX: bar.sync 0 (9.7.13), all threads of the CTA.
 // bar.sync 0, all threads of the CTA.
 void bar_sync_all() {
   const Pc pc = KB_EMU_PC;
-  named_barrier(0, static_cast<uint32_t>(self().cta->threads.size()), true, pc);
+  named_barrier(0, static_cast<uint32_t>(self().cta->threads.size()), true, pc, false, runs_ptx());
 }
 
 // PTX: bar.sync a, b (9.7.13): arrives and waits.

@@ -85,21 +85,24 @@ Shuffled shfl_segment(ShuffleMode mode, uint32_t value, uint32_t operand, uint32
   interleave();
   const ShuffleOperands mine{value, operand, clamp};
   const auto address = reinterpret_cast<uint64_t>(&mine);
-  const uint64_t got = collective("shfl.sync", members, address, pc, [mode](Collective& all) {
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      if (!holds(all.members, lane)) continue;
-      const auto& of = *reinterpret_cast<const ShuffleOperands*>(all.value[lane]);
-      const auto [source, in_range] = source_lane(mode, lane, of);
-      if (!holds(all.members, source)) {
-        fail({.kind = Class::kDivergence,
-              .pc = all.pc,
-              .text = "shfl.sync reads lane " + std::to_string(source) +
-                      ", which is not among its members"});
-      }
-      const auto& other = *reinterpret_cast<const ShuffleOperands*>(all.value[source]);
-      all.result[lane] = uint64_t{in_range} << 32 | other.value;
-    }
-  });
+  const uint64_t got = collective(
+      "shfl.sync", members, address, pc,
+      [mode](Collective& all) {
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+          if (!holds(all.members, lane)) continue;
+          const auto& of = *reinterpret_cast<const ShuffleOperands*>(all.value[lane]);
+          const auto [source, in_range] = source_lane(mode, lane, of);
+          if (!holds(all.members, source)) {
+            fail({.kind = Class::kDivergence,
+                  .pc = all.pc,
+                  .text = "shfl.sync reads lane " + std::to_string(source) +
+                          ", which is not among its members"});
+          }
+          const auto& other = *reinterpret_cast<const ShuffleOperands*>(all.value[source]);
+          all.result[lane] = uint64_t{in_range} << 32 | other.value;
+        }
+      },
+      true);
   return {static_cast<uint32_t>(got), got >> 32 != 0};
 }
 
@@ -118,15 +121,16 @@ uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t mem
     }
     for (uint64_t& result : all.result) result = total;
   };
-  return static_cast<uint32_t>(collective("redux.sync", members, value, pc, body));
+  return static_cast<uint32_t>(collective("redux.sync", members, value, pc, body, true));
 }
 
 // PTX: match.any.sync.{b32,b64} (9.7.13): the members with the lane's own value.
 uint32_t match_any(uint64_t value, uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  return static_cast<uint32_t>(
-      collective("match.any.sync", members, value, pc, [](Collective& all) {
+  return static_cast<uint32_t>(collective(
+      "match.any.sync", members, value, pc,
+      [](Collective& all) {
         for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
           uint32_t equal = 0;
           for (uint32_t other = 0; other < kWarpSize; ++other) {
@@ -135,7 +139,8 @@ uint32_t match_any(uint64_t value, uint32_t members) {
           }
           all.result[lane] = equal;
         }
-      }));
+      },
+      true));
 }
 
 // PTX: movmatrix.sync.aligned.m8n8.trans.b16 (9.7.14): lane 4r + c / 2 has elements (r, c), (r, c +

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include "api_ptx.hpp"
 #include "grids.hpp"
 #include "idle.hpp"
 #include "launch.hpp"
@@ -49,6 +50,10 @@ void Runner::thread_main() {
   --live_;
   --thread.cta->live_threads;
   --thread.cta->cluster->live_threads;
+  if (runs_ptx()) {
+    excuse_from_collectives(thread);
+    excuse_from_barriers(thread);
+  }
   yield_to_scheduler();
   __builtin_unreachable();
 }

@@ -117,6 +117,10 @@ bool abandoned();
 // Records a finding that ends the launch, without leaving the caller.
 void end_launch(Finding finding);
 uint64_t split_mix(uint64_t& state);
+// A thread of translated PTX has exited: warps and barriers go on without it (warp.cpp,
+// cta_barriers.cpp).
+void excuse_from_collectives(const Thread& thread);
+void excuse_from_barriers(const Thread& thread);
 
 // findings.cpp
 void begin_launch_findings();

@@ -57,6 +57,7 @@ struct Collective {
   uint32_t members = 0;
   uint32_t arrived = 0;
   uint32_t generation = 0;
+  bool excuses = false;  // lanes that have exited
   const char* what = nullptr;
   Pc pc = nullptr;
   uint64_t value[kWarpSize] = {};
@@ -65,9 +66,10 @@ struct Collective {
 // PTX: .sync instructions wait for the threads of a member mask; .aligned ones need all threads of
 // the warp at the same instruction.
 // Every lane of `members` calls it with the same `what`; returns result[lane] after body has run.
-// Lanes that execute something else, or have exited, make it a finding (kDivergence) or a hang.
+// Lanes that execute something else, or have exited, make it a finding (kDivergence) or a hang;
+// `excuses`: those that have exited do not.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
-                    const std::function<void(Collective&)>& body);
+                    const std::function<void(Collective&)>& body, bool excuses = false);
 // A collective of the whole warp without values: `.sync.aligned` instructions.
 void warp_collective(const char* what, Pc pc, const std::function<void()>& body);
 

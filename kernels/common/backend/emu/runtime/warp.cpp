@@ -9,17 +9,31 @@
 
 namespace kb::emu {
 
+namespace {
+
+// Lanes that have exited, or that the CTA's last warp does not have.
+uint32_t gone_lanes(const Warp& warp) {
+  uint32_t gone = warp.count == kWarpSize ? 0 : ~0u << warp.count;
+  for (uint32_t lane = 0; lane < warp.count; ++lane) {
+    if (warp.threads[lane].exited) gone |= 1u << lane;
+  }
+  return gone;
+}
+
+}  // namespace
+
 // PTX: 9.7.13, .sync with a member mask: each thread waits until all non-exited members execute the
 // same instruction with the same mask.
 // Lanes gather by their member mask; the first sets what is executed, the last runs `body` for all.
 // Masks that overlap wait for each other: a hang.
-// Stricter: exited lanes are waited for, which is a hang; PTX excuses them from some of the
-// instructions.
+// Stricter: in steps of the ptx layer exited lanes are waited for, which is a hang; PTX excuses
+// them from the instructions that take a mask.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
-                    const std::function<void(Collective&)>& body) {
+                    const std::function<void(Collective&)>& body, bool excuses) {
   Thread& thread = self();
   Warp& warp = *thread.warp;
   const uint32_t lane = thread.lane;
+  if (excuses) members &= ~gone_lanes(warp);
   if ((members >> lane & 1) == 0) {
     fail({.kind = Class::kDivergence,
           .pc = pc,
@@ -38,6 +52,7 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
   if (mine->arrived == 0) {
     mine->what = what;
     mine->pc = pc;
+    mine->excuses = excuses;
   } else if (mine->what != what && std::strcmp(mine->what, what) != 0) {
     fail({.kind = Class::kDivergence,
           .pc = pc,
@@ -49,16 +64,24 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
   // for the next one before a slow lane has looked.
   mine->arrived |= 1u << lane;
   mine->value[lane] = value;
-  if (mine->arrived == members) {
+  const uint32_t generation = mine->generation;
+  if (mine->arrived != members) {
+    wait_until(Wait::Kind::kWarp, pc, members, 0, [mine, generation] {
+      return mine->generation != generation || mine->arrived == mine->members;
+    });
+  }
+  if (mine->generation == generation) {
     body(*mine);
     mine->arrived = 0;
     ++mine->generation;
-  } else {
-    const uint32_t generation = mine->generation;
-    wait_until(Wait::Kind::kWarp, pc, members, 0,
-               [mine, generation] { return mine->generation != generation; });
   }
   return mine->result[lane];
+}
+
+void excuse_from_collectives(const Thread& thread) {
+  for (Collective& each : thread.warp->collectives) {
+    if (each.excuses && each.arrived != 0) each.members &= ~(1u << thread.lane);
+  }
 }
 
 // PTX: .sync.aligned: all threads of the warp execute the same instruction; in divergent code that
@@ -124,20 +147,23 @@ uint32_t elected_by(uint32_t members) {
 void bar_warp_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  collective("bar.warp.sync", members, 0, pc, [](Collective& all) {
-    if (!checking()) return;
-    Knowledge together;
-    Warp& warp = *self().warp;
-    for (uint32_t lane = 0; lane < warp.count; ++lane) {
-      if (all.members >> lane & 1) together.join(warp.threads[lane].knows);
-    }
-    for (uint32_t lane = 0; lane < warp.count; ++lane) {
-      if ((all.members >> lane & 1) == 0) continue;
-      Thread& thread = warp.threads[lane];
-      thread.knows = together;
-      ++thread.knows.seen.at[thread.component];
-    }
-  });
+  collective(
+      "bar.warp.sync", members, 0, pc,
+      [](Collective& all) {
+        if (!checking()) return;
+        Knowledge together;
+        Warp& warp = *self().warp;
+        for (uint32_t lane = 0; lane < warp.count; ++lane) {
+          if (all.members >> lane & 1) together.join(warp.threads[lane].knows);
+        }
+        for (uint32_t lane = 0; lane < warp.count; ++lane) {
+          if ((all.members >> lane & 1) == 0) continue;
+          Thread& thread = warp.threads[lane];
+          thread.knows = together;
+          ++thread.knows.seen.at[thread.component];
+        }
+      },
+      runs_ptx());
 }
 
 // PTX: shfl.sync.{bfly,idx,up}.b32 (9.7.9), with the whole warp as the segment (c = 0x1f or 0).
@@ -149,24 +175,27 @@ uint32_t shfl(Shuffle mode, uint32_t value, uint32_t operand, uint32_t members) 
   const Pc pc = KB_EMU_PC;
   interleave();
   const uint64_t mine = uint64_t{operand} << 32 | value;
-  const uint64_t got = collective("shfl.sync", members, mine, pc, [mode](Collective& all) {
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      if ((all.members >> lane & 1) == 0) continue;
-      const auto operand = static_cast<uint32_t>(all.value[lane] >> 32);
-      uint32_t source = lane;
-      if (mode == Shuffle::kXor) source = lane ^ operand;
-      if (mode == Shuffle::kIndex) source = operand % kWarpSize;
-      if (mode == Shuffle::kUp && operand <= lane) source = lane - operand;
-      if (source >= kWarpSize) source = lane;
-      if ((all.members >> source & 1) == 0) {
-        fail({.kind = Class::kDivergence,
-              .pc = all.pc,
-              .text = "shfl.sync reads lane " + std::to_string(source) +
-                      ", which is not among its members"});
-      }
-      all.result[lane] = static_cast<uint32_t>(all.value[source]);
-    }
-  });
+  const uint64_t got = collective(
+      "shfl.sync", members, mine, pc,
+      [mode](Collective& all) {
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+          if ((all.members >> lane & 1) == 0) continue;
+          const auto operand = static_cast<uint32_t>(all.value[lane] >> 32);
+          uint32_t source = lane;
+          if (mode == Shuffle::kXor) source = lane ^ operand;
+          if (mode == Shuffle::kIndex) source = operand % kWarpSize;
+          if (mode == Shuffle::kUp && operand <= lane) source = lane - operand;
+          if (source >= kWarpSize) source = lane;
+          if ((all.members >> source & 1) == 0) {
+            fail({.kind = Class::kDivergence,
+                  .pc = all.pc,
+                  .text = "shfl.sync reads lane " + std::to_string(source) +
+                          ", which is not among its members"});
+          }
+          all.result[lane] = static_cast<uint32_t>(all.value[source]);
+        }
+      },
+      runs_ptx());
   return static_cast<uint32_t>(got);
 }
 
@@ -176,13 +205,17 @@ namespace {
 uint32_t reduce(const char* what, uint32_t value, uint32_t members, Pc pc,
                 uint32_t (*combine)(uint32_t, uint32_t)) {
   interleave();
-  return static_cast<uint32_t>(collective(what, members, value, pc, [combine](Collective& all) {
-    uint32_t total = 0;
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      if (all.members >> lane & 1) total = combine(total, static_cast<uint32_t>(all.value[lane]));
-    }
-    for (uint64_t& result : all.result) result = total;
-  }));
+  return static_cast<uint32_t>(collective(
+      what, members, value, pc,
+      [combine](Collective& all) {
+        uint32_t total = 0;
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+          if (all.members >> lane & 1)
+            total = combine(total, static_cast<uint32_t>(all.value[lane]));
+        }
+        for (uint64_t& result : all.result) result = total;
+      },
+      runs_ptx()));
 }
 
 }  // namespace
