@@ -17,7 +17,7 @@ from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.base.seeds import derive
 from kernelbench.bringup.bringup_record import BringupLine, StageOutcome
-from kernelbench.bringup.open_points import POINTS, Point, Trial
+from kernelbench.bringup.open_points import POINTS, Point, PointTrial
 from kernelbench.bringup.parity_runner import (
     Ran,
     Words,
@@ -174,7 +174,7 @@ def _settle(
 
 
 def _tried(
-    point: Point, trials: Mapping[str, Trial], backend: str, limit_s: float
+    point: Point, trials: Mapping[str, PointTrial], backend: str, limit_s: float
 ) -> tuple[StageOutcome, str]:
     works = {key: trial.work for key, trial in trials.items()}
     try:
@@ -199,7 +199,7 @@ def _tried(
 
 
 def _wanted(
-    point: Point, trials: Mapping[str, Trial], ran: Mapping[str, Ran], limit_s: float
+    point: Point, trials: Mapping[str, PointTrial], ran: Mapping[str, Ran], limit_s: float
 ) -> dict[str, Words]:
     """What each case that has left something should have left."""
     works = {key: trial.work for key, trial in trials.items() if trial.wanted is None}

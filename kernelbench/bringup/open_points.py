@@ -31,7 +31,7 @@ _NAN = np.uint32(0x7FFFFFFF)
 
 
 @dataclass(frozen=True)
-class Trial:
+class PointTrial:
     """A case of a probe.
 
     Attributes:
@@ -63,12 +63,12 @@ class Point:
     statement: str
     backends: tuple[str, ...] = ("sm100a",)
     stem: str = ""
-    trials: Callable[[np.random.Generator], dict[str, Trial]] | None = None
+    trials: Callable[[np.random.Generator], dict[str, PointTrial]] | None = None
     any_nan: bool = False
     planted: bool = False
     why_not: str = ""
 
-    def with_faults(self, trials: Mapping[str, Trial]) -> dict[str, Trial]:
+    def with_faults(self, trials: Mapping[str, PointTrial]) -> dict[str, PointTrial]:
         """The trials with the planted variant of each case, if there are such."""
         return {
             key: replace(trial, work=replace(trial.work, case=f"{trial.work.case}_planted"))
@@ -80,25 +80,25 @@ class Point:
 # ---- Warps, clusters, tensor copies
 
 
-def _elected(rng: np.random.Generator) -> dict[str, Trial]:
+def _elected(rng: np.random.Generator) -> dict[str, PointTrial]:
     some = words(rng, 61) | np.uint32(1)
     some <<= rng.integers(0, 32, some.size, dtype=np.uint32)
     masks = np.concatenate([np.array([0xFFFFFFFF, 0x1E0, 1 << 31], np.uint32), some])
     lowest = [(int(mask) & -int(mask)).bit_length() - 1 for mask in masks]
     work = ParityCase("elected_lanes", masks.tobytes(), masks.nbytes)
-    return {"masks": Trial(work, np.array(lowest, np.uint32))}
+    return {"masks": PointTrial(work, np.array(lowest, np.uint32))}
 
 
-def _addresses(rng: np.random.Generator) -> dict[str, Trial]:
+def _addresses(rng: np.random.Generator) -> dict[str, PointTrial]:
     def by_rank(out: Words) -> Words:
         own = out.reshape(4, 5)[:, :1]
         ranks = np.arange(4, dtype=np.uint32) << np.uint32(24)
         return np.concatenate([own, ranks + (own & np.uint32(0xFFFFFF))], axis=1).ravel()
 
-    return {"cluster": Trial(ParityCase("cluster_addresses", bytes(4), 4 * 5 * 4), by_rank)}
+    return {"cluster": PointTrial(ParityCase("cluster_addresses", bytes(4), 4 * 5 * 4), by_rank)}
 
 
-def _shifted(rng: np.random.Generator) -> dict[str, Trial]:
+def _shifted(rng: np.random.Generator) -> dict[str, PointTrial]:
     source = words(rng, _BOX_ROWS * 32)
     rows = np.arange(_BOX_ROWS)
     wanted = np.empty((8, _BOX_ROWS, 8, 4), np.uint32)
@@ -108,29 +108,29 @@ def _shifted(rng: np.random.Generator) -> dict[str, Trial]:
             place = chunk ^ (rows + shift) % 8
             wanted[shift, rows, place] = source.reshape(_BOX_ROWS, 8, 4)[:, chunk]
     work = ParityCase("shifted_box", source.tobytes(), wanted.nbytes)
-    return {"shifts": Trial(work, wanted.ravel())}
+    return {"shifts": PointTrial(work, wanted.ravel())}
 
 
-def _fenced(rng: np.random.Generator) -> dict[str, Trial]:
+def _fenced(rng: np.random.Generator) -> dict[str, PointTrial]:
     first = words(rng, _TILES)
     wanted: Words = np.add.outer(first, np.arange(_TILE_WORDS, dtype=np.uint32))
     work = ParityCase("fence_by_one", first.tobytes(), wanted.nbytes)
-    return {"tiles": Trial(work, wanted.ravel())}
+    return {"tiles": PointTrial(work, wanted.ravel())}
 
 
-def _outside(rng: np.random.Generator) -> dict[str, Trial]:
+def _outside(rng: np.random.Generator) -> dict[str, PointTrial]:
     tensor = Tensor("u8", (150, 30), (160,), (128, 24), 3)
-    return {"boxes": Trial(load_case(rng, tensor, 24))}
+    return {"boxes": PointTrial(load_case(rng, tensor, 24))}
 
 
-def _strides(rng: np.random.Generator) -> dict[str, Trial]:
+def _strides(rng: np.random.Generator) -> dict[str, PointTrial]:
     places = {"shared": False, "global": True}
-    return {name: Trial(change(rng, "stride0", place)) for name, place in places.items()}
+    return {name: PointTrial(change(rng, "stride0", place)) for name, place in places.items()}
 
 
-def _fp8_sums(rng: np.random.Generator) -> dict[str, Trial]:
+def _fp8_sums(rng: np.random.Generator) -> dict[str, PointTrial]:
     crafted = [name for name in CRAFTED if name.startswith("large")]
-    return {name: Trial(wgmma(rng, "e4m3", 64, "shared", CRAFTED[name])) for name in crafted}
+    return {name: PointTrial(wgmma(rng, "e4m3", 64, "shared", CRAFTED[name])) for name in crafted}
 
 
 # ---- What the checker assumes
@@ -138,52 +138,52 @@ def _fp8_sums(rng: np.random.Generator) -> dict[str, Trial]:
 
 def _unseen(
     case: str, source: int, count: int
-) -> Callable[[np.random.Generator], dict[str, Trial]]:
+) -> Callable[[np.random.Generator], dict[str, PointTrial]]:
     """A case that counts what must not be seen: ``count`` words that are to be zero."""
 
-    def trials(rng: np.random.Generator) -> dict[str, Trial]:
+    def trials(rng: np.random.Generator) -> dict[str, PointTrial]:
         work = ParityCase(case, words(rng, source).tobytes(), 4 * count)
-        return {"rounds": Trial(work, np.zeros(count, np.uint32))}
+        return {"rounds": PointTrial(work, np.zeros(count, np.uint32))}
 
     return trials
 
 
-def _handed_on(rng: np.random.Generator) -> dict[str, Trial]:
+def _handed_on(rng: np.random.Generator) -> dict[str, PointTrial]:
     wanted = np.repeat(np.arange(1, _ROUNDS + 1, dtype=np.uint32), _CTAS * 32)
-    return {"rounds": Trial(ParityCase("handed_on", bytes(4), wanted.nbytes), wanted)}
+    return {"rounds": PointTrial(ParityCase("handed_on", bytes(4), wanted.nbytes), wanted)}
 
 
-def _changed_maps(rng: np.random.Generator) -> dict[str, Trial]:
+def _changed_maps(rng: np.random.Generator) -> dict[str, PointTrial]:
     source = words(rng, _ROUNDS * _MAP_WORDS)
     work = ParityCase("changed_after_group", source.tobytes(), source.nbytes)
-    return {"maps": Trial(work, source)}
+    return {"maps": PointTrial(work, source)}
 
 
 # ---- Products of block-scaled operands
 
 
-def _defined(product: Product, case: str = "product") -> Trial:
+def _defined(product: Product, case: str = "product") -> PointTrial:
     """A product whose every sum is exact in fp32, against its definition."""
-    return Trial(replace(product.work(), case=case), product.expected())
+    return PointTrial(replace(product.work(), case=case), product.expected())
 
 
-def _rounded(rng: np.random.Generator) -> dict[str, Trial]:
-    return {f"n{n}": Trial(rounded_product(rng, n).work()) for n in (8, 64, 256)}
+def _rounded(rng: np.random.Generator) -> dict[str, PointTrial]:
+    return {f"n{n}": PointTrial(rounded_product(rng, n).work()) for n in (8, 64, 256)}
 
 
-def _nans(rng: np.random.Generator) -> dict[str, Trial]:
+def _nans(rng: np.random.Generator) -> dict[str, PointTrial]:
     def pattern(out: Words) -> Words:
         return np.where(np.isnan(out.view(np.float32)), _NAN, out)
 
     work = rounded_product(rng, 64, nan=True).work()
-    return {"bits": Trial(work, pattern), "places": Trial(work)}
+    return {"bits": PointTrial(work, pattern), "places": PointTrial(work)}
 
 
-def _columns(rng: np.random.Generator) -> dict[str, Trial]:
+def _columns(rng: np.random.Generator) -> dict[str, PointTrial]:
     return {f"shift-{s}": _defined(exact_product(rng, 32, shift=s)) for s in (1, 2, 3)}
 
 
-def _placed(rng: np.random.Generator) -> dict[str, Trial]:
+def _placed(rng: np.random.Generator) -> dict[str, PointTrial]:
     return {
         f"column-{column}": _defined(
             exact_product(rng, 32, 32, accumulate=False, column=column), "placed_product"
@@ -192,7 +192,7 @@ def _placed(rng: np.random.Generator) -> dict[str, Trial]:
     }
 
 
-def _reused(rng: np.random.Generator) -> dict[str, Trial]:
+def _reused(rng: np.random.Generator) -> dict[str, PointTrial]:
     found = {}
     for n in (8, 64, 256):
         product = exact_product(rng, n)
@@ -203,20 +203,20 @@ def _reused(rng: np.random.Generator) -> dict[str, Trial]:
         if not np.array_equal(wanted, d):
             raise ArithmeticError(f"the products of n = {n} are not exact in fp32")
         work = replace(product.work(), case="reused_scales")
-        found[f"n{n}"] = Trial(work, wanted.ravel().view(np.uint32))
+        found[f"n{n}"] = PointTrial(work, wanted.ravel().view(np.uint32))
     return found
 
 
-def _bad_copies(rng: np.random.Generator) -> dict[str, Trial]:
+def _bad_copies(rng: np.random.Generator) -> dict[str, PointTrial]:
     product = exact_product(rng, 32, 32, accumulate=False)
     wanted = np.stack([product.expected().reshape(ROWS, MAX_N)] * 4)
     for bad in range(4):
         wanted[bad, 32 * bad : 32 * bad + 32, :32] = _NAN
     work = replace(product.work(), case="one_bad_copy", out_bytes=wanted.nbytes)
-    return {"nan": Trial(work, wanted.ravel())}
+    return {"nan": PointTrial(work, wanted.ravel())}
 
 
-def _signs(rng: np.random.Generator) -> dict[str, Trial]:
+def _signs(rng: np.random.Generator) -> dict[str, PointTrial]:
     product = exact_product(rng, 64)
     scales_a, scales_b = (
         (scales | rng.choice(np.array([0, 0x80], np.uint8), scales.shape)).astype(np.uint8)
@@ -226,8 +226,8 @@ def _signs(rng: np.random.Generator) -> dict[str, Trial]:
     return {"bit-7": _defined(signed)}
 
 
-def _empty(rng: np.random.Generator) -> dict[str, Trial]:
-    return {"commit": Trial(ParityCase("empty_commit", bytes(4), 4), np.ones(1, np.uint32))}
+def _empty(rng: np.random.Generator) -> dict[str, PointTrial]:
+    return {"commit": PointTrial(ParityCase("empty_commit", bytes(4), 4), np.ones(1, np.uint32))}
 
 
 _HOPPER = ("sm90a",)

@@ -22,7 +22,7 @@ from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
 from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.machine.environment import cpu_name
-from kernelbench.ptx.demangle import demangled
+from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.report import Launched, PtxFinding
 from kernelbench.ptx.triton_session import SCRIPT_SMS
 from kernelbench.records import run_record
@@ -148,7 +148,7 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
     names: list[str] = []
     for kernel, made in kernels.items():
         # As in the source; forms of one template by number.
-        name = demangled(kernel)
+        name = source_name(kernel)
         names.append(name)
         name += f" ({names.count(name)})" if names.count(name) > 1 else ""
         seen: dict[str, Seen] = {}

@@ -122,19 +122,23 @@ def ab(
         require_results(folder)
     if power is not None:
         found = _with_power(found, plans[0], folder, power, detect, margin, alpha, on_plan)
-    # The sessions' processes end while the verdict is made.
-    with contextlib.ExitStack() as ending:
+    with contextlib.ExitStack() as ending:  # the sessions' processes end beside the verdict
         environment, everything, failure = _collect(
             found, plans, settings, on_progress, on_row, on_warning, ending
         )
-        device = environment.device
-        lines = judge(everything, device, folder, found.timing, alpha, margin, found.seed)
-        found = replace(found, device=device, lines=tuple(lines), complete=failure is None)
-        if save:
-            found = _saved(folder, found, command or call_text("ab", base, cand))
+        found = replace(found, device=environment.device, complete=failure is None)
+        found = _judged(found, everything, folder, alpha, margin)
+        found = _saved(folder, found, command or call_text("ab", base, cand)) if save else found
     if failure is not None:
         raise ended_early(failure, found)
     return found
+
+
+def _judged(
+    found: Comparison, everything: Sequence[Collected], folder: Path, alpha: float, margin: float
+) -> Comparison:
+    lines = judge(everything, found.device, folder, found.timing, alpha, margin, found.seed)
+    return replace(found, lines=tuple(lines))
 
 
 def _require_ranges(

@@ -34,7 +34,7 @@ from kernelbench.executors.fault import KernelFault
 from kernelbench.measure import references
 from kernelbench.measure.outcomes import CheckResult, Whose, status_of
 from kernelbench.measure.returned_memory import ReturnedMemory, poison_free_memory
-from kernelbench.measure.stream_trial import Elsewhere, StreamTrial, Trial
+from kernelbench.measure.stream_trial import CallTrial, Elsewhere, StreamTrial
 from kernelbench.project.arena import bits
 from kernelbench.project.guarded import is_lost_device
 from kernelbench.project.problem import (
@@ -293,7 +293,7 @@ class Checker:
 
     def _ordering_fault(
         self,
-        trial: Trial,
+        trial: CallTrial,
         stream: torch.cuda.Stream,
         input_class: str,
         current: Inputs,

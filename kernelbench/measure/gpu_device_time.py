@@ -23,7 +23,7 @@ from kernelbench.measure.timing import (
     Measurement,
     require_untouched_timers,
 )
-from kernelbench.measure.witness import Launch, Witness
+from kernelbench.measure.witness import OnceMore, Witness
 from kernelbench.project.problem import Kernel
 
 __all__ = ["device_time"]
@@ -75,7 +75,7 @@ def device_time(
 def _queued(
     gpu: GpuTiming,
     prepare: Callable[[], None],
-    launch: Launch,
+    launch: OnceMore,
     arms: int,
     order: Sequence[Sequence[int]],
     warmups: int,
@@ -114,7 +114,7 @@ def _queued_block(
     gpu: GpuTiming,
     b: int,
     arms_of_block: Sequence[int],
-    launch: Launch,
+    launch: OnceMore,
     rng: random.Random,
     witness: Witness,
     reset: bool,

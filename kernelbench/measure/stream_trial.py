@@ -16,7 +16,7 @@ _BUSY_SIZE = 6144
 _BUSY_PRODUCTS = 4
 
 
-class Trial(Protocol):
+class CallTrial(Protocol):
     """See :class:`StreamTrial`."""
 
     def on_late_inputs(self, stream: torch.cuda.Stream) -> Any:
@@ -39,7 +39,7 @@ class Elsewhere(Protocol):
 
     def stream_trial(
         self, device: torch.device, current: Inputs, stale: Inputs, poison: torch.Tensor
-    ) -> Trial:
+    ) -> CallTrial:
         """The calls that show whether work is ordered with the current stream."""
 
 

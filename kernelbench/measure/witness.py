@@ -10,7 +10,7 @@ from kernelbench.measure.timing import InputSet, SampledOutputs, ValueExchange
 from kernelbench.project.problem import Problem
 
 #: Queues one repetition of an arm on the input set of that index; what it returns.
-Launch = Callable[[int, int], Any]
+OnceMore = Callable[[int, int], Any]
 
 
 class Witness(Protocol):
@@ -22,7 +22,7 @@ class Witness(Protocol):
         The block's graphs are not captured yet; the queue is drained.
         """
 
-    def renew(self, launch: Launch) -> None:
+    def renew(self, launch: OnceMore) -> None:
         """Give the sets other values once more, where these graphs must not know them."""
 
     def keep(self, position: tuple[int, int], arm: int, which: int, result: Any) -> None:
@@ -57,7 +57,7 @@ class WitnessHere:
         """Exchange the values of two sets now and then."""
         self._exchange()
 
-    def renew(self, launch: Launch) -> None:
+    def renew(self, launch: OnceMore) -> None:
         """Nothing: steps are not suspects."""
 
     def keep(self, position: tuple[int, int], arm: int, which: int, result: Any) -> None:

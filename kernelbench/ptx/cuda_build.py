@@ -22,7 +22,7 @@ _MORE_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
 
-def runtime_library() -> Path:
+def cuda_runtime_library() -> Path:
     """What stands in for libcudart and libcuda.
 
     Raises:

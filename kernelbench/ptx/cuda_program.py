@@ -16,8 +16,8 @@ from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import SHARED_BYTES, Emulation
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.cuda_build import program_library, program_ptx, runtime_library
-from kernelbench.ptx.demangle import demangled
+from kernelbench.ptx.cuda_build import cuda_runtime_library, program_library, program_ptx
+from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.report import Launched
@@ -66,7 +66,7 @@ class CudaProgram:
         self._memory: dict[int, int] = {}
         self._forms: set[tuple[Any, ...]] = set()
         self._error: PtxError | EnvironmentProblem | None = None
-        self._runtime = runtime_library()
+        self._runtime = cuda_runtime_library()
         self._library = program_library(file, arch, self._runtime)
         self._modules = [
             load_ptx(file.with_suffix(".ptx"), text=text, symbols=ScriptSymbols)
@@ -99,7 +99,7 @@ class CudaProgram:
         status = int(library.kb_cudart_run(main, len(words) - 1, vector))
         library.kb_cudart_unnoticed.restype = ctypes.c_char_p
         name, _, rest = library.kb_cudart_unnoticed().decode().partition(" ")
-        self.unnoticed = f"{demangled(name)} {rest}" if name else ""
+        self.unnoticed = f"{source_name(name)} {rest}" if name else ""
         if self._error is not None:
             raise self._error
         return status

@@ -8,7 +8,7 @@ import functools
 from kernelbench.ptx.sources import short_name
 
 
-def demangled(name: str) -> str:
+def source_name(name: str) -> str:
     """``scale<float, 4>`` for ``_Z5scaleIfLi4EEvPT_``; other names as they are.
 
     Parameters and results are left out: they are long, and seldom tell kernels apart.

@@ -20,7 +20,7 @@ from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.kernel_activity import ProfilerError
 from kernelbench.measure.outcomes import TimedBlock, status_of
 from kernelbench.measure.timing import SYNCHRONIZE, InputSet, TimingFault, quiet_gc
-from kernelbench.measure.witness import Launch, Witness
+from kernelbench.measure.witness import OnceMore, Witness
 from kernelbench.project.problem import Kernel
 from kernelbench.worker.requests import Once, Request, Time
 
@@ -39,7 +39,7 @@ class WitnessElsewhere:
     def exchange(self) -> None:
         """Nothing: all values are new after the capture."""
 
-    def renew(self, launch: Launch) -> None:
+    def renew(self, launch: OnceMore) -> None:
         """Say so, and make the repetitions that are asked for."""
         self._settle()
         request = self._ask({"at": "renew"}, None)

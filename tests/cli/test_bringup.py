@@ -170,7 +170,7 @@ def test_a_defect_in_a_stage_costs_that_stage(
     stand_in: Callable[[Change], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ValueError("broken")
 
     stand_in(lambda ran: ran)

@@ -128,6 +128,7 @@ def products():
     return kernelbench.ptx.load("mma.ptx", text=head + "\n".join(map(_kernel, MMAS)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", MMAS, ids=lambda of: of.name)
 def test_mma(products, of):
     rng = np.random.default_rng(of.k)

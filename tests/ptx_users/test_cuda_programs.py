@@ -44,6 +44,7 @@ def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
     assert "sums.cu  add " in outcome.out and "2 clean of 2" in outcome.out
 
 
+@pytest.mark.long
 def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) -> None:
     outcome = checked("variables.cu")
     assert outcome.code == 0, outcome.out

@@ -40,6 +40,7 @@ bool runs_ptx() {
   return extent.x != 0 || !translations.empty();
 }
 
+// PTX: .param of a kernel (5.1.6): what every launch of PTX may read beside its buffers.
 bool in_no_parameter(const void* address) {
   return extent.x != 0 && (address < parameters_begin || address >= parameters_end);
 }
@@ -50,7 +51,8 @@ BlockExtent block_extent() {
   return {static_cast<uint32_t>(self().cta->threads.size()), 1, 1};
 }
 
-// Assumption: %envreg1 and %envreg2 (10), which PTX leaves to the driver, have the address of a
+// PTX: %envreg<32> (10).
+// Assumption: %envreg1 and %envreg2, which PTX leaves to the driver, have the address of a
 // workspace where cooperative groups synchronize the grid: so its headers use them.
 uint32_t* grid_words() {
   return has_words ? words_of_grid : nullptr;

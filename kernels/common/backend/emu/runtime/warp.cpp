@@ -136,6 +136,7 @@ uint32_t elect_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   return elect(members, pc) / kWarpSize;
 }
+// PTX: elect.sync d|p (9.7.13): with the elected lane's number.
 uint32_t elected_by(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   return elect(members, pc);
