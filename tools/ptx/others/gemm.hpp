@@ -1,5 +1,5 @@
 // What the programs around CUTLASS's tutorials share: a product of small integers, compared with
-// one in double precision.
+// one in double precision. It stands behind the tutorial, whose gemm() it calls.
 #pragma once
 
 #include <cmath>
@@ -42,4 +42,18 @@ bool right(bool a_by_columns, bool b_by_columns, int m, int n, int k, double tol
     }
   }
   return true;
+}
+
+// What a program's main returns: 0 if the tutorial's gemm() is right in both layouts that it has.
+template <typename T>
+int tutorial_verdict(int m, int n, int k) {
+  for (const bool by_columns : {true, false}) {
+    const char of_a = by_columns ? 'N' : 'T', of_b = by_columns ? 'T' : 'N';
+    const auto run = [&](const T* a, const T* b, T* c) {
+      gemm(of_a, of_b, m, n, k, T(1.0f), a, by_columns ? m : k, b, by_columns ? n : k, T(0.0f), c,
+           m);
+    };
+    if (!right<T, T, T>(by_columns, by_columns, m, n, k, 1e-3, run)) return by_columns ? 1 : 2;
+  }
+  return 0;
 }
