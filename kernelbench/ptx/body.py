@@ -149,6 +149,8 @@ class _Body:
         statement.opcode = tokens.next()
         if not (statement.opcode[0].isalpha() and statement.opcode[0].islower()):
             raise tokens.error(f"{statement.opcode!r} is no instruction")
+        while tokens.peek().startswith("."):
+            statement.opcode += tokens.next()
         self._function.statements.append(statement)
         operands = []
         while not tokens.accept(";"):

@@ -1,4 +1,4 @@
-"""Conversions of halves and of narrower floats (PTX ISA 9.1, 9.7.9.21 cvt, 9.7.9.22 cvt.pack)."""
+"""Conversions (PTX ISA 9.1, 9.7.9.21 cvt, 9.7.9.22 cvt.pack)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.forms import Form, Lower, pure
+from kernelbench.ptx.forms import Form, pure
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
     from kernelbench.ptx.writer import Writer
 
-_SMALL = "{u8|u16|u32|s8|s16|s32}"
+_INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
+_WHOLE = "{rni|rzi|rmi|rpi}"
+_ROUND = "{rn|rz|rm|rp}"
 _NARROW = {"e4m3x2": "kE4m3", "e5m2x2": "kE5m2", "e2m3x2": "kE2m3", "e3m2x2": "kE3m2"}
 _NARROW["e2m1x2"] = "kE2m1"
 
@@ -52,12 +54,14 @@ def _unpack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return writer.assign(operands[0], "b32", call)
 
 
-def _pack_relu(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.{rn,rz}.relu.{f16x2,bf16x2}.f32 d, a, b``."""
-    rounding, kind = chosen
+def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.{rn,rz}{.relu}{.satfinite}.{f16x2,bf16x2}.f32 d, a, b``: a in the upper half."""
+    *modifiers, pair = chosen
     writer.expect(operands, 3)
-    a, b = (f"px::without_negative<true>({writer.typed(each, 'f32')})" for each in operands[1:])
-    return writer.assign(operands[0], "b32", f"px::pack_{kind}_{rounding}({a}, {b})")
+    a, b = (writer.typed(each, "f32") for each in operands[1:])
+    half, flags = pair.removesuffix("x2"), " ".join(modifiers)
+    call = f'px::pack_halves<px::{half}, px::flags("{flags}")>({a}, {b})'
+    return writer.assign(operands[0], "b32", call)
 
 
 def _pack_scales(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -88,14 +92,14 @@ def _same_half(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
     return writer.assign(operands[0], "b16", writer.value(operands[1], 2))
 
 
-def _with_relu(function: str) -> Lower:
-    def lower(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-        writer.expect(operands, 2)
-        rounding, kind = chosen
-        value = f"px::without_negative<true>({writer.typed(operands[1], 'f32')})"
-        return writer.assign(operands[0], kind, f"px::{function}_{kind}_{rounding}({value})")
-
-    return lower
+def _between_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """An operand's register may be wider than its type."""
+    saturate, result, kind = chosen
+    writer.expect(operands, 2)
+    if result == kind and saturate:
+        raise StatementError("cvt.sat to the same type")
+    name = f"{'saturated' if saturate else 'converted'}<{writer.cpp(result)}>"
+    return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
 
 
 def _tf32(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -105,15 +109,42 @@ def _tf32(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 
 CONVERSION_FORMS: tuple[Form, ...] = (
-    pure("cvt.rn.{f16|bf16}." + _SMALL, "$0 $1", "half_of<px::$0>"),
-    pure("cvt.rn.f16.f64", "f16 f64", "half_of<px::f16>"),
-    pure("cvt.f64.f16", "f64 f16", "widened_twice"),
-    pure("cvt.{rni|rzi|rmi|rpi}.{u8|u16|u32|u64|s8|s16|s32|s64}.{f16|bf16}", "$1 $2",
+    Form("cvt{.sat|}." + _INTEGERS + "." + _INTEGERS, _between_integers, "arithmetic"),
+    pure("cvt." + _ROUND + ".{f32|f64}." + _INTEGERS, "$1 $2", "real<px::$1, px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + ".{f16|bf16}." + _INTEGERS, "$1 $2",
+         "half_of<px::$1, px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + "{.ftz|}." + _INTEGERS + ".f32", "$2 f32",
+         "whole<px::$2, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _WHOLE + "." + _INTEGERS + ".f64", "$1 f64",
+         "whole<px::$1, px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + "." + _INTEGERS + ".{f16|bf16}", "$1 $2",
          "whole_of_half<px::$1, px::flags(\"$0\")>"),
-    pure("cvt.{rni|rzi|rmi|rpi}.f16.f16", "f16 f16", "integral_half<px::flags(\"$0\")>"),
+    # .ftz is of f32 only, whichever of the two it is.
+    pure("cvt{.ftz|}{.sat|}.f32.f32", "f32 f32", "convert<px::f32, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _WHOLE + "{.ftz|}{.sat|}.f32.f32", "f32 f32",
+         "integral_value<px::flags(\"$0 $1 $2\")>"),
+    pure("cvt." + _WHOLE + "{.sat|}.f64.f64", "f64 f64",
+         "integral_value<px::flags(\"$0 $1\")>"),
+    pure("cvt{.ftz|}{.sat|}.f64.f32", "f64 f32", "convert<px::f64, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _ROUND + "{.ftz|}{.sat|}.f32.f64", "f32 f64",
+         "convert<px::f32, px::flags(\"$0 $1 $2\")>"),
+    pure("cvt{.ftz|}{.sat|}.f32.{f16|bf16}", "f32 $2", "wide_of<px::f32, px::flags(\"$0 $1\")>"),
+    pure("cvt{.sat|}.f64.{f16|bf16}", "f64 $1", "wide_of<px::f64, px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + "{.ftz|}{.sat|}.f16.f32", "f16 f32",
+         "half_of<px::f16, px::flags(\"$0 $1 $2\")>"),
+    pure("cvt." + _ROUND + "{.ftz|}.bf16.f32", "bf16 f32",
+         "half_of<px::bf16, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _ROUND + "{.sat|}.f16.f64", "f16 f64",
+         "half_of<px::f16, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _ROUND + ".bf16.f64", "bf16 f64", "half_of<px::bf16, px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + ".f16.f16", "f16 f16", "integral_half<px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + ".bf16.bf16", "bf16 bf16", "integral_half<px::flags(\"$0\")>"),
     Form("cvt.f16.f16", _same_half, "narrow"),
-    Form("cvt.{rn|rz}.relu.{f16|bf16}.f32", _with_relu("narrowed"), "narrow"),
-    Form("cvt.{rn|rz}.relu.{f16x2|bf16x2}.f32", _pack_relu, "narrow"),
+    pure("cvt.{rn|rz}.relu{.satfinite|}.{f16|bf16}.f32", "$2 f32",
+         "half_of<px::$2, px::flags(\"$0 relu $1\")>"),
+    pure("cvt.{rn|rz}.satfinite.{f16|bf16}.f32", "$1 f32",
+         "half_of<px::$1, px::flags(\"$0 satfinite\")>"),
+    Form("cvt.{rn|rz}{.relu|}{.satfinite|}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
     Form("cvt.{rn|rz}{.relu|}.tf32.f32", _tf32, "narrow"),
     Form("cvt.{rna}{}.tf32.f32", _tf32, "narrow"),
     Form("cvt.rn.satfinite{.relu|}.{e4m3x2|e5m2x2|e2m3x2|e3m2x2|e2m1x2}.f32", _pack_narrow,

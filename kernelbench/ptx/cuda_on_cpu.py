@@ -44,17 +44,18 @@ class LiveTensors:
         """Every storage once, as bytes, by a name.
 
         Args:
-            named: Tensors whose names are known; those of the others are made up.
+            named: Tensors whose names are known, or what has a tensor's ``untyped_storage``; the
+                names of the others are made up.
         """
         self._known = {key: ref for key, ref in self._known.items() if ref() is not None}
-        others = [tensor for ref in self._known.values() if (tensor := ref()) is not None]
+        known = [tensor for ref in self._known.values() if (tensor := ref()) is not None]
+        others = [each for each in known if not each.is_meta and each.layout == _strided()]
         found: dict[int, tuple[str, torch.Tensor]] = {}
         for name, tensor in [*named.items(), *(("memory", each) for each in others)]:
-            if tensor.is_meta or tensor.layout != _strided():
-                continue
             storage = tensor.untyped_storage()
-            if storage.nbytes() and storage.data_ptr() not in found:
-                found[storage.data_ptr()] = (name, _bytes_of_storage(storage))
+            address = storage.data_ptr() if storage.nbytes() else 0
+            if address and address not in found:
+                found[address] = (name, _bytes_of_storage(storage))
         shown: dict[str, torch.Tensor] = {}
         for name, view in found.values():
             number = 1 + sum(each.partition(" ")[0] == name for each in shown)

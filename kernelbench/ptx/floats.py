@@ -1,4 +1,4 @@
-"""Floating-point arithmetic, comparisons and conversions (PTX ISA 9.1, 9.7.3 to 9.7.6, 9.7.9).
+"""Floating-point arithmetic (PTX ISA 9.1, 9.7.3 to 9.7.5).
 
 Correctly rounded but for what PTX itself approximates (``.approx``, ``.full``): there the C
 library's function stands for the GPU's, which is within PTX's error bounds and not the same bits.
@@ -10,69 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, Pure, pure
-from kernelbench.ptx.model import Pair
-from kernelbench.ptx.writer import is_integer
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
     from kernelbench.ptx.writer import Writer
 
 _ROUND = "{.rn|.rz|.rm|.rp|}"
-_HALF = "{f16|f16x2|bf16|bf16x2}"
-_INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
-_ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
-_LOGICAL = "{.and|.or|.xor|}"
-#: Of integers; lo, ls, hi, hs are the unsigned ones' other names.
-_RELATIONS = {
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "lo": "<", "ls": "<=", "hi": ">", "hs": ">=",
-}  # fmt: skip
-
-
-def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}``: q is of the complement."""
-    relation, joined, flush, kind = chosen
-    writer.expect(operands, 4 if joined else 3)
-    a, b = (writer.typed(each, kind) for each in operands[1:3])
-    if flush:
-        a, b = f"px::flushed({a})", f"px::flushed({b})"
-    test = f"px::is_{relation}({a}, {b})"
-    if is_integer(kind):
-        test = f"{a} {_RELATIONS[relation]} {b}"
-    both = isinstance(operands[0], Pair)
-    if not both and not joined:
-        return writer.assign(operands[0], "pred", test)
-    found = writer.temporary()
-    out = [f"const bool {found} = {test};"]
-    targets = operands[0] if isinstance(operands[0], Pair) else (operands[0],)
-    # The third operand may be one of the targets.
-    third = writer.temporary()
-    if joined:
-        out.append(f"const bool {third} = {writer.predicate(operands[3])};")
-    for target, text in zip(targets, (found, f"!{found}") if both else (found,), strict=True):
-        value = f"px::bit_{joined}({text}, {third})" if joined else text
-        out.append(writer.assign(target, "pred", value))
-    return "{ " + " ".join(out) + " }"
-
-
-def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.….x2.f32 d, a, b``: a in the upper half."""
-    rounding, kind = chosen
-    writer.expect(operands, 3)
-    a, b = (writer.typed(each, "f32") for each in operands[1:])
-    return writer.assign(operands[0], "b32", f"px::pack_{kind}_{rounding}({a}, {b})")
-
-
-def _narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """Between integers: an operand's register may be wider than its type."""
-    saturate, result, kind = chosen
-    writer.expect(operands, 2)
-    if result == kind and saturate:
-        raise StatementError("cvt.sat to the same type")
-    name = f"{'saturated' if saturate else 'converted'}<{writer.cpp(result)}>"
-    return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
 
 
 def _of_three(row: Pure) -> Pure:
@@ -146,22 +90,7 @@ FLOAT_FORMS: tuple[Form, ...] = (
     pure("ex2.approx.ftz.{bf16|bf16x2}", "$0 $0", "exp2_half<px::flags(\"\")>"),
     pure("testp.{finite|infinite|number|notanumber|normal|subnormal}.{f32|f64}", "pred $1",
          "testp_$0"),
-    pure("cvt{.sat|}.f32.f32", "f32 f32", "convert<float, px::flags(\"$0\")>"),
-    pure("cvt.{rni|rzi|rmi|rpi}.f32.f32", "f32 f32", "integral<px::flags(\"$0\")>"),
-    pure("cvt.{rni|rzi|rmi|rpi}.f64.f64", "f64 f64", "integral<px::flags(\"$0\")>"),
-    pure("cvt.f64.f32", "f64 f32", "convert<double, px::flags(\"\")>"),
-    pure("cvt.{rn|rz|rm|rp}.f32.f64", "f32 f64", "convert<float, px::flags(\"$0\")>"),
-    pure("cvt.f32.{f16}", "f32 $0", "widened"),
-    pure("cvt.f32.{bf16}", "f32 $0", "extended"),
-    pure("cvt.{rn|rz}.{f16|bf16}.f32", "$1 f32", "narrowed_$1_$0"),
-    pure("cvt.{rn|rz|rm|rp}.{f32|f64}." + _INTEGERS, "$1 $2", "real<px::$1, px::flags(\"$0\")>"),
-    pure("cvt.{rni|rzi|rmi|rpi}{.ftz|}." + _INTEGERS + ".f32", "$2 f32",
-         "whole<px::$2, px::flags(\"$0 $1\")>"),
-    pure("cvt.{rni|rzi|rmi|rpi}." + _INTEGERS + ".f64", "$1 f64",
-         "whole<px::$1, px::flags(\"$0\")>"),
-    Form("cvt.{rn|rz}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
-    Form("cvt{.sat|}." + _INTEGERS + "." + _INTEGERS, _narrow, "arithmetic"),
-    Form("setp." + _ORDERED + _LOGICAL + "{.ftz|}.{f32|f64|f16|bf16}", _compare, "arithmetic"),
-    Form("setp.{eq|ne|lt|le|gt|ge|lo|ls|hi|hs}" + _LOGICAL
-         + "{}.{b16|b32|b64|u16|u32|u64|s16|s32|s64}", _compare, "arithmetic"),
+    # PTX ISA 9.1, 9.7.3.13, 9.7.3.18: by the upper words alone.
+    pure("{rcp|rsqrt}.approx.ftz.f64", "f64 f64", "$0_upper"),
+    pure("rsqrt.approx.f64", "f64 f64", "rsqrt_twice"),
 )  # fmt: skip

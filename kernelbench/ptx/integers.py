@@ -193,6 +193,10 @@ INTEGER_FORMS: tuple[Form, ...] = (
     pure("{min|max}.u16x2", "b32 b32 b32", "$0_x2<px::u16, false>"),
     pure("{min|max}.s16x2", "b32 b32 b32", "$0_x2<px::s16, false>"),
     pure("{min|max}.relu.s16x2", "b32 b32 b32", "$0_x2<px::s16, true>"),
+    # As CUDA's headers have it.
+    pure("{min|max}.s16x2.relu", "b32 b32 b32", "$0_x2<px::s16, true>"),
+    pure("vabsdiff4.u32.u32.u32", "b32 b32 b32 b32", "vabsdiff4"),
+    pure("vabsdiff4.u32.u32.u32.add", "b32 b32 b32 b32", "vabsdiff4_add"),
     pure("{min|max}.relu.s32", "s32 s32 s32", "$0_relu"),
     Form("{add|sub}{}{.cc}.{u32|s32|u64|s64}", _carrying, "integers"),
     Form("{addc|subc}{}{.cc|}.{u32|s32|u64|s64}", _carrying, "integers"),

@@ -10,6 +10,7 @@ from functools import cache
 
 from exact import (
     F32,
+    F64,
     FORMATS,
     NAN,
     Format,
@@ -72,6 +73,8 @@ def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> 
         return form.encode(_extreme(root, values, modifiers))
     mode = next((each for each in modifiers if each in _ROUNDINGS), "rn")
     if "approx" in modifiers or "full" in modifiers:
+        if form is F64:
+            return _approximate_upper(root, operands[0], modifiers)
         near = _approximate(root, values, modifiers)
         if form is F32:
             return near
@@ -97,6 +100,8 @@ def _finished(result: Real, form: Format, mode: str, modifiers: Sequence[str]) -
     if "relu" in modifiers and result.size != "nan" and (result.sign or result.size == 0):
         return 0
     encoded = form.encode(result, mode)
+    if "satfinite" in modifiers and form.decode(encoded).size == "inf":
+        return encoded - 1
     if "ftz" in modifiers and _below_normal(result, form, mode):
         return result.sign << form.bits - 1
     flushed = _flushed(form.decode(encoded), form, modifiers)
@@ -221,6 +226,19 @@ def _approximate(root: str, values: Sequence[Real], modifiers: Sequence[str]) ->
     return Near(value, _BOUNDS[root])
 
 
+def _approximate_upper(root: str, operand: int, modifiers: Sequence[str]) -> Near:
+    """Of f64: with ``.ftz`` from the upper word alone, and to one."""
+    ftz = "ftz" in modifiers
+    value = F64.decode(operand & ~0xFFFFFFFF if ftz else operand)
+    value = _flushed(value, F64, modifiers)
+    if root == "rsqrt" and value.size == 0:
+        return Near(-math.inf if value.sign else math.inf, 0)
+    one = Real(0, Fraction(1))
+    exact = quotient(one, value if root == "rcp" else _root(value))
+    result = _flushed(exact, F64, modifiers)
+    return Near(_as_float(result), 2**-20 if ftz else 2**-51)
+
+
 def _as_float(real: Real) -> float:
     if real.size == "nan":
         return math.nan
@@ -241,29 +259,31 @@ def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequenc
         return FORMATS[to].encode(Real(int(value < 0), Fraction(abs(value))), mode)
     form = FORMATS[of]
     if (of, to) == ("f64", "f32") and form.decode(operands[0]).size == "nan":
-        return operands[0] >> 63 << 31 | 0x7FC00000 | operands[0] >> 29 & 0x3FFFFF
-    source = _flushed(form.decode(operands[0]), form, modifiers)
+        kept = operands[0] >> 63 << 31 | 0x7FC00000 | operands[0] >> 29 & 0x3FFFFF
+        return 0 if "sat" in modifiers else kept
+    source = _flushed(form.decode(operands[0]), form, modifiers if of == "f32" else ())
     if to in _INTEGERS:
         if source.size == "nan":
             bits = int(to[1:])
             return 1 << bits - 1 if 64 in (bits, form.bits) else 0
         whole = rounded(source.value, mode) if source.finite else (-1) ** source.sign * 2**80
         return clamped(whole, to)
-    if source.size == "nan" and to == "f32" and (of == "bf16" or modifiers == ["f32", "f32"]):
+    moved = (of == "bf16" and "sat" not in modifiers) or modifiers == ["f32", "f32"]
+    if source.size == "nan" and to == "f32" and moved:
         return operands[0] << F32.bits - form.bits  # its bits stay
-    if mode.endswith("i") and source.finite:
-        whole = rounded(source.value, mode)
-        return FORMATS[to].encode(Real(source.sign, Fraction(abs(whole))))
-    return _finished(source, FORMATS[to], mode if not mode.endswith("i") else "rn", modifiers)
+    if mode.endswith("i"):
+        if source.finite:
+            source = Real(source.sign, Fraction(abs(rounded(source.value, mode))))
+        mode = "rn"
+    left = [each for each in modifiers if each != "ftz" or to == "f32"]
+    return _finished(source, FORMATS[to], mode, left)
 
 
 def packed(opcode: str, operands: Sequence[int]) -> int:
     """``cvt.….x2.f32``: the first operand is the upper half."""
-    modifiers = opcode.split(".")
-    values = [F32.decode(each) for each in operands]
-    mode = "rz" if "rz" in modifiers else "rn"
-    form = FORMATS["f16" if "f16x2" in modifiers else "bf16"]
-    high, low = (form.encode(each, mode) for each in values)
+    _, mode, *modifiers, pair, _ = opcode.split(".")
+    form = FORMATS[pair.removesuffix("x2")]
+    high, low = (_finished(F32.decode(each), form, mode, modifiers) for each in operands)
     return high << 16 | low
 
 

@@ -51,8 +51,11 @@ def integer_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -
         return (a * b >> high) + c
     if root in ("div", "rem"):
         return _divided(root, a, b)
+    if root == "vabsdiff4":
+        parts = [abs((a >> at & 255) - (b >> at & 255)) for at in (0, 8, 16, 24)]
+        return c + sum(parts) if "add" in modifiers else int.from_bytes(bytes(parts), "little")
     if root in ("min", "max"):
-        if modifiers[-1].endswith("x2"):
+        if any(each.endswith("x2") for each in modifiers):
             return _pairs(root, modifiers, operands)
         found = min(a, b) if root == "min" else max(a, b)
         return max(found, 0) if "relu" in modifiers else found
@@ -97,7 +100,7 @@ def _products(root: str, modifiers: Sequence[str], operands: Sequence[int]) -> i
 
 
 def _pairs(root: str, modifiers: Sequence[str], operands: Sequence[int]) -> int:
-    kind, found = modifiers[-1].removesuffix("x2"), 0
+    kind, found = next(each for each in modifiers if each.endswith("x2"))[:-2], 0
     for shift in (0, 16):
         a, b = (signed(each >> shift, kind) for each in operands)
         value = {"add": a + b, "min": min(a, b), "max": max(a, b)}[root]

@@ -16,9 +16,13 @@ from kernelbench.ptx.model import SIZES
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 
-_PACKS = (
-    "cvt.rn.f16x2.f32", "cvt.rz.f16x2.f32", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32",
-)  # fmt: skip
+_PACKS = [
+    f"cvt.{mode}{relu}{limit}.{pair}.f32"
+    for mode in ("rn", "rz")
+    for relu in ("", ".relu")
+    for limit in ("", ".satfinite")
+    for pair in ("f16x2", "bf16x2")
+]
 _INTEGERS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64")
 
 
@@ -42,13 +46,14 @@ def _mistakes(
 
 def _fits(bits: int, want: int | Near, kind: str) -> bool:
     if isinstance(want, Near):
-        got = struct.unpack("<f", struct.pack("<I", bits))[0]
+        code, least = ("<d", 0.0) if kind == "f64" else ("<f", 2.0**-126)
+        got = struct.unpack(code, bits.to_bytes(struct.calcsize(code), "little"))[0]
         if math.isnan(want.value):
             return math.isnan(got)
-        if math.isinf(want.value) or abs(want.value) > 3.4028235e38:
+        if math.isinf(want.value) or (kind == "f32" and abs(want.value) > 3.4028235e38):
             return math.isinf(got) and (got > 0) == (want.value > 0)
         # What is subnormal may be flushed or rounded to few bits.
-        return abs(got - want.value) <= want.bound * abs(want.value) + want.absolute + 2.0**-126
+        return abs(got - want.value) <= want.bound * abs(want.value) + want.absolute + least
     width = max(8 * SIZES[kind], 16) if kind != "pred" else 1
     if kind == "f64" and F64.decode(bits).size == "nan":
         return F64.decode(want).size == "nan"
@@ -110,7 +115,7 @@ def test_comparisons_and_selections():
         for kind in ("f16", "bf16", "f32", "f64")
         for relation in (*relations, *unordered)
         for flush in ("", ".ftz")
-        if not flush or kind == "f32"
+        if not flush or kind in ("f16", "f32")
     ]
     cases += [
         Case(f"setp.{relation}.{kind}", ("pred", kind, kind))
@@ -144,5 +149,39 @@ def test_comparisons_and_selections():
             c = operands[2]
             return {"and": result & c, "or": result | c, "xor": result ^ c}[rest[0]]
         return result
+
+    assert _mistakes(results(cases), expected) == []
+
+
+def test_comparisons_into_registers():
+    ones = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF}
+    cases = [
+        Case(f"set.{relation}{flush}.{to}.{of}", (to, of, of))
+        for relation in ("eq", "ne", "lt", "geu", "num")
+        for to in ones
+        for of, flush in (("f16", ""), ("bf16", ""), ("f32", ".ftz"), ("f64", ""), ("f16", ".ftz"))
+    ]
+    cases += [Case(f"set.{relation}.u32.s32", ("u32", "s32", "s32")) for relation in ("lt", "ge")]
+    cases += [Case("set.gt.and.s32.f32", ("s32", "f32", "f32", "pred"))]
+    cases += [
+        Case(f"set.{relation}{flush}.{to}.{of}", ("b32", of, of))
+        for relation in ("eq", "lt", "neu", "nan")
+        for of, flush in (("f16x2", ""), ("f16x2", ".ftz"), ("bf16x2", ""))
+        for to in (of, "u32")
+    ]
+
+    def expected(case: Case, operands: list[int]) -> int:
+        _, relation, *rest, to, of = case.opcode.split(".")
+        if of == "s32":
+            a, b = (signed(each, of) for each in operands)
+            return ones[to] if (a < b if relation == "lt" else a >= b) else 0
+        half = of.removesuffix("x2")
+        parts = ((0, 0xFFFF), (16, 0xFFFF)) if of != half else ((0, (1 << 64) - 1),)
+        pairs = [[each >> at & mask for each in operands[:2]] for at, mask in parts]
+        held = [compared(relation, each, half, flush="ftz" in rest) for each in pairs]
+        if of == half:
+            return ones[to] if held[0] and ("and" not in rest or operands[2]) else 0
+        one = ones[half] if to == of else 0xFFFF
+        return one * held[0] | one * held[1] << 16
 
     assert _mistakes(results(cases), expected) == []

@@ -47,6 +47,14 @@ def test_operands():
     assert found[4].operands[1] == Address("%rd1", 0, (Vector(("%r2", Number(0))),))
 
 
+def test_types_need_no_space_before_them():
+    # Both stand in the inline assembly of CUDA's headers and of programs.
+    found = statements("{ .reg.b16 i,r; mov.b16 i, r; }\n@%p1 add .s32 %r1, %r2, 1;")
+    assert [each.opcode for each in found] == ["mov.b16", "add.s32"]
+    text = kernel("ld.shared.u32 %r1, [x];", head=".shared.align 8 .b8 x[16];\n")
+    assert parse("k.ptx", text).symbols["x"].align == 8
+
+
 def test_scopes_have_registers_and_labels_of_their_own():
     found = statements(
         "{ .reg .pred p; WAIT: @p bra WAIT; }\n{ .reg .b32 p; WAIT: mov.b32 p, 1; bra WAIT; }"

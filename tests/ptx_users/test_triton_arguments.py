@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelbench.ptx.cuda_on_cpu import cuda_on_cpu
+from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.triton_arguments import Given, number_bytes, tensor_map
 
 
@@ -30,6 +30,19 @@ def test_arguments_become_flat_and_constants_go():
     again = Given(signature, (), (torch.ones(4), (7, y), None, 64))
     other = Given(signature, (), (x, (8, y), None, 64))
     assert given.form() == again.form() != other.form()
+
+
+def test_what_wraps_a_tensor_is_its_memory():
+    # flag_gems gives kernels views that are no tensors, but have a tensor's methods.
+    tensor = torch.arange(8)
+    view = SimpleNamespace(
+        data_ptr=lambda: tensor.data_ptr() + 16, untyped_storage=tensor.untyped_storage,
+        shape=(6,), dtype=tensor.dtype,
+    )  # fmt: skip
+    given = Given({"x": "*i64"}, (), (view,))
+    assert given.values == [tensor.data_ptr() + 16]
+    shown = LiveTensors().storages(given.tensors)
+    assert {name: each.data_ptr() for name, each in shown.items()} == {"x": tensor.data_ptr()}
 
 
 def descriptor(tensor, padding="zero"):

@@ -46,10 +46,10 @@ int main() {
 
   thrust::device_vector<int> bins(kBins);
   size_t bytes = 0;
-  cub::DeviceHistogram::HistogramEven(nullptr, bytes, in.begin(), bins.begin(), kBins + 1, 0, 1024,
-                                      kCount);
+  cub::DeviceHistogram::HistogramEven(nullptr, bytes, in.begin(), bins.data().get(), kBins + 1, 0,
+                                      1024, kCount);
   thrust::device_vector<char> space(bytes);
-  cub::DeviceHistogram::HistogramEven(space.data().get(), bytes, in.begin(), bins.begin(),
+  cub::DeviceHistogram::HistogramEven(space.data().get(), bytes, in.begin(), bins.data().get(),
                                       kBins + 1, 0, 1024, kCount);
   got = bins;
   for (int bin = 0; bin < kBins; ++bin) {

@@ -29,12 +29,14 @@ class Case(NamedTuple):
     Attributes:
         packages: What it needs of PyPI.
         triton: Whose version compiles it; nvcc if empty.
+        alone: Whether it is a program that loads PTX and says itself what came of it.
     """
 
     file: str
     packages: tuple[str, ...] = ()
     triton: str = ""
     arch: int = 90
+    alone: bool = False
 
 
 _LIGER, _FLA = ("liger-kernel==0.8.5",), ("fla-core==0.6.0", "einops==0.8.2")
@@ -47,6 +49,7 @@ CASES = (
     Case("fla_chunks.py", _FLA, "3.9"),
     Case("xformers_rows.py", ("xformers==0.0.35",), "3.6"),
     Case("torch_bsr.py", (), "3.9"),
+    Case("numba_rows.py", ("numba==0.68.1", "llvmlite==0.50.0"), alone=True),
     Case("cccl.cu"),
     Case("cutlass_sgemm_2.cu", _CUTLASS),
     Case("cutlass_sgemm_sm80.cu", _CUTLASS),
@@ -87,6 +90,10 @@ def run(folder: Path, case: Case, schedules: int) -> int:
         **os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "NVCC_APPEND_FLAGS": " ".join(["-w", *include]),
     }  # fmt: skip
+    if case.alone:
+        return subprocess.run(
+            [sys.executable, HERE / case.file], env=environment, check=False
+        ).returncode
     command = [
         sys.executable, "-m", "kernelbench", "check", HERE / case.file, "--arch", case.arch,
         "--schedules", schedules, "--seed", "1", "--json", "-",

@@ -13,7 +13,7 @@ enum class Round { kNearest, kZero, kDown, kUp };
 // An instruction's modifiers.
 struct Flags {
   Round round = Round::kNearest;
-  bool ftz = false, sat = false, nan = false, relu = false, xorsign = false;
+  bool ftz = false, sat = false, nan = false, relu = false, xorsign = false, satfinite = false;
 };
 
 namespace detail {
@@ -32,6 +32,7 @@ consteval void take(Flags& flags, const char* text, size_t length) {
   if (equal(text, length, "NaN")) flags.nan = true;
   if (equal(text, length, "relu")) flags.relu = true;
   if (equal(text, length, "xorsign")) flags.xorsign = true;
+  if (equal(text, length, "satfinite")) flags.satfinite = true;
   if (equal(text, length, "rz") || equal(text, length, "rzi")) flags.round = Round::kZero;
   if (equal(text, length, "rm") || equal(text, length, "rmi")) flags.round = Round::kDown;
   if (equal(text, length, "rp") || equal(text, length, "rpi")) flags.round = Round::kUp;
@@ -315,13 +316,37 @@ KB_PTX_COMPARE(num, (a == a) & (b == b))
 KB_PTX_COMPARE(nan, (a != a) | (b != b))
 #undef KB_PTX_COMPARE
 
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 look at the upper words alone, and give one.
+PX f64 upper_word(f64 a) {
+  return as<f64>(__builtin_bit_cast(b64, a) & 0xffffffff00000000u);
+}
+PX f64 flushed_upper_word(f64 a) {
+  const f64 upper = upper_word(a);
+  return std::fabs(upper) < std::numeric_limits<f64>::min() ? std::copysign(0.0, upper) : upper;
+}
+PX f64 rcp_upper(f64 a) {
+  return flushed_upper_word(1 / flushed_upper_word(a));
+}
+PX f64 rsqrt_upper(f64 a) {
+  return upper_word(1 / std::sqrt(flushed_upper_word(a)));
+}
+PX f64 rsqrt_twice(f64 a) {
+  return 1 / std::sqrt(a);
+}
+
 // cvt between f32 and f64, to integral values, and between floats and integers.
 template <typename To, Flags how, typename T>
 PX To convert(T a) {
   // Without a modifier it is a move. A NaN of f64 keeps its sign and upper bits.
   if constexpr (std::is_same_v<To, T> && !how.ftz && !how.sat) return a;
-  if (sizeof(T) > sizeof(To) && std::isnan(a)) return static_cast<To>(a);
-  return out<how>(rounded<how.round, To>([](T x) { return static_cast<To>(x); }, a));
+  if (sizeof(T) > sizeof(To) && std::isnan(a) && !how.sat) return static_cast<To>(a);
+  const auto made = [](T x) { return static_cast<To>(x); };
+  if constexpr (how.ftz && sizeof(T) > sizeof(To)) {
+    // Less than the least normal number if its exponent had no limit, as of mul.
+    const To scaled = rounded<how.round, To>(made, a * T{0x1p60});
+    if (std::fabs(scaled) < To{0x1p-66f}) return out<how>(std::copysign(To{0}, static_cast<To>(a)));
+  }
+  return out<how>(rounded<how.round, To>(made, in<how>(a)));
 }
 template <Flags how, typename T>
 PX_CALLED T integral(T a) {
@@ -330,6 +355,10 @@ PX_CALLED T integral(T a) {
   if constexpr (how.round == Round::kDown) return std::floor(a);
   if constexpr (how.round == Round::kUp) return std::ceil(a);
   return std::nearbyint(a);
+}
+template <Flags how, typename T>
+PX T integral_value(T a) {
+  return out<how>(integral<how>(in<how>(a)));
 }
 template <typename To, Flags how, typename T>
 PX To real(T a) {

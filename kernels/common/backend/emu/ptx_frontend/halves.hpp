@@ -13,13 +13,12 @@ PX f32 widened(bf16 a) {
   return canonical(as<f32>(b32{a.bits} << 16));
 }
 
-PX f64 widened_twice(f16 a) {
-  return widened(a);
-}
-
 // cvt of bf16 keeps a NaN's bits.
 PX f32 extended(bf16 a) {
   return as<f32>(b32{a.bits} << 16);
+}
+PX f32 extended(f16 a) {
+  return widened(a);
 }
 
 PX_CALLED f16 narrowed_f16_rn(f32 a) {
@@ -28,31 +27,6 @@ PX_CALLED f16 narrowed_f16_rn(f32 a) {
 PX_CALLED bf16 narrowed_bf16_rn(f32 a) {
   return {emu::bf16_bits(a)};
 }
-// Towards zero: one less where rounding to nearest has gone away from it, infinity included.
-PX_CALLED f16 narrowed_f16_rz(f32 a) {
-  const f16 nearest = narrowed_f16_rn(a);
-  const bool away = std::fabs(widened(nearest)) > std::fabs(a);
-  return {static_cast<b16>(nearest.bits - away)};
-}
-PX_CALLED bf16 narrowed_bf16_rz(f32 a) {
-  return {std::isnan(a) ? b16{0x7fff}
-                        : static_cast<b16>(as<b32>(__builtin_bit_cast(b32, a)) >> 16)};
-}
-
-// Packed: the first operand is the upper half.
-PX_CALLED b32 pack_f16x2_rn(f32 a, f32 b) {
-  return joined<b32>(narrowed_f16_rn(b).bits, narrowed_f16_rn(a).bits);
-}
-PX_CALLED b32 pack_bf16x2_rn(f32 a, f32 b) {
-  return joined<b32>(narrowed_bf16_rn(b).bits, narrowed_bf16_rn(a).bits);
-}
-PX_CALLED b32 pack_f16x2_rz(f32 a, f32 b) {
-  return joined<b32>(narrowed_f16_rz(b).bits, narrowed_f16_rz(a).bits);
-}
-PX_CALLED b32 pack_bf16x2_rz(f32 a, f32 b) {
-  return joined<b32>(narrowed_bf16_rz(b).bits, narrowed_bf16_rz(a).bits);
-}
-
 namespace detail {
 
 PX f16 narrowed(f32 a, f16) {
@@ -79,6 +53,15 @@ PX f64 odd_sum(f64 a, f64 b) {
   const auto bits = __builtin_bit_cast(b64, sum);
   if (error == 0 || bits & 1) return sum;
   return as<f64>((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
+// Integers: what f64 has no place for is one bit that says that there is more.
+template <typename T>
+PX f64 odd_integer(T a) {
+  if constexpr (sizeof(T) < 8) return a;
+  u64 size = a < 0 ? 0 - static_cast<u64>(a) : static_cast<u64>(a);
+  if (size >> 53) size = (size & ~u64{0x7ff}) | u64{(size & 0x7ff) != 0} << 11;
+  return a < 0 ? -static_cast<f64>(size) : static_cast<f64>(size);
 }
 
 // Each half of a pair.
@@ -177,10 +160,52 @@ KB_PTX_HALF(exp2)
 KB_PTX_HALF(tanh)
 #undef KB_PTX_HALF
 
-// cvt from f64 and integers, and to integers.
-template <typename H, typename T>
+// cvt between halves and other types. .relu: what is negative becomes 0; a NaN stays.
+template <bool relu>
+PX f32 without_negative(f32 a) {
+  return relu && (a < 0 || (a == 0 && std::signbit(a))) ? 0 : a;
+}
+// In another mode than to nearest: the neighbour where that has gone the wrong way, infinity
+// included.
+template <Round round, typename H>
+PX_CALLED H half_in_mode(f64 a) {
+  const H nearest = detail::narrowed(canonical(detail::odd(a)), H{});
+  const f64 got = widened(nearest);
+  if (round == Round::kNearest || std::isnan(a) || got == a) return nearest;
+  const bool outward = round == (std::signbit(a) ? Round::kDown : Round::kUp);
+  if (outward && std::fabs(got) < std::fabs(a)) return {static_cast<b16>(nearest.bits + 1)};
+  if (!outward && std::fabs(got) > std::fabs(a)) return {static_cast<b16>(nearest.bits - 1)};
+  return nearest;
+}
+template <typename H, Flags how, typename T>
 PX_CALLED H half_of(T a) {
-  return detail::narrowed(detail::odd(static_cast<f64>(a)), H{});
+  H found;
+  if constexpr (std::is_same_v<T, f32> && how.round == Round::kNearest) {
+    f32 given = without_negative<how.relu>(in<how>(a));
+    if constexpr (how.sat) given = saturate(given);
+    found = detail::narrowed(given, H{});
+  } else if constexpr (std::is_integral_v<T>) {
+    found = half_in_mode<how.round, H>(detail::odd_integer(a));
+  } else {
+    T given = a;
+    if constexpr (std::is_same_v<T, f32>) given = without_negative<how.relu>(in<how>(a));
+    if constexpr (how.sat) given = saturate(given);
+    found = half_in_mode<how.round, H>(given);
+  }
+  if constexpr (how.satfinite) {
+    if (std::isinf(widened(found))) --found.bits;
+  }
+  return found;
+}
+// Two of them: the first operand is the upper one.
+template <typename H, Flags how>
+PX_CALLED b32 pack_halves(f32 a, f32 b) {
+  return joined<b32>(half_of<H, how>(b).bits, half_of<H, how>(a).bits);
+}
+template <typename To, Flags how, typename H>
+PX To wide_of(H a) {
+  if constexpr (how.sat) return saturate(in<how>(static_cast<To>(widened(a))));
+  return in<how>(static_cast<To>(extended(a)));
 }
 template <typename To, Flags how, typename H>
 PX To whole_of_half(H a) {
@@ -225,7 +250,10 @@ PX_CALLED T abs_half(T a) {
   }
 }
 
-// setp of halves.
+// setp and set of halves.
+PX f16 flushed(f16 a) {
+  return {static_cast<b16>(a.bits & 0x7c00u ? a.bits : a.bits & 0x8000u)};
+}
 #define KB_PTX_COMPARE(name)                                    \
   template <typename T>                                         \
     requires(std::is_same_v<T, f16> || std::is_same_v<T, bf16>) \
@@ -247,5 +275,28 @@ KB_PTX_COMPARE(geu)
 KB_PTX_COMPARE(num)
 KB_PTX_COMPARE(nan)
 #undef KB_PTX_COMPARE
+
+// What set gives: 1.0, or every bit of an integer.
+template <typename T>
+PX T truth(bool found) {
+  if constexpr (std::is_same_v<T, f32>) {
+    return found ? 1.0f : 0.0f;
+  } else if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
+    return detail::narrowed(found ? 1.0f : 0.0f, T{});
+  } else {
+    return found ? static_cast<T>(~T{0}) : T{0};
+  }
+}
+template <typename To, Flags how, typename Test, typename Pair>
+PX To truths(Test test, Pair a, Pair b) {
+  using H = detail::Half<Pair>;
+  const auto bits = [&](int shift) -> b16 {
+    H x{static_cast<b16>(a.bits >> shift)}, y{static_cast<b16>(b.bits >> shift)};
+    if constexpr (how.ftz) x = flushed(x), y = flushed(y);
+    if constexpr (std::is_integral_v<To>) return truth<b16>(test(x, y));
+    return truth<H>(test(x, y)).bits;
+  };
+  return {joined<b32>(bits(0), bits(16))};
+}
 
 }  // namespace px

@@ -314,6 +314,19 @@ template <typename T, bool positive>
 PX b32 max_x2(b32 a, b32 b) {
   return each_half<T>(a, b, [](T x, T y) { return positive ? relu(max(x, y)) : max(x, y); });
 }
+// Bytes: of each the difference, or c plus all of them.
+PX b32 vabsdiff4(b32 a, b32 b, b32) {
+  b32 found = 0;
+  for (int shift = 0; shift < 32; shift += 8) {
+    const b32 x = a >> shift & 255, y = b >> shift & 255;
+    found |= (x < y ? y - x : x - y) << shift;
+  }
+  return found;
+}
+PX b32 vabsdiff4_add(b32 a, b32 b, b32 c) {
+  const b32 each = vabsdiff4(a, b, 0);
+  return c + (each & 255) + (each >> 8 & 255) + (each >> 16 & 255) + (each >> 24);
+}
 PX s32 min_relu(s32 a, s32 b) {
   return relu(min(a, b));
 }

@@ -48,12 +48,6 @@ PX_CALLED f32 widened(Narrow of, b8 code) {
   return negative ? -size : size;
 }
 
-// .relu: what is negative becomes 0; a NaN stays.
-template <bool relu>
-PX f32 without_negative(f32 a) {
-  return relu && (a < 0 || (a == 0 && std::signbit(a))) ? 0 : a;
-}
-
 // Two values: the first operand is the upper one. Of 4 bits they share a byte.
 template <Narrow to, bool relu>
 PX b16 pack_narrow(f32 a, f32 b) {
