@@ -106,12 +106,18 @@ def _tf32(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 CONVERSION_FORMS: tuple[Form, ...] = (
     pure("cvt.rn.{f16|bf16}." + _SMALL, "$0 $1", "half_of<px::$0>"),
-    pure("cvt.rn.f16.f64", "f16 f64", "half_of<px::f16>"),
+    pure("cvt.rn.{f16|bf16}.f64", "$0 f64", "half_of<px::$0>"),
     pure("cvt.f64.f16", "f64 f16", "widened_twice"),
     pure("cvt.{rni|rzi|rmi|rpi}.{u8|u16|u32|u64|s8|s16|s32|s64}.{f16|bf16}", "$1 $2",
          "whole_of_half<px::$1, px::flags(\"$0\")>"),
     pure("cvt.{rni|rzi|rmi|rpi}.f16.f16", "f16 f16", "integral_half<px::flags(\"$0\")>"),
+    pure("cvt.{rni|rzi|rmi|rpi}.bf16.bf16", "bf16 bf16", "integral_half<px::flags(\"$0\")>"),
     Form("cvt.f16.f16", _same_half, "narrow"),
+    pure("cvt.{rn|rz}.bf16.f16", "bf16 f16", "bf16_of_f16_$0", "narrow"),
+    pure("cvt.{rn|rz}.f16.bf16", "f16 bf16", "f16_of_bf16_$0", "narrow"),
+    # Triton leaves the rounding out where the value, of a narrower float, fits; ptxas takes that.
+    pure("cvt.bf16.f16", "bf16 f16", "bf16_of_f16_rn", "narrow"),
+    pure("cvt.f16.bf16", "f16 bf16", "f16_of_bf16_rn", "narrow"),
     Form("cvt.{rn|rz}.relu.{f16|bf16}.f32", _with_relu("narrowed"), "narrow"),
     Form("cvt.{rn|rz}.relu.{f16x2|bf16x2}.f32", _pack_relu, "narrow"),
     Form("cvt.{rn|rz}{.relu|}.tf32.f32", _tf32, "narrow"),

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic, comparisons and conversions (PTX ISA 9.1, 9.7.3 to 9.7.6, 9.7.9).
+"""Floating-point arithmetic and conversions (PTX ISA 9.1, 9.7.3 to 9.7.5, 9.7.9).
 
 Correctly rounded but for what PTX itself approximates (``.approx``, ``.full``): there the C
 library's function stands for the GPU's, which is within PTX's error bounds and not the same bits.
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, Pure, pure
-from kernelbench.ptx.model import Pair
-from kernelbench.ptx.writer import is_integer
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -22,39 +20,6 @@ if TYPE_CHECKING:
 _ROUND = "{.rn|.rz|.rm|.rp|}"
 _HALF = "{f16|f16x2|bf16|bf16x2}"
 _INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
-_ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
-_LOGICAL = "{.and|.or|.xor|}"
-#: Of integers; lo, ls, hi, hs are the unsigned ones' other names.
-_RELATIONS = {
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "lo": "<", "ls": "<=", "hi": ">", "hs": ">=",
-}  # fmt: skip
-
-
-def _compare(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}``: q is of the complement."""
-    relation, joined, flush, kind = chosen
-    writer.expect(operands, 4 if joined else 3)
-    a, b = (writer.typed(each, kind) for each in operands[1:3])
-    if flush:
-        a, b = f"px::flushed({a})", f"px::flushed({b})"
-    test = f"px::is_{relation}({a}, {b})"
-    if is_integer(kind):
-        test = f"{a} {_RELATIONS[relation]} {b}"
-    both = isinstance(operands[0], Pair)
-    if not both and not joined:
-        return writer.assign(operands[0], "pred", test)
-    found = writer.temporary()
-    out = [f"const bool {found} = {test};"]
-    targets = operands[0] if isinstance(operands[0], Pair) else (operands[0],)
-    # The third operand may be one of the targets.
-    third = writer.temporary()
-    if joined:
-        out.append(f"const bool {third} = {writer.predicate(operands[3])};")
-    for target, text in zip(targets, (found, f"!{found}") if both else (found,), strict=True):
-        value = f"px::bit_{joined}({text}, {third})" if joined else text
-        out.append(writer.assign(target, "pred", value))
-    return "{ " + " ".join(out) + " }"
 
 
 def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -116,6 +81,7 @@ FLOAT_FORMS: tuple[Form, ...] = (
     pure("sqrt.{rn|rz|rm|rp|approx}{.ftz|}.f32", "f32 f32", "sqrt<px::flags(\"$0 $1\")>"),
     pure("{sin|cos}.approx{.ftz|}.f32", "f32 f32", "$0<px::flags(\"$1\")>"),
     pure("rsqrt.approx{.ftz|}.f32", "f32 f32", "rsqrt<px::flags(\"$0\")>"),
+    pure("{rcp|rsqrt}.approx.ftz.f64", "f64 f64", "$0_approx"),
     pure("ex2.approx{.ftz|}.f32", "f32 f32", "ex2<px::flags(\"$0\")>"),
     pure("lg2.approx{.ftz|}.f32", "f32 f32", "lg2<px::flags(\"$0\")>"),
     pure("tanh.approx.f32", "f32 f32", 'tanh<px::flags("")>'),
@@ -161,7 +127,4 @@ FLOAT_FORMS: tuple[Form, ...] = (
          "whole<px::$1, px::flags(\"$0\")>"),
     Form("cvt.{rn|rz}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
     Form("cvt{.sat|}." + _INTEGERS + "." + _INTEGERS, _narrow, "arithmetic"),
-    Form("setp." + _ORDERED + _LOGICAL + "{.ftz|}.{f32|f64|f16|bf16}", _compare, "arithmetic"),
-    Form("setp.{eq|ne|lt|le|gt|ge|lo|ls|hi|hs}" + _LOGICAL
-         + "{}.{b16|b32|b64|u16|u32|u64|s16|s32|s64}", _compare, "arithmetic"),
 )  # fmt: skip

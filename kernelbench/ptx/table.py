@@ -10,6 +10,7 @@ from collections import defaultdict
 
 from kernelbench.ptx import (
     barriers,
+    comparisons,
     control,
     conversions,
     copies,
@@ -26,6 +27,7 @@ from kernelbench.ptx.forms import Form
 TABLE: tuple[Form, ...] = (
     *integers.INTEGER_FORMS,
     *floats.FLOAT_FORMS,
+    *comparisons.COMPARISON_FORMS,
     *conversions.CONVERSION_FORMS,
     *memory.MEMORY_FORMS,
     *control.CONTROL_FORMS,

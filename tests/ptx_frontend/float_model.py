@@ -10,6 +10,7 @@ from functools import cache
 
 from exact import (
     F32,
+    F64,
     FORMATS,
     NAN,
     Format,
@@ -75,6 +76,9 @@ def float_result(opcode: str, operands: Sequence[int], types: Sequence[str]) -> 
         near = _approximate(root, values, modifiers)
         if form is F32:
             return near
+        if form is F64:
+            # Of the upper 32 bits, which have 20 of the significand, and so is the result.
+            return Near(near.value, 2.0**-19)
         return form.encode(_real_of(near.value))
     result = {
         "add": lambda: total(tuple(values), mode),

@@ -42,13 +42,16 @@ def _mistakes(
 
 def _fits(bits: int, want: int | Near, kind: str) -> bool:
     if isinstance(want, Near):
-        got = struct.unpack("<f", struct.pack("<I", bits))[0]
+        of, word, most, least = ("d", "Q", 2.0**1023, 2.0**-1022)
+        if kind != "f64":
+            of, word, most, least = ("f", "I", 3.4028235e38, 2.0**-126)
+        got = struct.unpack(f"<{of}", struct.pack(f"<{word}", bits))[0]
         if math.isnan(want.value):
             return math.isnan(got)
-        if math.isinf(want.value) or abs(want.value) > 3.4028235e38:
+        if math.isinf(want.value) or abs(want.value) > most:
             return math.isinf(got) and (got > 0) == (want.value > 0)
         # What is subnormal may be flushed or rounded to few bits.
-        return abs(got - want.value) <= want.bound * abs(want.value) + want.absolute + 2.0**-126
+        return abs(got - want.value) <= want.bound * abs(want.value) + want.absolute + least
     width = max(8 * SIZES[kind], 16) if kind != "pred" else 1
     if kind == "f64" and F64.decode(bits).size == "nan":
         return F64.decode(want).size == "nan"

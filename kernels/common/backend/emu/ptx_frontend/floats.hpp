@@ -196,6 +196,18 @@ template <Flags how>
 PX_CALLED f32 rsqrt(f32 a) {
   return out<how>(1.0f / std::sqrt(in<how>(a)));
 }
+// .approx.ftz of f64: of the upper 32 bits of the operand, in those of the result (9.7.3).
+PX f64 upper_part(f64 a) {
+  if (std::isnan(a)) return a;
+  if (std::fabs(a) < 0x1p-1022) return std::copysign(0.0, a);
+  return as<f64>(__builtin_bit_cast(b64, a) >> 32 << 32);
+}
+PX_CALLED f64 rcp_approx(f64 a) {
+  return upper_part(1 / upper_part(a));
+}
+PX_CALLED f64 rsqrt_approx(f64 a) {
+  return upper_part(1 / std::sqrt(upper_part(a)));
+}
 template <Flags how>
 PX_CALLED f32 ex2(f32 a) {
   return out<how>(std::exp2(in<how>(a)));

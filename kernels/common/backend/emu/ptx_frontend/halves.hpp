@@ -39,6 +39,20 @@ PX_CALLED bf16 narrowed_bf16_rz(f32 a) {
                         : static_cast<b16>(as<b32>(__builtin_bit_cast(b32, a)) >> 16)};
 }
 
+// From one half to the other.
+PX bf16 bf16_of_f16_rn(f16 a) {
+  return narrowed_bf16_rn(widened(a));
+}
+PX bf16 bf16_of_f16_rz(f16 a) {
+  return narrowed_bf16_rz(widened(a));
+}
+PX f16 f16_of_bf16_rn(bf16 a) {
+  return narrowed_f16_rn(widened(a));
+}
+PX f16 f16_of_bf16_rz(bf16 a) {
+  return narrowed_f16_rz(widened(a));
+}
+
 // Packed: the first operand is the upper half.
 PX_CALLED b32 pack_f16x2_rn(f32 a, f32 b) {
   return joined<b32>(narrowed_f16_rn(b).bits, narrowed_f16_rn(a).bits);
@@ -247,5 +261,16 @@ KB_PTX_COMPARE(geu)
 KB_PTX_COMPARE(num)
 KB_PTX_COMPARE(nan)
 #undef KB_PTX_COMPARE
+
+// set of pairs: `one` in each half for which the relation holds.
+template <typename T, typename Test>
+PX b32 set_halves(T a, T b, b32 one, Test test) {
+  using H = detail::Half<T>;
+  const auto half = [&](u32 shift) {
+    return test(H{static_cast<b16>(a.bits >> shift)}, H{static_cast<b16>(b.bits >> shift)}) ? one
+                                                                                          : 0;
+  };
+  return half(16) << 16 | half(0);
+}
 
 }  // namespace px
