@@ -1,4 +1,4 @@
-"""Places of a kernel that a script or a program has compiled: lines of its source, not of the PTX."""
+"""Places of a kernel that a script or a program has compiled: lines of its own source."""
 
 from __future__ import annotations
 

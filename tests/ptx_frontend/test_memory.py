@@ -316,38 +316,6 @@ SCOPE_FIRST = (
 )
 
 
-CHAIN = """
-// CTAs take numbers. Each but the first waits for the one before it, by atomics between fences,
-// adds one to its word, and hands on.
-.visible .entry chain(.param .u64 p_flags, .param .u64 p_words, .param .u64 p_next)
-{
-  .reg .b64 %flags, %words, %o; .reg .b32 %c, %r, %x; .reg .pred %p;
-  ld.param.u64 %flags, [p_flags]; ld.param.u64 %words, [p_words]; ld.param.u64 %o, [p_next];
-  atom.global.add.u32 %c, [%o], 1;
-  mul.wide.u32 %o, %c, 4; add.s64 %flags, %flags, %o; add.s64 %words, %words, %o; mov.u32 %x, 0;
-  setp.eq.u32 %p, %c, 0; @%p bra FIRST;
-WAIT:
-  atom.global.add.u32 %r, [%flags-4], 0; setp.eq.u32 %p, %r, 0; @%p bra WAIT;
-  membar.gl;
-  ld.global.b32 %x, [%words-4];
-FIRST:
-  add.u32 %x, %x, 1; st.global.b32 [%words], %x;
-  membar.gl;
-  atom.global.exch.b32 %r, [%flags], 1;
-  ret;
-}
-"""
-
-
-def test_atomics_hand_over_among_threads_of_the_host():
-    """CTAs run on several: what an atomic has released is there as soon as its value is."""
-    module = kernelbench.ptx.load("chain.ptx", text=HEAD + CHAIN)
-    flags, words, taken = (np.zeros(each, np.uint32) for each in (24, 24, 1))
-    report = module.launch("chain", 24, 1, [flags, words, taken], check=40)
-    assert report.clean, list(report.lines())
-    assert (words == np.arange(1, 25)).all()
-
-
 def test_atomics_with_the_scope_before_the_order():
     data = np.zeros(3, np.int32)
     module = kernelbench.ptx.load("scope_first.ptx", text=SCOPE_FIRST)

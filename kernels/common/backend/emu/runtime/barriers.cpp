@@ -252,8 +252,8 @@ void mbarrier_inval(void* bar) {
             .pc = pc,
             .other_pc = barrier.commit_pc,
             .shared_offset = barrier.offset,
-            .formal = runs_ptx() && barrier.committed.epoch != 0 &&
-                      observed(self(), barrier.committed),
+            .formal =
+                runs_ptx() && barrier.committed.epoch != 0 && observed(self(), barrier.committed),
             .text = "mbarrier.inval although a tcgen05.commit's arrival was not waited for"});
   }
   barrier.live = false;
@@ -271,16 +271,16 @@ void check_barriers_at_exit(Cta& cta) {
   for (const Barrier& barrier : cta.barriers) {
     if (!barrier.live) continue;
     if (known_in(*cta.cluster, barrier.commit)) continue;
-    const bool due = runs_ptx() && barrier.committed.epoch != 0 &&
-                     known_in(*cta.cluster, barrier.committed);
+    const bool due =
+        runs_ptx() && barrier.committed.epoch != 0 && known_in(*cta.cluster, barrier.committed);
     report({.kind = Class::kExit,
             .pc = barrier.commit_pc,
             .other_pc = barrier.init_pc,
             .shared_offset = barrier.offset,
             .formal = due,
-            .text =
-                std::string("a CTA exits although nobody has waited for a tcgen05.commit's arrival") +
-                (due ? ", which is due: its products are known to be complete" : "")});
+            .text = std::string(
+                        "a CTA exits although nobody has waited for a tcgen05.commit's arrival") +
+                    (due ? ", which is due: its products are known to be complete" : "")});
   }
 }
 

@@ -174,8 +174,8 @@ namespace {
 MapImage decode_for_replace(const TensorMap& map) {
   MapImage image = decode(map);
   const auto* bytes = reinterpret_cast<const std::byte*>(&image);
-  const bool blank = std::all_of(bytes, bytes + sizeof image,
-                                 [](std::byte byte) { return byte == std::byte{0}; });
+  const bool blank =
+      std::all_of(bytes, bytes + sizeof image, [](std::byte byte) { return byte == std::byte{0}; });
   if (blank && runs_ptx()) image.magic = kMapMagic;
   return image;
 }

@@ -70,7 +70,7 @@ struct Group {
 struct WarpState {
   uint64_t issued = 0;  // operations
   bool fenced = false;
-  Knowledge knows;  // of its operations
+  Knowledge knows;           // of its operations
   std::vector<Event> reads;  // what each of its operations reads, if checking
   std::deque<Group> groups;
 };
