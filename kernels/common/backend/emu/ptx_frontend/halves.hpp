@@ -268,7 +268,7 @@ PX b32 set_halves(T a, T b, b32 one, Test test) {
   using H = detail::Half<T>;
   const auto half = [&](u32 shift) {
     return test(H{static_cast<b16>(a.bits >> shift)}, H{static_cast<b16>(b.bits >> shift)}) ? one
-                                                                                          : 0;
+                                                                                            : 0;
   };
   return half(16) << 16 | half(0);
 }
