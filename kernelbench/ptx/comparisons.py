@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
 _WHOLE = "{eq|ne|lt|le|gt|ge|lo|ls|hi|hs}"
 _LOGICAL = "{.and|.or|.xor|}"
+_RESULTS = "{u16|s16|u32|s32|f32|f16|bf16}"
 _INTEGERS = "{b16|b32|b64|u16|u32|u64|s16|s32|s64}"
 #: Of integers; lo, ls, hi, hs are the unsigned ones' other names.
 _RELATIONS = {
@@ -80,10 +81,10 @@ COMPARISON_FORMS: tuple[Form, ...] = (
     Form("setp." + _ORDERED + _LOGICAL + "{.ftz|}.{f32|f64|f16|bf16}", _to_predicate,
          "arithmetic"),
     Form("setp." + _WHOLE + _LOGICAL + "{}." + _INTEGERS, _to_predicate, "arithmetic"),
-    Form("set." + _ORDERED + _LOGICAL + "{.ftz|}.{u32|s32|f32|f16|bf16}.{f32|f64|f16|bf16}",
-         _to_register, "arithmetic"),
-    Form("set." + _WHOLE + _LOGICAL + "{}.{u32|s32|f32|f16|bf16}." + _INTEGERS, _to_register,
-         "arithmetic"),
-    Form("set." + _ORDERED + "{.ftz|}.{f16x2|u32|s32}.{f16x2}", _to_pair, "arithmetic"),
-    Form("set." + _ORDERED + "{}.{bf16x2|u32|s32}.{bf16x2}", _to_pair, "arithmetic"),
+    Form("set." + _ORDERED + _LOGICAL + "{.ftz|}." + _RESULTS + ".{f32|f64|f16|bf16}",
+         _to_register, "comparisons"),
+    Form("set." + _WHOLE + _LOGICAL + "{}." + _RESULTS + "." + _INTEGERS, _to_register,
+         "comparisons"),
+    Form("set." + _ORDERED + "{.ftz|}.{f16x2|u32|s32}.{f16x2}", _to_pair, "comparisons"),
+    Form("set." + _ORDERED + "{}.{bf16x2|u32|s32}.{bf16x2}", _to_pair, "comparisons"),
 )  # fmt: skip

@@ -139,6 +139,11 @@ CONVERSION_FORMS: tuple[Form, ...] = (
     pure("cvt." + _ROUND + ".bf16.f64", "bf16 f64", "half_of<px::bf16, px::flags(\"$0\")>"),
     pure("cvt." + _WHOLE + ".f16.f16", "f16 f16", "integral_half<px::flags(\"$0\")>"),
     pure("cvt." + _WHOLE + ".bf16.bf16", "bf16 bf16", "integral_half<px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + ".bf16.f16", "bf16 f16", "half_of<px::bf16, px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + ".f16.bf16", "f16 bf16", "half_of<px::f16, px::flags(\"$0\")>"),
+    # Triton leaves the rounding out where the value, of a narrower float, fits; ptxas takes that.
+    pure("cvt.f16.bf16", "f16 bf16", "half_of<px::f16, px::flags(\"\")>", "narrow"),
+    pure("cvt.bf16.f16", "bf16 f16", "half_of<px::bf16, px::flags(\"\")>", "narrow"),
     Form("cvt.f16.f16", _same_half, "narrow"),
     pure("cvt.{rn|rz}.relu{.satfinite|}.{f16|bf16}.f32", "$2 f32",
          "half_of<px::$2, px::flags(\"$0 relu $1\")>"),

@@ -47,7 +47,9 @@ def _wait_group(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
 
 def _copy_arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 1)
-    return f"px::cp_async_arrive({writer.barrier(operands[0], chosen[0])});"
+    noinc, space = chosen
+    bar = writer.barrier(operands[0], space)
+    return f"px::cp_async_arrive({bar}, {'true' if noinc else 'false'});"
 
 
 def _bulk_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -135,7 +137,7 @@ COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.commit_group", fixed("px::cp_async_commit();"), "copies"),
     Form("cp.async.wait_group", _wait_group, "copies"),
     Form("cp.async.wait_all", fixed("px::cp_async_wait(0);"), "copies"),
-    Form("cp.async.mbarrier.arrive.noinc{.shared::cta|.shared|}.b64", _copy_arrive, "bulk"),
+    Form("cp.async.mbarrier.arrive{.noinc|}{.shared::cta|.shared|}.b64", _copy_arrive, "bulk"),
     Form("cp.async.bulk.{shared::cta|shared::cluster}.global" + _BYTES
          + "{.multicast::cluster|}" + _HINT, _bulk_load, "bulk"),
     Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "bulk"),

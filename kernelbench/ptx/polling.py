@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 from kernelbench.ptx.model import Negated, Number, Operand, Statement
 from kernelbench.ptx.names import operand_names
 
-#: Between a failed poll and the next one; real loops have fewer than ten statements.
-_MOST_STATEMENTS = 40
+#: Between a failed poll and the next one, on all ways together; real loops have fewer than thirty.
+_MOST_STATEMENTS = 320
 #: Without effect but on their result.
 _HARMLESS = (
     "mov", "selp", "setp", "xor", "and", "or", "not", "add", "sub", "mul", "shl", "shr", "cvt",
@@ -19,9 +20,9 @@ _HARMLESS = (
 def only_polls(statements: Sequence[Statement], wait: Statement) -> bool:
     """Whether a wait that fails comes back to itself, unchanged and without doing anything else.
 
-    The statements behind it are followed with the result known to be false. A branch that depends
-    on anything else, an effect, or a change of what the wait names ends the search: then the wait
-    is a poll like any other.
+    The statements behind it are followed with the result known to be false, on both sides of a
+    branch that depends on anything else, a time say. An effect, an end, or a change of what the
+    wait names ends the search: then the wait is a poll like any other.
     """
     return _Walk(statements, wait).returns()
 
@@ -34,30 +35,41 @@ class _Walk:
         self._known: dict[str, int] = {str(wait.operands[0]): 0}
         self._fixed = set().union(*map(operand_names, wait.operands[1:]))
 
+        self._start = next(at for at, each in enumerate(statements) if each is wait)
+        self._left = _MOST_STATEMENTS
+
     def returns(self) -> bool:
-        start = next(at for at, each in enumerate(self._statements) if each is self._wait)
-        at = start + 1
-        for _ in range(_MOST_STATEMENTS):
-            if at == start:
+        return self._from(self._start + 1)
+
+    def _from(self, at: int) -> bool:
+        """Whether every way from a statement on comes back to the wait."""
+        while at < len(self._statements) and self._left > 0:
+            if at == self._start:
                 return True
-            if at >= len(self._statements):
-                return False
             statement = self._statements[at]
             at += 1
+            self._left -= 1
             if statement.label:
                 continue
-            if statement.guard:
-                holds = self._known.get(statement.guard)
-                if holds is None:
-                    return False
-                if bool(holds) == statement.negated:
-                    continue
+            holds = self._known.get(statement.guard) if statement.guard else 1
+            if holds is not None and bool(holds) == (bool(statement.guard) and statement.negated):
+                continue
             root = statement.opcode.partition(".")[0]
             if root == "bra":
-                at = self._labels.get(str(statement.operands[0]), len(self._statements))
-            elif root not in _HARMLESS or not self._step(root, statement):
+                target = self._labels.get(str(statement.operands[0]), len(self._statements))
+                if holds is None and not self._copy()._from(at):
+                    return False
+                at = target
+            elif holds is None or root not in _HARMLESS or not self._step(root, statement):
                 return False
         return False
+
+    def _copy(self) -> _Walk:
+        """The other side of a branch."""
+        other = copy.copy(self)
+        other._known = dict(self._known)
+        other._left = self._left = self._left // 2
+        return other
 
     def _step(self, root: str, statement: Statement) -> bool:
         """Follow one statement; False if what the wait names may change."""

@@ -1,19 +1,25 @@
-"""Places of a kernel that a script has compiled: lines of the script, not of the PTX."""
+"""Places of a kernel that a script or a program has compiled: lines of its own source."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kernelbench.emulator.symbols import Place
+from kernelbench.ptx.model import Chain, Location
 from kernelbench.ptx.sources import PtxSymbols
+
+#: Folders of what users have installed, not written: packages, and headers of a toolkit.
+_INSTALLED = ("site-packages", "cccl", "targets")
 
 
 class ScriptSymbols(PtxSymbols):
     """As :class:`PtxSymbols`, but a place is the line of the user's own source, by ``.loc``.
 
-    Of what was inlined it is the innermost line that is not in an installed package.
+    Of what was inlined it is the innermost line that is not installed. Where that line is all that
+    there is of its function, as of a wrapper of inline assembly, it is the call of the function.
     """
 
     def place(self, pc: Mapping[str, Any] | None) -> Place | None:
@@ -22,8 +28,31 @@ class ScriptSymbols(PtxSymbols):
         statement = self.statement(found.line) if found is not None else None
         if found is None or statement is None or not statement[1].chain:
             return found
-        files = [Path(self._module.files.get(each.file, "?")) for each in statement[1].chain]
-        own = [at for at, file in enumerate(files) if "site-packages" not in file.parts]
-        at = own[0] if own else 0
-        line = statement[1].chain[at].line
-        return Place(files[at], files[at].name, line, found.function, found.role, found.kernel)
+        chain = statement[1].chain
+        at = next((at for at, each in enumerate(chain) if self._is_own(each)), 0)
+        while at + 1 < len(chain) and len(self._lines_of_calls[_call(chain[at:])]) == 1:
+            at += 1
+        file = self._file_of(chain[at])
+        return Place(file, file.name, chain[at].line, found.function, found.role, found.kernel)
+
+    @cached_property
+    def _lines_of_calls(self) -> Mapping[tuple[str, Chain], Set[int]]:
+        """The lines that each inlined call of a function has instructions of, its own calls too."""
+        lines: dict[tuple[str, Chain], set[int]] = {}
+        for function in self._module.functions.values():
+            for statement in function.statements:
+                for at in range(len(statement.chain)):
+                    inner = statement.chain[at:]
+                    lines.setdefault(_call(inner), set()).add(inner[0].line)
+        return lines
+
+    def _is_own(self, location: Location) -> bool:
+        return not set(_INSTALLED) & set(self._file_of(location).parts)
+
+    def _file_of(self, location: Location) -> Path:
+        return Path(self._module.files.get(location.file, "?"))
+
+
+def _call(chain: Chain) -> tuple[str, Chain]:
+    """The function of the innermost line, and where it was inlined."""
+    return chain[0].function, chain[1:]

@@ -151,37 +151,3 @@ def test_comparisons_and_selections():
         return result
 
     assert _mistakes(results(cases), expected) == []
-
-
-def test_comparisons_into_registers():
-    ones = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF}
-    cases = [
-        Case(f"set.{relation}{flush}.{to}.{of}", (to, of, of))
-        for relation in ("eq", "ne", "lt", "geu", "num")
-        for to in ones
-        for of, flush in (("f16", ""), ("bf16", ""), ("f32", ".ftz"), ("f64", ""), ("f16", ".ftz"))
-    ]
-    cases += [Case(f"set.{relation}.u32.s32", ("u32", "s32", "s32")) for relation in ("lt", "ge")]
-    cases += [Case("set.gt.and.s32.f32", ("s32", "f32", "f32", "pred"))]
-    cases += [
-        Case(f"set.{relation}{flush}.{to}.{of}", ("b32", of, of))
-        for relation in ("eq", "lt", "neu", "nan")
-        for of, flush in (("f16x2", ""), ("f16x2", ".ftz"), ("bf16x2", ""))
-        for to in (of, "u32")
-    ]
-
-    def expected(case: Case, operands: list[int]) -> int:
-        _, relation, *rest, to, of = case.opcode.split(".")
-        if of == "s32":
-            a, b = (signed(each, of) for each in operands)
-            return ones[to] if (a < b if relation == "lt" else a >= b) else 0
-        half = of.removesuffix("x2")
-        parts = ((0, 0xFFFF), (16, 0xFFFF)) if of != half else ((0, (1 << 64) - 1),)
-        pairs = [[each >> at & mask for each in operands[:2]] for at, mask in parts]
-        held = [compared(relation, each, half, flush="ftz" in rest) for each in pairs]
-        if of == half:
-            return ones[to] if held[0] and ("and" not in rest or operands[2]) else 0
-        one = ones[half] if to == of else 0xFFFF
-        return one * held[0] | one * held[1] << 16
-
-    assert _mistakes(results(cases), expected) == []

@@ -249,6 +249,27 @@ def test_what_is_missing_is_no_fence_alone():
     assert "proxy-fence" in kinds["proxy"]
 
 
+@pytest.mark.parametrize("due", [True, False], ids=["due", "pending"])
+def test_a_commit_that_nobody_waits_for(due):
+    """As a ring's last ones: formal if a later commit says that its products are complete."""
+    product = PRODUCTS[0]
+    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%o];"
+    other = "cvt.u64.u32 %o, %r; tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%o];"
+    back = "cvt.u64.u32 %o, %b;"
+    program = _program(product)
+    begin = "mbarrier.init.shared::cta.b64 [%b], 1;"
+    assert program.count(commit) == program.count(begin) == 1
+    program = program.replace(begin, f"{begin} mov.b32 %r, other; {begin.replace('%b', '%r')}")
+    both = f"{other} {back} {commit}" if due else f"{commit} {other}"
+    program = program.replace(commit, both).replace("{", "{ .reg .b32 %r;", 1)
+    text = "\n".join([HEAD, ".shared .align 8 .b64 other;", program])
+    module = kernelbench.ptx.load("other.ptx", text=text)
+    report, right = _multiplied(module, product, check=2, name=product.name)
+    severities = {each.severity for each in report.findings if each.finding.kind == "exit"}
+    assert right
+    assert severities == {"formal" if due else "error"}, list(report.lines())
+
+
 def _cell(shape: str, thread: int, register: int) -> tuple[int, int]:
     """Lane and column of a register, from the address on."""
     t, r = thread % 32, register

@@ -141,6 +141,20 @@ def test_with_relu_and_tf32():
     assert _wrong(cases, expected) == []
 
 
+def test_conversions_between_halves():
+    cases = [
+        Case(f"cvt{mode}.{to}.{of}", ("b16", of))
+        for to, of in (("f16", "bf16"), ("bf16", "f16"))
+        for mode in (".rn", ".rz", "")
+    ]
+
+    def expected(case: Case, operands: list[int]) -> int:
+        _, *mode, to, of = case.opcode.split(".")
+        return FORMATS[to].encode(FORMATS[of].decode(operands[0]), *mode)
+
+    assert _wrong(cases, expected) == []
+
+
 def _tf32(value: Real, mode: str) -> int:
     """11 bits of significand in an f32; ``rna``: half-way cases away from zero."""
     if not value.finite:

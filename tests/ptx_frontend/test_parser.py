@@ -167,8 +167,12 @@ WAIT = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;"
         ("add.s32 %r2, %r2, 1; @!%p1 bra AGAIN;", False),
         ("st.shared.b32 [%r4], %r4; @!%p1 bra AGAIN;", False),
         ("setp.eq.s32 %p3, %r5, 0; @%p3 bra AGAIN;", False),
+        # libcu++ sleeps longer and longer; a loop that gives up after a time is another.
+        ("@%p1 bra OUT; setp.lt.s32 %p3, %r5, 9; @%p3 bra AGAIN; nanosleep.u32 9; bra AGAIN; OUT:",
+         True),
+        ("@%p1 bra OUT; setp.lt.s32 %p3, %r5, 9; @%p3 bra AGAIN; OUT:", False),
     ],
-)
+)  # fmt: skip
 def test_which_waits_only_poll(behind, polls):
     found = statements(f"AGAIN: {WAIT} {behind} ret;")
     wait = next(each for each in found if each.opcode.startswith("mbarrier"))

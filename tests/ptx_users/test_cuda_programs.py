@@ -51,6 +51,15 @@ def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) ->
     assert "scale<float, 64>" in outcome.out and "1 clean of 1" in outcome.out
 
 
+@pytest.mark.parametrize("waits", ["", *(f"streams[{i}], done[{1 - i}]" for i in range(2))])
+def test_dependencies_of_a_graph(checked: Callable[..., Outcome], waits: str) -> None:
+    """Either of them that is missing shows in one of the orders of two launches."""
+    wait = f"  cudaStreamWaitEvent({waits});\n"
+    outcome = checked("graphs.cu", *([(wait, "")] if waits else []))
+    assert outcome.code == (3 if waits else 0), outcome.out
+    assert ("main returned 1" in outcome.out) == bool(waits)
+
+
 def test_flags_locks_and_counters(checked: Callable[..., Outcome]) -> None:
     outcome = checked("flags.cu")
     assert outcome.code == 0, outcome.out

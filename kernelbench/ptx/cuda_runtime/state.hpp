@@ -79,6 +79,9 @@ cudaError_t not_here(const std::string& what);
 using Work = std::function<cudaError_t()>;
 cudaError_t submit(cudaStream_t stream, Work work);
 bool captures(cudaStream_t stream);
+// A node of a graph, which comes after others of it.
+cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode_st* const* after,
+                     size_t count, Work work);
 
 // A piece of work, by its number; 0 for none.
 using Task = uint64_t;
@@ -128,17 +131,21 @@ struct CUgraph_st {
 };
 struct CUgraphNode_st {
   kb::cuda::Work work;
+  std::vector<const CUgraphNode_st*> after;
 };
 struct CUstream_st {
   CUgraph_st* capture = nullptr;
+  std::vector<const CUgraphNode_st*> captured;  // what its next node comes after
   unsigned flags = 0;
   int priority = 0;
 };
 struct CUevent_st {
   CUgraph_st* capture = nullptr;
+  std::vector<const CUgraphNode_st*> captured;  // of its stream when it was recorded
   bool recorded = false;
   kb::cuda::Task task = 0;
 };
 struct CUgraphExec_st {
-  std::vector<kb::cuda::Work> works;
+  std::vector<kb::cuda::Work> orders[2];  // the works, in two orders that the graph allows
+  size_t launches = 0;
 };

@@ -1,5 +1,4 @@
-// Streams, events and graphs. What a stream captures is given to the stream on which the graph is
-// launched, in the same order.
+// Streams and events. What a stream captures becomes nodes of a graph (graphs.cpp).
 #include <vector>
 
 #include "state.hpp"
@@ -26,17 +25,6 @@ cudaError_t stream_made(cudaStream_t* stream, unsigned flags, int priority) {
   return cudaSuccess;
 }
 
-cudaError_t node_added(cudaGraphNode_t* node, cudaGraph_t graph, Work work) {
-  graph->nodes.push_back(std::make_unique<CUgraphNode_st>(std::move(work)));
-  *node = graph->nodes.back().get();
-  return cudaSuccess;
-}
-
-void keep_works(CUgraphExec_st* executable, const CUgraph_st& graph) {
-  executable->works.clear();
-  for (const auto& node : graph.nodes) executable->works.push_back(node->work);
-}
-
 }  // namespace
 
 bool captures(cudaStream_t stream) {
@@ -46,8 +34,12 @@ bool captures(cudaStream_t stream) {
 
 cudaError_t submit(cudaStream_t stream, Work work) {
   if (captures(stream)) {
+    CUstream_st& made = *own(stream);
     cudaGraphNode_t node;
-    return node_added(&node, own(stream)->capture, std::move(work));
+    const cudaError_t status =
+        add_node(&node, made.capture, made.captured.data(), made.captured.size(), std::move(work));
+    made.captured = {node};
+    return status;
   }
   enqueue(stream, std::move(work));
   return cudaSuccess;
@@ -115,6 +107,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   CUstream_st* const made = own(stream);
   if (made != nullptr && event->capture != nullptr) {
     made->capture = event->capture;
+    made->captured.insert(made->captured.end(), event->captured.begin(), event->captured.end());
   } else {
     wait_before_next(stream, event->task);
   }
@@ -137,6 +130,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const CUstream_st* const made = own(stream);
   event->capture = made != nullptr ? made->capture : nullptr;
+  if (event->capture != nullptr) event->captured = made->captured;
   event->recorded = true;
   if (event->capture == nullptr) event->task = mark(stream);
   return cudaSuccess;
@@ -157,13 +151,14 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   return cudaSuccess;
 }
 
-// ---- graphs ------------------------------------------------------------------------------------
+// ---- capture -----------------------------------------------------------------------------------
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   CUstream_st* const made = own(stream);
   if (made == nullptr) return remembered(cudaErrorStreamCaptureUnsupported);
   if (made->capture != nullptr) return remembered(cudaErrorIllegalState);
   made->capture = new CUgraph_st;
+  made->captured.clear();
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -171,7 +166,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (made == nullptr || made->capture == nullptr) return remembered(cudaErrorIllegalState);
   *graph = made->capture;
   for (auto& [handle, each] : streams) {
-    if (each->capture == *graph) each->capture = nullptr;
+    if (each->capture != *graph) continue;
+    each->capture = nullptr;
+    each->captured.clear();
   }
   return cudaSuccess;
 }
@@ -180,95 +177,6 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) {
-  *graph = new CUgraph_st;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  for (size_t at = 0; nodes != nullptr && at < *count && at < graph->nodes.size(); ++at) {
-    nodes[at] = graph->nodes[at].get();
-  }
-  *count = graph->nodes.size();
-  return cudaSuccess;
-}
-
-// A node comes after those that it depends on, so that the order in which they are added will do.
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*,
-                                   size_t, const cudaKernelNodeParams* of) {
-  if (of->kernelParams == nullptr) return not_here("cudaGraphAddKernelNode with extra");
-  const Form form{of->gridDim, of->blockDim, {1, 1, 1}, of->sharedMemBytes, false};
-  Work work;
-  const cudaError_t status = prepared(&work, kernel_of(of->func), form, of->kernelParams);
-  return status == cudaSuccess ? node_added(node, graph, std::move(work)) : status;
-}
-cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
-                                     const cudaGraphNode_t*, size_t, void* to, const void* from,
-                                     size_t bytes, cudaMemcpyKind) {
-  return node_added(node, graph, [=] { return copy(to, from, bytes); });
-}
-cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*,
-                                   size_t, const cudaMemsetParams* of) {
-  return node_added(node, graph, [of = *of] {
-    for (size_t row = 0; row < of.height; ++row) {
-      for (size_t at = 0; at < of.width; ++at) {
-        char* const to = static_cast<char*>(of.dst) + row * of.pitch + at * of.elementSize;
-        const cudaError_t status = copy(to, &of.value, of.elementSize);
-        if (status != cudaSuccess) return status;
-      }
-    }
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*,
-                                 size_t, const cudaHostNodeParams* of) {
-  return node_added(node, graph, [of = *of] {
-    of.fn(of.userData);
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*,
-                                  size_t) {
-  return node_added(node, graph, [] { return cudaSuccess; });
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                          unsigned long long) {
-  *executable = new CUgraphExec_st;
-  keep_works(*executable, *graph);
-  return cudaSuccess;
-}
-#if CUDART_VERSION >= 12000
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long flags) {
-  return cudaGraphInstantiateWithFlags(executable, graph, flags);
-}
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
-                                cudaGraphExecUpdateResultInfo* result) {
-  *result = {};
-  result->result = cudaGraphExecUpdateSuccess;
-  keep_works(executable, *graph);
-  return cudaSuccess;
-}
-#endif
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  for (const Work& work : executable->works) {
-    const cudaError_t status = submit(stream, work);
-    if (status != cudaSuccess) return status;
-  }
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  delete executable;
   return cudaSuccess;
 }
 

@@ -22,7 +22,7 @@ KB_DEVICE void cp_async_wait_group() {
 }
 
 KB_DEVICE void cp_async_mbarrier_arrive_noinc(Mbarrier* bar) {
-  emu::async_copy_arrive_noinc(bar);
+  emu::async_copy_arrive(bar, true);
 }
 
 }  // namespace kb::ptx

@@ -186,6 +186,8 @@ PX_CALLED H half_of(T a) {
     found = detail::narrowed(given, H{});
   } else if constexpr (std::is_integral_v<T>) {
     found = half_in_mode<how.round, H>(detail::odd_integer(a));
+  } else if constexpr (sizeof(T) == 2) {
+    found = half_in_mode<how.round, H>(widened(a));
   } else {
     T given = a;
     if constexpr (std::is_same_v<T, f32>) given = without_negative<how.relu>(in<how>(a));

@@ -258,8 +258,8 @@ PX void cp_async_commit() {
 PX void cp_async_wait(u32 pending) {
   emu::async_copy_wait_group(pending);
 }
-PX void cp_async_arrive(u32 bar) {
-  emu::async_copy_arrive_noinc(cluster_at(bar));
+PX void cp_async_arrive(u32 bar, bool noinc) {
+  emu::async_copy_arrive(cluster_at(bar), noinc);
 }
 PX void bulk_load(u32 to, const void* from, u32 bytes, u32 bar, s32 mask) {
   emu::bulk_load(cluster_at(to), from, bytes, cluster_at(bar), mask);

@@ -63,7 +63,7 @@ void fence_proxy_tensormap_acquire(const TensorMap* map);
 void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes);
 void async_copy_commit_group();
 void async_copy_wait_group(uint32_t pending);
-void async_copy_arrive_noinc(void* bar);
+void async_copy_arrive(void* bar, bool noinc);
 
 // Host side: throws rt::Error for a tile that the driver would refuse.
 TensorMap encode_tensor_map(const rt::TensorMapTile& tile);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
@@ -22,6 +23,14 @@ std::string count_of(uint64_t number, const char* noun) {
 // before now.
 bool observed(const Thread& thread, const Event& event) {
   return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
+}
+
+// Whether some thread of the cluster knows of an event.
+bool known_in(const Cluster& cluster, const Event& event) {
+  return std::any_of(cluster.ctas.begin(), cluster.ctas.end(), [&event](const Cta& cta) {
+    return std::any_of(cta.threads.begin(), cta.threads.end(),
+                       [&event](const Thread& thread) { return observed(thread, event); });
+  });
 }
 
 // The barrier of an operation, by pointer in the CTA's own memory or by shared::cluster address.
@@ -226,7 +235,7 @@ void mbarrier_init(void* bar, uint32_t count) {
 
 // PTX: mbarrier.inval.shared::cta.b64 (9.7.13.15). The bytes may be used for anything afterwards.
 // Nothing may be on its way to it: neither bytes nor the arrival of a commit, which only who has
-// waited for it knows to have come.
+// waited for it knows to have come. Formal where that has been due, as at the CTA's exit.
 void mbarrier_inval(void* bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -243,6 +252,8 @@ void mbarrier_inval(void* bar) {
             .pc = pc,
             .other_pc = barrier.commit_pc,
             .shared_offset = barrier.offset,
+            .formal =
+                runs_ptx() && barrier.committed.epoch != 0 && observed(self(), barrier.committed),
             .text = "mbarrier.inval although a tcgen05.commit's arrival was not waited for"});
   }
   barrier.live = false;
@@ -253,22 +264,23 @@ void mbarrier_inval(void* bar) {
 // A commit's arrival writes to the barrier. If no thread of the cluster knows of it, it may come
 // when the CTA's memory is another's.
 // Stricter: that somebody of the cluster knows of the arrival is enough, but nobody at all is a
-// finding even if the memory is never used again.
+// finding even if the memory is never used again. It is formal in translated PTX if the CTA's own
+// products are known to be complete by a later commit: the arrival has been due since.
 void check_barriers_at_exit(Cta& cta) {
   if (!checking()) return;
   for (const Barrier& barrier : cta.barriers) {
     if (!barrier.live) continue;
-    const auto known = [&barrier](const Cta& each) {
-      return std::any_of(
-          each.threads.begin(), each.threads.end(),
-          [&barrier](const Thread& thread) { return observed(thread, barrier.commit); });
-    };
-    if (std::any_of(cta.cluster->ctas.begin(), cta.cluster->ctas.end(), known)) continue;
+    if (known_in(*cta.cluster, barrier.commit)) continue;
+    const bool due =
+        runs_ptx() && barrier.committed.epoch != 0 && known_in(*cta.cluster, barrier.committed);
     report({.kind = Class::kExit,
             .pc = barrier.commit_pc,
             .other_pc = barrier.init_pc,
             .shared_offset = barrier.offset,
-            .text = "a CTA exits although nobody has waited for a tcgen05.commit's arrival"});
+            .formal = due,
+            .text = std::string(
+                        "a CTA exits although nobody has waited for a tcgen05.commit's arrival") +
+                    (due ? ", which is due: its products are known to be complete" : "")});
   }
 }
 

@@ -153,28 +153,17 @@ void fence_acq_rel(Scope scope) {
   }
 }
 
-// Sees what earlier ones on the word released, if it returns a value, and releases if it has
-// .release or comes after a fence.
+// Before a strong write changes its word: what it releases, if it has .release or comes after a
+// fence. Other OS threads may read the word as soon as it has changed.
 // PTX: 8.8: atomics on one word are a chain: who sees the last sees what each of them released.
-void counter_atomic(SyncWord word, bool returns, bool releases, Scope scope) {
+void counter_release(SyncWord word, bool releases, Scope scope) {
   if (!checking()) return;
   Thread& thread = self();
   const bool fenced = thread.fenced != nullptr || thread.fenced_narrowly != nullptr ||
                       thread.knows.covered != nullptr;
-  if (!returns && !releases && !fenced) return;
+  if (!releases && !fenced) return;
   const Cta& cta = *thread.cta;
   const std::lock_guard lock(guard);
-  const auto found = counters.find(word);
-  if (returns && found != counters.end()) {
-    const Abroad::Pointer seen = seen_of(found->second, thread, scope);
-    thread.observed = Abroad::joined(thread.observed, seen);
-    if (runs_ptx()) {
-      thread.knows.observed =
-          Abroad::joined(Abroad::joined(thread.knows.observed, seen),
-                         scope == Scope::kGpu ? found->second.supposed : nullptr);
-    }
-  }
-  if (!releases && !fenced) return;
   Counter& counter = counters[word];
   if (scope == Scope::kGpu) {
     counter.supposed = Abroad::joined(Abroad::joined(counter.supposed, thread.knows.covered),
@@ -188,6 +177,20 @@ void counter_atomic(SyncWord word, bool returns, bool releases, Scope scope) {
   if (thread.fenced_narrowly != nullptr) {
     release_narrowly(counter, cta, std::min(scope, thread.narrow_scope), thread.fenced_narrowly);
   }
+}
+
+// After a strong read has its value: what the word's writers released, for a fence to acquire.
+void counter_observe(SyncWord word, Scope scope) {
+  if (!checking()) return;
+  Thread& thread = self();
+  const std::lock_guard lock(guard);
+  const auto found = counters.find(word);
+  if (found == counters.end()) return;
+  const Abroad::Pointer seen = seen_of(found->second, thread, scope);
+  thread.observed = Abroad::joined(thread.observed, seen);
+  if (!runs_ptx()) return;
+  thread.knows.observed = Abroad::joined(Abroad::joined(thread.knows.observed, seen),
+                                         scope == Scope::kGpu ? found->second.supposed : nullptr);
 }
 
 // PTX: ld.acquire (9.7.9): what a wait for a counter has seen was released before.

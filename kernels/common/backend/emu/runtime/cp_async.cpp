@@ -171,16 +171,16 @@ void async_copy_wait_group(uint32_t pending) {
   acquire_from(copies.waited);
 }
 
-// PTX: cp.async.mbarrier.arrive.noinc (9.7.13.15). Without .noinc the pending count would grow by
-// one first, so that the arrival would be none that init counted; that form is not here.
-// Arrives when all of the thread's copies so far are complete; .noinc: the arrival is among those
-// that the barrier expects.
+// PTX: cp.async.mbarrier.arrive{.noinc} (9.7.13.15). Arrives when all of the thread's copies so far
+// are complete. Without .noinc the pending count grows by one first, so that the arrival is none
+// that init has counted.
 // Assumption: the arrival releases what the copies wrote, to who acquires the phase.
-void async_copy_arrive_noinc(void* bar) {
+void async_copy_arrive(void* bar, bool noinc) {
   const Pc pc = KB_EMU_PC;
   interleave();
   const SharedPlace at = shared_place(bar, pc, "cp.async.mbarrier.arrive");
   Barrier& barrier = at.cta->barrier(at.offset, pc, at.cta != self().cta);
+  if (!noinc) ++barrier.pending;
   if (!checking()) {
     barrier_arrive(barrier, 1, nullptr, pc);
     return;

@@ -186,4 +186,13 @@ void acquire_from(const Knowledge& object) {
   if (checking()) self().knows.join(object);
 }
 
+void acquire_event(const Event& event) {
+  Knowledge& knows = self().knows;
+  for (Clock* clock : {&knows.seen, &knows.unfenced}) {
+    if (clock->at.empty()) continue;
+    uint32_t& known = clock->at[event.component];
+    known = std::max(known, event.epoch);
+  }
+}
+
 }  // namespace kb::emu

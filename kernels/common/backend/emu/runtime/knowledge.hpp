@@ -125,5 +125,7 @@ AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what);
 // Release and acquire on a synchronization object's knowledge; no-ops when not checking.
 void release_to(Knowledge& object);
 void acquire_from(const Knowledge& object);
+// From now on the running thread knows of an event, and not of what came before it.
+void acquire_event(const Event& event);
 
 }  // namespace kb::emu

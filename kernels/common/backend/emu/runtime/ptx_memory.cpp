@@ -83,14 +83,22 @@ void strong_access(const void* at, uint32_t bytes, bool writing, Scope scope, Pc
   }
 }
 
-// What a word hands on.
-void synchronize(const void* at, Order order, Scope scope, bool returns, Pc pc) {
+SyncWord sync_word(const void* at, Pc pc) {
   const Cta* cta = in_shared(at) ? shared_place(at, pc, "an atomic").cta : nullptr;
-  const SyncWord word(static_cast<const uint32_t*>(at), cta);
-  if (returns && (order == Order::kAcquire || order == Order::kAcqRel)) {
-    counter_acquire(word, scope);
-  }
-  counter_atomic(word, returns, order == Order::kRelease || order == Order::kAcqRel, scope);
+  return {static_cast<const uint32_t*>(at), cta};
+}
+
+// What a word hands on: before a strong write changes it.
+void hand_over(const void* at, Order order, Scope scope, Pc pc) {
+  const bool releases = order == Order::kRelease || order == Order::kAcqRel;
+  counter_release(sync_word(at, pc), releases, scope);
+}
+
+// And what it has handed on, after a strong read has its value.
+void take_over(const void* at, Order order, Scope scope, Pc pc) {
+  const SyncWord word = sync_word(at, pc);
+  if (order == Order::kAcquire || order == Order::kAcqRel) counter_acquire(word, scope);
+  counter_observe(word, scope);
 }
 
 // A thread that polls lets the others run, and sleeps when that has not helped for long.
@@ -136,11 +144,12 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
   interleave();
   if (bytes == 4 && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), false);
   strong_access(at, bytes, true, form.scope, pc, form.returns ? "atom" : "red");
-  if (bytes >= 4) synchronize(at, form.order, form.scope, form.returns, pc);
+  if (bytes >= 4) hand_over(at, form.order, form.scope, pc);
   uint64_t old = 0;
   const bool changed = bytes == 8   ? exchanged(static_cast<uint64_t*>(at), update, context, old)
                        : bytes == 4 ? exchanged(static_cast<uint32_t*>(at), update, context, old)
                                     : exchanged(static_cast<uint16_t*>(at), update, context, old);
+  if (bytes >= 4 && form.returns) take_over(at, form.order, form.scope, pc);
   if (!changed && form.returns && form.may_poll) wait_if_polling(at, bytes, pc);
   return old;
 }
@@ -153,7 +162,7 @@ uint64_t strong_load(const void* at, uint32_t bytes, const StrongForm& form) {
   if (form.meeting && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), true);
   wait_if_polling(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
-  if (bytes >= 4) synchronize(at, form.order, form.scope, true, pc);
+  if (bytes >= 4) take_over(at, form.order, form.scope, pc);
   return value;
 }
 
@@ -162,7 +171,7 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, const StrongForm& fo
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, true, form.scope, pc, "a strong store");
-  if (bytes >= 4) synchronize(at, form.order, form.scope, false, pc);
+  if (bytes >= 4) hand_over(at, form.order, form.scope, pc);
   if (bytes == 8) {
     __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
   } else if (bytes == 2) {
@@ -187,7 +196,7 @@ void strong_load_vector(const void* at, uint32_t bytes, const StrongForm& form, 
     std::memcpy(values, at, bytes);
   }
   for (uint32_t word = 0; word < bytes; word += 8) {
-    synchronize(static_cast<const std::byte*>(at) + word, form.order, form.scope, true, pc);
+    take_over(static_cast<const std::byte*>(at) + word, form.order, form.scope, pc);
   }
 }
 
@@ -197,7 +206,7 @@ void strong_store_vector(void* at, uint32_t bytes, const void* values, const Str
   interleave();
   strong_access(at, bytes, true, form.scope, pc, "a strong store");
   for (uint32_t word = 0; word < bytes; word += 8) {
-    synchronize(static_cast<std::byte*>(at) + word, form.order, form.scope, false, pc);
+    hand_over(static_cast<std::byte*>(at) + word, form.order, form.scope, pc);
   }
   const std::lock_guard lock(wide_accesses);
   std::memcpy(at, values, bytes);

@@ -60,8 +60,10 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   global_access(dst, sizeof *dst, true, pc, "atom.add");
   counter_used(dst, false);
   global_changed(dst, sizeof *dst, pc, "atom.add", true);
-  counter_atomic(dst, true, false);
-  return __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
+  counter_release(dst, false);
+  const uint32_t old = __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
+  counter_observe(dst);
+  return old;
 }
 
 // PTX: red.release.gpu.global.add.u32 (9.7.13): what publishes a CTA's results to those that wait
@@ -72,7 +74,7 @@ void red_add_u32(uint32_t* dst, uint32_t value) {
   global_access(dst, sizeof *dst, true, pc, "red.add");
   counter_used(dst, false);
   global_changed(dst, sizeof *dst, pc, "red.add");
-  counter_atomic(dst, false, true);
+  counter_release(dst, true);
   __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
 }
 

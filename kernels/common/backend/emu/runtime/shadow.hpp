@@ -64,8 +64,9 @@ struct SyncWord {
   const Cta* cta;  // null for global memory; CTAs of a launch may have the same addresses
   friend bool operator==(const SyncWord&, const SyncWord&) = default;
 };
-// An atomic, or a strong load (which `returns`) or store.
-void counter_atomic(SyncWord word, bool returns, bool releases, Scope scope = Scope::kGpu);
+// Before a strong write changes a word, and after a strong read, or an atomic, has its value.
+void counter_release(SyncWord word, bool releases, Scope scope = Scope::kGpu);
+void counter_observe(SyncWord word, Scope scope = Scope::kGpu);
 // A wait for a word has ended, which acquires; a word is about to be used by atomics or waits.
 // `meeting`: CTAs wait there for a bit to change.
 void counter_acquire(SyncWord word, Scope scope = Scope::kGpu);

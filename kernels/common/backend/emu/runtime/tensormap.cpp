@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "api_ptx.hpp"
 #include "rt.cuh"
 #include "tma_box.hpp"
 
@@ -167,6 +168,18 @@ namespace {
 
 // PTX: tensormap.replace (9.7.9): .field1 has one value, .field2 is indexed by a dimension, .field3
 // takes an immediate; rank is written as its value minus one.
+// A map as tensormap.replace finds it.
+// Assumption: 128 bytes of zeros are a map in translated PTX, whose fields are all still to be
+// replaced: Triton makes its maps in shared memory so.
+MapImage decode_for_replace(const TensorMap& map) {
+  MapImage image = decode(map);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&image);
+  const bool blank =
+      std::all_of(bytes, bytes + sizeof image, [](std::byte byte) { return byte == std::byte{0}; });
+  if (blank && runs_ptx()) image.magic = kMapMagic;
+  return image;
+}
+
 // Replaces one field; the rule that the value breaks, or empty.
 // Assumption: global_dim takes 32 bits, global_stride 64, both zero-extended; ranges are the
 // driver's. Combinations that only the whole map can show wrong are found by the copy that uses it.
@@ -231,7 +244,7 @@ void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t 
     const SharedPlace place = shared_place(map, pc, what);
     shared_write(*place.cta, place.offset, sizeof *map, generic_actor(pc, what));
   }
-  MapImage image = decode(*map);
+  MapImage image = decode_for_replace(*map);
   std::string rule = image.magic == kMapMagic ? "" : "the map was never encoded";
   if (rule.empty()) rule = replace(image, field, index, value);
   if (!rule.empty()) {

@@ -61,8 +61,7 @@ struct Operation {
   StaleCells stale_b;
 };
 
-// PTX: wgmma.commit_group: per warpgroup in PTX's words, kept per warp here, as each warp executes
-// it.
+// PTX: wgmma.commit_group: per warpgroup, kept for each warp here, as each executes it.
 struct Group {
   uint64_t end;     // operations up to its last one
   Knowledge knows;  // after that
@@ -71,7 +70,8 @@ struct Group {
 struct WarpState {
   uint64_t issued = 0;  // operations
   bool fenced = false;
-  Knowledge knows;  // of its operations
+  Knowledge knows;           // of its operations
+  std::vector<Event> reads;  // what each of its operations reads, if checking
   std::deque<Group> groups;
 };
 
@@ -222,7 +222,9 @@ void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc
                             operation.stale_a);
   }
   tile_b(operation).check(*group.cta, 0, 2 * operation.count, actor.get(), operation.stale_b);
-  if (checking()) group.warps[warp].knows.join(actor.knows);
+  if (!checking()) return;
+  group.warps[warp].knows.join(actor.knows);
+  group.warps[warp].reads.push_back({actor.actor.component, actor.actor.epoch});
 }
 
 // PTX: wgmma.mma_async is asynchronous; its operations become complete in order, with the group
@@ -385,6 +387,11 @@ void wgmma_wait_group(uint32_t pending) {
   wait_until(Wait::Kind::kWgmma, pc, warp, pending,
              [&group, end] { return group.executed >= end; });
   acquire_from(groups[newest].knows);
+  // An operation is the warpgroup's: once it is complete, no warp's part of it reads any more.
+  // What the other warps did before it is not known by that.
+  if (checking() && end != 0) {
+    for (const WarpState& each : group.warps) acquire_event(each.reads[end - 1]);
+  }
   // The last lane tidies up: the others have what they need.
   warp_collective(kWhat, pc, [&] {
     for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
