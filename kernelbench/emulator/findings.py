@@ -55,6 +55,8 @@ ASSUMPTIONS = {
     "had, while their atomics change it",
     "reads-before-async": "what the async proxy overwrites was read before by ordinary loads that "
     "are in order with it, without fence.proxy.async between",
+    "groups-of-warpgroups": "a warp's wgmma.wait_group says that the group's operations have read "
+    "what the other warps of its warpgroup read by them, too",
 }
 
 

@@ -71,6 +71,8 @@ enum PairFault : int {
   kClusterScope = 0,  // right
   kCtaScope,          // the wait for the other CTA's value acquires at scope cta
   kLaneAcquires,      // lane 0 alone waits, whichever lane was elected reads
+  kAsyncStore,        // no fault: the value comes by st.async
+  kAsyncCtaScope,     // it does, and the wait acquires at scope cta
 };
 
 // Each CTA of a pair stores into the other's memory and arrives there.
@@ -84,11 +86,17 @@ KB_GLOBAL void exchange_in_pair(uint32_t* out, int fault) {
   }
   ptx::barrier_cluster_arrive(ptx::sem_release);
   ptx::barrier_cluster_wait(ptx::sem_acquire);
-  if (ptx::elect_sync()) {
+  const bool async = fault == kAsyncStore || fault == kAsyncCtaScope;
+  if (async && ptx::elect_sync()) {
+    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, &storage.ready,
+                                   sizeof storage.value);
+    ptx::st_async_shared_cluster(ptx::mapa(&storage.value, rank ^ 1), rank + 1,
+                                 ptx::mapa(&storage.ready, rank ^ 1));
+  } else if (!async && ptx::elect_sync()) {
     ptx::st_shared_cluster(ptx::mapa(&storage.value, rank ^ 1), rank + 1);
     ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::mapa(&storage.ready, rank ^ 1));
   }
-  if (fault == kCtaScope) {
+  if (fault == kCtaScope || fault == kAsyncCtaScope) {
     mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cta, &storage.ready, 0);
   } else if (fault != kLaneAcquires || ptx::lane_index() == 0) {
     mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &storage.ready, 0);

@@ -52,15 +52,20 @@ def exchange_in_pair(of: Any, fault: int) -> None:
     assert out.tolist() == [2, 1] * 2
 
 
-def test_an_acquire_reaches_as_far_as_its_scope(emulated: Emulated) -> None:
+@pytest.mark.parametrize(
+    ("right", "fault", "kind"), [(0, 1, "race"), (3, 4, "early-read")], ids=["arrival", "st.async"]
+)
+def test_an_acquire_reaches_as_far_as_its_scope(
+    emulated: Emulated, right: int, fault: int, kind: str
+) -> None:
     for seed in SEEDS:
         of = emulated(FILE, check=True, seed=seed)
-        exchange_in_pair(of, 0)
+        exchange_in_pair(of, right)
         assert of.findings() == [], seed
         of.configure(seed=seed)
-        exchange_in_pair(of, 1)
+        exchange_in_pair(of, fault)
         (found,) = of.findings()
-        assert (found["class"], found["shared_name"]) == ("race", "value"), seed
+        assert (found["class"], found["shared_name"]) == (kind, "value"), seed
         assert "acquires at scope cta" in found["text"]
 
 

@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kNames[] = {
     "groups-cover-loads", "copies-at-cta-scope", "dependent-stores",
     "triggers-hand-on",   "plain-meeting-loads", "reads-before-async",
+    "groups-of-warpgroups",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(Assumption::kCount));
 

@@ -365,6 +365,22 @@ void wgmma_commit_group() {
   warp_collective(kWhat, pc, [&state] { state.groups.push_back({state.issued, state.knows}); });
 }
 
+// PTX: 9.7.15: a wgmma-group is the warpgroup's, of operations that the executing warp has begun.
+// Assumption: kGroupsOfWarpgroups. An operation is the warpgroup's, and so what its other warps have
+// read is over as well.
+void know_whole_group(const Warpgroup& group, uint32_t warp, uint64_t end) {
+  if (!checking()) return;
+  Thread& thread = self();
+  const uint32_t first = thread.warp->index / kWarps * kWarps;
+  std::vector<uint32_t>& known = thread.knows.grouped.at;
+  known.resize(thread.knows.seen.at.size());
+  for (uint32_t w = 0; w < kWarps; ++w) {
+    if (w == warp) continue;
+    uint32_t& epoch = known[pipe_component(group.cta->warps[first + w], *group.cta, Pipe::kTensor)];
+    epoch = std::max(epoch, static_cast<uint32_t>(end));
+  }
+}
+
 // PTX: wgmma.wait_group.sync.aligned N (9.7.15): all groups but the newest N are complete, their
 // registers may be used.
 // Other warpgroups learn of it by a barrier, as after any access: what was read of shared memory
@@ -385,6 +401,7 @@ void wgmma_wait_group(uint32_t pending) {
   wait_until(Wait::Kind::kWgmma, pc, warp, pending,
              [&group, end] { return group.executed >= end; });
   acquire_from(groups[newest].knows);
+  know_whole_group(group, warp, end);
   // The last lane tidies up: the others have what they need.
   warp_collective(kWhat, pc, [&] {
     for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
