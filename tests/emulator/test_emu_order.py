@@ -69,6 +69,32 @@ def test_an_acquire_reaches_as_far_as_its_scope(
         assert "acquires at scope cta" in found["text"]
 
 
+def test_ctas_that_count_are_interleaved(emulated: Emulated) -> None:
+    """In half of the schedules, though the launch is not cooperative."""
+    seen = []
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        words = np.zeros(9, np.uint32)
+        assert call(of, "run_look_back", words) == (0, ""), seed
+        assert of.findings() == [], seed
+        assert words[:4].tolist() == [2] * 4 and set(words[6:]) <= {1, 2}
+        seen.append(1 in words[6:])
+    assert len(SEEDS) / 10 < sum(seen) < len(SEEDS)
+
+
+def test_a_cta_may_wait_for_one_of_lower_index(emulated: Emulated) -> None:
+    hangs = 0
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        words = np.zeros(8, np.uint32)
+        assert call(of, "run_in_turn", words, 0) == (0, ""), seed
+        assert (of.findings(), words[4:].tolist()) == ([], [1, 2, 3, 4]), seed
+        of.configure(seed=seed)
+        call(of, "run_in_turn", np.zeros(8, np.uint32), 1)
+        hangs += kinds(of) == {"hang"}
+    assert hangs > len(SEEDS) / 2
+
+
 def test_a_thread_that_has_exited_stands_for_no_other(emulated: Emulated) -> None:
     """Its arrival on the cluster's barrier counts while it runs."""
     for seed in SEEDS:
