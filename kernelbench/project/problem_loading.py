@@ -66,7 +66,7 @@ def _import_problem(problem: str, folder: Path, said: str) -> Any:
 
 @functools.cache
 def _module_of(path: Path, written: int) -> ModuleType:
-    """The module of a file as it was written then; one for all lineages that name problems of it."""
+    """The module of a file as it was written then: one for all lineages that name it."""
     import hashlib
 
     # By path: two revisions of a lineage share its name. In sys.modules, because

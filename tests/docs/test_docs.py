@@ -212,11 +212,10 @@ def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
 def test_the_compiled_step_of_the_page_is_checked(tmp_path: Path) -> None:
     text = (DOCS / "own-problem.md").read_text()
     assert write_files_of(text, tmp_path) == 9
-    above, inside = re.findall(r"^```python\n(import ctypes.*?|    check_.*?)^```", text, re.M | re.S)
+    more = re.findall(r"^```python\n((?:import ctypes|class RowSums:  ).*?)^```", text, re.M | re.S)
     problem = tmp_path / "sums" / "problem.py"
     source = problem.read_text()
-    source = source.replace("class RowSums:\n", f"{above}\n\nclass RowSums:\n{inside}\n")
-    problem.write_text(source)
+    problem.write_text(source.replace("class RowSums:\n", "\n".join(more) + "\n"))
     check = ("check", "c0", "--schedules", 1, "--sms", 2, "--no-save", "--json", "-")
     outcome = launch(*check, root=tmp_path)
     assert outcome.code == 0, outcome.out + outcome.err

@@ -1,5 +1,5 @@
-// What the checker believes of warpgroups beyond the letter of the PTX ISA; points_order.cu says how
-// such a probe is made.
+// What the checker believes of warpgroups beyond the letter of the PTX ISA; points_order.cu says
+// how such a probe is made.
 #include "descriptors.cuh"
 #include "parity.cuh"
 #include "ptx/cvt.cuh"

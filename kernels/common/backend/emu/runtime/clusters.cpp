@@ -129,11 +129,10 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
-// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9); complete-tx releases at
-// scope .cluster.
-// A weak store that completes on an mbarrier beside its destination, by the async mechanism.
-// Assumption: it acts through the async proxy, as other asynchronous copies do; PTX calls it an
-// asynchronous operation and names no proxy.
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9); complete-tx releases
+// at scope .cluster. A weak store that completes on an mbarrier beside its destination, by the
+// async mechanism. Assumption: it acts through the async proxy, as other asynchronous copies do;
+// PTX calls it an asynchronous operation and names no proxy.
 void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();

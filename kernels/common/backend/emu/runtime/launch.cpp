@@ -67,8 +67,8 @@ class SignalStack {
   stack_t previous_ = {};
 };
 
-// On each OS thread: one cluster after another, which may have others started beside it, or all of a
-// cooperative launch at the same time.
+// On each OS thread: one cluster after another, which may have others started beside it, or all of
+// a cooperative launch at the same time.
 void run_clusters(Launch& launch) {
   const SignalStack signal_stack;
   const Watched watched;

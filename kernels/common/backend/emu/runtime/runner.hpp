@@ -29,8 +29,8 @@ struct Resources {
   size_t shared_mapping = 0;
 };
 
-// The clusters that one OS thread interleaves: one and those started beside it, or the whole grid of
-// a cooperative launch.
+// The clusters that one OS thread interleaves: one and those started beside it, or the whole grid
+// of a cooperative launch.
 class Runner {
  public:
   Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters);

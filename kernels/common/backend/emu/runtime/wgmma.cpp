@@ -366,8 +366,8 @@ void wgmma_commit_group() {
 }
 
 // PTX: 9.7.15: a wgmma-group is the warpgroup's, of operations that the executing warp has begun.
-// Assumption: kGroupsOfWarpgroups. An operation is the warpgroup's, and so what its other warps have
-// read is over as well.
+// Assumption: kGroupsOfWarpgroups. An operation is the warpgroup's, and so what its other warps
+// have read is over as well.
 void know_whole_group(const Warpgroup& group, uint32_t warp, uint64_t end) {
   if (!checking()) return;
   Thread& thread = self();
