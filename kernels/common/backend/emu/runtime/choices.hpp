@@ -19,10 +19,9 @@ struct Decision {
   uint32_t value = 0;
 };
 enum Who : int32_t {
-  kScheduler = -1,  // the scheduler of the cluster
-  kClusterOrder =
-      -2,         // which cluster starts in place `number`; 0: whether clusters are interleaved
-  kElected = -3,  // the lane of the member mask `number`
+  kScheduler = -1,     // the scheduler of the cluster
+  kClusterOrder = -2,  // which cluster starts in place `number`; 0: whether others run beside it
+  kElected = -3,       // the lane of the member mask `number`
 };
 
 // Whether decisions are kept or taken from a list; else the seed alone draws.
