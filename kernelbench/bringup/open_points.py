@@ -303,6 +303,12 @@ POINTS = (
         planted=True,
     ),
     Point(
+        "groups-of-warpgroups",
+        "what one warp has waited for is over for its whole warpgroup, whose other warps come late",
+        _HOPPER, "points_wgmma", _unseen("waited_by_one", _ROUNDS, 128),
+        planted=True,
+    ),
+    Point(
         "stride-unit",
         "tensormap.replace takes global_stride in bytes",
         _BOTH, "parity_tma", _strides,

@@ -55,6 +55,8 @@ ASSUMPTIONS = {
     "had, while their atomics change it",
     "reads-before-async": "what the async proxy overwrites was read before by ordinary loads that "
     "are in order with it, without fence.proxy.async between",
+    "groups-of-warpgroups": "a warp's wgmma.wait_group says that the group's operations have read "
+    "what the other warps of its warpgroup read by them, too",
 }
 
 
@@ -133,8 +135,8 @@ class Waiting:
         state: How far the object is, e.g. ``phase parity 1, 3 phases completed``.
         needs: What would end the wait; empty if that is not a matter of counting.
         victim: How likely others' waits are the cause of this one, for which one to name first: 0
-            where bytes do not match, 1 where some arrived, 2 where none did, 3 where the missing
-            ones wait themselves.
+            where bytes do not match, 1 where some arrived, 2 where none did or another CTA's value
+            is missing, 3 where the missing ones wait themselves.
     """
 
     access: Access
@@ -298,6 +300,8 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
             state += f", {tx} bytes outstanding" if tx > 0 else f", {-tx} bytes too many"
         needs = _needs(pending, tx)
         victim = 0 if tx else 1 if pending < expected else 2
+    elif kind == "global":
+        victim = 2  # other CTAs' work; the thread's own CTA waits for it
     elif kind == "named-barrier":
         what = f"named barrier {wait['object']}"
         if expected:

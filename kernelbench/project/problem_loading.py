@@ -50,8 +50,6 @@ def load_problem(lineage: Lineage) -> Problem:
 
 def _import_problem(problem: str, folder: Path, said: str) -> Any:
     """What ``module:NAME``, ``file.py:NAME`` (relative to ``folder``) or an installed one means."""
-    import hashlib
-
     where, _, name = problem.rpartition(":")
     if not where:
         return installed_problem(name, said)
@@ -60,18 +58,27 @@ def _import_problem(problem: str, folder: Path, said: str) -> Any:
     path = folder / where
     if not path.is_file():
         raise UsageError(f"{said}problem {problem!r}: no such file: {path}")
+    module = _module_of(path.resolve(), path.stat().st_mtime_ns)
+    if not hasattr(module, name):
+        raise UnknownNameError("problem", name, _defined_in(module), f" in {shown_path(path)}")
+    return getattr(module, name)
+
+
+@functools.cache
+def _module_of(path: Path, written: int) -> ModuleType:
+    """The module of a file as it was written then: one for all lineages that name it."""
+    import hashlib
+
     # By path: two revisions of a lineage share its name. In sys.modules, because
     # dataclasses and pickle look a class's module up there.
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(f"kernelbench_problem_{digest}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    if not hasattr(module, name):
-        raise UnknownNameError("problem", name, _defined_in(module), f" in {shown_path(path)}")
-    return getattr(module, name)
+    return module
 
 
 def _defined_in(module: ModuleType) -> list[str]:

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem, ProblemError
 from kernelbench.worker import ahead
 from kernelbench.worker.jobs import processes_apart
 from kernelbench.worker.messages import Message
@@ -159,7 +159,7 @@ class Launcher:
                 pickle.dump(here, job_file)
                 # Before the job, whose shapes may be of a class from the lineage's problem file.
                 pickle.dump(getattr(job, "lineage", None), job_file)
-                pickle.dump(job, job_file)
+                job_file.write(_pickled(job))
                 job_file.flush()
                 job_file.seek(0)
                 given = [write_end, log.fileno(), job_file.fileno(), gate_read]
@@ -217,6 +217,27 @@ class Launcher:
                 "the GPU may be hung: see `nvidia-smi`",
             ) from error
         return self._statuses.pop(pid)
+
+
+def _pickled(job: Any) -> bytes:
+    """A job as a worker reads it.
+
+    Raises:
+        ProblemError: If its shapes are of a class that a worker cannot look up.
+    """
+    try:
+        return pickle.dumps(job)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        for shape in getattr(job, "shapes", None) or [getattr(job, "shape", None)]:
+            try:
+                pickle.dumps(shape)
+            except Exception as reason:
+                raise ProblemError(
+                    f"a shape of class {type(shape).__qualname__} cannot be given to a worker: "
+                    f"{reason}",
+                    "define the class at the top level of the problem's file",
+                ) from error
+        raise
 
 
 def _silent() -> EnvironmentProblem:

@@ -244,6 +244,30 @@ def test_values_that_are_not_tensors_belong_to_the_shape(project: Callable[..., 
     assert "only tensors from the seed" in found.error
 
 
+def test_a_shape_that_no_worker_can_have_is_the_problems(project: Callable[..., Path]) -> None:
+    inside = WHOLE.replace("class Shape:\n", "def make():\n  class Shape:\n", 1)
+    inside = inside.replace('rows={self.rows}"\n', 'rows={self.rows}"\n  return Shape\n', 1)
+    text = inside.replace("\n\nclass Triple:", "\n\nShape = make()\n\n\nclass Triple:", 1)
+    found = run(project(text, "PROBLEM"))
+    assert found.code == ExitCode.USAGE
+    assert "a shape of class make.<locals>.Shape cannot be given to a worker" in found.error
+    assert "at the top level of the problem's file" in found.error
+
+
+def test_lineages_may_name_problems_of_one_file(project: Callable[..., Path]) -> None:
+    root = project(WHOLE + 'OTHER = Triple()\nOTHER.name = "other"\n', "PROBLEM")
+    (root / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["own", "more"]\n')
+    (root / "shapes.yaml").write_text("triple:\n  a: {rows: 4}\nother:\n  b: {rows: 8}\n")
+    (root / "more").mkdir()
+    (root / "more" / "lineage.toml").write_text(
+        'name = "more"\ntitle = "More"\nproblem = "../own/problem.py:OTHER"\n'
+    )
+    write_step(root / "more", "t0", RIGHT)
+    for step, shape in (("s0", "a"), ("t0", "b")):
+        found = launch("run", step, "--shape", shape, "--no-save", "--json", "-", root=root)
+        assert (found.code, statuses(found)) == (ExitCode.PASS, ["pass"]), found.error
+
+
 def test_a_defect_of_ours_is_one_line_and_has_its_own_code(
     project: Callable[..., Path], tmp_path: Path
 ) -> None:

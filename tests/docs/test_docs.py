@@ -177,14 +177,19 @@ def test_tests_that_are_named_exist() -> None:
     assert gone == []
 
 
+def write_files_of(text: str, folder: Path) -> int:
+    """Write what a page shows as files; how many there are."""
+    files = re.findall(r"^\*\*`([\w./]+)`\*\*\n\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for name, content in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    return len(files)
+
+
 def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
     """Its files, as they stand there: right, and wrong where the step is."""
-    text = (DOCS / "own-problem.md").read_text()
-    files = re.findall(r"^\*\*`([\w./]+)`\*\*\n\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(files) == 6
-    for name, content in files:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
+    text = (DOCS / "own-problem.md").read_text().partition("(compiled-own)=")[0]
+    assert write_files_of(text, tmp_path) == 6
     run = ("run", "s0", "--budget", 0.2, "--json", "-")
     outcome = launch(*run, root=tmp_path)
     assert outcome.code == 0, outcome.out + outcome.err
@@ -201,6 +206,22 @@ def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
     outcome = launch("run", "s1", "--check-only", "--no-save", "--json", "-", root=tmp_path)
     assert outcome.code == 3
     assert {row["status"] for row in json.loads(outcome.out)["results"]} == {"wrong"}
+
+
+@pytest.mark.long
+def test_the_compiled_step_of_the_page_is_checked(tmp_path: Path) -> None:
+    text = (DOCS / "own-problem.md").read_text()
+    assert write_files_of(text, tmp_path) == 9
+    more = re.findall(r"^```python\n((?:import ctypes|class RowSums:  ).*?)^```", text, re.M | re.S)
+    problem = tmp_path / "sums" / "problem.py"
+    source = problem.read_text()
+    problem.write_text(source.replace("class RowSums:\n", "\n".join(more) + "\n"))
+    check = ("check", "c0", "--schedules", 1, "--sms", 2, "--no-save", "--json", "-")
+    outcome = launch(*check, root=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    kernel = tmp_path / "sums" / "c0" / "kernel.cuh"
+    kernel.write_text(kernel.read_text().replace("(row >= args.m)", "(row > args.m)"))
+    assert launch(*check[:-2], "--shape", "m=5:k=40", root=tmp_path).code == 3
 
 
 def test_the_class_of_the_page_is_the_templates() -> None:

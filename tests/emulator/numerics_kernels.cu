@@ -58,6 +58,7 @@ enum WgmmaFault : int {
   kPendingTile,    // wait_group leaves the group pending whose tile is overwritten
   kWaitTwice,      // no fault: the tile of the group that is complete
   kOneWarpLess,    // a warp does not take part
+  kOneWaits,       // no fault: a warp overwrites B when its own wait is over
 };
 
 // a [steps][64][32], b [steps][columns][32]: the steps of K. d [64][columns].
@@ -158,6 +159,9 @@ KB_GLOBAL void multiply(Product product) {
     if (thread == 0) *reinterpret_cast<uint32_t*>(&storage.b[step / 4][at]) = 1;
   }
   if (fault != kNoWait) ptx::wgmma_wait_group<0>(d);
+  if (fault == kOneWaits && thread == 0) {
+    *reinterpret_cast<uint32_t*>(&storage.b[0][place(product.swizzled != 0, 0, 0, 0)]) = 1;
+  }
   for (uint32_t v = 0; v < kColumns / 2; ++v) {
     const uint32_t row = thread / 32 * 16 + thread % 32 / 4 + 8 * (v / 2 % 2);
     product.d[row * kColumns + 8 * (v / 4) + 2 * (thread % 4) + v % 2] = d[v];

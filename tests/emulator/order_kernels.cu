@@ -71,6 +71,8 @@ enum PairFault : int {
   kClusterScope = 0,  // right
   kCtaScope,          // the wait for the other CTA's value acquires at scope cta
   kLaneAcquires,      // lane 0 alone waits, whichever lane was elected reads
+  kAsyncStore,        // no fault: the value comes by st.async
+  kAsyncCtaScope,     // it does, and the wait acquires at scope cta
 };
 
 // Each CTA of a pair stores into the other's memory and arrives there.
@@ -84,11 +86,17 @@ KB_GLOBAL void exchange_in_pair(uint32_t* out, int fault) {
   }
   ptx::barrier_cluster_arrive(ptx::sem_release);
   ptx::barrier_cluster_wait(ptx::sem_acquire);
-  if (ptx::elect_sync()) {
+  const bool async = fault == kAsyncStore || fault == kAsyncCtaScope;
+  if (async && ptx::elect_sync()) {
+    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, &storage.ready,
+                                   sizeof storage.value);
+    ptx::st_async_shared_cluster(ptx::mapa(&storage.value, rank ^ 1), rank + 1,
+                                 ptx::mapa(&storage.ready, rank ^ 1));
+  } else if (!async && ptx::elect_sync()) {
     ptx::st_shared_cluster(ptx::mapa(&storage.value, rank ^ 1), rank + 1);
     ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::mapa(&storage.ready, rank ^ 1));
   }
-  if (fault == kCtaScope) {
+  if (fault == kCtaScope || fault == kAsyncCtaScope) {
     mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cta, &storage.ready, 0);
   } else if (fault != kLaneAcquires || ptx::lane_index() == 0) {
     mbarrier_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &storage.ready, 0);
@@ -101,6 +109,29 @@ KB_GLOBAL void exchange_in_pair(uint32_t* out, int fault) {
   mbarrier_wait_parity(&storage.taken, 0);
   ptx::barrier_cluster_arrive(ptx::sem_release);
   ptx::barrier_cluster_wait(ptx::sem_acquire);
+}
+
+// CTAs come by number, and each looks at the one before: out[number] is 1 if that has come and not
+// gone on, 2 if it has.
+KB_GLOBAL void look_back(uint32_t* states, uint32_t* numbers, uint32_t* out) {
+  if (ptx::thread_index() != 0) return;
+  const uint32_t number = ptx::atom_relaxed_gpu_global_add_u32(numbers, 1);
+  ptx::red_release_gpu_global_add_u32(&states[number], 1);
+  if (number > 0) {
+    global_wait_at_least(&states[number - 1], 1);
+    out[number] = ptx::atom_relaxed_gpu_global_add_u32(&states[number - 1], 0);
+  }
+  ptx::red_release_gpu_global_add_u32(&states[number], 1);
+}
+
+// Each CTA waits for a neighbour: that of lower index, which may have started later, or the other.
+KB_GLOBAL void in_turn(uint32_t* states, uint32_t* out, int upwards) {
+  if (ptx::thread_index() != 0) return;
+  const uint32_t cta = ptx::cta_index().x;
+  const uint32_t neighbour = upwards != 0 ? cta + 1 : cta - 1;
+  if (neighbour < ptx::cta_count().x) global_wait_at_least(&states[neighbour], 1);
+  out[cta] = cta + 1;
+  ptx::red_release_gpu_global_add_u32(&states[cta], 1);
 }
 
 enum LastFault : int {
@@ -246,6 +277,20 @@ KB_EXPORT int run_last(bool clears, int fault, uint32_t* words, char* message) {
   return guarded_call(message, [&] {
     const rt::LaunchConfig config{.grid = {4, 1, 1}, .threads = 64, .shared_bytes = 0};
     rt::launch(clears ? clear_by_last : sum_by_last, config, words, words + 4, words + 5, fault);
+  });
+}
+
+KB_EXPORT int run_look_back(uint32_t* words, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(look_back, {.grid = {4, 1, 1}, .threads = 32, .shared_bytes = 0}, words, words + 4,
+               words + 5);
+  });
+}
+
+KB_EXPORT int run_in_turn(int upwards, uint32_t* words, char* message) {
+  return guarded_call(message, [&] {
+    rt::launch(in_turn, {.grid = {4, 1, 1}, .threads = 32, .shared_bytes = 0}, words, words + 4,
+               upwards);
   });
 }
 

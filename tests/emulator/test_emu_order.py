@@ -52,16 +52,47 @@ def exchange_in_pair(of: Any, fault: int) -> None:
     assert out.tolist() == [2, 1] * 2
 
 
-def test_an_acquire_reaches_as_far_as_its_scope(emulated: Emulated) -> None:
+@pytest.mark.parametrize(
+    ("right", "fault", "kind"), [(0, 1, "race"), (3, 4, "early-read")], ids=["arrival", "st.async"]
+)
+def test_an_acquire_reaches_as_far_as_its_scope(
+    emulated: Emulated, right: int, fault: int, kind: str
+) -> None:
     for seed in SEEDS:
         of = emulated(FILE, check=True, seed=seed)
-        exchange_in_pair(of, 0)
+        exchange_in_pair(of, right)
         assert of.findings() == [], seed
         of.configure(seed=seed)
-        exchange_in_pair(of, 1)
+        exchange_in_pair(of, fault)
         (found,) = of.findings()
-        assert (found["class"], found["shared_name"]) == ("race", "value"), seed
+        assert (found["class"], found["shared_name"]) == (kind, "value"), seed
         assert "acquires at scope cta" in found["text"]
+
+
+def test_ctas_that_count_are_interleaved(emulated: Emulated) -> None:
+    """In half of the schedules, though the launch is not cooperative."""
+    seen = []
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        words = np.zeros(9, np.uint32)
+        assert call(of, "run_look_back", words) == (0, ""), seed
+        assert of.findings() == [], seed
+        assert words[:4].tolist() == [2] * 4 and set(words[6:]) <= {1, 2}
+        seen.append(1 in words[6:])
+    assert len(SEEDS) / 10 < sum(seen) < len(SEEDS)
+
+
+def test_a_cta_may_wait_for_one_of_lower_index(emulated: Emulated) -> None:
+    hangs = 0
+    for seed in SEEDS:
+        of = emulated(FILE, check=True, seed=seed)
+        words = np.zeros(8, np.uint32)
+        assert call(of, "run_in_turn", words, 0) == (0, ""), seed
+        assert (of.findings(), words[4:].tolist()) == ([], [1, 2, 3, 4]), seed
+        of.configure(seed=seed)
+        call(of, "run_in_turn", np.zeros(8, np.uint32), 1)
+        hangs += kinds(of) == {"hang"}
+    assert hangs > len(SEEDS) / 2
 
 
 def test_a_thread_that_has_exited_stands_for_no_other(emulated: Emulated) -> None:

@@ -17,7 +17,7 @@ Emulated = Callable[..., Any]
 
 WGMMA_FAULTS = (
     "right", "no fence", "no wait", "no proxy fence", "overwrite tile", "pending tile",
-    "wait twice", "one warp less",
+    "wait twice", "one warp less", "one waits",
 )  # fmt: skip
 
 
@@ -215,6 +215,18 @@ def test_wgmma_faults_are_found(emulated: Emulated, fault: str, kind: str) -> No
         of = emulated(FILE, check=True, seed=seed)
         run_wgmma(of, a, b, fault=fault)
         assert kinds(of) == {kind}, seed
+
+
+def test_a_wait_speaks_for_the_warpgroup(emulated: Emulated) -> None:
+    """What the other warps read is over as well: a group is the warpgroup's, by an assumption."""
+    a, b = random_operand("e4m3", (3, 64, 32), 1), random_operand("e4m3", (3, 64, 32), 2)
+    for fault, assumed in (("right", []), ("one waits", ["groups-of-warpgroups"])):
+        for seed in range(6):
+            of = emulated(FILE, check=True, seed=seed)
+            _, right = run_wgmma(of, a, b)
+            message, d = run_wgmma(of, a, b, fault=fault)
+            assert (message, kinds(of)) == ("", set()), seed
+            assert (d == right).all() and of.report()["assumptions"] == assumed, seed
 
 
 def test_wgmma_registers_hold_poison_until_the_wait(emulated: Emulated) -> None:

@@ -119,6 +119,7 @@ def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
         ([barrier, stage], "full[3]"),
         ([barrier, stage, bytes_short], "full[2]"),
         ([barrier], "named barrier 1"),
+        ([barrier, wait(3, kind="global")], "a value in global memory"),
     ):
         assert f" waits for {named} for ever" in report_of(hang, waits=waits).headline()
 

@@ -18,6 +18,8 @@ enum class Assumption : uint8_t {
                        // while their atomics change it
   kReadsBeforeAsync,   // what the async proxy writes comes after generic reads that are in order
                        // with it, though no fence.proxy.async is between
+  kGroupsOfWarpgroups,  // a warp's wgmma.wait_group says that the group's operations have read what
+                        // the other warps of its warpgroup read by them, too
   kCount,
 };
 

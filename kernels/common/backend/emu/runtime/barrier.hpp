@@ -72,7 +72,7 @@ struct ClusterBarrier {
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,
                     bool afar = false);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);
-// A copy completes `bytes`; releases `from`.
+// A copy completes `bytes`; releases `from`. `afar`: another CTA has issued it.
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,
                          bool afar = false);
 

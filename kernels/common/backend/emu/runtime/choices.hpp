@@ -20,7 +20,7 @@ struct Decision {
 };
 enum Who : int32_t {
   kScheduler = -1,     // the scheduler of the cluster
-  kClusterOrder = -2,  // which cluster starts in place `number`
+  kClusterOrder = -2,  // which cluster starts in place `number`; 0: whether others run beside it
   kElected = -3,       // the lane of the member mask `number`
 };
 

@@ -129,10 +129,10 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
-// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9).
-// A weak store that completes on an mbarrier beside its destination, by the async mechanism.
-// Assumption: it acts through the async proxy, as other asynchronous copies do; PTX calls it an
-// asynchronous operation and names no proxy.
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9); complete-tx releases
+// at scope .cluster. A weak store that completes on an mbarrier beside its destination, by the
+// async mechanism. Assumption: it acts through the async proxy, as other asynchronous copies do;
+// PTX calls it an asynchronous operation and names no proxy.
 void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
@@ -148,10 +148,13 @@ void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   AsyncActor actor = copy_actor(pc, "st.async");
   shared_write(*at.cta, at.offset, 4, actor.get());
   barrier.bytes_in_flight += 4;
-  submit([at, value, &barrier, actor, pc]() mutable {
+  const bool afar = at.cta != self().cta;
+  submit([at, value, &barrier, actor, pc, afar]() mutable {
     std::memcpy(at.cta->shared + at.offset, &value, 4);
     barrier.bytes_in_flight -= 4;
-    barrier_complete_tx(barrier, 4, &actor.knows, pc);
+    // As an arrival of another CTA: a wait at scope cta takes nothing from it.
+    if (afar && checking()) barrier.arriving_afar.join(actor.knows);
+    barrier_complete_tx(barrier, 4, afar ? nullptr : &actor.knows, pc);
   });
 }
 

@@ -159,6 +159,7 @@ void fence_acq_rel(Scope scope) {
 void counter_release(SyncWord word, bool releases, Scope scope) {
   if (!checking()) return;
   Thread& thread = self();
+  if (returns && word.cta == nullptr) thread.cta->cluster->launch->interacts = true;
   const bool fenced = thread.fenced != nullptr || thread.fenced_narrowly != nullptr ||
                       thread.knows.covered != nullptr;
   if (!releases && !fenced) return;

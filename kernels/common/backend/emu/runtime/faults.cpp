@@ -87,7 +87,7 @@ void report_fault(const Runner& runner, std::deque<Cluster>& clusters) {
   } else if (device_block(at)) {
     finding.kind = Class::kOutOfBounds;
     finding.text = "an access beyond the end of device memory";
-  } else if (runner.stacks().in_guard(at)) {
+  } else if (runner.owns_stack_guard(at)) {
     finding.text = "stack overflow: the kernel recurses without end, or its locals are too large";
   } else if (runner.owns_shared_guard(at)) {
     finding.kind = Class::kOutOfBounds;

@@ -159,15 +159,17 @@ AsyncActor copy_actor(Pc pc, const char* what) {
 AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what) {
   Thread& thread = self();
   Warp& warp = *thread.warp;
-  Cluster& cluster = *thread.cta->cluster;
-  const auto warps = static_cast<uint32_t>(thread.cta->warps.size());
-  const auto threads = static_cast<uint32_t>(thread.cta->threads.size());
-  const uint32_t component = static_cast<uint32_t>(cluster.ctas.size()) * threads +
-                             2 * (thread.cta->rank * warps + warp.index) +
-                             static_cast<uint32_t>(pipe);
+  const uint32_t component = pipe_component(warp, *thread.cta, pipe);
   const bool reads_shared = pipe == Pipe::kTensor;
   return async_actor(component, ++warp.pipe_epoch[static_cast<uint32_t>(pipe)], reads_shared, true,
                      pc, what);
+}
+
+uint32_t pipe_component(const Warp& warp, const Cta& cta, Pipe pipe) {
+  const auto warps = static_cast<uint32_t>(cta.warps.size());
+  const auto threads = static_cast<uint32_t>(cta.threads.size());
+  return static_cast<uint32_t>(cta.cluster->ctas.size()) * threads +
+         2 * (cta.rank * warps + warp.index) + static_cast<uint32_t>(pipe);
 }
 
 // PTX: 8.8, release pattern: what happened before it in the releasing thread, and what that thread
@@ -184,15 +186,6 @@ void release_to(Knowledge& object) {
 // From now on the thread knows what the object does.
 void acquire_from(const Knowledge& object) {
   if (checking()) self().knows.join(object);
-}
-
-void acquire_event(const Event& event) {
-  Knowledge& knows = self().knows;
-  for (Clock* clock : {&knows.seen, &knows.unfenced}) {
-    if (clock->at.empty()) continue;
-    uint32_t& known = clock->at[event.component];
-    known = std::max(known, event.epoch);
-  }
 }
 
 }  // namespace kb::emu

@@ -49,7 +49,8 @@ class Abroad {
 
 // What somebody knows: which events happened before (seen), which generic writes the async proxy
 // will see (published: those seen at a fence.proxy.async that happened before), and which events of
-// other clusters happened before (abroad).
+// other clusters happened before (abroad). `grouped`: wgmma operations as parts of other warps that
+// have happened if one warp's wait speaks for its warpgroup; empty for none.
 // In translated PTX also what would be known if more counted: `unfenced`, beside `seen`, if
 // tcgen05.fence stood wherever it may; `supposed`, beside `abroad`, if a fence at GPU scope counted
 // for whoever is behind its thread, for which `covered` has what such fences have covered, and
@@ -57,6 +58,7 @@ class Abroad {
 struct Knowledge {
   Clock seen;
   Clock published;
+  Clock grouped;
   Clock unfenced;
   Abroad::Pointer abroad;
   Abroad::Pointer supposed;
@@ -65,6 +67,7 @@ struct Knowledge {
   void join(const Knowledge& other) {
     seen.join(other.seen);
     published.join(other.published);
+    if (!other.grouped.at.empty()) grouped.join(other.grouped);
     if (!other.unfenced.at.empty()) unfenced.join(other.unfenced);
     abroad = Abroad::joined(abroad, other.abroad);
     supposed = Abroad::joined(supposed, other.supposed);
@@ -75,6 +78,7 @@ struct Knowledge {
   void clear() {
     std::fill(seen.at.begin(), seen.at.end(), 0);
     std::fill(published.at.begin(), published.at.end(), 0);
+    grouped.at.clear();
     unfenced.at.clear();
     abroad = supposed = covered = observed = nullptr;
   }
@@ -121,11 +125,11 @@ AsyncActor copy_actor(Pc pc, const char* what);
 // Operations that one warp's threads issue complete in order within `pipe`.
 enum class Pipe : uint32_t { kTensor = 0, kTmemLoad = 1 };
 AsyncActor pipe_actor(Pipe pipe, Pc pc, const char* what);
+// The component of a warp's operations in `pipe`: the n-th one is epoch n.
+uint32_t pipe_component(const Warp& warp, const Cta& cta, Pipe pipe);
 
 // Release and acquire on a synchronization object's knowledge; no-ops when not checking.
 void release_to(Knowledge& object);
 void acquire_from(const Knowledge& object);
-// From now on the running thread knows of an event, and not of what came before it.
-void acquire_event(const Event& event);
 
 }  // namespace kb::emu

@@ -35,12 +35,13 @@ struct Progress {
   uint32_t clusters = 0;
   uint32_t slots = 0;                // clusters that start at once
   std::vector<uint32_t> order;       // of their ids; empty: ascending
-  std::atomic<uint32_t> started{0};  // of the first `slots`
+  uint32_t started = 0;              // of the first `slots`; under `order_guard`, like `order`
   std::atomic<uint32_t> next{0};     // of the rest: started later, or canceled
   std::atomic<uint32_t> running{0};  // OS threads with a cluster
   std::atomic<uint32_t> asking{0};   // cancellation requests
 };
 Progress progress;
+std::mutex order_guard;
 
 std::atomic<uint64_t> switch_count{0};
 uint64_t launches = 0;
@@ -50,7 +51,72 @@ double seconds = 0;
 std::mutex spare_guard;
 std::vector<std::unique_ptr<Resources>> spare;
 
-// Mapping stacks takes longer than a small launch: those of earlier launches are used again.
+// Signals of a fiber must not be delivered on the fiber's own, perhaps exhausted, stack.
+class SignalStack {
+ public:
+  SignalStack() : memory_(64 * 1024) {
+    stack_t stack = {};
+    stack.ss_sp = memory_.data();
+    stack.ss_size = memory_.size();
+    sigaltstack(&stack, &previous_);
+  }
+  ~SignalStack() { sigaltstack(&previous_, nullptr); }
+
+ private:
+  std::vector<char> memory_;
+  stack_t previous_ = {};
+};
+
+// On each OS thread: one cluster after another, which may have others started beside it, or all of
+// a cooperative launch at the same time.
+void run_clusters(Launch& launch) {
+  const SignalStack signal_stack;
+  const Watched watched;
+  const uint32_t resident = launch.cooperative ? progress.clusters : 1;
+  Runner runner(
+      launch, resources_for(launch.threads * launch.cluster * resident, launch.cluster * resident),
+      resident);
+  ++progress.running;
+  if (launch.cooperative) {
+    std::vector<uint32_t> ids(resident);
+    for (uint32_t i = 0; i < resident; ++i) ids[i] = i;
+    runner.run(ids);
+  } else {
+    while (!abandoned()) {
+      const int64_t id = launch.next_cluster(false);
+      if (id < 0) break;
+      runner.run({static_cast<uint32_t>(id)});
+    }
+  }
+  busy(runner);
+  --progress.running;
+  switch_count += runner.switches();
+  runner.give_back_resources();
+}
+
+// Half of the schedules interleave clusters; usual is one after another.
+bool draw_together(const Launch& launch, uint64_t state) {
+  const auto drawn = static_cast<uint32_t>(split_mix(state) >> 63);
+  const Decision which{.launch = static_cast<uint32_t>(launch.number), .who = kClusterOrder};
+  return (deciding ? decide(which, drawn, 0, 2) : drawn) != 0;
+}
+
+}  // namespace
+
+const Options& options() {
+  return current_options;
+}
+bool checking() {
+  return current_options.check != 0;
+}
+bool broken(Fact fact) {
+  return current_options.broken_fact == static_cast<uint32_t>(fact);
+}
+
+uint64_t launches_begun() {
+  return last_serial;
+}
+
 std::unique_ptr<Resources> resources_for(uint32_t threads, uint32_t ctas) {
   {
     const std::lock_guard lock(spare_guard);
@@ -71,75 +137,32 @@ void give_back(std::unique_ptr<Resources> resources) {
 }
 
 // PTX: 2.2: CTAs start in any order, and as many at a time as fit.
-// The id of the next cluster to start, or -1. The first ones, as many as SMs hold, in the order
-// that was drawn; the rest ascend and may be cancelled.
+// The first ones, as many as SMs hold, in the order that was drawn; the rest ascend and may be
+// cancelled.
 // Assumption: a CTA on each SM. Several on one SM, which kernels with little shared memory get, are
 // run as if on SMs of their own.
-int64_t next_cluster() {
-  if (progress.started.load() < progress.slots) {
-    const uint32_t number = progress.started.fetch_add(1);
-    if (number < progress.slots) return progress.order.empty() ? number : progress.order[number];
+int64_t Launch::next_cluster(bool only_first) {
+  {
+    const std::lock_guard lock(order_guard);
+    if (progress.started < progress.slots) {
+      const uint32_t number = progress.started++;
+      return progress.order.empty() ? number : progress.order[number];
+    }
   }
+  if (only_first) return -1;
   const uint32_t id = progress.next.fetch_add(1);
   return id < progress.clusters ? int64_t{id} : -1;
 }
 
-// Signals of a fiber must not be delivered on the fiber's own, perhaps exhausted, stack.
-class SignalStack {
- public:
-  SignalStack() : memory_(64 * 1024) {
-    stack_t stack = {};
-    stack.ss_sp = memory_.data();
-    stack.ss_size = memory_.size();
-    sigaltstack(&stack, &previous_);
-  }
-  ~SignalStack() { sigaltstack(&previous_, nullptr); }
-
- private:
-  std::vector<char> memory_;
-  stack_t previous_ = {};
-};
-
-// On each OS thread: one cluster after another, or all of a cooperative launch at the same time.
-void run_clusters(Launch& launch) {
-  const SignalStack signal_stack;
-  const Watched watched;
-  const uint32_t resident = launch.cooperative ? progress.clusters : 1;
-  Runner runner(
-      launch, resources_for(launch.threads * launch.cluster * resident, launch.cluster * resident),
-      resident);
-  ++progress.running;
-  if (launch.cooperative) {
-    std::vector<uint32_t> ids(resident);
-    for (uint32_t i = 0; i < resident; ++i) ids[i] = i;
-    runner.run(ids);
-  } else {
-    while (!abandoned()) {
-      const int64_t id = next_cluster();
-      if (id < 0) break;
-      runner.run({static_cast<uint32_t>(id)});
-    }
-  }
-  busy(runner);
-  --progress.running;
-  switch_count += runner.switches();
-  give_back(runner.take_resources());
-}
-
-}  // namespace
-
-const Options& options() {
-  return current_options;
-}
-bool checking() {
-  return current_options.check != 0;
-}
-bool broken(Fact fact) {
-  return current_options.broken_fact == static_cast<uint32_t>(fact);
-}
-
-uint64_t launches_begun() {
-  return last_serial;
+// CTAs may wait for those of lower index (wait.cuh), in whatever order they start.
+int64_t Launch::next_cluster_below(uint32_t id) {
+  const std::lock_guard lock(order_guard);
+  if (progress.order.empty() || progress.started >= progress.slots) return -1;
+  const auto first = progress.order.begin() + progress.started;
+  const auto lowest = std::min_element(first, progress.order.end());
+  if (*lowest >= id) return -1;
+  std::iter_swap(first, lowest);
+  return progress.order[progress.started++];
 }
 
 uint32_t os_threads_running() {
@@ -217,6 +240,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
       }
       std::swap(progress.order[i - 1], progress.order[other]);
     }
+    current.together = !config.cooperative && progress.slots > 1 && draw_together(current, state);
   }
   progress.next = progress.slots;
   progress.asking = 0;

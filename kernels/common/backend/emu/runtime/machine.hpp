@@ -118,6 +118,9 @@ struct Launch {
   CtaIndex extent = {1, 1, 1};  // of a cluster
   uint32_t shared_bytes = 0;
   bool cooperative = false;
+  bool together = false;  // clusters are interleaved once CTAs are seen to count or to wait
+  // An atomic has returned a value of global memory: what a CTA does may depend on others.
+  std::atomic<bool> interacts = false;
   uint64_t number = 0;  // since kb_emu_configure
   uint64_t serial = 0;  // since the process began
   std::function<void()> body;
@@ -137,6 +140,10 @@ struct Launch {
   // Cluster Launch Control: the id of a cluster that has not started and now never will, or -1.
   // Declines at random now and then when checking, and shares the rest out among running clusters.
   int64_t cancel_next_cluster();
+  // The id of the next cluster to start, or -1; `only_first`: of those that start at once.
+  int64_t next_cluster(bool only_first);
+  // Of those that start at once the lowest, if that is below `id`; or -1.
+  int64_t next_cluster_below(uint32_t id);
 };
 
 // The thread that runs. There is always one while kernel code runs.

@@ -32,26 +32,76 @@ Resources::~Resources() {
   if (shared != nullptr) munmap(shared - kSharedStride / 2, shared_mapping);
 }
 
-// A fiber for each thread of the clusters that are resident at a time.
 Runner::Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters)
-    : launch_(launch), resources_(std::move(resources)), clusters_(clusters) {
-  fibers_.resize(resources_->threads);
-  for (size_t i = 0; i < fibers_.size(); ++i) fibers_[i].stack = resources_->stacks.at(i);
+    : launch_(launch), roomy_(clusters) {
+  add_home(std::move(resources));
+}
+
+// A fiber for each thread of the clusters that are resident at a time.
+void Runner::add_home(std::unique_ptr<Resources> resources) {
+  Home& home = homes_.emplace_back();
+  home.fibers.resize(resources->threads);
+  for (size_t i = 0; i < home.fibers.size(); ++i) home.fibers[i].stack = resources->stacks.at(i);
+  home.resources = std::move(resources);
+}
+
+void Runner::give_back_resources() {
+  for (Home& home : homes_) give_back(std::move(home.resources));
+}
+
+bool Runner::owns_stack_guard(const void* address) const {
+  return std::any_of(homes_.begin(), homes_.end(), [address](const Home& home) {
+    return home.resources->stacks.in_guard(address);
+  });
 }
 
 // Whether an address lies in the mapping of shared memory: a fault there is beyond some CTA's end.
 bool Runner::owns_shared_guard(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
-  const std::byte* low = resources_->shared - kSharedStride / 2;
-  return byte >= low && byte < low + resources_->shared_mapping;
+  return std::any_of(homes_.begin(), homes_.end(), [byte](const Home& home) {
+    const std::byte* low = home.resources->shared - kSharedStride / 2;
+    return byte >= low && byte < low + home.resources->shared_mapping;
+  });
+}
+
+// Starts one more cluster beside those that run; false if `id` is none.
+bool Runner::start_another(int64_t id) {
+  if (id < 0) return false;
+  start(static_cast<uint32_t>(id));
+  // Another warp may be the one that waits.
+  const auto warps = static_cast<uint32_t>(warps_.size());
+  if (checking()) held_up_ = choose(2 * warps, warps);
+  return true;
+}
+
+// The highest id of a cluster in which a thread waits for global memory, or -1.
+int64_t Runner::highest_polling() const {
+  int64_t highest = -1;
+  for (const Cluster& cluster : clusters_) {
+    for (const Cta& cta : cluster.ctas) {
+      for (const Thread& thread : cta.threads) {
+        const bool polls = !thread.exited && thread.wait.kind == Wait::Kind::kGlobal;
+        if (polls) highest = std::max<int64_t>(highest, cluster.id);
+      }
+    }
+  }
+  return highest;
 }
 
 // A cluster's CTAs start together (PTX ISA 9.1, 2.2). Its draws depend on the seed, the launch and
 // its id only.
-void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
+void Runner::start(uint32_t id) {
+  const size_t slot = started_++;
+  if (slot >= clusters_.size()) clusters_.emplace_back();
+  const size_t extra = slot < roomy_ ? 0 : slot - roomy_ + 1;
+  const uint32_t threads = launch_.threads * launch_.cluster;
+  if (extra >= homes_.size()) add_home(resources_for(threads, launch_.cluster));
+  Home& home = homes_[extra];
+  const size_t place = extra == 0 ? slot : 0;
+  Cluster& cluster = clusters_[slot];
   cluster.launch = &launch_;
   cluster.id = id;
-  cluster.shared_base = resources_->shared + slot * launch_.cluster * kSharedStride;
+  cluster.shared_base = home.resources->shared + place * launch_.cluster * kSharedStride;
   uint64_t seed = options().seed * 0x2545f4914f6cdd1du + launch_.number * 0x9e3779b1u + id;
   split_mix(seed);
   cluster.random_state = seed;
@@ -59,7 +109,6 @@ void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
   cluster.next_copy = 0;
   cluster.grid_waits.clear();
   const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
-  const uint32_t threads = launch_.threads * launch_.cluster;
   cluster.components = threads + 2 * warps * launch_.cluster + kCopySlots;
   cluster.live_threads = threads;
   forget_accesses(cluster);
@@ -72,11 +121,12 @@ void Runner::start(Cluster& cluster, uint32_t id, size_t slot) {
     cta.cluster = &cluster;
     cta.rank = rank;
     start_memory(cta);
-    start_threads(cta, &fibers_[slot * threads]);
+    start_threads(cta, &home.fibers[place * threads]);
     start_tma(cta);
     start_tensor(cta);
   }
   live_ += threads;
+  ++resident_;
 }
 
 // PTX: 5.1: shared memory is not initialized, and keeps nothing from an earlier CTA.

@@ -14,6 +14,13 @@
 
 namespace kb::emu {
 
+namespace {
+
+// Clusters that are interleaved, if CTAs interact: enough that some are behind and some ahead.
+constexpr uint32_t kTogether = 8;
+
+}  // namespace
+
 thread_local Thread* current_thread = nullptr;
 thread_local Runner* current_runner = nullptr;
 thread_local const Cta* current_task_cta = nullptr;
@@ -82,6 +89,7 @@ void Runner::resume(Thread& thread) {
 
 // A CTA without threads: what it had to free or wait for.
 void Runner::finish(Cta& cta) {
+  if (cta.cluster->live_threads == 0) --resident_;
   cta_completed(cta);
   const uint64_t before = findings_count();
   outside_threads(cta, [&cta] {
@@ -241,15 +249,7 @@ uint32_t Runner::random(uint32_t bound) {
 // not have been there yet.
 bool Runner::wait_for_other_clusters(uint32_t running, uint64_t since) {
   // Only a thread that polls global memory can be helped by a cluster of another OS thread.
-  bool polls = false;
-  for (Cluster& cluster : clusters_) {
-    for (Cta& cta : cluster.ctas) {
-      for (Thread& thread : cta.threads) {
-        polls |= !thread.exited && thread.wait.kind == Wait::Kind::kGlobal;
-      }
-    }
-  }
-  if (!polls || running <= 1) return false;
+  if (running <= 1 || highest_polling() < 0) return false;
   idle_ = true;
   if (all_idle(*this, since, running)) return false;
   sched_yield();
@@ -266,7 +266,9 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   unordered_.clear();
   in_order_.clear();
   in_order_pending_ = 0;
-  for (size_t i = 0; i < ids.size(); ++i) start(clusters_[i], ids[i], i);
+  started_ = 0;
+  resident_ = 0;
+  for (uint32_t id : ids) start(id);
   random_state_ = clusters_[0].random_state ^ 0x5851f42d4c957f2du;
   decisions_ = 0;
   owes_a_task_ = false;
@@ -288,8 +290,14 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       const uint64_t since = activity();
       const bool ran = checking() ? pass_checked() : pass_plain();
       if (tracing) trace_barriers(clusters_);
+      if (launch_.together && launch_.interacts && resident_ < kTogether &&
+          start_another(launch_.next_cluster(true))) {
+        continue;
+      }
       if (ran) continue;
       if (wait_for_other_clusters(running, since)) continue;
+      const int64_t polling = highest_polling();
+      if (polling > 0 && start_another(launch_.next_cluster_below(polling))) continue;
       report_hang(clusters_);
     }
     // Operations that outlive their CTA were reported; they still have effects.

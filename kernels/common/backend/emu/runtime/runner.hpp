@@ -29,13 +29,14 @@ struct Resources {
   size_t shared_mapping = 0;
 };
 
-// The clusters that one OS thread interleaves: one, or the whole grid of a cooperative launch.
+// The clusters that one OS thread interleaves: one and those started beside it, or the whole grid
+// of a cooperative launch.
 class Runner {
  public:
   Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters);
   // Runs the clusters with these ids to their end, or until the launch is abandoned.
   void run(const std::vector<uint32_t>& ids);
-  std::unique_ptr<Resources> take_resources() { return std::move(resources_); }
+  void give_back_resources();
 
   void submit(Task task, bool outlives);
   void submit_in_order(Warp& warp, Pipe pipe, Task task);
@@ -46,7 +47,7 @@ class Runner {
   void complete_one() { owes_a_task_ = true; }
   // From the signal handler: the fault is described and the launch ends.
   [[noreturn]] void faulted();
-  const Stacks& stacks() const { return resources_->stacks; }
+  bool owns_stack_guard(const void* address) const;
   bool owns_shared_guard(const void* address) const;
   uint64_t switches() const { return switches_; }
   void thread_main();
@@ -65,7 +66,10 @@ class Runner {
   template <typename Body>
   void outside_threads(const Cta& cta, const Body& body);
   // residents.cpp
-  void start(Cluster& cluster, uint32_t id, size_t slot);
+  void add_home(std::unique_ptr<Resources> resources);
+  void start(uint32_t id);
+  bool start_another(int64_t id);
+  int64_t highest_polling() const;
   void start_memory(Cta& cta);
   void start_threads(Cta& cta, Fiber* fibers);
   void finish(Cta& cta);
@@ -83,10 +87,16 @@ class Runner {
   Decision scheduler_decision(uint32_t number) const;
   uint32_t random(uint32_t bound);
 
+  struct Home {
+    std::unique_ptr<Resources> resources;
+    std::vector<Fiber> fibers;
+  };
   Launch& launch_;
-  std::unique_ptr<Resources> resources_;
+  std::deque<Home> homes_;  // the first is of the first `roomy_` clusters, others of one each
+  size_t roomy_;
   std::deque<Cluster> clusters_;
-  std::vector<Fiber> fibers_;
+  size_t started_ = 0;     // of the clusters, since `run` began
+  uint32_t resident_ = 0;  // that have not ended
   std::vector<Warp*> warps_;
   uint32_t live_ = 0;
   std::vector<Pending> unordered_;

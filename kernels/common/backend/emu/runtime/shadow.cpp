@@ -70,6 +70,12 @@ bool ordered_by_fences(const Record& earlier, const Actor& later) {
   return !unfenced.at.empty() && unfenced.covers(earlier.component, earlier.epoch);
 }
 
+// It is, if a wait for a wgmma-group speaks for all warps of the warpgroup.
+bool ordered_by_group(const Record& earlier, const Actor& later) {
+  const Clock& grouped = later.knows->grouped;
+  return earlier.tensor && !grouped.at.empty() && grouped.covers(earlier.component, earlier.epoch);
+}
+
 // The word that tcgen05.alloc has written; once a thread has read it, it is there.
 bool is_alloc(const Record& earlier) {
   return std::string_view(earlier.what) == "tcgen05.alloc";
@@ -214,6 +220,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
 // A write against all reads since the last write.
 // Assumption: a generic write after an async read needs order only, no proxy fence: the read is
 // over when its completion was observed.
+// Assumption: kGroupsOfWarpgroups, see wgmma.cpp.
 // Assumption: kReadsBeforeAsync. By 8.9.5 (proxy-preserved base causality order) a generic read is
 // before an async write only if a proxy fence is on the way from the one to the other.
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
@@ -226,6 +233,10 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
           !actor.knows->published.covers(earlier.component, earlier.epoch)) {
         assume(Assumption::kReadsBeforeAsync);
       }
+      return true;
+    }
+    if (ordered_by_group(earlier, actor)) {
+      assume(Assumption::kGroupsOfWarpgroups);
       return true;
     }
     const bool fence_only = ordered_by_fences(earlier, actor);

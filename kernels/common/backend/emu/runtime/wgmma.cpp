@@ -70,8 +70,7 @@ struct Group {
 struct WarpState {
   uint64_t issued = 0;  // operations
   bool fenced = false;
-  Knowledge knows;           // of its operations
-  std::vector<Event> reads;  // what each of its operations reads, if checking
+  Knowledge knows;  // of its operations
   std::deque<Group> groups;
 };
 
@@ -222,9 +221,7 @@ void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc
                             operation.stale_a);
   }
   tile_b(operation).check(*group.cta, 0, 2 * operation.count, actor.get(), operation.stale_b);
-  if (!checking()) return;
-  group.warps[warp].knows.join(actor.knows);
-  group.warps[warp].reads.push_back({actor.actor.component, actor.actor.epoch});
+  if (checking()) group.warps[warp].knows.join(actor.knows);
 }
 
 // PTX: wgmma.mma_async is asynchronous; its operations become complete in order, with the group
@@ -367,6 +364,22 @@ void wgmma_commit_group() {
   warp_collective(kWhat, pc, [&state] { state.groups.push_back({state.issued, state.knows}); });
 }
 
+// PTX: 9.7.15: a wgmma-group is the warpgroup's, of operations that the executing warp has begun.
+// Assumption: kGroupsOfWarpgroups. An operation is the warpgroup's, and so what its other warps
+// have read is over as well.
+void know_whole_group(const Warpgroup& group, uint32_t warp, uint64_t end) {
+  if (!checking()) return;
+  Thread& thread = self();
+  const uint32_t first = thread.warp->index / kWarps * kWarps;
+  std::vector<uint32_t>& known = thread.knows.grouped.at;
+  known.resize(thread.knows.seen.at.size());
+  for (uint32_t w = 0; w < kWarps; ++w) {
+    if (w == warp) continue;
+    uint32_t& epoch = known[pipe_component(group.cta->warps[first + w], *group.cta, Pipe::kTensor)];
+    epoch = std::max(epoch, static_cast<uint32_t>(end));
+  }
+}
+
 // PTX: wgmma.wait_group.sync.aligned N (9.7.15): all groups but the newest N are complete, their
 // registers may be used.
 // Other warpgroups learn of it by a barrier, as after any access: what was read of shared memory
@@ -387,11 +400,7 @@ void wgmma_wait_group(uint32_t pending) {
   wait_until(Wait::Kind::kWgmma, pc, warp, pending,
              [&group, end] { return group.executed >= end; });
   acquire_from(groups[newest].knows);
-  // An operation is the warpgroup's: once it is complete, no warp's part of it reads any more.
-  // What the other warps did before it is not known by that.
-  if (checking() && end != 0) {
-    for (const WarpState& each : group.warps) acquire_event(each.reads[end - 1]);
-  }
+  know_whole_group(group, warp, end);
   // The last lane tidies up: the others have what they need.
   warp_collective(kWhat, pc, [&] {
     for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
