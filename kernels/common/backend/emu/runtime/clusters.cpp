@@ -87,6 +87,7 @@ void barrier_cluster_wait() {
     }
     return barrier.generation >= target;
   });
+  thread.cluster_waits = target;
   acquire_from(barrier.completed);
 }
 

@@ -96,7 +96,7 @@ template <typename Parts, typename Move>
 Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
                  const Parts& each_part, const Move& move) {
   const bool remote = to.cta != self().cta || to.bar_cta != self().cta;
-  Barrier& barrier = to.bar_cta->barrier(to.bar_offset, pc, remote);
+  Barrier& barrier = to.bar_cta->async_barrier(to.bar_offset, pc, remote, what);
   if (!checking()) {
     const Actor writer = issuer(pc, what);
     each_part(
