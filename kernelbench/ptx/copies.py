@@ -88,12 +88,9 @@ def _box_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
     writer.expect(operands, 3 + bool(multicast) + bool(hint))
     map_, start = _box(writer, rank, operands[1])
     target, bar = writer.shared(operands[0]), writer.shared(operands[2])
-    if group == "cta_group::2":
-        if multicast:
-            raise StatementError("multicast for a pair of CTAs")
-        return f"px::box_load_pair({target}, {map_}, {start}, {bar});"
     mask = _mask(writer, operands[3] if multicast else None)
-    return f"px::box_load({target}, {map_}, {start}, {bar}, {mask});"
+    name = "box_load_pair" if group == "cta_group::2" else "box_load"
+    return f"px::{name}({target}, {map_}, {start}, {bar}, {mask});"
 
 
 def _box_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:

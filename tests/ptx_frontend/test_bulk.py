@@ -191,6 +191,35 @@ def test_bytes_in_and_out(module):
     assert (out == given + 1).all()
 
 
+@pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;"])
+def test_an_initialization_that_the_copy_may_not_see(fence):
+    """Formal without a fence: compilers and kernels that are right have none (docs/ptx.md)."""
+    text = "\n".join([HEAD, COPIES]).replace("fence.mbarrier_init.release.cluster;", fence)
+    changed = kernelbench.ptx.load("unfenced.ptx", text=text)
+    for name, ctas in (("linear", 1), ("multicast", 2)):
+        given, out = np.arange(128, dtype=np.uint32), np.zeros(128 * ctas, np.uint32)
+        report = changed.launch(name, ctas, args=[given, out], check=4)
+        assert report.clean, list(report.lines())
+        seen = [each for each in report.findings if each.finding.kind == "proxy-fence"]
+        assert bool(seen) == (not fence)
+        assert all(each.severity == "formal" for each in seen)
+        assert all("mbarrier_init or fence.proxy.async" in each.finding.text for each in seen)
+
+
+@pytest.mark.parametrize("fence", ["", "fence.mbarrier_init.release.cluster;"])
+def test_a_relaxed_arrival_hands_fenced_initializations_on(fence):
+    arrive = "barrier.cluster.arrive.aligned;"
+    text = "\n".join([HEAD, COPIES])
+    text = text.replace(arrive, arrive.replace("arrive", "arrive.relaxed"), 1)
+    text = text.replace("fence.mbarrier_init.release.cluster;", fence)
+    changed = kernelbench.ptx.load("relaxed.ptx", text=text)
+    given, out = np.arange(128, dtype=np.uint32), np.zeros(256, np.uint32)
+    report = changed.launch("multicast", 2, args=[given, out], check=4)
+    kinds = {each.finding.kind for each in report.errors}
+    assert ("barrier-state" in kinds) == (not fence), list(report.lines())
+    assert fence == "" or report.clean
+
+
 def test_one_load_for_a_cluster(module):
     given, out = np.arange(128, dtype=np.uint32) * 77, np.zeros(512, np.uint32)
     report = module.launch("multicast", 4, args=[given, out], check=4)

@@ -106,17 +106,18 @@ PX emu::Shuffled shfl(b32 value, u32 operand, u32 clamp, u32 members) {
   return emu::shfl_segment(kMode, value, operand, clamp, members);
 }
 PX b32 vote_ballot(bool p, u32 members) {
-  return emu::vote_ballot(p, members);
+  return emu::vote(p, members).held;
 }
 PX bool vote_any(bool p, u32 members) {
-  return vote_ballot(p, members) != 0;
+  return emu::vote(p, members).held != 0;
 }
 PX bool vote_all(bool p, u32 members) {
-  return vote_ballot(p, members) == members;
+  const emu::Votes votes = emu::vote(p, members);
+  return votes.held == votes.cast;
 }
 PX bool vote_uni(bool p, u32 members) {
-  const b32 votes = vote_ballot(p, members);
-  return votes == 0 || votes == members;
+  const emu::Votes votes = emu::vote(p, members);
+  return votes.held == 0 || votes.held == votes.cast;
 }
 template <typename T>
 PX T redux(emu::Reduction reduction, T value, u32 members) {
@@ -170,9 +171,8 @@ PX b32 match_any(b64 value, u32 members) {
 PX u32 elected_by(u32 members) {
   return emu::elected_by(members);
 }
-// All members if all have one value, else none.
 PX b32 match_all(b64 value, u32 members) {
-  return emu::match_any(value, members) == members ? members : 0;
+  return emu::match_all(value, members);
 }
 PX b32 movmatrix(b32 value) {
   return emu::movmatrix(value);
@@ -199,20 +199,26 @@ PX void mma(const MmaForm& form, b32* d, const b32* a, const b32* b, const b32* 
 }
 
 // The CTA, the cluster, the grid.
-PX void bar_sync_all() {
-  emu::bar_sync_all();
+PX void bar_sync(u32 barrier) {
+  emu::bar_sync_all(barrier);
 }
 PX void bar_sync(u32 barrier, u32 threads) {
   emu::bar_sync(barrier, threads);
 }
-PX u32 bar_red_popc(u32 barrier, u32 threads, bool predicate) {
+// Without a count all threads take part.
+PX u32 bar_red_popc(bool predicate, u32 barrier) {
+  return emu::bar_red_all(barrier, predicate);
+}
+PX u32 bar_red_popc(bool predicate, u32 barrier, u32 threads) {
   return emu::bar_red(barrier, threads, predicate);
 }
-PX bool bar_red_or(u32 barrier, u32 threads, bool predicate) {
-  return bar_red_popc(barrier, threads, predicate) != 0;
+template <typename... Of>
+PX bool bar_red_or(bool predicate, Of... of) {
+  return bar_red_popc(predicate, of...) != 0;
 }
-PX bool bar_red_and(u32 barrier, u32 threads, bool predicate) {
-  return bar_red_popc(barrier, threads, predicate) == threads;
+template <typename... Of>
+PX bool bar_red_and(bool predicate, Of... of) {
+  return bar_red_popc(!predicate, of...) == 0;
 }
 PX void bar_arrive(u32 barrier, u32 threads) {
   emu::bar_arrive(barrier, threads);
@@ -276,8 +282,8 @@ PX void bulk_wait(u32 pending, bool read) {
 PX void box_load(u32 to, const void* map, Start start, u32 bar, s32 mask) {
   emu::box_load(cluster_at(to), map_at(map), start, cluster_at(bar), mask);
 }
-PX void box_load_pair(u32 to, const void* map, Start start, u32 bar) {
-  emu::box_load_pair(cluster_at(to), map_at(map), start, bar);
+PX void box_load_pair(u32 to, const void* map, Start start, u32 bar, s32 mask) {
+  emu::box_load_pair(cluster_at(to), map_at(map), start, bar, mask);
 }
 PX void box_store(const void* map, Start start, u32 from) {
   emu::box_store(map_at(map), start, cluster_at(from));
@@ -352,9 +358,10 @@ PX void no_lane_disabled(std::initializer_list<b32> masks) {
     if (mask != 0) emu::lanes_disabled();
   }
 }
-PX void tcgen05_mma(DenseKind kind, u32 d, bool a_in_tmem, u64 a, u64 b, u32 instruction,
+using emu::DenseOperands;
+PX void tcgen05_mma(DenseKind kind, u32 group, const DenseOperands& operands, u32 instruction,
                     bool accumulate) {
-  emu::tcgen05_mma_dense(kind, d, a_in_tmem, a, b, instruction, accumulate);
+  emu::tcgen05_mma_dense(kind, group, operands, instruction, accumulate);
 }
 PX void tcgen05_arrived(const b32* out) {
   emu::tcgen05_arrived(out);
@@ -371,9 +378,9 @@ PX void tcgen05_fence_before() {
 PX void tcgen05_fence_after() {
   emu::tcgen05_fence_after_thread_sync();
 }
-PX void tcgen05_mma_mxf4nvf4(u32 group, u32 d, u64 a, u64 b, u32 instruction, u32 scales_a,
-                             u32 scales_b, bool accumulate) {
-  emu::tcgen05_mma_mxf4nvf4_4x(group, d, a, b, instruction, scales_a, scales_b, accumulate);
+PX void tcgen05_mma_fp4(u32 group, u32 scales, u32 d, u64 a, u64 b, u32 instruction, u32 scales_a,
+                        u32 scales_b, bool accumulate) {
+  emu::tcgen05_mma_fp4(group, scales, d, a, b, instruction, scales_a, scales_b, accumulate);
 }
 
 // Launch control.

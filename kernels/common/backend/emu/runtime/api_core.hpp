@@ -27,7 +27,7 @@ CtaIndex cta_index();
 CtaIndex cta_count();
 uint32_t elect_sync(uint32_t members);
 void bar_warp_sync(uint32_t members);
-void bar_sync_all();
+void bar_sync_all(uint32_t barrier = 0);
 void bar_sync(uint32_t barrier, uint32_t threads);
 void bar_arrive(uint32_t barrier, uint32_t threads);
 void setmaxnreg(uint32_t count, bool increase);

@@ -28,7 +28,8 @@ void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_
 void bulk_store(void* dst, const void* src, uint32_t bytes);
 void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask);
 // The barrier in the executing CTA or its pair's other one.
-void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar);
+void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar,
+                   int32_t mask = kNoMask);
 void box_store(const TensorMap* map, BoxStart start, const void* src);
 void bulk_commit_group();
 void bulk_wait_group(uint32_t pending, bool read);
