@@ -196,6 +196,13 @@ def _is_canceled(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return writer.assign(operands[0], "pred", f"px::is_canceled({writer.value(operands[1], 16)})")
 
 
+def _first_of(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``…get_first_ctaid::axis``."""
+    writer.expect(operands, 2)
+    answer = f"px::first_ctaid({writer.value(operands[1], 16)})"
+    return writer.assign(operands[0], "b32", f"{answer}.{chosen[0]}")
+
+
 def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2)
     response = writer.value(operands[1], 16)
@@ -255,4 +262,6 @@ TENSOR_FORMS: tuple[Form, ...] = (
          "{.multicast::cluster::all|}.b128", _try_cancel, "tensor"),
     Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "tensor"),
     Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "tensor"),
+    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid::{x|y|z}.b32.b128", _first_of,
+         "tensor"),
 )  # fmt: skip

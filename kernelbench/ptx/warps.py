@@ -150,6 +150,8 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "sync"),
     Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "sync"),
     Form("fence{.acq_rel|.sc|}.{cta|cluster|gpu|sys}", _fence, "memory"),
+    # One half of it is taken for both.
+    Form("fence.{acquire|release}.{cta|cluster|gpu|sys}", _fence, "memory"),
     Form("membar.{cta|gl|sys}", _fence, "memory"),
     Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "sync"),
     Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "bulk"),

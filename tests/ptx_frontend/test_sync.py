@@ -203,6 +203,17 @@ def test_ctas_of_a_cluster(module):
     assert out.tolist() == 2 * [1000 * (1 - r) + t for r in (0, 1) for t in range(64)]
 
 
+def test_a_wait_at_the_scope_of_the_cta():
+    """PTX orders nothing of another CTA by it; shared memory has no cache, so that it is formal."""
+    text = EXCHANGE.replace("parity.acquire.cluster", "parity.acquire.cta")
+    narrow = kernelbench.ptx.load("narrow.ptx", text=TEXT.replace(EXCHANGE, text))
+    out = np.zeros(256, np.int32)
+    report = narrow.launch("exchange", 4, args=[out], check=4)
+    assert report.clean and report.findings, list(report.lines())
+    assert all(each.finding.kind == "race" for each in report.findings)
+    assert all("acquires at scope cta" in each.finding.text for each in report.findings)
+
+
 def test_a_named_barrier(module):
     out = np.zeros(32, np.int32)
     report = module.launch("handover", 1, args=[out], check=4)
@@ -237,7 +248,7 @@ def test_mistakes_are_found(module, kernel, found):
     assert found in {each.finding.kind for each in report.errors}, list(report.lines())
 
 
-#: Of the threads every fifth has exited. What is left votes and meets, at a barrier and in its warp.
+#: Every fifth thread has exited. The others vote and meet, at barriers and in their warps.
 GONE = (
     TEXT[: TEXT.index("// One thread")]
     + """

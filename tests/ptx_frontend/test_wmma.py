@@ -111,9 +111,12 @@ def _kernel(at: int) -> str:
 }}"""
 
 
+TEXT = HEAD + "\n".join(map(_kernel, range(len(CASES))))
+
+
 @pytest.fixture(scope="module")
 def module():
-    return kernelbench.ptx.load("wmma.ptx", text=HEAD + "\n".join(map(_kernel, range(len(CASES)))))
+    return kernelbench.ptx.load("wmma.ptx", text=TEXT)
 
 
 def _stored(kind: str, lines: np.ndarray, padding: int) -> np.ndarray:
@@ -127,7 +130,7 @@ def _stored(kind: str, lines: np.ndarray, padding: int) -> np.ndarray:
     return np.packbits(np.array(spread, np.uint8), bitorder="little")
 
 
-@pytest.mark.parametrize("at", range(len(CASES)), ids=lambda at: "-".join(CASES[at].opcode.split(".")))
+@pytest.mark.parametrize("at", range(len(CASES)), ids=lambda at: CASES[at].opcode)
 def test_products(module, at):
     case = CASES[at]
     m, n, k = case.extents
@@ -156,9 +159,8 @@ def test_products(module, at):
 
 def test_fragments_are_scaled_element_by_element():
     """What nvcuda::wmma does with x[i] is right whatever a fragment's layout is."""
-    text = _kernel(0).replace("k0(", "scaled(").replace(
-        "  wmma.store", "".join(f"  add.f32 %d{i}, %d{i}, %d{i};\n" for i in range(8)) + "  wmma.store"
-    )  # fmt: skip
+    twice = "".join(f"  add.f32 %d{i}, %d{i}, %d{i};\n" for i in range(8))
+    text = _kernel(0).replace("k0(", "scaled(").replace("  wmma.store", f"{twice}  wmma.store")
     scaled = kernelbench.ptx.load("scaled.ptx", text=HEAD + text)
     rng = np.random.default_rng(5)
     left, right = rng.integers(-3, 4, (16, 16)), rng.integers(-3, 4, (16, 16))

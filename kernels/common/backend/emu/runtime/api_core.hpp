@@ -75,7 +75,8 @@ void barrier_cluster_wait();
 uint32_t mapa(const void* pointer, uint32_t rank);
 void st_shared_cluster(uint32_t address, uint32_t value);
 uint32_t ld_shared_cluster(uint32_t address);
-void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar);
+// 4, 8 or 16 bytes.
+void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar);
 
 // Host side.
 int sm_count();

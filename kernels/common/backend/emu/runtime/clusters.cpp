@@ -5,6 +5,7 @@
 
 #include "api_core.hpp"
 #include "core.hpp"
+#include "tma_issue.hpp"
 
 namespace kb::emu {
 
@@ -130,15 +131,16 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
-// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9).
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes (9.7.9), of 4, 8 or 16 bytes.
 // A weak store that completes on an mbarrier beside its destination, by the async mechanism.
 // Assumption: it acts through the async proxy, as other asynchronous copies do; PTX calls it an
 // asynchronous operation and names no proxy.
-void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
+void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
   const SharedPlace at = shared_place(address, pc, "st.async");
   const SharedPlace bar_at = shared_place(bar, pc, "st.async");
+  check_aligned(at.offset, bytes, pc, "st.async", "a destination");
   if (bar_at.cta != at.cta) {
     fail({.kind = Class::kDescriptor,
           .pc = pc,
@@ -147,12 +149,13 @@ void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   }
   Barrier& barrier = at.cta->barrier(bar_at.offset, pc, at.cta != self().cta);
   AsyncActor actor = copy_actor(pc, "st.async");
-  shared_write(*at.cta, at.offset, 4, actor.get());
-  barrier.bytes_in_flight += 4;
-  submit([at, value, &barrier, actor, pc]() mutable {
-    std::memcpy(at.cta->shared + at.offset, &value, 4);
-    barrier.bytes_in_flight -= 4;
-    barrier_complete_tx(barrier, 4, &actor.knows, pc);
+  shared_write(*at.cta, at.offset, bytes, actor.get());
+  barrier.bytes_in_flight += bytes;
+  const auto* first = static_cast<const std::byte*>(values);
+  submit([at, given = std::vector<std::byte>(first, first + bytes), &barrier, actor, pc] {
+    std::memcpy(at.cta->shared + at.offset, given.data(), given.size());
+    barrier.bytes_in_flight -= given.size();
+    barrier_complete_tx(barrier, static_cast<uint32_t>(given.size()), &actor.knows, pc);
   });
 }
 

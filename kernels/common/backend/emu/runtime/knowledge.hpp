@@ -51,9 +51,10 @@ class Abroad {
 // will see (published: those seen at a fence.proxy.async that happened before), and which events of
 // other clusters happened before (abroad).
 // In translated PTX also what would be known if more counted: `unfenced`, beside `seen`, if
-// tcgen05.fence stood wherever it may; `supposed`, beside `abroad`, if a fence at GPU scope counted
-// for whoever is behind its thread, for which `covered` has what such fences have covered, and
-// `observed` what atomics have seen released with no such fence since. Empty for nothing.
+// tcgen05.fence stood wherever it may, and waits for mbarriers acquired at cluster scope;
+// `supposed`, beside `abroad`, if a fence at GPU scope counted for whoever is behind its thread,
+// for which `covered` has what such fences have covered, and `observed` what atomics have seen
+// released with no such fence since. Empty for nothing.
 struct Knowledge {
   Clock seen;
   Clock published;
