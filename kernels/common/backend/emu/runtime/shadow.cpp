@@ -118,7 +118,9 @@ void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
 std::string missing(const Cta& cta, const Record& earlier, bool fence_only) {
   std::string scope = missing_scope(cta, earlier);
   if (!scope.empty() || !fence_only) return scope;
-  return ", for want of tcgen05.fence around the synchronization";
+  const bool loads = std::string_view(earlier.what) == "tcgen05.ld";
+  return std::string(", for want of tcgen05.") + (loads ? "wait::ld or tcgen05." : "") +
+         "fence around the synchronization";
 }
 
 const char* place(Shadow::Space space) {
