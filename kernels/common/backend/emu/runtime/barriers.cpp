@@ -19,9 +19,12 @@ std::string count_of(uint64_t number, const char* noun) {
 
 // Whether a thread knows of an event; without the checker nobody has to.
 // An event is an epoch of one component (knowledge.hpp): covered by the thread's clock, it happened
-// before now.
+// before now; in translated PTX also by that of waits without a scope.
 bool observed(const Thread& thread, const Event& event) {
-  return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
+  if (event.epoch == 0 || !checking()) return true;
+  const Clock& unfenced = thread.knows.unfenced;
+  return thread.knows.seen.covers(event.component, event.epoch) ||
+         (!unfenced.at.empty() && unfenced.covers(event.component, event.epoch));
 }
 
 // The barrier of an operation, by pointer in the CTA's own memory or by shared::cluster address.
