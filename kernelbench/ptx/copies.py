@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kernelbench.ptx.control import fixed
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form
-from kernelbench.ptx.model import Address, Number, Vector
+from kernelbench.ptx.model import SIZES, Address, Number, Vector
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -72,6 +72,43 @@ def _bulk_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
     return f"px::bulk_store({target}, {source}, {writer.value(operands[2], 4)});"
 
 
+def _bulk_to_cluster(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 4)
+    target, source, bar = (writer.shared(operands[at]) for at in (0, 1, 3))
+    size = writer.value(operands[2], 4)
+    return f"px::bulk_copy_to_cluster({target}, {source}, {size}, {bar});"
+
+
+#: Types of elements without a sign are those of their width.
+_ELEMENTS = {"b32": "u32", "b64": "u64"}
+
+
+def _bulk_reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cp.reduce.async.bulk.global.shared::cta… [dst], [src], size{, policy}``."""
+    hint, operation, kind = chosen
+    writer.expect(operands, 3 + bool(hint))
+    target, source = writer.generic(operands[0]), writer.shared(operands[1])
+    element = _ELEMENTS.get(kind, kind).capitalize()
+    how = f"px::BulkOperation::k{operation.removesuffix('.noftz').capitalize()}"
+    size = writer.value(operands[2], 4)
+    return f"px::bulk_reduce({target}, {source}, {size}, {how}, px::BulkElement::k{element});"
+
+
+def _store_async(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``st.async… [a], b, [mbar]``, of one value or a vector."""
+    vector, kind = chosen
+    writer.expect(operands, 3)
+    values = (
+        writer.values(operands[1], SIZES[kind])
+        if vector
+        else [writer.value(operands[1], SIZES[kind])]
+    )
+    if len(values) != (int(vector[1:]) if vector else 1):
+        raise StatementError(f"{len(values)} values for {vector}")
+    target, bar = writer.shared(operands[0]), writer.shared(operands[2])
+    return f"px::st_async<px::b{8 * SIZES[kind]}>({target}, {bar}, {', '.join(values)});"
+
+
 def _box(writer: Writer, rank: str, operand: Operand) -> tuple[str, str]:
     """The tensor map and the start of a box, from ``[map, {coordinates}]``."""
     if not isinstance(operand, Address) or len(operand.coordinates) != 1:
@@ -90,18 +127,24 @@ def _box_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
     writer.expect(operands, 3 + bool(multicast) + bool(hint))
     map_, start = _box(writer, rank, operands[1])
     target, bar = writer.shared(operands[0]), writer.shared(operands[2])
-    if group == "cta_group::2":
-        if multicast:
-            raise StatementError("multicast for a pair of CTAs")
-        return f"px::box_load_pair({target}, {map_}, {start}, {bar});"
     mask = _mask(writer, operands[3] if multicast else None)
-    return f"px::box_load({target}, {map_}, {start}, {bar}, {mask});"
+    name = "box_load_pair" if group == "cta_group::2" else "box_load"
+    return f"px::{name}({target}, {map_}, {start}, {bar}, {mask});"
 
 
 def _box_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2 + bool(chosen[2]))
     map_, start = _box(writer, chosen[0], operands[0])
     return f"px::box_store({map_}, {start}, {writer.shared(operands[1])});"
+
+
+def _box_reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cp.reduce.async.bulk.tensor… [map, {coordinates}], [src]{, policy}``."""
+    rank, operation, _, hint = chosen
+    writer.expect(operands, 2 + bool(hint))
+    map_, start = _box(writer, rank, operands[0])
+    how = f"px::BulkOperation::k{operation.capitalize()}"
+    return f"px::box_store({map_}, {start}, {writer.shared(operands[1])}, {how});"
 
 
 def _bulk_wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -143,8 +186,27 @@ COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}"
          f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "bulk"),
+    # CUTLASS writes the group behind the rank, which ptxas takes, too.
+    Form(f"cp.async.bulk.tensor.{_RANK}{{.cta_group::1|.cta_group::2}}"
+         f".{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}{{.multicast::cluster|}}{_HINT}",
+         lambda w, c, o: _box_load(w, (c[0], *c[2:5], c[1], c[5]), o), "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.global.shared::cta{_TILE}.bulk_group{_HINT}",
          _box_store, "bulk"),
+    Form(f"cp.async.bulk.shared::cluster.shared::cta{_BYTES}", _bulk_to_cluster, "reductions"),
+    *(
+        Form(f"cp.reduce.async.bulk.global.shared::cta.bulk_group{_HINT}.{{{operations}}}.{{{types}}}",
+             _bulk_reduce, "reductions")
+        for operations, types in (
+            ("add", "u32|s32|u64|s64|f32|f64"), ("min|max", "u32|s32|u64|s64"),
+            ("inc|dec", "u32"), ("and|or|xor", "b32|b64"), ("add.noftz|min|max", "f16|bf16"),
+        )
+    ),
+    Form(f"cp.reduce.async.bulk.tensor.{_RANK}.global.shared::cta"
+         f".{{add|min|max|inc|dec|and|or|xor}}{_TILE}.bulk_group{_HINT}",
+         _box_reduce, "reductions"),
+    Form(f"st.async{{.weak|}}.shared::cluster{_BYTES}{{.v2|.v4|}}"
+         ".{b32|u32|s32|f32|b64|u64|s64|f64}",
+         lambda w, c, o: _store_async(w, c[1:], o), "reductions"),
     Form("cp.async.bulk.commit_group", fixed("px::bulk_commit();"), "bulk"),
     Form("cp.async.bulk.wait_group{.read|}", _bulk_wait, "bulk"),
     Form(f"tensormap.replace.tile.{_FIELDS}.{{shared::cta|global}}.b1024.{{b32|b64}}",

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from kernelbench.ptx.writer import Writer
 
 
-def _spread(writer: Writer, target: Operand, name: str, kind: str = "b32") -> str:
+def spread(writer: Writer, target: Operand, name: str, kind: str = "b32") -> str:
+    """The elements of an array of C++, assigned to an operand's registers."""
     items = target.items if isinstance(target, Vector) else (target,)
     return " ".join(writer.assign(each, kind, f"{name}[{at}]") for at, each in enumerate(items))
 
@@ -25,7 +26,7 @@ def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     writer.expect(operands, 2)
     name, row = writer.temporary(), writer.pointer(operands[1], space)
     call = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>({name}, {row});"
-    return f"{{ px::b32 {name}[{count}]; {call} {_spread(writer, operands[0], name)} }}"
+    return f"{{ px::b32 {name}[{count}]; {call} {spread(writer, operands[0], name)} }}"
 
 
 def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -42,7 +43,7 @@ def _move_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
 
 
 #: Bits of an element of A and B.
-_BITS = {
+BITS = {
     "f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4,
     "u4": 4, "b1": 1,
 }  # fmt: skip
@@ -61,7 +62,7 @@ def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
         raise StatementError("no operation of bits" if of_a == "b1" else "an operation of bits")
     wide = 2 if of_d == "f64" else 1
     # Registers of 32 bits.
-    counts = [rows * depth * _BITS[of_a] // 1024, 8 * depth * _BITS[of_a] // 1024]
+    counts = [rows * depth * BITS[of_a] // 1024, 8 * depth * BITS[of_a] // 1024]
     counts += [rows * 8 * (16 if of_d == "f16" else 32 * wide) // 1024]
     made = [collected(writer, each, 4 * wide) for each in operands[1:]]
     for operand, count in zip(operands[1:], counts, strict=True):
@@ -76,7 +77,7 @@ def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
     return " ".join((
         f"{{ {' '.join(each[0] for each in made)} px::b{32 * wide} {d}[{counts[2] // wide}];",
         f"px::mma({form}, reinterpret_cast<px::b32*>({d}), {', '.join(words)});",
-        _spread(writer, operands[0], d, f"b{32 * wide}"),
+        spread(writer, operands[0], d, f"b{32 * wide}"),
         "}",
     ))  # fmt: skip
 

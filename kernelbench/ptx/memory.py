@@ -72,14 +72,14 @@ def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     if SIZES[kind] > 8 or space == "local":
         raise StatementError("a strong load of this kind")
     writer.expect(operands, 2)
-    strength = _strength(chosen)
-    if vector and int(vector[1:]) * SIZES[kind] in _AT_ONCE:
-        return _loaded_at_once(writer, strength, space, vector, kind, operands)
+    access, strength = "strong_load", _strength(chosen)
     items, name = _elements(operands[0], vector), writer.temporary()
     bits, where = f"b{8 * SIZES[kind]}", writer.pointer(operands[1], space)
-    if SIZES[kind] == 4 and waits_for_change(writer.function.statements, writer.statement):
+    if vector and len(items) * SIZES[kind] in _AT_ONCE:
+        access = "load_together"
+    elif SIZES[kind] == 4 and waits_for_change(writer.function.statements, writer.statement):
         strength += ", true"
-    out = [f"const auto {name} = px::strong_load<px::{bits}, {len(items)}>({where}{strength});"]
+    out = [f"const auto {name} = px::{access}<px::{bits}, {len(items)}>({where}{strength});"]
     seen = writer.cpp(kind) if kind[0] == "s" else ""
     for at, item in enumerate(items):
         out.append(writer.assign(item, bits, f"{seen}({name}.at[{at}])"))
@@ -107,17 +107,6 @@ def _stored(
         raise StatementError(f"{len(values)} values for {vector}")
     where = writer.pointer(operands[0], space)
     return f"px::{access}<{bits}>({where}, {', '.join(values)});"
-
-
-def _loaded_at_once(
-    writer: Writer, strength: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
-) -> str:
-    items, bits = _elements(operands[0], vector), f"b{8 * SIZES[kind]}"
-    where, name = writer.pointer(operands[1], space), writer.temporary()
-    out = f"const auto {name} = px::load_together<px::{bits}, {len(items)}>({where}{strength});"
-    seen = writer.cpp(kind) if kind[0] == "s" else ""
-    parts = [writer.assign(item, bits, f"{seen}({name}.at[{at}])") for at, item in enumerate(items)]
-    return " ".join(("{", out, *parts, "}"))
 
 
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:

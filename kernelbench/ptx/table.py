@@ -21,6 +21,7 @@ from kernelbench.ptx import (
     memory,
     tensor,
     warps,
+    wmma,
 )
 from kernelbench.ptx.forms import Form
 
@@ -35,6 +36,7 @@ TABLE: tuple[Form, ...] = (
     *barriers.BARRIER_FORMS,
     *copies.COPY_FORMS,
     *matrices.MATRIX_FORMS,
+    *wmma.WMMA_FORMS,
     *tensor.TENSOR_FORMS,
     *hints.HINT_FORMS,
 )

@@ -138,30 +138,51 @@ def _store_tmem(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
 
 def _dense_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``tcgen05.mma… [d], a-desc or [a], b-desc, idesc{, disabled lanes}, enable-input-d``."""
+    group, kind, _ = chosen
     writer.expect(operands, 5, 6)
     masked = ""
     if len(operands) == 6:
+        if not isinstance(operands[4], Vector):
+            raise StatementError("scale-input-d")
         masked = f"px::no_lane_disabled({{{', '.join(writer.values(operands[4], 4))}}}); "
-    kind = {"f16": "kF16", "tf32": "kTf32", "f8f6f4": "kF8f6f4"}[chosen[0]]
-    in_tmem = isinstance(operands[1], Address)
-    a = writer.shared(operands[1]) if in_tmem else writer.value(operands[1], 8)
-    b, instruction = writer.value(operands[2], 8), writer.value(operands[3], 4)
-    rest = f"{'true' if in_tmem else 'false'}, {a}, {b}, {instruction}"
+    return masked + _mma(writer, kind, group, operands[:3], (operands[3], operands[-1]))
+
+
+def _scaled_dense_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``… [d], a-desc or [a], b-desc, idesc, [scale-a], [scale-b], enable-input-d``."""
+    writer.expect(operands, 7)
+    factors = [writer.shared(each) for each in operands[4:6]]
+    return _mma(writer, "mxf8f6f4", chosen[0], operands[:3], (operands[3], operands[6]), factors)
+
+
+def _mma(
+    writer: Writer, kind: str, group: str, tiles: Sequence[Operand],
+    rest: tuple[Operand, Operand], factors: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """A product of D, A and B, with the instruction descriptor and what adds to D."""
+    d, a, b = tiles
+    in_tmem = isinstance(a, Address)
+    given = [
+        writer.shared(d), "true" if in_tmem else "false",
+        writer.shared(a) if in_tmem else writer.value(a, 8), writer.value(b, 8), *factors,
+    ]  # fmt: skip
     return (
-        f"{masked}px::tcgen05_mma(px::DenseKind::{kind}, {writer.shared(operands[0])}, {rest}, "
-        f"{writer.predicate(operands[-1])});"
+        f"px::tcgen05_mma(px::DenseKind::k{kind.capitalize()}, {group}u, "
+        f"px::DenseOperands{{{', '.join(given)}}}, {writer.value(rest[0], 4)}, "
+        f"{writer.predicate(rest[1])});"
     )
 
 
-def _scaled_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+def _fp4_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``tcgen05.mma… [d], a-desc, b-desc, idesc, [scale-a], [scale-b], enable-input-d``."""
     writer.expect(operands, 7)
     d, scale_a, scale_b = (writer.shared(operands[at]) for at in (0, 4, 5))
-    if isinstance(operands[1], tuple) and not isinstance(operands[1], Number):
+    if isinstance(operands[1], Address):
         raise StatementError("A in tensor memory")
+    scales = 4 if chosen[1] in ("scale_vec::4X", "block16") else 2
     a, b = writer.value(operands[1], 8), writer.value(operands[2], 8)
     rest = f"{writer.value(operands[3], 4)}, {scale_a}, {scale_b}, {writer.predicate(operands[6])}"
-    return f"px::tcgen05_mma_mxf4nvf4({_group(chosen)}, {d}, {a}, {b}, {rest});"
+    return f"px::tcgen05_mma_fp4({_group(chosen)}, {scales}u, {d}, {a}, {b}, {rest});"
 
 
 def _try_cancel(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -173,6 +194,13 @@ def _try_cancel(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
 def _is_canceled(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2)
     return writer.assign(operands[0], "pred", f"px::is_canceled({writer.value(operands[1], 16)})")
+
+
+def _first_of(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``…get_first_ctaid::axis``."""
+    writer.expect(operands, 2)
+    answer = f"px::first_ctaid({writer.value(operands[1], 16)})"
+    return writer.assign(operands[0], "b32", f"{answer}.{chosen[0]}")
 
 
 def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -219,16 +247,21 @@ TENSOR_FORMS: tuple[Form, ...] = (
             ("16x256b", "1|2|4|8|16|32"),
         )
     ),
-    Form(f"tcgen05.mma.cta_group::1.kind::{{f16|tf32|f8f6f4}}{_COLLECTOR}", _dense_mma, "dense"),
+    Form(f"tcgen05.mma{_GROUP}.kind::{{f16|tf32|f8f6f4}}{_COLLECTOR}", _dense_mma, "dense"),
+    Form(f"tcgen05.mma{_GROUP}.kind::mxf8f6f4.block_scale{{.scale_vec::1X|.block32|}}{_COLLECTOR}",
+         _scaled_dense_mma, "pairs"),
     Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "tensor"),
     Form("tcgen05.wait::st.sync.aligned", fixed("px::tcgen05_wait_st();"), "tensor"),
     Form("tcgen05.fence::before_thread_sync", fixed("px::tcgen05_fence_before();"), "tensor"),
     Form("tcgen05.fence::after_thread_sync", fixed("px::tcgen05_fence_after();"), "tensor"),
-    Form(f"tcgen05.mma{_GROUP}.kind::mxf4nvf4.block_scale{{.scale_vec::4X|.block16}}"
-         f"{_COLLECTOR}",
-         _scaled_mma, "tensor"),
+    Form(f"tcgen05.mma{_GROUP}.kind::mxf4nvf4.block_scale"
+         f"{{.scale_vec::4X|.block16|.scale_vec::2X|.block32}}{_COLLECTOR}", _fp4_mma, "tensor"),
+    Form(f"tcgen05.mma{_GROUP}.kind::mxf4.block_scale{{.scale_vec::2X|.block32|}}{_COLLECTOR}",
+         _fp4_mma, "pairs"),
     Form("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
          "{.multicast::cluster::all|}.b128", _try_cancel, "tensor"),
     Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "tensor"),
     Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "tensor"),
+    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid::{x|y|z}.b32.b128", _first_of,
+         "tensor"),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kernelbench.ptx.control import fixed
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, scope_of
-from kernelbench.ptx.model import Number, Pair
+from kernelbench.ptx.model import Pair
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -90,10 +90,8 @@ def _barrier_reduction(writer: Writer, chosen: Sequence[str], operands: Sequence
     """``bar.red.op d, a{, b}, {!}c``."""
     operation, kind = chosen[-1].split(".")
     writer.expect(operands, 3, 4)
-    threads = writer.value(operands[2], 4) if len(operands) == 4 else "px::cta_threads()"
-    p = writer.predicate(operands[-1])
-    call = f"px::bar_red_{operation}({writer.value(operands[1], 4)}, {threads}, {p})"
-    return writer.assign(operands[0], kind, call)
+    given = [writer.predicate(operands[-1]), *(writer.value(each, 4) for each in operands[1:-1])]
+    return writer.assign(operands[0], kind, f"px::bar_red_{operation}({', '.join(given)})")
 
 
 def _warp_barrier(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -104,12 +102,7 @@ def _warp_barrier(writer: Writer, chosen: Sequence[str], operands: Sequence[Oper
 def _sync(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``bar.sync a{, b}``."""
     writer.expect(operands, 1, 2)
-    if len(operands) == 2:
-        barrier, threads = (writer.value(each, 4) for each in operands)
-        return f"px::bar_sync({barrier}, {threads});"
-    if operands[0] == Number(0):
-        return "px::bar_sync_all();"
-    return f"px::bar_sync({writer.value(operands[0], 4)}, px::cta_threads());"
+    return f"px::bar_sync({', '.join(writer.value(each, 4) for each in operands)});"
 
 
 def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -157,6 +150,8 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "sync"),
     Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "sync"),
     Form("fence{.acq_rel|.sc|}.{cta|cluster|gpu|sys}", _fence, "memory"),
+    # One half of it is taken for both.
+    Form("fence.{acquire|release}.{cta|cluster|gpu|sys}", _fence, "memory"),
     Form("membar.{cta|gl|sys}", _fence, "memory"),
     Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "sync"),
     Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "bulk"),

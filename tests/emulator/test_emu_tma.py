@@ -261,7 +261,17 @@ def test_a_right_pipeline_has_no_findings(kernels: Callable[..., Kernels], seed:
     sums = np.zeros(32, np.uint32)
     run.emulation.register(box.memory, "tensor")
     run.emulation.register(sums, "sums", writable=True)
-    run.call("run_ring", run.encode(box), box.bytes, 5, sums)
+    run.call("run_ring", run.encode(box), box.bytes, 5, sums, 1)
     stage = box.load((0, 0), 0, np.zeros(box.bytes, np.uint8)).view(np.uint32)
     assert np.array_equal(sums, stage[32:64] * np.uint32(20))
     assert run.classes() == []
+
+
+def test_an_initialization_that_no_fence_shows_to_copies(kernels: Callable[..., Kernels]) -> None:
+    run = kernels(check=True)
+    box = tile(U8, (128, 128), (128, 128), SW128)
+    sums = np.zeros(32, np.uint32)
+    run.emulation.register(box.memory, "tensor")
+    run.emulation.register(sums, "sums", writable=True)
+    run.call("run_ring", run.encode(box), box.bytes, 1, sums, 0)
+    assert "fence.mbarrier_init" in run.one("proxy-fence")["text"]

@@ -216,7 +216,7 @@ KB_GLOBAL void bulk_load_kernel(const unsigned char* in, uint32_t offset, uint32
 
 // Four stages of a box each, `rounds` times around, a producer and consumers.
 KB_GLOBAL void ring_kernel(KB_GRID_CONSTANT(TensorMap) map, uint32_t box_bytes, uint32_t rounds,
-                           uint32_t* sums) {
+                           uint32_t* sums, bool fenced) {
   struct alignas(1024) Ring {
     alignas(1024) unsigned char stage[4][16 * 1024];
     Mbarrier full[4];
@@ -228,6 +228,7 @@ KB_GLOBAL void ring_kernel(KB_GRID_CONSTANT(TensorMap) map, uint32_t box_bytes, 
       mbarrier_init(&ring.full[s], 1);
       mbarrier_init(&ring.empty[s], kThreads);
     }
+    if (fenced) fence_mbarrier_init_release_cluster();
   }
   bar_sync();
   if (thread_index() < kThreads) {
@@ -305,9 +306,9 @@ KB_EXPORT int run_bulk_load(char* message, const void* in, uint32_t offset, uint
 }
 
 KB_EXPORT int run_ring(char* message, const TensorMap* map, uint32_t box_bytes, uint32_t rounds,
-                       uint32_t* sums) {
+                       uint32_t* sums, int fenced) {
   rt::LaunchConfig launch = config();
   launch.threads = 2 * kThreads;
   launch.shared_bytes = 68 * 1024;
-  RUN(rt::launch(ring_kernel, launch, *map, box_bytes, rounds, sums));
+  RUN(rt::launch(ring_kernel, launch, *map, box_bytes, rounds, sums, fenced != 0));
 }

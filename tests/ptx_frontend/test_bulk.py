@@ -17,6 +17,12 @@ BYTES = 512
 WAIT = """{{ .reg .pred %done;
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %done, [{0}], 0; @!%done bra WAIT; }}"""
 
+#: A load for CTAs of pairs, as PTX's text and as CUTLASS has it.
+_BYTES = ".mbarrier::complete_tx::bytes.multicast::cluster"
+PAIRS = {
+    "pairs": f"cp.async.bulk.tensor.1d.shared::cluster.global{_BYTES}.cta_group::2",
+    "pairs_cutlass": f"cp.async.bulk.tensor.1d.cta_group::2.shared::cluster.global{_BYTES}",
+}
 COPIES = f"""
 // 512 bytes in, one added to each word, and out. {{load}}
 .visible .entry linear(.param .u64 p_in, .param .u64 p_out) .reqntid 128
@@ -90,6 +96,41 @@ MADE:
   ret;
 }}
 """
+
+
+def _paired(name: str, opcode: str) -> str:
+    """Rank 1 loads a box for four CTAs; the even one of each pair is told, twice."""
+    return f"""
+.visible .entry {name}(.param .u64 p_map, .param .u64 p_out) .reqntid 16 .reqnctapercluster 4
+{{
+  .reg .b64 %map, %out; .reg .b32 %t, %a, %x, %b, %r, %to, %odd; .reg .b16 %m; .reg .b64 %o;
+  .reg .pred %p, %q;
+  ld.param.u64 %map, [p_map]; ld.param.u64 %out, [p_out]; mov.u32 %r, %cluster_ctarank;
+  mov.u32 %t, %tid.x; mov.b32 %b, bar; mov.b32 %a, tile; mov.b16 %m, 15; and.b32 %odd, %r, 1;
+  setp.ne.u32 %p, %t, 0; @%p bra MADE;
+  mbarrier.init.shared::cta.b64 [%b], 1;
+  fence.mbarrier_init.release.cluster;
+  setp.ne.u32 %q, %odd, 0; @%q bra MADE;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], 32;
+MADE:
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  setp.ne.or.u32 %q, %r, 1, %p; @%q bra LOADED;
+  mapa.shared::cluster.u32 %to, %b, 0;
+  {opcode}
+    [%a], [%map, {{0}}], [%to], %m;
+LOADED:
+  setp.ne.u32 %q, %odd, 0; @%q bra TOLD;
+  {WAIT.format("%b")}
+TOLD:
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  add.u32 %a, %a, %t; ld.shared.u8 %x, [%a];
+  mad.lo.u32 %t, %r, 16, %t; cvt.u64.u32 %o, %t; add.s64 %out, %out, %o; st.global.u8 [%out], %x;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  ret;
+}}"""
 
 
 def _boxes(rank: int, group: str = "") -> str:
@@ -176,7 +217,9 @@ HEAD = """.version 8.8
 .shared .align 128 .b8 target[128];
 .shared .align 8 .b64 bar;
 """
-TEXT = "\n".join([HEAD, COPIES, *map(_boxes, range(1, 6))])
+TEXT = "\n".join([
+    HEAD, COPIES, *(_paired(*each) for each in PAIRS.items()), *map(_boxes, range(1, 6)),
+])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -191,11 +234,53 @@ def test_bytes_in_and_out(module):
     assert (out == given + 1).all()
 
 
+@pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;"])
+def test_an_initialization_that_the_copy_may_not_see(fence):
+    """Formal without a fence: compilers and kernels that are right have none (docs/ptx.md)."""
+    text = "\n".join([HEAD, COPIES]).replace("fence.mbarrier_init.release.cluster;", fence)
+    changed = kernelbench.ptx.load("unfenced.ptx", text=text)
+    for name, ctas in (("linear", 1), ("multicast", 2)):
+        given, out = np.arange(128, dtype=np.uint32), np.zeros(128 * ctas, np.uint32)
+        report = changed.launch(name, ctas, args=[given, out], check=4)
+        assert report.clean, list(report.lines())
+        seen = [each for each in report.findings if each.finding.kind == "proxy-fence"]
+        assert bool(seen) == (not fence)
+        assert all(each.severity == "formal" for each in seen)
+        assert all("mbarrier_init or fence.proxy.async" in each.finding.text for each in seen)
+
+
+@pytest.mark.parametrize("fence", ["", "fence.mbarrier_init.release.cluster;"])
+def test_a_relaxed_arrival_hands_fenced_initializations_on(fence):
+    arrive = "barrier.cluster.arrive.aligned;"
+    text = "\n".join([HEAD, COPIES])
+    text = text.replace(arrive, arrive.replace("arrive", "arrive.relaxed"), 1)
+    text = text.replace("fence.mbarrier_init.release.cluster;", fence)
+    changed = kernelbench.ptx.load("relaxed.ptx", text=text)
+    given, out = np.arange(128, dtype=np.uint32), np.zeros(256, np.uint32)
+    report = changed.launch("multicast", 2, args=[given, out], check=4)
+    kinds = {each.finding.kind for each in report.errors}
+    assert ("barrier-state" in kinds) == (not fence), list(report.lines())
+    assert fence == "" or report.clean
+
+
 def test_one_load_for_a_cluster(module):
     given, out = np.arange(128, dtype=np.uint32) * 77, np.zeros(512, np.uint32)
     report = module.launch("multicast", 4, args=[given, out], check=4)
     assert report.clean, list(report.lines())
     assert (out.reshape(4, 128) == given).all()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_load_for_pairs(module, name):
+    """9.7.9.27.1.2: each signal goes to the CTA of its pair as even as the barrier's."""
+    given = np.arange(100, 116, dtype=np.uint8)
+    maps = np.zeros(256, np.uint8)
+    maps = maps[-maps.ctypes.data % 128 :][:128]
+    maps[:] = np.frombuffer(_initial(given.ctypes.data), np.uint8)
+    out = np.zeros((4, 16), np.uint8)
+    report = module.launch(name, 4, args=[maps, out], check=6, memory={"given": given})
+    assert report.clean, list(report.lines())
+    assert (out == given).all()
 
 
 def test_a_barrier_counts_copies(module):

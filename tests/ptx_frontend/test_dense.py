@@ -229,6 +229,21 @@ def test_products(module, product):
     assert all("tcgen05.fence" in each.finding.text for each in report.findings)
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_registers_that_are_used_were_read(used):
+    """Without tcgen05.wait::ld the memory may be freed, formally, behind a use of the registers."""
+    product = PRODUCTS[0]
+    program = _program(product).replace("tcgen05.wait::ld.sync.aligned;", "")
+    if not used:
+        program = program.replace(_stored(D_WORDS), "")
+    loose = kernelbench.ptx.load("loose.ptx", text="\n".join([HEAD, program]))
+    report, right = _multiplied(loose, product, check=3)
+    assert right == used
+    assert {each.finding.kind for each in report.errors} == (
+        set() if used else {"overwrite", "exit"}
+    )
+
+
 def test_what_is_missing_is_no_fence_alone():
     """Formal is only what tcgen05.fence would mend: not a commit, a wait or a proxy fence."""
     product = PRODUCTS[0]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 from conformance import TUPLES, Case, operands_of, results
-from exact import F16, F32, NAN, Real
+from exact import F16, F32, FORMATS, NAN, Real
 from integer_model import clamped, signed
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")

@@ -203,6 +203,17 @@ def test_ctas_of_a_cluster(module):
     assert out.tolist() == 2 * [1000 * (1 - r) + t for r in (0, 1) for t in range(64)]
 
 
+def test_a_wait_at_the_scope_of_the_cta():
+    """PTX orders nothing of another CTA by it; shared memory has no cache, so that it is formal."""
+    text = EXCHANGE.replace("parity.acquire.cluster", "parity.acquire.cta")
+    narrow = kernelbench.ptx.load("narrow.ptx", text=TEXT.replace(EXCHANGE, text))
+    out = np.zeros(256, np.int32)
+    report = narrow.launch("exchange", 4, args=[out], check=4)
+    assert report.clean and report.findings, list(report.lines())
+    assert all(each.finding.kind == "race" for each in report.findings)
+    assert all("acquires at scope cta" in each.finding.text for each in report.findings)
+
+
 def test_a_named_barrier(module):
     out = np.zeros(32, np.int32)
     report = module.launch("handover", 1, args=[out], check=4)
@@ -235,6 +246,61 @@ def test_what_changes_no_value(module):
 def test_mistakes_are_found(module, kernel, found):
     report = module.launch(kernel, 4, args=[np.zeros(256, np.int32)], check=4)
     assert found in {each.finding.kind for each in report.errors}, list(report.lines())
+
+
+#: Every fifth thread has exited. The others vote and meet, at barriers and in their warps.
+GONE = (
+    TEXT[: TEXT.index("// One thread")]
+    + """
+.visible .entry gone(.param .u64 p_in, .param .u64 p_out) .reqntid 96
+{
+  .reg .b64 %in, %out, %o; .reg .b32 %t, %x, %y, %z; .reg .pred %p, %q, %all, %any, %uni, %same;
+  ld.param.u64 %in, [p_in]; ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x;
+  rem.u32 %x, %t, 5; setp.eq.u32 %p, %x, 0; @%p ret;
+  mul.wide.u32 %o, %t, 4; add.s64 %in, %in, %o; mul.wide.u32 %o, %t, 32; add.s64 %out, %out, %o;
+  ld.global.b32 %y, [%in]; setp.ne.u32 %q, %y, 0;
+  bar.red.popc.u32 %x, 0, %q; st.global.b32 [%out], %x;
+  bar.red.and.pred %all, 1, %q; bar.red.or.pred %any, 2, %q;
+  selp.b32 %x, 1, 0, %all; selp.b32 %z, 2, 0, %any; or.b32 %x, %x, %z;
+  bar.sync 3;
+  st.global.b32 [%out+4], %x;
+  vote.sync.all.pred %all, %q, -1; vote.sync.any.pred %any, %q, -1;
+  vote.sync.uni.pred %uni, %q, -1;
+  selp.b32 %x, 1, 0, %all; selp.b32 %z, 2, 0, %any; or.b32 %x, %x, %z;
+  selp.b32 %z, 4, 0, %uni; or.b32 %x, %x, %z; st.global.b32 [%out+8], %x;
+  vote.sync.ballot.b32 %x, %q, -1; st.global.b32 [%out+12], %x;
+  match.all.sync.b32 %x|%same, %y, -1; st.global.b32 [%out+16], %x;
+  selp.b32 %x, 1, 0, %same; st.global.b32 [%out+20], %x;
+  match.any.sync.b32 %x, %y, -1; st.global.b32 [%out+24], %x;
+  ret;
+}
+"""
+)
+
+
+def test_those_that_have_exited_do_not_vote():
+    """9.7.13: non-exited threads alone take part; a barrier without a count is of those left."""
+    module = kernelbench.ptx.load("gone.ptx", text=GONE)
+    rng = np.random.default_rng(7)
+    live = [t for t in range(96) if t % 5]
+    for round_ in range(14):
+        # All ones, all zeros, a warp of equal values among others, and random ones.
+        given = rng.integers(0, 2, 96).astype(np.int32)
+        given[: 32 * (round_ % 4)] = round_ % 2
+        out = np.zeros((96, 8), np.uint32)
+        module.launch("gone", 1, args=[given, out], check=2, seed=round_).require_clean()
+        votes = [int(given[t]) for t in live]
+        for t in live:
+            warp = [each for each in live if each // 32 == t // 32]
+            mine = [int(given[each]) for each in warp]
+            every = sum(1 << each % 32 for each in warp)
+            same = len(set(mine)) == 1
+            assert out[t, :7].tolist() == [
+                sum(votes), all(votes) | 2 * any(votes), all(mine) | 2 * any(mine) | 4 * same,
+                sum(1 << each % 32 for each in warp if given[each]), every * same, int(same),
+                sum(1 << each % 32 for each in warp if given[each] == given[t]),
+            ]  # fmt: skip
+        assert not out[::5].any()
 
 
 #: Phases by their state tokens, bytes announced and completed by hand, a CTA's votes.

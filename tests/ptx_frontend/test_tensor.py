@@ -202,6 +202,8 @@ WAIT: mbarrier.try_wait.parity.shared::cta.b64 %done, [%b], %phase; @!%done bra 
   clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p, %answer;
   @!%p ret;
   clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%tile, %y, %z, _}, %answer;
+  clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %y, %answer;
+  setp.ne.u32 %p, %y, %tile; @%p trap;
   xor.b32 %phase, %phase, 1;
   bra NEXT;
 }"""

@@ -27,7 +27,11 @@ def test_right_and_clean(name):
     torch.manual_seed(1)
     case = CASES[name]()
     report = case.launch(module_of(name), check=3)
-    assert not report.findings and not report.error
+    assert report.clean and not report.error
+    # Triton has no fence between an mbarrier's initialization and a copy.
+    assert {each.finding.kind for each in report.findings} == {
+        "layer_norm_90": set(), "matmul_tma_90": {"proxy-fence"},
+    }[name]  # fmt: skip
     assert case.is_right()
 
 

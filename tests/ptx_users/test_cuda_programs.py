@@ -115,6 +115,11 @@ def test_what_is_missed_where_threads_have_exited(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+def test_products_by_wmma(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("wmma.cu")
+    assert outcome.code == 0, outcome.out
+
+
 def test_streams_that_wait(checked: Callable[..., Outcome]) -> None:
     outcome = checked("streams.cu")
     assert outcome.code == 0, outcome.out

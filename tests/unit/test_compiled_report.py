@@ -16,7 +16,7 @@ from kernelbench.emulator.findings import EmulatorReport, lines, resolve_report
 from kernelbench.emulator.symbols import Place, Symbols
 
 ASSUMPTIONS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/assumptions.cpp"
-FINDINGS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/findings.cpp"
+FINDINGS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/findings_json.cpp"
 
 
 class Fixed(Symbols):

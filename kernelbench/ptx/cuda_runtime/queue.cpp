@@ -40,7 +40,7 @@ void open_stream(cudaStream_t stream, bool blocking) {
   lines[stream].blocking = blocking;
 }
 
-// CUDA's runtime API, cudaStreamDestroy: what was given to it is still done.
+// CUDA runtime API, cudaStreamDestroy: what was given to the stream is still done.
 void close_stream(cudaStream_t stream) {
   const auto found = lines.find(stream);
   if (found == lines.end()) return;

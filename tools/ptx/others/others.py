@@ -58,6 +58,8 @@ CASES = (
     Case("cutlass_mma_sm100.cu", _CUTLASS, arch=100),
     Case("cutlass_mma_tma_sm100.cu", _CUTLASS, arch=100),
     Case("cutlass_mma_tma_multicast_sm100.cu", _CUTLASS, arch=100),
+    Case("cutlass_mma_tma_2sm_sm100.cu", _CUTLASS, arch=100),
+    Case("cutlass_mma_tma_epi_sm100.cu", _CUTLASS, arch=100),
 )
 
 

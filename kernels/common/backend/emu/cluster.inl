@@ -53,7 +53,7 @@ template <typename T>
 KB_DEVICE void st_async_shared_cluster(ClusterAddress<T> address, T value,
                                        ClusterAddress<Mbarrier> bar) {
   static_assert(sizeof(T) == 4, "a 32-bit type");
-  emu::st_async_shared_cluster(address.bits, __builtin_bit_cast(uint32_t, value), bar.bits);
+  emu::st_async_shared_cluster(address.bits, &value, sizeof value, bar.bits);
 }
 
 }  // namespace kb::ptx

@@ -29,7 +29,7 @@ KB_DEVICE void tcgen05_mma_mxf4nvf4_block_scale_4x(CtaGroup<kCtas>, uint32_t d, 
                                                    uint64_t b, uint32_t instruction,
                                                    uint32_t scales_a, uint32_t scales_b,
                                                    bool accumulate) {
-  emu::tcgen05_mma_mxf4nvf4_4x(kCtas, d, a, b, instruction, scales_a, scales_b, accumulate);
+  emu::tcgen05_mma_fp4(kCtas, 4, d, a, b, instruction, scales_a, scales_b, accumulate);
 }
 
 // The collector is a hint.
@@ -38,7 +38,7 @@ KB_DEVICE void tcgen05_mma_mxf4nvf4_block_scale_4x(CtaGroup<kCtas>, Collector, u
                                                    uint64_t a, uint64_t b, uint32_t instruction,
                                                    uint32_t scales_a, uint32_t scales_b,
                                                    bool accumulate) {
-  emu::tcgen05_mma_mxf4nvf4_4x(kCtas, d, a, b, instruction, scales_a, scales_b, accumulate);
+  emu::tcgen05_mma_fp4(kCtas, 4, d, a, b, instruction, scales_a, scales_b, accumulate);
 }
 
 template <int kCtas, typename T>

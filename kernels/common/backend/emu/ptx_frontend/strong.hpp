@@ -6,18 +6,14 @@
 namespace px {
 
 template <typename T, int count>
-struct Together {
-  T at[count];
-};
-template <typename T, int count>
-PX Together<T, count> load_together(const Byte* from, Order order, Scope scope) {
-  Together<T, count> found;
+PX Elements<T, count> load_together(const Byte* from, Order order, Scope scope) {
+  Elements<T, count> found;
   emu::strong_load_vector(from, sizeof found, {order, scope}, &found);
   return found;
 }
 template <typename T, typename... Values>
 PX void store_together(Byte* to, Order order, Scope scope, Values... values) {
-  const Together<T, sizeof...(values)> given = {{static_cast<T>(values)...}};
+  const Elements<T, sizeof...(values)> given = {{static_cast<T>(values)...}};
   emu::strong_store_vector(to, sizeof given, &given, {order, scope});
 }
 

@@ -1,24 +1,16 @@
-// Warps, barriers, fences, copies, tensor cores: PTX's operands → the runtime's functions.
+// Warps, barriers, fences, tensor cores: PTX's operands → the runtime's functions.
 #pragma once
 
-#include "mbarriers.hpp"
+#include "copies.hpp"
 #include "runtime/api_tensor.hpp"
-#include "runtime/api_tma.hpp"
 #include "strong.hpp"
 
 namespace px {
 
 using emu::DenseKind;
 using emu::ElementKind;
-using emu::kNoMask;
 using emu::TmemShape;
 using emu::WgmmaKind;
-using kb::TensorMap;
-using Start = emu::BoxStart;
-
-PX const TensorMap* map_at(const void* pointer) {
-  return static_cast<const TensorMap*>(pointer);
-}
 
 // Special registers.
 PX u32 component(const emu::BlockExtent& of, int axis) {
@@ -106,17 +98,18 @@ PX emu::Shuffled shfl(b32 value, u32 operand, u32 clamp, u32 members) {
   return emu::shfl_segment(kMode, value, operand, clamp, members);
 }
 PX b32 vote_ballot(bool p, u32 members) {
-  return emu::vote_ballot(p, members);
+  return emu::vote(p, members).held;
 }
 PX bool vote_any(bool p, u32 members) {
-  return vote_ballot(p, members) != 0;
+  return emu::vote(p, members).held != 0;
 }
 PX bool vote_all(bool p, u32 members) {
-  return vote_ballot(p, members) == members;
+  const emu::Votes votes = emu::vote(p, members);
+  return votes.held == votes.cast;
 }
 PX bool vote_uni(bool p, u32 members) {
-  const b32 votes = vote_ballot(p, members);
-  return votes == 0 || votes == members;
+  const emu::Votes votes = emu::vote(p, members);
+  return votes.held == 0 || votes.held == votes.cast;
 }
 template <typename T>
 PX T redux(emu::Reduction reduction, T value, u32 members) {
@@ -170,9 +163,8 @@ PX b32 match_any(b64 value, u32 members) {
 PX u32 elected_by(u32 members) {
   return emu::elected_by(members);
 }
-// All members if all have one value, else none.
 PX b32 match_all(b64 value, u32 members) {
-  return emu::match_any(value, members) == members ? members : 0;
+  return emu::match_all(value, members);
 }
 PX b32 movmatrix(b32 value) {
   return emu::movmatrix(value);
@@ -199,20 +191,26 @@ PX void mma(const MmaForm& form, b32* d, const b32* a, const b32* b, const b32* 
 }
 
 // The CTA, the cluster, the grid.
-PX void bar_sync_all() {
-  emu::bar_sync_all();
+PX void bar_sync(u32 barrier) {
+  emu::bar_sync_all(barrier);
 }
 PX void bar_sync(u32 barrier, u32 threads) {
   emu::bar_sync(barrier, threads);
 }
-PX u32 bar_red_popc(u32 barrier, u32 threads, bool predicate) {
+// Without a count all threads take part.
+PX u32 bar_red_popc(bool predicate, u32 barrier) {
+  return emu::bar_red_all(barrier, predicate);
+}
+PX u32 bar_red_popc(bool predicate, u32 barrier, u32 threads) {
   return emu::bar_red(barrier, threads, predicate);
 }
-PX bool bar_red_or(u32 barrier, u32 threads, bool predicate) {
-  return bar_red_popc(barrier, threads, predicate) != 0;
+template <typename... Of>
+PX bool bar_red_or(bool predicate, Of... of) {
+  return bar_red_popc(predicate, of...) != 0;
 }
-PX bool bar_red_and(u32 barrier, u32 threads, bool predicate) {
-  return bar_red_popc(barrier, threads, predicate) == threads;
+template <typename... Of>
+PX bool bar_red_and(bool predicate, Of... of) {
+  return bar_red_popc(!predicate, of...) == 0;
 }
 PX void bar_arrive(u32 barrier, u32 threads) {
   emu::bar_arrive(barrier, threads);
@@ -248,64 +246,10 @@ PX void fence_tensormap_acquire(const void* map) {
   emu::fence_proxy_tensormap_acquire(map_at(map));
 }
 
-// Copies.
-PX void cp_async(u32 to, const void* from, u32 bytes, u32 source_bytes) {
-  emu::async_copy(cluster_at(to), from, bytes, min(source_bytes, bytes));
-}
-PX void cp_async_commit() {
-  emu::async_copy_commit_group();
-}
-PX void cp_async_wait(u32 pending) {
-  emu::async_copy_wait_group(pending);
-}
-PX void cp_async_arrive(u32 bar, bool noinc) {
-  emu::async_copy_arrive(cluster_at(bar), noinc);
-}
-PX void bulk_load(u32 to, const void* from, u32 bytes, u32 bar, s32 mask) {
-  emu::bulk_load(cluster_at(to), from, bytes, cluster_at(bar), mask);
-}
-PX void bulk_store(void* to, u32 from, u32 bytes) {
-  emu::bulk_store(to, cluster_at(from), bytes);
-}
-PX void bulk_commit() {
-  emu::bulk_commit_group();
-}
-PX void bulk_wait(u32 pending, bool read) {
-  emu::bulk_wait_group(pending, read);
-}
-PX void box_load(u32 to, const void* map, Start start, u32 bar, s32 mask) {
-  emu::box_load(cluster_at(to), map_at(map), start, cluster_at(bar), mask);
-}
-PX void box_load_pair(u32 to, const void* map, Start start, u32 bar) {
-  emu::box_load_pair(cluster_at(to), map_at(map), start, bar);
-}
-PX void box_store(const void* map, Start start, u32 from) {
-  emu::box_store(map_at(map), start, cluster_at(from));
-}
+// red.global.add of vectors.
 template <int count>
 PX void reduce_add(Byte* to, const f32 (&values)[count]) {
   emu::red_add_f32(reinterpret_cast<f32*>(to), values, count);
-}
-
-// Tensor maps; the fields in the order of emu::MapField.
-enum class Field : u32 {
-  global_address,
-  rank,
-  box_dim,
-  global_dim,
-  global_stride,
-  element_stride,
-  elemtype,
-  interleave_layout,
-  swizzle_mode,
-  fill_mode,
-};
-PX void tensormap_replace(void* map, bool in_global, Field field, u32 dimension, u64 value) {
-  emu::tensormap_replace(static_cast<TensorMap*>(map), in_global, static_cast<emu::MapField>(field),
-                         dimension, value);
-}
-PX void tensormap_cp_fenceproxy(void* to, const void* from) {
-  emu::tensormap_cp_fenceproxy(static_cast<TensorMap*>(to), map_at(from));
 }
 
 // wgmma.
@@ -352,9 +296,10 @@ PX void no_lane_disabled(std::initializer_list<b32> masks) {
     if (mask != 0) emu::lanes_disabled();
   }
 }
-PX void tcgen05_mma(DenseKind kind, u32 d, bool a_in_tmem, u64 a, u64 b, u32 instruction,
+using emu::DenseOperands;
+PX void tcgen05_mma(DenseKind kind, u32 group, const DenseOperands& operands, u32 instruction,
                     bool accumulate) {
-  emu::tcgen05_mma_dense(kind, d, a_in_tmem, a, b, instruction, accumulate);
+  emu::tcgen05_mma_dense(kind, group, operands, instruction, accumulate);
 }
 PX void tcgen05_arrived(const b32* out) {
   emu::tcgen05_arrived(out);
@@ -371,9 +316,9 @@ PX void tcgen05_fence_before() {
 PX void tcgen05_fence_after() {
   emu::tcgen05_fence_after_thread_sync();
 }
-PX void tcgen05_mma_mxf4nvf4(u32 group, u32 d, u64 a, u64 b, u32 instruction, u32 scales_a,
-                             u32 scales_b, bool accumulate) {
-  emu::tcgen05_mma_mxf4nvf4_4x(group, d, a, b, instruction, scales_a, scales_b, accumulate);
+PX void tcgen05_mma_fp4(u32 group, u32 scales, u32 d, u64 a, u64 b, u32 instruction, u32 scales_a,
+                        u32 scales_b, bool accumulate) {
+  emu::tcgen05_mma_fp4(group, scales, d, a, b, instruction, scales_a, scales_b, accumulate);
 }
 
 // Launch control.

@@ -27,7 +27,7 @@ CtaIndex cta_index();
 CtaIndex cta_count();
 uint32_t elect_sync(uint32_t members);
 void bar_warp_sync(uint32_t members);
-void bar_sync_all();
+void bar_sync_all(uint32_t barrier = 0);
 void bar_sync(uint32_t barrier, uint32_t threads);
 void bar_arrive(uint32_t barrier, uint32_t threads);
 void setmaxnreg(uint32_t count, bool increase);
@@ -75,7 +75,8 @@ void barrier_cluster_wait();
 uint32_t mapa(const void* pointer, uint32_t rank);
 void st_shared_cluster(uint32_t address, uint32_t value);
 uint32_t ld_shared_cluster(uint32_t address);
-void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar);
+// 4, 8 or 16 bytes.
+void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar);
 
 // Host side.
 int sm_count();

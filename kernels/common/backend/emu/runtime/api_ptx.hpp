@@ -37,6 +37,14 @@ Shuffled shfl_segment(ShuffleMode mode, uint32_t value, uint32_t operand, uint32
 enum class Reduction : uint32_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
 uint32_t redux(Reduction reduction, bool is_signed, uint32_t value, uint32_t members);
 uint32_t match_any(uint64_t value, uint32_t members);
+// The members that have not exited if all have one value, else none.
+uint32_t match_all(uint64_t value, uint32_t members);
+// Which lanes voted, and which of them with `predicate`.
+struct Votes {
+  uint32_t cast;
+  uint32_t held;
+};
+Votes vote(bool predicate, uint32_t members);
 uint32_t movmatrix(uint32_t value);
 // `row`: of a matrix, for the lanes that give one.
 void ldmatrix(uint32_t* out, uint32_t count, bool transposed, const void* row);
@@ -55,19 +63,28 @@ enum class MmaElement : uint32_t {
   kB1,
 };
 enum class MmaSum : uint32_t { kF64, kF32, kF16, kS32 };
-// a is [rows, depth], b [depth, 8].
+// a is [rows, depth], b [depth, columns].
 struct MmaForm {
   MmaElement a, b;
   MmaSum sum;
   uint32_t rows, depth;
   bool saturate;   // of integers
   bool exclusive;  // of single bits: xor, not and
+  uint32_t columns = 8;
+  // Fragments of wmma, whose layout PTX leaves open: a matrix row by row, B column by column, the
+  // same number of neighbours in each lane. Otherwise those of mma.sync.
+  bool by_lines = false;
+  bool crossed = false;  // c is of f16 where d is of f32, or the other way round
 };
 // d = a · b + c; each lane's registers.
 void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_t* b,
               const uint32_t* c);
-// Arrives on a named barrier and waits: how many of its threads brought `value`.
+// All lanes of the warp come to the same instruction.
+void warp_meets(const char* what);
+// Arrives on a named barrier and waits: how many of its threads brought `value`. The second: of all
+// the CTA's threads that have not exited.
 uint32_t bar_red(uint32_t barrier, uint32_t threads, bool value);
+uint32_t bar_red_all(uint32_t barrier, bool value);
 // The elected lane, plus 32 in that lane.
 uint32_t elected_by(uint32_t members);
 // The parity of an mbarrier's current phase.

@@ -14,12 +14,21 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns);
 void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns);
 void tcgen05_relinquish_alloc_permit(uint32_t group);
 void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source);
-void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
-                             uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
-                             bool accumulate);
-// Operands of 16, 32 and 8 bits. `a`: a descriptor, or an address of tensor memory.
-enum class DenseKind : uint32_t { kF16, kTf32, kF8f6f4 };
-void tcgen05_mma_dense(DenseKind kind, uint32_t d, bool a_in_tmem, uint64_t a, uint64_t b,
+// Operands of 4 bits, K = 64, with `scales` of them for a row: 2 (blocks of 32) or 4 (of 16).
+void tcgen05_mma_fp4(uint32_t group, uint32_t scales, uint32_t d, uint64_t a, uint64_t b,
+                     uint32_t instruction, uint32_t scales_a, uint32_t scales_b, bool accumulate);
+// Operands of 16, 32 and 8 bits. `a`: a descriptor, or an address of tensor memory. The scales are
+// those of mxf8f6f4, one for a row.
+enum class DenseKind : uint32_t { kF16, kTf32, kF8f6f4, kMxf8f6f4 };
+struct DenseOperands {
+  uint32_t d;
+  bool a_in_tmem;
+  uint64_t a;
+  uint64_t b;
+  uint32_t scales_a = 0;
+  uint32_t scales_b = 0;
+};
+void tcgen05_mma_dense(DenseKind kind, uint32_t group, const DenseOperands& operands,
                        uint32_t instruction, bool accumulate);
 // `multicast`: to the CTAs of `mask`; otherwise to the barrier's own.
 void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "bulk_reduction.hpp"
 #include "ptx/types.cuh"
 
 namespace kb::rt {
@@ -25,11 +26,14 @@ struct BoxStart {
 // Bulk copies. `mask`: kNoMask or a ClusterMask's bits. Addresses are shared::cluster addresses.
 void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t mask);
 void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar);
-void bulk_store(void* dst, const void* src, uint32_t bytes);
+void bulk_store(void* dst, const void* src, uint32_t bytes, const BulkReduction& reduction = {});
 void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask);
 // The barrier in the executing CTA or its pair's other one.
-void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar);
-void box_store(const TensorMap* map, BoxStart start, const void* src);
+void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar,
+                   int32_t mask = kNoMask);
+// The elements are of the map's type.
+void box_store(const TensorMap* map, BoxStart start, const void* src,
+               BulkOperation operation = BulkOperation::kCopy);
 void bulk_commit_group();
 void bulk_wait_group(uint32_t pending, bool read);
 

@@ -25,7 +25,9 @@ struct Barrier {
   uint64_t bytes_in_flight = 0;  // of copies issued towards it and not completed
   uint32_t owner = 0;            // component and epoch of the initialization
   uint32_t owner_epoch = 0;
-  bool fenced = false;  // fence.mbarrier_init by its thread since
+  // The generation of barrier.cluster that hands it on since its thread's fence.mbarrier_init; 0:
+  // no such fence.
+  uint64_t fenced_from = 0;
   Pc init_pc = nullptr;
   // The last arrival of a tcgen05.commit. Arrivals of two commits are in no order: knowing of the
   // later one, on another barrier, says nothing of this one.

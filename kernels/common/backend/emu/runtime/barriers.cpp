@@ -20,9 +20,12 @@ std::string count_of(uint64_t number, const char* noun) {
 
 // Whether a thread knows of an event; without the checker nobody has to.
 // An event is an epoch of one component (knowledge.hpp): covered by the thread's clock, it happened
-// before now.
+// before now; in translated PTX also by that of waits without a scope.
 bool observed(const Thread& thread, const Event& event) {
-  return event.epoch == 0 || !checking() || thread.knows.seen.covers(event.component, event.epoch);
+  if (event.epoch == 0 || !checking()) return true;
+  const Clock& unfenced = thread.knows.unfenced;
+  return thread.knows.seen.covers(event.component, event.epoch) ||
+         (!unfenced.at.empty() && unfenced.covers(event.component, event.epoch));
 }
 
 // Whether some thread of the cluster knows of an event.
@@ -93,45 +96,6 @@ void complete_if_due(Barrier& barrier, Pc pc) {
 }
 
 }  // namespace
-
-// PTX: 9.7.13.15: every operation but init needs an object that mbarrier.init has made and
-// mbarrier.inval has not ended; 8 bytes, aligned to 8.
-// PTX leaves operations on memory without an initialized mbarrier undefined. A thread has to know
-// of the initialization; another CTA needs fence.mbarrier_init besides.
-// Stricter: visibility of the initialization is asked of every operation; on hardware a race that
-// went well would go unnoticed.
-// Stricter: other CTAs need fence.mbarrier_init by the initializing thread; barrier.cluster with
-// release and acquire alone would order the initialization in PTX's text, too.
-Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
-  const char* problem = nullptr;
-  Barrier* found = nullptr;
-  if (offset % 8 != 0 || offset + 8 > shared_bytes) {
-    fail({.kind = Class::kAlignment,
-          .pc = pc,
-          .shared_offset = offset,
-          .text = "an mbarrier lies on 8 bytes inside shared memory"});
-  }
-  const uint16_t index = barrier_index[offset / 8];
-  if (index != 0) found = &barriers[index - 1];
-  if (found == nullptr || !found->live) {
-    problem = "the mbarrier is not initialized";
-  } else if (checking()) {
-    const Knowledge& knows = self().knows;
-    if (!knows.seen.covers(found->owner, found->owner_epoch)) {
-      problem = "the mbarrier's initialization is not visible to this thread: no barrier between";
-    } else if (remote && !found->fenced) {
-      problem =
-          "an mbarrier is reached from another CTA without fence.mbarrier_init after its "
-          "initialization";
-    }
-  }
-  if (problem == nullptr) return *found;
-  Finding finding{.kind = Class::kBarrierState, .pc = pc, .shared_offset = offset, .text = problem};
-  if (found == nullptr || !found->live) fail(std::move(finding));
-  finding.other_pc = found->init_pc;
-  report(std::move(finding));
-  return *found;
-}
 
 // PTX: the arrive-on operation with a count: pending arrivals minus count, then the phase completes
 // if both counts are zero.
@@ -369,16 +333,6 @@ void mbarrier_complete_tx_remote(uint32_t bar, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   interleave();
   barrier_complete_tx(barrier_at(bar, pc, "mbarrier.complete_tx"), bytes, nullptr, pc);
-}
-
-// PTX: fence.mbarrier_init.release.cluster (9.7.13): restricted to mbarrier.init of the executing
-// thread; takes effect for who synchronizes through barrier.cluster afterwards.
-// Makes the thread's own initializations visible to the cluster.
-void fence_mbarrier_init() {
-  const Thread& thread = self();
-  for (Barrier& barrier : thread.cta->barriers) {
-    if (barrier.live && barrier.owner == thread.component) barrier.fenced = true;
-  }
 }
 
 }  // namespace kb::emu

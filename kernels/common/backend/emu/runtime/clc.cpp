@@ -104,7 +104,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
     }
     shared_write(cta, place.offset, kAnswerBytes, actor.get());
     if (checking()) std::memset(cta.shared + place.offset, 0xff, kAnswerBytes);
-    Barrier& barrier = cta.barrier(bar_place.offset, pc, &cta != thread.cta);
+    Barrier& barrier = cta.async_barrier(bar_place.offset, pc, &cta != thread.cta, kWhat);
     barrier.bytes_in_flight += kAnswerBytes;
     ++cta.tensor.launch_requests;
     targets.push_back({&cta, &barrier});

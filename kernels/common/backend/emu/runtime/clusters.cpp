@@ -5,6 +5,7 @@
 
 #include "api_core.hpp"
 #include "core.hpp"
+#include "tma_issue.hpp"
 
 namespace kb::emu {
 
@@ -87,6 +88,7 @@ void barrier_cluster_wait() {
     }
     return barrier.generation >= target;
   });
+  thread.cluster_waits = target;
   acquire_from(barrier.completed);
 }
 
@@ -129,15 +131,16 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
-// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 (9.7.9); complete-tx releases
-// at scope .cluster. A weak store that completes on an mbarrier beside its destination, by the
-// async mechanism. Assumption: it acts through the async proxy, as other asynchronous copies do;
-// PTX calls it an asynchronous operation and names no proxy.
-void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes (9.7.9), of 4, 8 or 16 bytes;
+// complete-tx releases at scope .cluster. A weak store that completes on an mbarrier beside its
+// destination, by the async mechanism. Assumption: it acts through the async proxy, as other
+// asynchronous copies do; PTX calls it an asynchronous operation and names no proxy.
+void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar) {
   const Pc pc = KB_EMU_PC;
   interleave();
   const SharedPlace at = shared_place(address, pc, "st.async");
   const SharedPlace bar_at = shared_place(bar, pc, "st.async");
+  check_aligned(at.offset, bytes, pc, "st.async", "a destination");
   if (bar_at.cta != at.cta) {
     fail({.kind = Class::kDescriptor,
           .pc = pc,
@@ -146,15 +149,18 @@ void st_async_shared_cluster(uint32_t address, uint32_t value, uint32_t bar) {
   }
   Barrier& barrier = at.cta->barrier(bar_at.offset, pc, at.cta != self().cta);
   AsyncActor actor = copy_actor(pc, "st.async");
-  shared_write(*at.cta, at.offset, 4, actor.get());
-  barrier.bytes_in_flight += 4;
+  shared_write(*at.cta, at.offset, bytes, actor.get());
+  barrier.bytes_in_flight += bytes;
+  const auto* first = static_cast<const std::byte*>(values);
   const bool afar = at.cta != self().cta;
-  submit([at, value, &barrier, actor, pc, afar]() mutable {
-    std::memcpy(at.cta->shared + at.offset, &value, 4);
-    barrier.bytes_in_flight -= 4;
+  submit([at, given = std::vector<std::byte>(first, first + bytes), &barrier, actor, pc,
+          afar]() mutable {
+    std::memcpy(at.cta->shared + at.offset, given.data(), given.size());
+    barrier.bytes_in_flight -= given.size();
     // As an arrival of another CTA: a wait at scope cta takes nothing from it.
     if (afar && checking()) barrier.arriving_afar.join(actor.knows);
-    barrier_complete_tx(barrier, 4, afar ? nullptr : &actor.knows, pc);
+    const auto count = static_cast<uint32_t>(given.size());
+    barrier_complete_tx(barrier, count, afar ? nullptr : &actor.knows, pc);
   });
 }
 

@@ -67,6 +67,10 @@ uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, boo
   return barrier.held;
 }
 
+uint32_t all_threads() {
+  return static_cast<uint32_t>(self().cta->threads.size());
+}
+
 }  // namespace
 
 // Assumption: a barrier of all the CTA's threads is one of those that have not exited, as hardware
@@ -79,11 +83,10 @@ void excuse_from_barriers(const Thread& thread) {
   }
 }
 
-// PTX: bar.sync 0 (9.7.13), all threads of the CTA.
-// bar.sync 0, all threads of the CTA.
-void bar_sync_all() {
+// PTX: bar.sync a (9.7.13), all threads of the CTA.
+void bar_sync_all(uint32_t barrier) {
   const Pc pc = KB_EMU_PC;
-  named_barrier(0, static_cast<uint32_t>(self().cta->threads.size()), true, pc, false, runs_ptx());
+  named_barrier(barrier, all_threads(), true, pc, false, runs_ptx());
 }
 
 // PTX: bar.sync a, b (9.7.13): arrives and waits.
@@ -97,6 +100,12 @@ void bar_sync(uint32_t barrier, uint32_t threads) {
 uint32_t bar_red(uint32_t barrier, uint32_t threads, bool value) {
   const Pc pc = KB_EMU_PC;
   return named_barrier(barrier, threads, true, pc, value);
+}
+
+// PTX: bar.red.{popc,and,or} a, p (9.7.13), all threads of the CTA.
+uint32_t bar_red_all(uint32_t barrier, bool value) {
+  const Pc pc = KB_EMU_PC;
+  return named_barrier(barrier, all_threads(), true, pc, value, runs_ptx());
 }
 
 // PTX: bar.arrive a, b (9.7.13): arrives without waiting; the thread acquires nothing.

@@ -11,7 +11,7 @@
 
 namespace kb::emu {
 
-// What went wrong. The names in findings.cpp are the reader's vocabulary.
+// What went wrong. The names in findings_json.cpp are the reader's vocabulary.
 enum class Class : uint8_t {
   kHang,              // nothing can run and nothing is pending, or the launch lasts too long
   kRace,              // two accesses, one a write, without order between them

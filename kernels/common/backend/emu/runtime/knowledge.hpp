@@ -52,9 +52,10 @@ class Abroad {
 // other clusters happened before (abroad). `grouped`: wgmma operations as parts of other warps that
 // have happened if one warp's wait speaks for its warpgroup; empty for none.
 // In translated PTX also what would be known if more counted: `unfenced`, beside `seen`, if
-// tcgen05.fence stood wherever it may; `supposed`, beside `abroad`, if a fence at GPU scope counted
-// for whoever is behind its thread, for which `covered` has what such fences have covered, and
-// `observed` what atomics have seen released with no such fence since. Empty for nothing.
+// tcgen05.fence stood wherever it may, and waits for mbarriers acquired at cluster scope;
+// `supposed`, beside `abroad`, if a fence at GPU scope counted for whoever is behind its thread,
+// for which `covered` has what such fences have covered, and `observed` what atomics have seen
+// released with no such fence since. Empty for nothing.
 struct Knowledge {
   Clock seen;
   Clock published;

@@ -43,6 +43,7 @@ struct Thread {
   uint32_t fence_epoch = 0;       // after the fence at GPU scope
   uint32_t accessed = 0;          // of its last plain access to global memory
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
+  uint64_t cluster_waits = 0;     // and after the last wait for it
   uint64_t polls = 0;             // unsuccessful ones in a row
   uint32_t decisions = 0;         // of its own (choices.hpp)
   ThreadTma tma;                  // of tma.cpp
@@ -88,6 +89,9 @@ struct Cta {
   // if its initialization is not visible to the running thread. `remote`: reached from another CTA,
   // by multicast or by a commit.
   Barrier& barrier(uint32_t offset, Pc pc, bool remote = false);
+  // The same for what the async proxy completes there: a finding if no fence stands between the
+  // initialization and `what`.
+  Barrier& async_barrier(uint32_t offset, Pc pc, bool remote, const char* what);
 };
 
 // PTX: 2.2.2: CTAs that are resident together and reach each other's shared memory.

@@ -1,6 +1,8 @@
-// tcgen05.mma on f16, bf16, tf32, e4m3 and e5m2 operands (PTX ISA 9.1, 9.7.16.10), fp32 sums.
+// tcgen05.mma on f16, bf16, tf32 and operands of 8, 6 and 4 bits (PTX ISA 9.1, 9.7.16.10), fp32
+// sums.
 #include "mma_dense.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,20 +13,24 @@ namespace kb::emu {
 namespace {
 
 constexpr uint32_t kMostK = kMmaRowBytes;
+constexpr uint32_t kGroup = 16;  // elements of 4 or 6 bits in 16 bytes
 
-// PTX: 5.2.3: e4m3 has no infinity, and NaN for the largest magnitude alone.
-float of_e4m3(uint8_t code) {
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  if ((code & 0x7f) == 0x7f) return __builtin_nanf("");
-  const float value = exponent > 0 ? std::ldexp(8.0f + static_cast<float>(mantissa), exponent - 10)
-                                   : std::ldexp(static_cast<float>(mantissa), -9);
-  return (code & 0x80) != 0 ? -value : value;
+// PTX: 5.2.3: a float of so many bits of exponent and mantissa, without infinity and NaN.
+float small(uint32_t code, int exponents, int mantissas) {
+  const int exponent = static_cast<int>(code >> mantissas) & ((1 << exponents) - 1);
+  const int mantissa = static_cast<int>(code) & ((1 << mantissas) - 1);
+  const int bias = (1 << (exponents - 1)) - 1;
+  const float significand = static_cast<float>(exponent > 0 ? mantissa | 1 << mantissas : mantissa);
+  const float value = std::ldexp(significand, (exponent > 0 ? exponent : 1) - bias - mantissas);
+  return (code >> (exponents + mantissas) & 1) != 0 ? -value : value;
 }
 
-// PTX: 5.2.3: e5m2 is the upper half of an f16.
-float of_e5m2(uint8_t code) {
-  return f32_of_f16(static_cast<uint16_t>(code << 8));
+// PTX: 9.7.16.3, elements of less than a byte in shared memory: sixteen packed, then padding.
+uint32_t packed(const uint8_t* row, uint32_t k, uint32_t bits) {
+  const uint8_t* group = row + k / kGroup * kGroup;
+  const uint32_t at = k % kGroup * bits;
+  const uint32_t word = group[at / 8] | (at / 8 + 1 < kGroup ? group[at / 8 + 1] << 8 : 0);
+  return word >> at % 8 & ((1u << bits) - 1);
 }
 
 float element(DenseType type, const uint8_t* row, uint32_t k) {
@@ -32,9 +38,17 @@ float element(DenseType type, const uint8_t* row, uint32_t k) {
   uint32_t word = 0;
   switch (type) {
     case DenseType::kE4m3:
-      return of_e4m3(row[k]);
+      // PTX: 5.2.3: e4m3 has no infinity, and NaN for the largest magnitude alone.
+      return (row[k] & 0x7f) == 0x7f ? __builtin_nanf("") : small(row[k], 4, 3);
     case DenseType::kE5m2:
-      return of_e5m2(row[k]);
+      // The upper half of an f16.
+      return f32_of_f16(static_cast<uint16_t>(row[k] << 8));
+    case DenseType::kE2m3:
+      return small(packed(row, k, 6), 2, 3);
+    case DenseType::kE3m2:
+      return small(packed(row, k, 6), 3, 2);
+    case DenseType::kE2m1:
+      return small(packed(row, k, 4), 2, 1);
     case DenseType::kF16:
       std::memcpy(&half, row + 2 * k, sizeof half);
       return f32_of_f16(half);
@@ -49,11 +63,25 @@ float element(DenseType type, const uint8_t* row, uint32_t k) {
   return __builtin_bit_cast(float, word & ~uint32_t{0x1fff});
 }
 
-}  // namespace
+// The row's cells, N columns of which the second half may be in other lanes.
+template <typename Visit>
+void each_part(const DenseTile& tile, uint32_t row, Visit visit) {
+  const uint32_t columns = dense_columns(tile.layout, tile.columns);
+  const uint32_t lane = dense_lane(tile.layout, row);
+  visit(lane * kTmemColumns, 0, columns);
+  if (tile.layout == DenseLayout::kHalves) visit((lane + 64) * kTmemColumns, columns, columns);
+}
 
-void mma_dense(const DenseTile& tile, uint32_t* d) {
+// PTX: 5.2.3, UE8M0: 2^(byte - 127), 0xff NaN.
+double scaled(double sum, uint8_t a, uint8_t b) {
+  if (a == 0xff || b == 0xff) return __builtin_nan("");
+  return std::ldexp(sum, int{a} + int{b} - 254);
+}
+
+template <typename Sum>
+void multiply(const DenseTile& tile, uint32_t* d) {
   const uint32_t depth = kMmaRowBytes / dense_bytes(tile.type_a);
-  thread_local float b[kMostK][kMmaMaxColumns];
+  thread_local Sum b[kMostK][kMmaMaxColumns];
   for (uint32_t n = 0; n < tile.columns; ++n) {
     for (uint32_t k = 0; k < depth; ++k) {
       const float value = element(tile.type_b, tile.b[n], k);
@@ -61,16 +89,35 @@ void mma_dense(const DenseTile& tile, uint32_t* d) {
     }
   }
   for (uint32_t m = 0; m < tile.rows; ++m) {
-    uint32_t* row = d + dense_lane(tile.rows, m) * kTmemColumns;
-    float sums[kMmaMaxColumns] = {};
-    if (tile.accumulate) std::memcpy(sums, row, tile.columns * sizeof(float));
+    float old[kMmaMaxColumns] = {};
+    if (tile.accumulate) {
+      each_part(tile, m, [&](uint32_t at, uint32_t first, uint32_t count) {
+        std::memcpy(old + first, d + at, count * sizeof(float));
+      });
+    }
+    Sum sums[kMmaMaxColumns] = {};
+    if (!tile.scaled) std::copy_n(old, tile.columns, sums);
     for (uint32_t k = 0; k < depth; ++k) {
       const float value = element(tile.type_a, tile.a[m], k);
-      const float a = tile.negate_a ? -value : value;
+      const Sum a = tile.negate_a ? -value : value;
       for (uint32_t n = 0; n < tile.columns; ++n) sums[n] += a * b[k][n];
     }
-    std::memcpy(row, sums, tile.columns * sizeof(float));
+    float result[kMmaMaxColumns];
+    for (uint32_t n = 0; n < tile.columns; ++n) {
+      result[n] = static_cast<float>(
+          tile.scaled ? old[n] + scaled(sums[n], tile.scales_a[m], tile.scales_b[n]) : sums[n]);
+    }
+    each_part(tile, m, [&](uint32_t at, uint32_t first, uint32_t count) {
+      std::memcpy(d + at, result + first, count * sizeof(float));
+    });
   }
+}
+
+}  // namespace
+
+void mma_dense(const DenseTile& tile, uint32_t* d) {
+  if (tile.scaled) return multiply<double>(tile, d);
+  multiply<float>(tile, d);
 }
 
 }  // namespace kb::emu

@@ -87,6 +87,12 @@ void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
   } else {
     thread.passed_by.join(afar.seen);
     thread.passed_by_pc = pc;
+    if (!runs_ptx()) return;
+    // CUTLASS's waits have no scope, and so the CTA's; shared and tensor memory have no caches that
+    // it could matter for.
+    thread.knows.unfenced.join(afar.seen);
+    thread.knows.unfenced.join(afar.unfenced);
+    thread.knows.published.join(afar.published);
   }
 }
 

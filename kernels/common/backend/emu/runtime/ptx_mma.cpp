@@ -1,4 +1,4 @@
-// mma.sync of dense operands (PTX ISA 9.1, 9.7.14.5): fragments of 16 rows, and of 8 for f64.
+// mma.sync and wmma.mma of dense operands (PTX ISA 9.1, 9.7.14.5 and 9.7.14.4).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -79,17 +79,31 @@ class Product {
     const uint32_t part = k / (4 * per);
     return left && form_.rows == 16 ? 2 * part + at / 8 : part;
   }
+  // Which lane holds an element, and the how manieth of its own it is there.
+  struct Slot {
+    uint32_t lane, number;
+  };
+  Slot slot(bool left, uint32_t per, uint32_t at, uint32_t k) const {
+    if (form_.by_lines) {
+      const uint32_t each = (left ? form_.rows : form_.columns) * form_.depth / kWarpSize;
+      const uint32_t index = at * form_.depth + k;
+      return {index / each, index % each};
+    }
+    return {4 * (at % 8) + k % (4 * per) / per, place(left, per, at, k) * per + k % per};
+  }
   uint32_t element(MmaElement kind, bool left, uint32_t at, uint32_t k) const {
     const uint32_t bits = bits_in(kind), per = 32 / bits;
-    const Lane& of = lane(4 * (at % 8) + k % (4 * per) / per);
-    const uint32_t word = (left ? of.a : of.b)[place(left, per, at, k)];
-    const uint32_t shifted = word >> (bits * (k % per));
+    const Slot found = slot(left, per, at, k);
+    const Lane& of = lane(found.lane);
+    const uint32_t word = (left ? of.a : of.b)[found.number / per];
+    const uint32_t shifted = word >> (bits * (found.number % per));
     return bits == 32 ? shifted : shifted & ((1u << bits) - 1);
   }
   double element64(bool left, uint32_t at, uint32_t k) const {
-    const Lane& of = lane(4 * (at % 8) + k % 4);
+    const Slot found = slot(left, 1, at, k);
+    const Lane& of = lane(found.lane);
     double value = 0;
-    std::memcpy(&value, (left ? of.a : of.b) + 2 * place(left, 1, at, k), sizeof value);
+    std::memcpy(&value, (left ? of.a : of.b) + 2 * found.number, sizeof value);
     return value;
   }
 
@@ -121,9 +135,25 @@ uint32_t counted(const MmaForm& form, const Product& of, uint32_t row, uint32_t 
   return static_cast<uint32_t>(sum);
 }
 
+// Element i of a lane's C, of f16 or f32.
+float start_of(const MmaForm& form, const Lane& lane, uint32_t i) {
+  if ((form.sum == MmaSum::kF32) != form.crossed) return __builtin_bit_cast(float, lane.c[i]);
+  return f32_of_f16(static_cast<uint16_t>(lane.c[i / 2] >> 16 * (i % 2)));
+}
+
+void put_sum(const MmaForm& form, const Lane& lane, uint32_t i, float sum) {
+  if (form.sum == MmaSum::kF32) {
+    lane.d[i] = bits_of(sum);
+    return;
+  }
+  const uint32_t shift = 16 * (i % 2);
+  const uint32_t made = f16_bits(sum);
+  lane.d[i / 2] = (lane.d[i / 2] & ~(0xffffu << shift)) | made << shift;
+}
+
 }  // namespace
 
-// PTX: mma.sync.aligned (9.7.14.5).
+// PTX: mma.sync.aligned (9.7.14.5), wmma.mma.sync.aligned (9.7.14.4).
 // Assumption: products are exact and added one after another in fp32, rounded to nearest; PTX
 // leaves the order and the precision of intermediate sums open. Sums of f16 are rounded once, at
 // the end. Of tf32 the low 13 bits are ignored.
@@ -136,8 +166,11 @@ void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_
     const Product of(form, all);
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
       const Lane& to = of.lane(lane);
-      for (uint32_t i = 0; i < form.rows / 4; ++i) {
-        const uint32_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+      const uint32_t each = form.rows * form.columns / kWarpSize;
+      for (uint32_t i = 0; i < each; ++i) {
+        const uint32_t line = lane * each + i;
+        const uint32_t row = form.by_lines ? line / form.columns : lane / 4 + 8 * (i / 2);
+        const uint32_t column = form.by_lines ? line % form.columns : 2 * (lane % 4) + i % 2;
         if (form.sum == MmaSum::kF64) {
           double value = 0;
           std::memcpy(&value, to.c + 2 * i, sizeof value);
@@ -145,18 +178,20 @@ void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_
           std::memcpy(to.d + 2 * i, &value, sizeof value);
         } else if (form.sum == MmaSum::kS32) {
           to.d[i] = counted(form, of, row, column, to.c[i]);
-        } else if (form.sum == MmaSum::kF32) {
-          to.d[i] = bits_of(summed(form, of, row, column, __builtin_bit_cast(float, to.c[i])));
         } else {
-          const uint32_t shift = 16 * (i % 2);
-          const float start = f32_of_f16(static_cast<uint16_t>(to.c[i / 2] >> shift));
-          const uint32_t made = f16_bits(summed(form, of, row, column, start));
-          to.d[i / 2] = (to.d[i / 2] & ~(0xffffu << shift)) | made << shift;
+          put_sum(form, to, i, summed(form, of, row, column, start_of(form, to, i)));
         }
       }
     }
   };
-  collective("mma.sync", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
+  collective("mma", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
+}
+
+// PTX: .sync.aligned of wmma.load and wmma.store (9.7.14.4), whose accesses are the lanes' own.
+void warp_meets(const char* what) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  warp_collective(what, pc, [] {});
 }
 
 }  // namespace kb::emu

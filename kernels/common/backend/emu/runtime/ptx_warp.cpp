@@ -143,6 +143,39 @@ uint32_t match_any(uint64_t value, uint32_t members) {
       true));
 }
 
+// PTX: match.all.sync.{b32,b64} (9.7.13): of threads that have not exited, as members.
+uint32_t match_all(uint64_t value, uint32_t members) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  return static_cast<uint32_t>(collective(
+      "match.all.sync", members, value, pc,
+      [](Collective& all) {
+        bool equal = true;
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+          equal &= !holds(all.members, lane) || all.value[lane] == all.value[self().lane];
+        }
+        for (uint64_t& result : all.result) result = equal ? all.members : 0;
+      },
+      true));
+}
+
+// PTX: vote.sync.{all,any,uni,ballot} (9.7.13), over the members that have not exited.
+Votes vote(bool predicate, uint32_t members) {
+  const Pc pc = KB_EMU_PC;
+  interleave();
+  const uint64_t both = collective(
+      "vote.sync", members, predicate ? 1 : 0, pc,
+      [](Collective& all) {
+        uint64_t held = 0;
+        for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+          if (holds(all.members, lane)) held |= all.value[lane] << lane;
+        }
+        for (uint64_t& result : all.result) result = held << 32 | all.members;
+      },
+      true);
+  return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
+}
+
 // PTX: movmatrix.sync.aligned.m8n8.trans.b16 (9.7.14): lane 4r + c / 2 has elements (r, c), (r, c +
 // 1), and gets those of the transposed matrix.
 uint32_t movmatrix(uint32_t value) {

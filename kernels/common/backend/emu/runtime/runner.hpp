@@ -137,11 +137,13 @@ void begin_launch_findings();
 void end_launch_findings();
 // One line if the launch must end with an error, else empty.
 std::string launch_error();
+// How many findings there are, repeats included.
+uint64_t findings_count();
+
+// hang.cpp
 // Describes every thread that waits, as a finding that ends the launch: nothing can run, or the
 // launch is overdue. `running`: where some thread still does; may be null.
 void report_hang(std::deque<Cluster>& clusters, Pc running = nullptr);
-// How many findings there are, repeats included.
-uint64_t findings_count();
 
 // faults.cpp
 // Sent to code of a kernel that is overdue; by default it does nothing.

@@ -120,7 +120,14 @@ void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
   }
 }
 
-constexpr const char* kMissingFence = ", for want of tcgen05.fence around the synchronization";
+// What the order lacks, as far as that can be told.
+std::string missing(const Cta& cta, const Record& earlier, bool fence_only) {
+  std::string scope = missing_scope(cta, earlier);
+  if (!scope.empty() || !fence_only) return scope;
+  const bool loads = std::string_view(earlier.what) == "tcgen05.ld";
+  return std::string(", for want of tcgen05.") + (loads ? "wait::ld or tcgen05." : "") +
+         "fence around the synchronization";
+}
 
 const char* place(Shadow::Space space) {
   return space == Shadow::Space::kShared ? "shared memory" : "tensor memory";
@@ -201,8 +208,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
   } else {
     text += std::string(" that ") + earlier.what + " by another thread writes, without order";
   }
-  text += missing_scope(cta_, earlier);
-  if (fence_only) text += kMissingFence;
+  text += missing(cta_, earlier, fence_only);
   report({.kind = kind,
           .pc = actor.pc,
           .other_pc = earlier.pc,
@@ -250,8 +256,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
             .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
             .formal = fence_only,
             .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
-                    " may still read" + missing_scope(cta_, earlier) +
-                    (fence_only ? kMissingFence : "")});
+                    " may still read" + missing(cta_, earlier, fence_only)});
     return false;
   };
   visit_records(log, reader, check);

@@ -193,7 +193,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     if ((mask >> rank & 1) == 0) continue;
     Cta& cta = cluster.cta(rank);
     check_alive(cta, pc, kWhat);
-    Barrier& barrier = cta.barrier(place.offset, pc, &cta != thread.cta);
+    Barrier& barrier = cta.async_barrier(place.offset, pc, &cta != thread.cta, kWhat);
     Arrival arrival{&cta, &barrier, tracked.knows, &cta != thread.cta};
     if (checking()) {
       const AsyncActor own = copy_actor(pc, kWhat);

@@ -1,9 +1,10 @@
-// tcgen05.mma.kind::mxf4nvf4, PTX ISA 9.1, 9.7.16.10: operands, checks, execution.
+// tcgen05.mma.kind::mxf4 and ::mxf4nvf4, PTX ISA 9.1, 9.7.16.10: operands, checks, execution.
 #include <cstring>
 
 #include "api_tensor.hpp"
 #include "operand_tile.hpp"
 #include "tcgen05.hpp"
+#include "tcgen05_scales.hpp"
 
 namespace kb::emu {
 
@@ -21,6 +22,8 @@ struct Instruction {
   bool negate_a;
   bool negate_b;
   bool ue8m0;
+  uint32_t scale_a;  // scale factor ids: the first byte of a word
+  uint32_t scale_b;
 };
 
 // PTX: 9.7.16.4.2; shapes by kind and cta_group: M 128 (and 256 for pairs), N a multiple of 8 (16
@@ -28,20 +31,26 @@ struct Instruction {
 // The fields of the instruction descriptor, and which values the kind has.
 // Stricter: M = 128 of cta_group::2 is in PTX; it is refused since its scale layout is not known
 // well enough to be right.
-Instruction take_apart(uint32_t word, uint32_t group, Pc pc) {
+// `scales`: of a row, 2 or 4.
+Instruction take_apart(uint32_t word, uint32_t scales, uint32_t group, Pc pc) {
   const Instruction instruction{.rows = field(word, 27, 2) * 128,
                                 .columns = field(word, 17, 6) * 8,
                                 .negate_a = field(word, 13, 1) != 0,
                                 .negate_b = field(word, 14, 1) != 0,
-                                .ue8m0 = field(word, 23, 1) != 0};
+                                .ue8m0 = field(word, 23, 1) != 0,
+                                .scale_a = field(word, 29, 2),
+                                .scale_b = field(word, 4, 2)};
   std::string problem;
   if (field(word, 0, 2) != 0 || field(word, 3, 1) != 0 || field(word, 6, 1) != 0 ||
       field(word, 12, 1) != 0 || field(word, 24, 3) != 0) {
     problem = "reserved bits are set";
   } else if (field(word, 2, 1) != 0) {
     problem = "the sparse form is not of this kind";
-  } else if (field(word, 4, 2) != 0 || field(word, 29, 2) != 0) {
-    problem = "the scale factor ids are 0 with four scales a row";
+  } else if (instruction.scale_a % scales != 0 || instruction.scale_b % scales != 0) {
+    problem = scales == 4 ? "the scale factor ids are 0 with four scales a row"
+                          : "the scale factor ids are 0 or 2 with two scales a row";
+  } else if (scales == 2 && !instruction.ue8m0) {
+    problem = "blocks of 32 elements have scales of type 1 (ue8m0)";
   } else if (field(word, 7, 3) != 1 || field(word, 10, 2) != 1) {
     problem = "A and B are of type 1 (e2m1), not " + std::to_string(field(word, 7, 3)) + " and " +
               std::to_string(field(word, 10, 2));
@@ -67,57 +76,6 @@ Instruction take_apart(uint32_t word, uint32_t group, Pc pc) {
           .text = "instruction descriptor of tcgen05.mma: " + problem});
   }
   return instruction;
-}
-
-// PTX: 9.7.16.10, scale factors in tensor memory, scale_vec::4X: one 32-bit column holds the four
-// scales of a row along K.
-// A scale matrix in tensor memory: row x in column x / 32 of lane x % 32, repeated every 32 lanes.
-struct ScaleColumns {
-  uint32_t column;
-  bool b;  // of B
-};
-
-// One byte for 16 elements of K: four scales of a row in a word.
-// Assumption: lanes 0 … 31 are the ones read; check_replicas makes sure that it does not matter.
-void read_scales(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows,
-                 uint8_t (*out)[kMmaBlocks]) {
-  const bool exchanged = broken(Fact::kScaleRolesExchanged);
-  const bool reversed = broken(scales.b ? Fact::kScaleBBytesReversed : Fact::kScaleABytesReversed);
-  const uint32_t step = scales.b && broken(Fact::kScaleBColumnStep) ? 2 : 1;
-  const uint32_t base =
-      scales.b && broken(Fact::kScaleBOffsetIgnored) ? scales.column / 4 * 4 : scales.column;
-  for (uint32_t row = 0; row < rows; ++row) {
-    uint32_t lane = row % 32;
-    uint32_t column = row / 32;
-    if (exchanged) {
-      lane = row % 128 / 4;
-      column = row / 128 * 4 + row % 4;
-    }
-    uint32_t word = cells.at[lane][(base + column * step) % kTmemColumns];
-    if (reversed) word = __builtin_bswap32(word);
-    std::memcpy(out[row], &word, sizeof word);
-  }
-}
-
-// Stricter: PTX shows the layout repeated over the four slabs of 32 lanes, and not which slab
-// serves which rows of D.
-// All four copies of each scale have to be equal: which one a part of the hardware reads is not
-// documented.
-void check_replicas(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows, Pc pc) {
-  for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t column = scales.column + row / 32;
-    const uint32_t first = cells.at[row % 32][column];
-    for (uint32_t lane = row % 32 + 32; lane < kTmemLanes; lane += 32) {
-      if (cells.at[lane][column] == first) continue;
-      report({.kind = Class::kDescriptor,
-              .pc = pc,
-              .tmem_column = column,
-              .text = std::string("scale factors of ") + (scales.b ? "B" : "A") +
-                      " differ between lanes " + std::to_string(row % 32) + " and " +
-                      std::to_string(lane) + ": all four copies have to be there"});
-      return;
-    }
-  }
 }
 
 // PTX: D = A · B + D, or A · B where enable-input-d is false (9.7.16.10): fp32 accumulation, order
@@ -157,15 +115,28 @@ struct Multiply {
       // A and the scales of A are the CTA's own half of M; B's scales stand in full in both CTAs.
       a.read(*ctas[i], kTmemLanes, stale_a[i], tile.a[0]);
       const bool exchanged = broken(Fact::kScalesExchanged);
-      const ScaleColumns of_a{exchanged ? scales_b.column : scales_a.column, false};
-      const ScaleColumns of_b{exchanged ? scales_a.column : scales_b.column, true};
-      read_scales(cells, of_a, kTmemLanes, tile.scales_a);
-      read_scales(cells, of_b, instruction.columns, tile.scales_b);
+      ScaleColumns of_a = scales_a;
+      ScaleColumns of_b = scales_b;
+      if (exchanged) std::swap(of_a.column, of_b.column);
+      read_blocks(cells, of_a, kTmemLanes, tile.scales_a);
+      read_blocks(cells, of_b, instruction.columns, tile.scales_b);
       // Powers of two from 2^-127 to 2^127 leave fp32; the model adds them as integers.
       if (options().mma_rounding != 0 || tile.ue8m0) {
         mma_modelled(tile, &cells.at[0][column]);
       } else {
         mma_fp32(tile, &cells.at[0][column]);
+      }
+    }
+  }
+
+  // A scale for each 16 elements: a scale of 32 is that of two blocks.
+  static void read_blocks(const TmemCells& cells, const ScaleColumns& scales, uint32_t rows,
+                          uint8_t (*out)[kMmaBlocks]) {
+    uint8_t found[kMmaMaxColumns * kMmaBlocks];
+    read_scales(cells, scales, rows, found);
+    for (uint32_t row = 0; row < rows; ++row) {
+      for (uint32_t block = 0; block < kMmaBlocks; ++block) {
+        out[row][block] = found[row * scales.count + block * scales.count / kMmaBlocks];
       }
     }
   }
@@ -185,45 +156,27 @@ struct Multiply {
   }
 };
 
-// PTX: 9.7.16: taddr of D, scale-A and scale-B lie in allocated columns. Overlap is undefined.
-// Where the operation's columns may be, and that its parts do not overlap.
-// Stricter: D and scales start at lane 0, the only place where 128 lanes fit.
+// Stricter: D starts at lane 0, the only place where 128 lanes fit.
 void check_columns(const Multiply& multiply, Cta& cta, const TmemAddress& d,
                    const TmemAddress& scales_a, const TmemAddress& scales_b) {
-  const Pc pc = multiply.pc;
   const uint32_t columns = multiply.instruction.columns;
-  const uint32_t scale_columns = (columns + 31) / 32;
-  struct Part {
-    const char* what;
-    const TmemAddress& address;
-    uint32_t count;
-  };
-  const Part parts[] = {{"tcgen05.mma's accumulator", d, columns},
-                        {"tcgen05.mma, as scale factors of A,", scales_a, 4},
-                        {"tcgen05.mma, as scale factors of B,", scales_b, scale_columns}};
-  for (const Part& part : parts) {
-    if (part.address.lane != 0) {
-      fail({.kind = Class::kTmemBounds,
-            .pc = pc,
-            .tmem_column = part.address.column,
-            .text = std::string(part.what) + " starts at lane " +
-                    std::to_string(part.address.lane) + ": the lane is 0"});
-    }
-    tmem_columns(cta, part.address.column, part.count, pc, part.what);
-    if (&part == &parts[0]) continue;
-    if (part.address.column < d.column + columns && d.column < part.address.column + part.count) {
-      fail({.kind = Class::kTmemBounds,
-            .pc = pc,
-            .tmem_column = part.address.column,
-            .text = std::string(part.what) + " uses columns of its accumulator"});
-    }
+  constexpr const char* kWhat = "tcgen05.mma's accumulator";
+  if (d.lane != 0) {
+    fail({.kind = Class::kTmemBounds,
+          .pc = multiply.pc,
+          .tmem_column = d.column,
+          .text = std::string(kWhat) + " starts at lane " + std::to_string(d.lane) +
+                  ": the lane is 0"});
   }
+  tmem_columns(cta, d.column, columns, multiply.pc, kWhat);
+  check_scale_places({scales_a, scales_b, scale_columns(columns)}, d.column, columns, cta,
+                     multiply.pc);
 }
 
 }  // namespace
 
-// PTX: tcgen05.mma.cta_group::{1,2}.kind::mxf4nvf4.block_scale.scale_vec::4X [d-tmem], a-desc,
-// b-desc, idesc, [scale-A-tmem], [scale-B-tmem], enable-input-d (9.7.16.10): one thread,
+// PTX: tcgen05.mma.cta_group::{1,2}.kind::{mxf4,mxf4nvf4}.block_scale.scale_vec::{2X,4X} [d-tmem],
+// a-desc, b-desc, idesc, [scale-A-tmem], [scale-B-tmem], enable-input-d (9.7.16.10): one thread,
 // asynchronous, A and B through the async proxy.
 // Checks descriptors, columns and all accesses, then starts the product; the accumulator is read
 // only where it is added to.
@@ -231,9 +184,8 @@ void check_columns(const Multiply& multiply, Cta& cta, const TmemAddress& d,
 // result), the other kinds.
 // Assumption: operands are read when the product executes, at any time until a commit says that it
 // is done; D is written then, all at once.
-void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
-                             uint32_t instruction, uint32_t scales_a, uint32_t scales_b,
-                             bool accumulate) {
+void tcgen05_mma_fp4(uint32_t group, uint32_t scales, uint32_t d, uint64_t a, uint64_t b,
+                     uint32_t instruction, uint32_t scales_a, uint32_t scales_b, bool accumulate) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "tcgen05.mma";
   interleave();
@@ -246,11 +198,12 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
   const TmemAddress at_d(d);
   const TmemAddress at_a(scales_a);
   const TmemAddress at_b(scales_b);
-  Multiply multiply{.instruction = take_apart(instruction, group, pc),
+  const Instruction taken = take_apart(instruction, scales, group, pc);
+  Multiply multiply{.instruction = taken,
                     .a = OperandTile(a, OperandTile::User::kTcgen05, pc, "A"),
                     .b = OperandTile(b, OperandTile::User::kTcgen05, pc, "B"),
-                    .scales_a = {at_a.column, false},
-                    .scales_b = {at_b.column, true},
+                    .scales_a = {at_a.column, false, taken.scale_a, scales},
+                    .scales_b = {at_b.column, true, taken.scale_b, scales},
                     .column = at_d.column,
                     .accumulate = accumulate,
                     .pc = pc};
@@ -273,7 +226,7 @@ void tcgen05_mma_mxf4nvf4_4x(uint32_t group, uint32_t d, uint64_t a, uint64_t b,
     if (checking()) {
       Shadow& shadow = *each.tmem_shadow;
       shadow.read(tmem_cell(at_a.column, 0), 4 * kTmemSlabs, actor.get());
-      shadow.read(tmem_cell(at_b.column, 0), (columns + 31) / 32 * kTmemSlabs, actor.get());
+      shadow.read(tmem_cell(at_b.column, 0), scale_columns(columns) * kTmemSlabs, actor.get());
       const uint32_t sums = columns * kTmemSlabs;
       // D is written in any case; read it is only with enable-input-d, as tensor memory that nobody
       // has written is no zero.

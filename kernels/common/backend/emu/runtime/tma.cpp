@@ -96,7 +96,7 @@ template <typename Parts, typename Move>
 Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
                  const Parts& each_part, const Move& move) {
   const bool remote = to.cta != self().cta || to.bar_cta != self().cta;
-  Barrier& barrier = to.bar_cta->barrier(to.bar_offset, pc, remote);
+  Barrier& barrier = to.bar_cta->async_barrier(to.bar_offset, pc, remote, what);
   if (!checking()) {
     const Actor writer = issuer(pc, what);
     each_part(
@@ -161,10 +161,10 @@ void each_destination(int32_t mask, Pc pc, const char* what, const Each& each) {
 // PTX: the barrier counts the bytes of the whole box, those included that lie outside the tensor
 // and are filled.
 // One box, to one CTA or to all of a mask; each destination completes on the barrier at the same
-// offset in its own memory.
+// offset in its own memory, or with `pair` in that CTA of its pair that has the barrier's parity.
 // PTX: the destination is aligned to 128 bytes, whatever the swizzle.
 void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& start, int32_t mask,
-              const SharedPlace& bar, Pc pc) {
+              const SharedPlace& bar, bool pair, Pc pc) {
   const char* what = "TMA load";
   check_own(dst, pc, what);
   check_aligned(dst.offset, kBoxAlignment, pc, what, "an address in shared memory");
@@ -173,6 +173,9 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
   bool unread = checking();
   each_destination(mask, pc, what, [&](Cta& cta) {
     Cta* bar_cta = mask == kNoMask ? bar.cta : &cta;
+    if (mask != kNoMask && pair) {
+      bar_cta = &cta.cluster->cta((cta.rank & ~1u) | (bar.cta->rank & 1));
+    }
     AsyncActor actor = copy_actor(pc, what);
     if (std::exchange(unread, false)) box.check_global(false, actor.get());
     const Event copy = start_copy(
@@ -258,24 +261,25 @@ void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_
   interleave();
   const SharedPlace bar_at = shared_place(bar, pc, "TMA load");
   check_own(bar_at, pc, "TMA load");
-  load_box(shared_place(dst, pc, "TMA load"), map, start, mask, bar_at, pc);
+  load_box(shared_place(dst, pc, "TMA load"), map, start, mask, bar_at, false, pc);
 }
 
 // PTX: the same with .cta_group::2 (sm_100a): the signal may go to the barrier of the CTA whose
 // %cluster_ctarank differs in the last bit.
 // With cta_group::2 the barrier may be in either CTA of the pair.
-// The data stay in the executing CTA: only the signal crosses over.
-void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar) {
+// Without a mask the data stay in the executing CTA: only the signal crosses over. With one, each
+// destination's signal goes to the CTA of its pair whose rank is as odd or even as the barrier's.
+void box_load_pair(void* dst, const TensorMap* map, BoxStart start, uint32_t bar, int32_t mask) {
   const Pc pc = KB_EMU_PC;
   interleave();
   const SharedPlace bar_at = shared_place(bar, pc, "TMA load");
-  if (bar_at.cta->rank / 2 != self().cta->rank / 2) {
+  if (bar_at.cta->rank / 2 != self().cta->rank / 2 || self().cta->cluster->ctas.size() % 2 != 0) {
     fail({.kind = Class::kDescriptor,
           .pc = pc,
           .shared_offset = bar_at.offset,
           .text = "TMA load with cta_group::2 completes on an mbarrier outside its CTA pair"});
   }
-  load_box(shared_place(dst, pc, "TMA load"), map, start, kNoMask, bar_at, pc);
+  load_box(shared_place(dst, pc, "TMA load"), map, start, mask, bar_at, true, pc);
 }
 
 // PTX: cp.async.bulk.prefetch.L2 (9.7.9).

@@ -103,7 +103,7 @@ void Box::check_global(bool writing, const Actor& actor) const {
   const auto* begin = reinterpret_cast<const void*>(first);
   if (first == end || !global_watched(begin, writing)) return;
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map)) + inside_first;
-  const uint32_t size = (writing ? stored_end() : inside_end) - inside_first;
+  const uint32_t size = (writing && !actor.atomic ? stored_end() : inside_end) - inside_first;
   Region& region = *region_at(static_cast<const std::byte*>(begin));
   bool any = writing;
   each_row([&](uint64_t address, uint32_t, bool inside) {
@@ -187,7 +187,8 @@ void Box::load(std::byte* shared, uint32_t offset) const {
 // Assumption: a row that the tensor's extent cuts is written up to the next multiple of 16 bytes,
 // with what shared memory holds there: seen on an H200, and reported as a race if another CTA owns
 // those bytes.
-void Box::store(const std::byte* image, uint32_t offset) const {
+// Assumption: a reduction takes the elements inside alone.
+void Box::store(const std::byte* image, uint32_t offset, const BulkReduction& reduction) const {
   const Swizzle place = swizzle(offset);
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));
   alignas(kPiece) std::byte straight[kMaxRowBytes];
@@ -202,8 +203,13 @@ void Box::store(const std::byte* image, uint32_t offset) const {
       }
       row = straight;
     }
-    const uint64_t to = address + static_cast<uint64_t>(x_bytes) + inside_first;
-    std::memcpy(reinterpret_cast<void*>(to), row + inside_first, stored_end() - inside_first);
+    auto* to =
+        reinterpret_cast<std::byte*>(address + static_cast<uint64_t>(x_bytes) + inside_first);
+    if (reduction.operation == BulkOperation::kCopy) {
+      std::memcpy(to, row + inside_first, stored_end() - inside_first);
+    } else {
+      reduce_into(to, row + inside_first, inside_end - inside_first, reduction);
+    }
   });
 }
 

@@ -89,7 +89,8 @@ struct Box {
   // Shared memory at `offset` ← tensor; elements outside are filled.
   void load(std::byte* shared, uint32_t offset) const;
   // Tensor ← shared memory at `offset`, whose bytes are at `image`; elements outside are skipped.
-  void store(const std::byte* image, uint32_t offset) const;
+  // Or combined with them, each inside the tensor by itself.
+  void store(const std::byte* image, uint32_t offset, const BulkReduction& reduction = {}) const;
   // Calls each(offset, bytes) for the parts of shared memory that a box at `offset` occupies.
   template <typename Each>
   void each_part(uint32_t offset, const Each& each) const {

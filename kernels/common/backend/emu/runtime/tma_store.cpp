@@ -93,14 +93,32 @@ void drop_finished(ThreadTma& tma) {
   groups.erase(groups.begin(), needed);
 }
 
+// PTX: 9.7.9.27.1.3: the operation is on elements of the map's type.
+BulkReduction reduction_of(const MapImage& map, BulkOperation operation, Pc pc) {
+  // In the order of CUtensorMapDataType, from UINT32 on; FLOAT32_FTZ is the last.
+  constexpr BulkElement kElements[] = {BulkElement::kU32, BulkElement::kS32,  BulkElement::kU64,
+                                       BulkElement::kS64, BulkElement::kF16,  BulkElement::kF32,
+                                       BulkElement::kF64, BulkElement::kBf16, BulkElement::kF32};
+  const uint32_t number = map.element - 2u;
+  if (number < std::size(kElements)) {
+    const BulkReduction found{operation, kElements[number]};
+    if (has_operation(found)) return found;
+  }
+  fail({.kind = Class::kDescriptor,
+        .pc = pc,
+        .text = "a TMA reduction that elements of type " + std::to_string(map.element) +
+                " of the tensor map do not have"});
+}
+
 }  // namespace
 
-// PTX: cp.async.bulk.global.shared::cta.bulk_group (9.7.9).
-// Not modelled: .cp_mask, and cp.reduce.async.bulk.
-// cp.async.bulk.global.shared.
-void bulk_store(void* dst, const void* src, uint32_t bytes) {
+// PTX: cp.async.bulk.global.shared::cta.bulk_group (9.7.9), and cp.reduce.async.bulk with an
+// operation: relaxed at the scope of the GPU, each element by itself.
+// Not modelled: .cp_mask.
+void bulk_store(void* dst, const void* src, uint32_t bytes, const BulkReduction& reduction) {
   const Pc pc = KB_EMU_PC;
-  const char* what = "bulk store";
+  const bool reduces = reduction.operation != BulkOperation::kCopy;
+  const char* what = reduces ? "bulk reduction" : "bulk store";
   interleave();
   const SharedPlace from = shared_place(src, pc, what);
   if (checking()) check_one_lane(mix(reinterpret_cast<uint64_t>(dst), from.offset), pc, what);
@@ -109,15 +127,25 @@ void bulk_store(void* dst, const void* src, uint32_t bytes) {
   global_access(dst, bytes, true, pc, what);
   start_store(
       from, bytes, pc, what, whole(from.offset, bytes),
-      [&](const Actor& writer) { global_store(dst, bytes, writer); },
-      [dst, bytes](const std::byte* image) { std::memcpy(dst, image, bytes); });
+      [&](Actor writer) {
+        writer.atomic = reduces;
+        global_store(dst, bytes, writer);
+      },
+      [dst, bytes, reduces, reduction](const std::byte* image) {
+        if (!reduces) {
+          std::memcpy(dst, image, bytes);
+          return;
+        }
+        reduce_into(static_cast<std::byte*>(dst), image, bytes, reduction);
+      });
 }
 
-// PTX: cp.async.bulk.tensor.{1d … 5d}.global.shared::cta.tile.bulk_group (9.7.9).
-// cp.async.bulk.tensor.global.shared.
-void box_store(const TensorMap* map, BoxStart start, const void* src) {
+// PTX: cp.async.bulk.tensor.{1d … 5d}.global.shared::cta.tile.bulk_group (9.7.9), and
+// cp.reduce.async.bulk.tensor with an operation.
+void box_store(const TensorMap* map, BoxStart start, const void* src, BulkOperation operation) {
   const Pc pc = KB_EMU_PC;
-  const char* what = "TMA store";
+  const bool reduces = operation != BulkOperation::kCopy;
+  const char* what = reduces ? "TMA reduction" : "TMA store";
   interleave();
   const SharedPlace from = shared_place(src, pc, what);
   if (checking()) {
@@ -129,10 +157,16 @@ void box_store(const TensorMap* map, BoxStart start, const void* src) {
   check_aligned(from.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, true, pc, what);
+  const BulkReduction reduction = reduces ? reduction_of(box.map, operation, pc) : BulkReduction{};
   const Event copy = start_store(
       from, box.footprint, pc, what, [&](const auto& each) { box.each_part(from.offset, each); },
-      [&](const Actor& writer) { box.check_global(true, writer); },
-      [box, offset = from.offset](const std::byte* image) { box.store(image, offset); });
+      [&](Actor writer) {
+        writer.atomic = reduces;
+        box.check_global(true, writer);
+      },
+      [box, reduction, offset = from.offset](const std::byte* image) {
+        box.store(image, offset, reduction);
+      });
   if (checking()) map_read_by(map, copy, false, pc);
 }
 

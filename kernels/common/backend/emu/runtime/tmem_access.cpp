@@ -17,6 +17,7 @@ struct Load {
   std::vector<uint32_t> values;  // [lane][register], once it has been executed
   bool executed = false;
   uint32_t arrived = 0;  // lanes that have their values
+  Event event;
   void deliver(uint32_t lane) {
     if ((arrived >> lane & 1) != 0) return;
     arrived |= 1u << lane;
@@ -176,6 +177,7 @@ void start_load(TmemTraffic& traffic, const Collective& all, Form form, uint32_t
   traffic.loaded.join(actor.knows);
   auto load = std::make_shared<Load>();
   load->count = count;
+  load->event = {actor.actor.component, actor.actor.epoch};
   load->values.resize(size_t{count} * kWarpSize);
   for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
     load->out[lane] = out_of(lane);
@@ -240,7 +242,8 @@ void tcgen05_wait_ld() {
 
 // PTX: 9.7.16.6: a true dependence on a register of the load orders the register's value, and no
 // access to memory.
-// Waits for the load, which teaches the lane nothing.
+// Waits for the load, which teaches the lane nothing; in translated PTX it would, if more counted:
+// a register that has its value was read.
 void tcgen05_arrived(const uint32_t* out) {
   if (!checking()) return;
   const Pc pc = KB_EMU_PC;
@@ -251,6 +254,11 @@ void tcgen05_arrived(const uint32_t* out) {
     const std::shared_ptr<Load> load = each;
     wait_until(Wait::Kind::kTmemLoad, pc, 0, 0, [&load] { return load->executed; });
     load->deliver(thread.lane);
+    if (!runs_ptx()) return;
+    Clock& unfenced = thread.knows.unfenced;
+    unfenced.join(thread.knows.seen);
+    uint32_t& epoch = unfenced.at[load->event.component];
+    epoch = std::max(epoch, load->event.epoch);
     return;
   }
 }

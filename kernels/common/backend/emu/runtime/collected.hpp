@@ -1,0 +1,50 @@
+// What has been found since the last kb_emu_configure: findings.cpp gathers it, hang.cpp adds the
+// waits of a hang, findings_json.cpp writes it.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "core.hpp"
+#include "findings.hpp"
+
+namespace kb::emu {
+
+struct Found {
+  Finding finding;
+  uint64_t count = 1;
+  Where where;
+  std::set<int32_t> readers = {};
+};
+
+// Lanes of one warp that wait for the same thing.
+struct WaitRecord {
+  CtaIndex cta;
+  uint32_t rank;
+  uint32_t warp;
+  uint32_t lanes;
+  Wait wait;
+  bool has_barrier;
+  uint64_t phase;
+  uint32_t pending;
+  uint32_t expected;
+  int64_t tx;
+  Pc init_pc;
+  const char* shared_type;
+};
+
+struct Collected {
+  std::vector<Found> findings;
+  std::vector<Found> causes;
+  std::vector<WaitRecord> waits;
+  uint64_t dropped = 0;  // findings beyond Options::max_findings
+};
+
+// The name of a class, as the reader knows it.
+const char* class_name(Class kind);
+// An object without its end: who calls adds what it counts.
+std::string collected_json(const Collected& collected);
+// Keeps what the threads of a hang wait for; of more than can be read, the first.
+void note_waits(const std::vector<WaitRecord>& found);
+
+}  // namespace kb::emu
