@@ -56,6 +56,13 @@ ASSUMPTIONS = {
     "reads-before-async": "what the async proxy overwrites was read before by ordinary loads that "
     "are in order with it, without fence.proxy.async between",
 }
+#: A launch that hung while not all its CTAs were resident, and was made again.
+TOGETHER = "ctas-together"
+#: What else a verdict may rest on: how launches of PTX were made.
+LAUNCH_ASSUMPTIONS = {
+    TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
+    "cooperative; it hung where they were not, and was made again",
+}
 
 
 #: CTAs whose waits are shown; of a cluster of two and its neighbour, say.

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from kernelbench.base.errors import UsageError
 from kernelbench.build import compiler
 from kernelbench.build.compiler import CompileFailure
-from kernelbench.ptx.fatbin import ptx_in
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
-_FLAGS = (
-    "-std=c++17", "-O2", "-lineinfo", "--no-compress", "--extended-lambda",
-    "--expt-relaxed-constexpr",
-)  # fmt: skip
+_FLAGS = ("-std=c++17", "-O2", "--extended-lambda", "--expt-relaxed-constexpr")
 #: nvcc reads them itself.
 _MORE_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+LACKING_HINT = "docs/ptx.md, CUDA programs, lists what it has"
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
 
@@ -35,47 +31,41 @@ def cuda_runtime_library() -> Path:
     )  # fmt: skip
 
 
-def program_library(file: Path, arch: int, runtime: Path) -> Path:
+def emulated_flags(arch: int) -> list[str]:
+    """What has nvcc put PTX for an arch into a library, readable: 90 is ``sm_90a``."""
+    target = f"compute_{arch}" + ("a" if arch >= 90 else "")
+    return ["-lineinfo", "--no-compress", "-gencode", f"arch={target},code={target}"]
+
+
+def emulated_link() -> list[str]:
+    """What links a library with the runtime that stands in, and refuses what that lacks."""
+    return [
+        "--cudart", "none", "-Xlinker", "-z,defs", "-Xlinker", str(cuda_runtime_library()),
+    ]  # fmt: skip
+
+
+def program_library(file: Path, arch: int) -> Path:
     """A program as a library, with the PTX of its kernels.
 
     Raises:
-        UsageError: If it does not compile, or calls what ``runtime`` lacks.
+        UsageError: If it does not compile, or calls what the runtime lacks.
         EnvironmentProblem: Without nvcc.
     """
-    target = f"compute_{arch}" + ("a" if arch >= 90 else "")
-    flags = [*_FLAGS, "-gencode", f"arch={target},code={target}"]
-    link = [
-        "--cudart", "none", "-Xlinker", "--wrap=exit", "-Xlinker", "-z,defs",
-        "-Xlinker", str(runtime),
-    ]  # fmt: skip
-    facts = [os.environ.get(name, "") for name in _MORE_FLAGS]
-    return _built(file, flags, link, facts)
-
-
-def _built(file: Path, flags: Sequence[str], link: Sequence[str], facts: Sequence[str]) -> Path:
-    nvcc = compiler.needed_nvcc(file.name)
     recipe = compiler.Recipe(
-        file.name, nvcc, [file.resolve()], flags, (file.resolve().parent,), link, facts
-    )
+        file.name, compiler.needed_nvcc(file.name), [file.resolve()],
+        [*_FLAGS, *emulated_flags(arch)], (file.resolve().parent,),
+        [*emulated_link(), "-Xlinker", "--wrap=exit"],
+        [os.environ.get(name, "") for name in _MORE_FLAGS],
+    )  # fmt: skip
     try:
         return compiler.build(recipe)
     except CompileFailure as error:
-        missing = _UNDEFINED.search(error.reason)
-        if missing is None:
-            raise UsageError(error.message, error.hint) from error
-        raise UsageError(
-            f"{file}: calls {missing[1]}, which the CUDA runtime here does not have",
-            "docs/ptx.md, CUDA programs, lists what it has",
-        ) from error
+        if missing := lacking(error):
+            raise UsageError(f"{file}: {missing}", LACKING_HINT) from error
+        raise UsageError(error.message, error.hint) from error
 
 
-def program_ptx(file: Path, library: Path) -> list[str]:
-    """The PTX in a library of :func:`program_library`.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    found = list(ptx_in(library.read_bytes()))
-    if not found:
-        raise UsageError(f"{file}: nvcc has made no PTX of it", "does it have a kernel?")
-    return found
+def lacking(error: CompileFailure) -> str:
+    """Which function a library calls that the runtime does not have; empty for other failures."""
+    found = _UNDEFINED.search(error.reason)
+    return f"calls {found[1]}, which the CUDA runtime here does not have" if found else ""

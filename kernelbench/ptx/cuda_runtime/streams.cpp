@@ -44,13 +44,13 @@ bool captures(cudaStream_t stream) {
   return made != nullptr && made->capture != nullptr;
 }
 
-cudaError_t submit(cudaStream_t stream, Work work) {
+cudaError_t submit(cudaStream_t stream, Work work, std::string what) {
   if (captures(stream)) {
     cudaGraphNode_t node;
     return node_added(&node, own(stream)->capture, std::move(work));
   }
-  enqueue(stream, std::move(work));
-  return cudaSuccess;
+  const Task task = enqueue(stream, std::move(work), std::move(what));
+  return current_at_once && stream == current_stream ? finish(task) : cudaSuccess;
 }
 
 }  // namespace kb::cuda
