@@ -8,10 +8,9 @@ module that has it.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
-import sysconfig
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench.base.cache_folder import cache_dir, writing
@@ -19,25 +18,28 @@ from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.files import write_text
 from kernelbench.build import compiler
 from kernelbench.build.includes import reached_files, without_comments
-from kernelbench.machine import devices
+from kernelbench.build.torch_extension import torch_fact, torch_flags, torch_link
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import gencode, own_arch, unknown_arch
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
+from kernelbench.ptx.cuda_build import (
+    LACKING_HINT,
+    emulated_flags,
+    emulated_link,
+    lacking,
+    unique_flags,
+)
 
 _HERE = Path(__file__).parent / "cuda_call"
 #: The name under which a torch extension is imported; its file tells steps apart.
 EXTENSION = "kernelbench_extension"
 
-_FLAGS = ("-O3", "-lineinfo", "-Xcompiler", "-fvisibility=hidden")
+_FLAGS = ("-O3", "-Xcompiler", "-fvisibility=hidden")
 _STANDARD = "-std=c++20"
-#: What torch's own builder of extensions compiles with: half and bfloat16 have torch's operators.
-_TORCH_FLAGS = (
-    f"-DTORCH_EXTENSION_NAME={EXTENSION}", "-DTORCH_API_INCLUDE_EXTENSION_H",
-    "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
-    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__",
-    "--expt-relaxed-constexpr",
-)  # fmt: skip
+#: What a step on the emulator may be linked with beside the runtime that stands in; the libraries
+#: that this stands in for.
+_HOST_LIBRARIES, _STOOD_IN_FOR = ("-lm", "-ldl", "-lpthread", "-lrt"), ("-lcuda", "-lcudart")
 _TORCH_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](torch|ATen|c10|pybind11)/", re.M)
 
 
@@ -84,27 +86,75 @@ def cuda_recipe(
     nvcc = compiler.needed_nvcc(name)
     if problem := unknown_arch(arch):
         raise EnvironmentProblem(f"{step.name}: {problem}", "choose another arch, or update CUDA")
+    parts = _parts(step)
+    command = [*_FLAGS, "-lineinfo", *gencode(arch), *parts.flags, *flags]
+    link = ["--cudart", "static", *parts.libraries]
+    facts = []
+    if parts.torch_extension:
+        facts.append(torch_fact())
+        command += torch_flags(EXTENSION)
+        link += torch_link()
+    # Libraries come after what needs them; device code alone is not linked.
+    return compiler.Recipe(
+        name, nvcc, [parts.source], command, parts.include_dirs, None if what else link, facts
+    )
+
+
+def emulated_library(step: Step, arch: int) -> Path:
+    """The step's library for the emulator, with PTX for an arch: 90 is ``sm_90a``.
+
+    Raises:
+        CompileFailure: If its function is not there, it does not compile, or it needs what the
+            runtime that stands in does not have.
+        EnvironmentProblem: If there is no nvcc.
+    """
+    name = f"{step.name} (emulator, sm_{arch})"
+    nvcc, parts = compiler.needed_nvcc(name), _parts(step)
+    others = [each for each in parts.libraries if each not in (*_HOST_LIBRARIES, *_STOOD_IN_FOR)]
+    if others:
+        reason = f"gpu_flags: {', '.join(others)}: a library for GPUs, which the emulator lacks"
+        raise compiler.CompileFailure(f"{step.name}: {reason}", LACKING_HINT, reason)
+    command = [*_FLAGS, *emulated_flags(arch), *unique_flags(), *parts.flags]
+    link = [*emulated_link(), *(each for each in parts.libraries if each in _HOST_LIBRARIES)]
+    try:
+        return compiler.build(
+            compiler.Recipe(name, nvcc, [parts.source], command, parts.include_dirs, link)
+        )
+    except compiler.CompileFailure as error:
+        if missing := lacking(error):
+            raise compiler.CompileFailure(
+                f"{step.name}: {missing}", LACKING_HINT, missing
+            ) from error
+        raise
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the compiler is given of a step.
+
+    Attributes:
+        source: The file to compile; flags: of the step's own, the language's standard among them.
+    """
+
+    source: Path
+    include_dirs: tuple[Path, ...]
+    flags: list[str]
+    libraries: list[str]
+    torch_extension: bool
+
+
+def _parts(step: Step) -> _Parts:
     entry = overlay.entry_of(step)
     folders, libraries, own = _own_flags(step)
-    include_dirs = (entry.parent, *folders, _HERE)
     texts = _texts(entry, folders)
     _require_function(step, entry, texts)
     torch_extension = _uses_torch(texts)
-    source = _caller(step, entry, texts, torch_extension)
-    command = [*_FLAGS, *gencode(arch), *own, *flags]
     if not any(word.startswith("-std=") for word in own):
-        command.insert(0, _STANDARD)
-    link = ["--cudart", "static", *libraries]
-    facts = []
-    if torch_extension:
-        folder, version = _torch()
-        facts.append(f"torch {version}")
-        command += [*_TORCH_FLAGS, *_torch_headers(folder)]
-        link += _torch_libraries(folder)
-    # Libraries come after what needs them; device code alone is not linked.
-    return compiler.Recipe(
-        name, nvcc, [source], command, include_dirs, None if what else link, facts
-    )
+        own.insert(0, _STANDARD)
+    return _Parts(
+        _caller(step, entry, texts, torch_extension), (entry.parent, *folders, _HERE), own,
+        libraries, torch_extension,
+    )  # fmt: skip
 
 
 def is_extension(step: Step) -> bool:
@@ -182,23 +232,3 @@ def _caller(step: Step, entry: Path, texts: Sequence[str], torch_extension: bool
             folder.mkdir(parents=True, exist_ok=True)
             write_text(file, text)
     return file
-
-
-def _torch() -> tuple[Path, str]:
-    """The folder of the installed torch, and its version; it is not imported."""
-    spec, info = importlib.util.find_spec("torch"), devices.torch_info()
-    if spec is None or spec.origin is None or info is None:
-        raise EnvironmentProblem("torch is not installed", "`pip install torch`")
-    return Path(spec.origin).parent, info.version
-
-
-def _torch_headers(folder: Path) -> list[str]:
-    headers = folder / "include"
-    found = [headers, headers / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include")]
-    return [word for each in found for word in ("-isystem", str(each))]
-
-
-def _torch_libraries(folder: Path) -> list[str]:
-    names = ["c10", "torch", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda"]
-    there = [name for name in names if (folder / "lib" / f"lib{name}.so").is_file()]
-    return ["-L", str(folder / "lib"), *(f"-l{name}" for name in there)]

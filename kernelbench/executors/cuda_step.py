@@ -1,4 +1,4 @@
-"""CUDA steps on a GPU: what they need of a machine, building and loading them."""
+"""CUDA steps: what they need of a GPU, building and loading them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def load_cuda_step(step: Step, target: Target) -> Kernel:
 
     path = _library(step, target)
     if cuda_build.is_extension(step):
-        return _extension(step, path)
+        return open_extension(step, path)
     from kernelbench.executors.cuda_function import open_function
 
     return open_function(step, path, target.device)
@@ -73,8 +73,13 @@ def _library(step: Step, target: Target) -> Path:
     return cuda_build.cuda_library(step, cuda_build.arch_for(step, target.gpu))
 
 
-def _extension(step: Step, path: Path) -> Kernel:
-    """A function of a torch extension, called with the data's tensors and numbers."""
+def open_extension(step: Step, path: Path) -> Kernel:
+    """A function of a torch extension, called with the data's tensors and numbers.
+
+    Raises:
+        EnvironmentProblem: If the extension cannot be loaded.
+        LoadError: If it has no such function.
+    """
     import torch  # noqa: F401  what the extension is linked with
 
     from kernelbench.executors import cuda_build

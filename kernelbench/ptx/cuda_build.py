@@ -9,8 +9,11 @@ from pathlib import Path
 from kernelbench.base.errors import UsageError
 from kernelbench.build import compiler
 from kernelbench.build.compiler import CompileFailure
+from kernelbench.build.torch_extension import torch_fact, torch_folder
+from kernelbench.machine.toolchain import emulator_compiler, host_compiler
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
+_TORCH = Path(__file__).parent / "torch_cuda"
 _FLAGS = ("-std=c++17", "-O2", "--extended-lambda", "--expt-relaxed-constexpr")
 #: nvcc reads them itself.
 _MORE_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -31,10 +34,31 @@ def cuda_runtime_library() -> Path:
     )  # fmt: skip
 
 
+def torch_allocator_library() -> Path:
+    """What makes torch's tensors memory of the runtime that stands in, which must be loaded.
+
+    Raises:
+        EnvironmentProblem: Without torch, or a host compiler.
+    """
+    torch = torch_folder()
+    return compiler.compile_shared(
+        "torch's tensors for the emulator", [_TORCH / "allocator.cpp"], ("-std=c++20", "-O1"),
+        compiler=emulator_compiler(), include_dirs=(torch / "include",), facts=[torch_fact()],
+        link_flags=("-L", str(torch / "lib"), "-lc10"),
+    )  # fmt: skip
+
+
 def emulated_flags(arch: int) -> list[str]:
     """What has nvcc put PTX for an arch into a library, readable: 90 is ``sm_90a``."""
     target = f"compute_{arch}" + ("a" if arch >= 90 else "")
     return ["-lineinfo", "--no-compress", "-gencode", f"arch={target},code={target}"]
+
+
+def unique_flags() -> list[str]:
+    """What gives each copy of a library static variables of its own, those of templates too."""
+    host = host_compiler()
+    gnu = host is not None and host.kind == "g++"
+    return ["-Xcompiler", "-fno-gnu-unique"] if gnu else []
 
 
 def emulated_link() -> list[str]:

@@ -17,7 +17,11 @@ from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import SHARED_BYTES
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.cuda_build import LACKING_HINT, cuda_runtime_library
+from kernelbench.ptx.cuda_build import (
+    LACKING_HINT,
+    cuda_runtime_library,
+    torch_allocator_library,
+)
 from kernelbench.ptx.cuda_launch import CudaLaunch, CudaRunner
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
@@ -32,7 +36,6 @@ _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_char_p, _Triple, _Triple, _Triple, ctypes.c_uint64,
     ctypes.c_int, ctypes.POINTER(ctypes.c_void_p),
 )  # fmt: skip
-_MEMORY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64)
 _MISSING = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _LOAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
 _IMAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -70,16 +73,16 @@ class CudaHost:
         self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         for name in ("kb_cudart_unnoticed", "kb_cudart_dropped", "cudaGetErrorName"):
             getattr(self.library, name).restype = ctypes.c_char_p
+        self.library.kb_cudart_memory.restype = ctypes.c_uint64
         self._runner: CudaRunner | None = None
         self._name = Path()
         self._apart: Path | None = None
         self._error: Exception | None = None
         self._modules: list[PtxModule] = []
-        self._memory: dict[int, int] = {}
         # Kept, since the library has their addresses only.
         self._callbacks = (
-            _LAUNCH(self._launched), _MEMORY(self._memory_changed), _MISSING(self._missing),
-            _LOAD(self._loaded), _IMAGE(self._image_loaded),
+            _LAUNCH(self._launched), _MISSING(self._missing), _LOAD(self._loaded),
+            _IMAGE(self._image_loaded),
         )  # fmt: skip
         self.library.kb_cudart_start(*self._callbacks)
 
@@ -152,6 +155,22 @@ class CudaHost:
         finally:
             self.library.kb_cudart_current(None, 0)
 
+    @contextlib.contextmanager
+    def tensors_on_gpu(self) -> Iterator[None]:
+        """While it lasts, what torch allocates is known here as ``cudaMalloc``'s memory is.
+
+        Raises:
+            EnvironmentProblem: Without torch.
+        """
+        import torch  # noqa: F401  what the library is linked with
+
+        library = ctypes.CDLL(str(torch_allocator_library()))
+        library.kb_torch_tensors_on_gpu(1)
+        try:
+            yield
+        finally:
+            library.kb_torch_tensors_on_gpu(0)
+
     def synchronize(self, stream: int) -> str:
         """Wait for a stream; the error's name, or nothing."""
         status = self.library.cudaStreamSynchronize(ctypes.c_void_p(stream))
@@ -170,12 +189,6 @@ class CudaHost:
         """Which launch was refused without the program asking for errors, or nothing."""
         name, _, rest = self.library.kb_cudart_unnoticed().decode().partition(" ")
         return f"{source_name(name)} {rest}" if name else ""
-
-    def _memory_changed(self, address: int, size: int) -> None:
-        if size:
-            self._memory[address] = size
-        else:
-            self._memory.pop(address, None)
 
     def _missing(self, what: bytes) -> None:
         self._error = self._error or PtxError(
@@ -230,11 +243,17 @@ class CudaHost:
     def _run(self, launch: CudaLaunch) -> int:
         if self._runner is None:
             raise UsageError(f"{launch.kernel} is launched where nothing runs kernels")
-        memory = {
+        return 0 if self._runner.run_cuda(launch, self._allocations()) else _FAILED
+
+    def _allocations(self) -> dict[str, Any]:
+        """What is allocated, as bytes by name."""
+        count = int(self.library.kb_cudart_memory(None, None, ctypes.c_uint64(0)))
+        addresses, sizes = ((ctypes.c_uint64 * count)() for _ in range(2))
+        self.library.kb_cudart_memory(addresses, sizes, ctypes.c_uint64(count))
+        return {
             f"allocation {at}": memory_at(address, size)
-            for at, (address, size) in enumerate(self._memory.items(), start=1)
+            for at, (address, size) in enumerate(zip(addresses, sizes, strict=True), start=1)
         }
-        return 0 if self._runner.run_cuda(launch, memory) else _FAILED
 
     def _guarded(self, otherwise: int, action: Callable[[], int]) -> int:
         """Nothing may be raised through the program; after the first error nothing is done."""

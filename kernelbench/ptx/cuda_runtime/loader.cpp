@@ -9,7 +9,6 @@
 namespace kb::cuda {
 
 Launch launch_kernel = nullptr;
-Memory memory_changed = nullptr;
 Missing missing = nullptr;
 LoadPtx load_ptx = nullptr;
 LoadImage load_image = nullptr;
@@ -77,9 +76,8 @@ extern "C" {
 
 // ---- for the loader ----------------------------------------------------------------------------
 
-void kb_cudart_start(Launch launch, Memory memory, Missing named, LoadPtx load, LoadImage image) {
+void kb_cudart_start(Launch launch, Missing named, LoadPtx load, LoadImage image) {
   launch_kernel = launch;
-  memory_changed = memory;
   missing = named;
   load_ptx = load;
   load_image = image;

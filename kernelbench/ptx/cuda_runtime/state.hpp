@@ -47,8 +47,6 @@ struct Form {
 // Launches a kernel by the module's number and its name; returns a cudaError_t.
 using Launch = int (*)(int module, const char* name, const unsigned* grid, const unsigned* block,
                        const unsigned* cluster, uint64_t shared, int cooperative, void** arguments);
-// Says that memory of the GPU is there, or with no bytes that it is not any more.
-using Memory = void (*)(void* address, uint64_t bytes);
 // Says what a program has asked for that is not here.
 using Missing = void (*)(const char* what);
 // Loads PTX: the number of the module, or -1.
@@ -63,7 +61,6 @@ struct Device {
 };
 
 extern Launch launch_kernel;
-extern Memory memory_changed;
 extern Missing missing;
 extern LoadPtx load_ptx;
 extern LoadImage load_image;
