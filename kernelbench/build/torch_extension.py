@@ -1,10 +1,13 @@
-"""What nvcc and a linker are told of the installed torch, to build an extension of it."""
+"""Extensions of the installed torch: what nvcc and the linker are told of it, and the import."""
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
+import re
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.machine import devices
@@ -15,6 +18,30 @@ _FLAGS = (
     "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr",
 )  # fmt: skip
+
+
+_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](torch|ATen|c10|pybind11)/", re.M)
+
+
+def uses_torch(text: str) -> bool:
+    """Whether a source without comments includes a header of torch."""
+    return _HEADER.search(text) is not None
+
+
+def imported_extension(name: str, library: Path) -> ModuleType:
+    """The module in an extension's library.
+
+    Raises:
+        ImportError: If it cannot be imported, with the symbol that it lacks, say.
+    """
+    import torch  # noqa: F401  what the extension is linked with
+
+    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def torch_folder() -> Path:

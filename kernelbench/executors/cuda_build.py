@@ -7,27 +7,32 @@ module that has it.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.base.files import write_text
 from kernelbench.build import compiler
 from kernelbench.build.includes import reached_files, without_comments
-from kernelbench.build.torch_extension import torch_fact, torch_flags, torch_link
+from kernelbench.build.torch_extension import (
+    torch_fact,
+    torch_flags,
+    torch_link,
+    uses_torch,
+)
+from kernelbench.build.written_source import written_source
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import gencode, own_arch, unknown_arch
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.ptx.cuda_build import (
     LACKING_HINT,
+    TENSORS_ON_CPU,
     emulated_flags,
-    emulated_link,
+    extension_recipe,
     lacking,
+    program_recipe,
     unique_flags,
 )
 
@@ -40,7 +45,6 @@ _STANDARD = "-std=c++20"
 #: What a step on the emulator may be linked with beside the runtime that stands in; the libraries
 #: that this stands in for.
 _HOST_LIBRARIES, _STOOD_IN_FOR = ("-lm", "-ldl", "-lpthread", "-lrt"), ("-lcuda", "-lcudart")
-_TORCH_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](torch|ATen|c10|pybind11)/", re.M)
 
 
 def arch_for(step: Step, gpu: GpuInfo | None) -> str:
@@ -109,17 +113,17 @@ def emulated_library(step: Step, arch: int) -> Path:
         EnvironmentProblem: If there is no nvcc.
     """
     name = f"{step.name} (emulator, sm_{arch})"
-    nvcc, parts = compiler.needed_nvcc(name), _parts(step)
+    nvcc, parts = compiler.needed_nvcc(name), _parts(step, first=TENSORS_ON_CPU)
     others = [each for each in parts.libraries if each not in (*_HOST_LIBRARIES, *_STOOD_IN_FOR)]
     if others:
         reason = f"gpu_flags: {', '.join(others)}: a library for GPUs, which the emulator lacks"
         raise compiler.CompileFailure(f"{step.name}: {reason}", LACKING_HINT, reason)
     command = [*_FLAGS, *emulated_flags(arch), *unique_flags(), *parts.flags]
-    link = [*emulated_link(), *(each for each in parts.libraries if each in _HOST_LIBRARIES)]
+    link = [each for each in parts.libraries if each in _HOST_LIBRARIES]
+    recipe = compiler.Recipe(name, nvcc, [parts.source], command, parts.include_dirs, link)
+    made = extension_recipe(recipe, EXTENSION) if parts.torch_extension else program_recipe(recipe)
     try:
-        return compiler.build(
-            compiler.Recipe(name, nvcc, [parts.source], command, parts.include_dirs, link)
-        )
+        return compiler.build(made)
     except compiler.CompileFailure as error:
         if missing := lacking(error):
             raise compiler.CompileFailure(
@@ -143,16 +147,21 @@ class _Parts:
     torch_extension: bool
 
 
-def _parts(step: Step) -> _Parts:
+def _parts(step: Step, *, first: str = "") -> _Parts:
+    """See :class:`_Parts`.
+
+    Args:
+        first: What comes before a torch extension's own text.
+    """
     entry = overlay.entry_of(step)
     folders, libraries, own = _own_flags(step)
     texts = _texts(entry, folders)
     _require_function(step, entry, texts)
-    torch_extension = _uses_torch(texts)
+    torch_extension = any(map(uses_torch, texts))
     if not any(word.startswith("-std=") for word in own):
         own.insert(0, _STANDARD)
     return _Parts(
-        _caller(step, entry, texts, torch_extension), (entry.parent, *folders, _HERE), own,
+        _caller(step, entry, texts, torch_extension, first), (entry.parent, *folders, _HERE), own,
         libraries, torch_extension,
     )  # fmt: skip
 
@@ -161,16 +170,12 @@ def is_extension(step: Step) -> bool:
     """Whether a step is a torch extension: it includes a header of torch."""
     entry = overlay.entry_of(step)
     folders, _, _ = _own_flags(step)
-    return _uses_torch(_texts(entry, folders))
+    return any(map(uses_torch, _texts(entry, folders)))
 
 
 def _texts(entry: Path, folders: Sequence[Path]) -> list[str]:
     """The step's file and those that it includes, without comments."""
     return [without_comments(file.read()) for file in reached_files([entry], folders)]
-
-
-def _uses_torch(texts: Iterable[str]) -> bool:
-    return any(_TORCH_HEADER.search(text) for text in texts)
 
 
 def _own_flags(step: Step) -> tuple[list[Path], list[str], list[str]]:
@@ -211,9 +216,13 @@ def _refused(step: Step, reason: str) -> compiler.CompileFailure:
     return compiler.CompileFailure(message, "docs: own-steps, CUDA steps", reason)
 
 
-def _caller(step: Step, entry: Path, texts: Sequence[str], torch_extension: bool) -> Path:
+def _caller(
+    step: Step, entry: Path, texts: Sequence[str], torch_extension: bool, first: str = ""
+) -> Path:
     """The file that nvcc compiles, in the cache; its folder's name depends on its text only."""
     lines = [f'#include "{entry.name}"']
+    if torch_extension and first:
+        lines.insert(0, first)
     if not torch_extension:
         lines += [f"#define KERNELBENCH_FUNCTION {step.function}"]
         lines += ['#include "kernelbench_call.cuh"']
@@ -223,12 +232,4 @@ def _caller(step: Step, entry: Path, texts: Sequence[str], torch_extension: bool
         lines += [
             f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{step.function}); }}'
         ]
-    text = "\n".join(lines) + "\n"
-    root = cache_dir()
-    folder = root / overlay.FOLDER / hashlib.sha256(text.encode()).hexdigest()[:32]
-    file = folder / f"call_{entry.stem}.cu"
-    if not file.is_file():
-        with writing(root):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(file, text)
-    return file
+    return written_source(f"call_{entry.stem}.cu", "\n".join(lines) + "\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -80,17 +78,12 @@ def open_extension(step: Step, path: Path) -> Kernel:
         EnvironmentProblem: If the extension cannot be loaded.
         LoadError: If it has no such function.
     """
-    import torch  # noqa: F401  what the extension is linked with
-
+    from kernelbench.build.torch_extension import imported_extension
     from kernelbench.executors import cuda_build
     from kernelbench.executors.cuda_function import expressions
 
-    loader = importlib.machinery.ExtensionFileLoader(cuda_build.EXTENSION, str(path))
-    spec = importlib.util.spec_from_loader(cuda_build.EXTENSION, loader)
-    assert spec is not None
     try:
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
+        module = imported_extension(cuda_build.EXTENSION, path)
     except ImportError as error:
         text = " ".join(str(error).split())
         raise EnvironmentProblem(f"{step.name}: its extension cannot be loaded: {text}") from error

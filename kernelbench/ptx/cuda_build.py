@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from kernelbench.base.errors import UsageError
 from kernelbench.build import compiler
-from kernelbench.build.compiler import CompileFailure
-from kernelbench.build.torch_extension import torch_fact, torch_folder
+from kernelbench.build.compiler import CompileFailure, Recipe
+from kernelbench.build.torch_extension import torch_fact, torch_flags, torch_folder, torch_link
 from kernelbench.machine.toolchain import emulator_compiler, host_compiler
+from kernelbench.ptx.demangle import source_name
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
 _TORCH = Path(__file__).parent / "torch_cuda"
 _FLAGS = ("-std=c++17", "-O2", "--extended-lambda", "--expt-relaxed-constexpr")
 #: nvcc reads them itself.
 _MORE_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+#: What a torch extension's source begins with here: cuda is the CPU for it.
+TENSORS_ON_CPU = "#define KERNELBENCH_WHOLE_EXTENSION\n#include <kernelbench/cuda_is_cpu.h>"
+#: The same of one that has no module, and so fewer headers.
+TENSORS_ON_CPU_ONLY = "#include <kernelbench/cuda_is_cpu.h>"
 LACKING_HINT = "docs/ptx.md, CUDA programs, lists what it has"
+_UNDEFINED_AT_IMPORT = re.compile(r"undefined symbol: (\w+)")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
 
@@ -61,11 +68,29 @@ def unique_flags() -> list[str]:
     return ["-Xcompiler", "-fno-gnu-unique"] if gnu else []
 
 
-def emulated_link() -> list[str]:
-    """What links a library with the runtime that stands in, and refuses what that lacks."""
-    return [
-        "--cudart", "none", "-Xlinker", "-z,defs", "-Xlinker", str(cuda_runtime_library()),
-    ]  # fmt: skip
+def program_recipe(recipe: Recipe) -> Recipe:
+    """A library linked with the runtime that stands in; what that lacks is refused."""
+    link = ["-Xlinker", "-z,defs", *_runtime_link(), *(recipe.link_flags or ())]
+    return replace(recipe, link_flags=link)
+
+
+def extension_recipe(recipe: Recipe, name: str) -> Recipe:
+    """A torch extension likewise, that is imported by a name; its sources begin with
+    :data:`TENSORS_ON_CPU`.
+
+    What the runtime lacks is missing when it is imported: Python's symbols are, too.
+    """
+    return replace(
+        recipe,
+        flags=[*torch_flags(name), *recipe.flags],
+        include_dirs=(_TORCH / "include", *recipe.include_dirs),
+        link_flags=[*_runtime_link(), *torch_link(), *(recipe.link_flags or ())],
+        facts=[*recipe.facts, torch_fact()],
+    )
+
+
+def _runtime_link() -> list[str]:
+    return ["--cudart", "none", "-Xlinker", str(cuda_runtime_library())]
 
 
 def program_library(file: Path, arch: int) -> Path:
@@ -75,14 +100,13 @@ def program_library(file: Path, arch: int) -> Path:
         UsageError: If it does not compile, or calls what the runtime lacks.
         EnvironmentProblem: Without nvcc.
     """
-    recipe = compiler.Recipe(
+    recipe = Recipe(
         file.name, compiler.needed_nvcc(file.name), [file.resolve()],
         [*_FLAGS, *emulated_flags(arch)], (file.resolve().parent,),
-        [*emulated_link(), "-Xlinker", "--wrap=exit"],
-        [os.environ.get(name, "") for name in _MORE_FLAGS],
+        ["-Xlinker", "--wrap=exit"], [os.environ.get(name, "") for name in _MORE_FLAGS],
     )  # fmt: skip
     try:
-        return compiler.build(recipe)
+        return compiler.build(program_recipe(recipe))
     except CompileFailure as error:
         if missing := lacking(error):
             raise UsageError(f"{file}: {missing}", LACKING_HINT) from error
@@ -93,3 +117,11 @@ def lacking(error: CompileFailure) -> str:
     """Which function a library calls that the runtime does not have; empty for other failures."""
     found = _UNDEFINED.search(error.reason)
     return f"calls {found[1]}, which the CUDA runtime here does not have" if found else ""
+
+
+def lacking_at_import(error: ImportError) -> str:
+    """The same of an extension; its own text if it lacks no symbol."""
+    found = _UNDEFINED_AT_IMPORT.search(str(error))
+    if found is None:
+        return f"cannot be imported: {' '.join(str(error).split())}"
+    return f"calls {source_name(found[1])}, which the CUDA runtime here does not have"

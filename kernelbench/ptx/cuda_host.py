@@ -106,15 +106,15 @@ class CudaHost:
         try:
             yield
         except Exception as error:
-            self._raise_first(error)
+            self.raise_first(error)
             raise
         else:
-            self._raise_first(None)
+            self.raise_first()
         finally:
             self._runner, self._name, self._apart, self._error = before
 
-    def _raise_first(self, later: Exception | None) -> None:
-        """Raise what went wrong where nothing could be raised, and led to ``later``."""
+    def raise_first(self, later: Exception | None = None) -> None:
+        """Raise what went wrong where nothing could be raised, and may have led to ``later``."""
         if self._error is not None:
             raise self._error from later
 

@@ -92,6 +92,10 @@ void kb_cudart_current(cudaStream_t stream, int at_once) {
   current_at_once = at_once != 0;
 }
 
+void kb_cudart_set_current_stream(cudaStream_t stream) {
+  current_stream = stream;
+}
+
 cudaStream_t kb_cudart_current_stream() {
   return current_stream;
 }
@@ -143,8 +147,8 @@ void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) {
   return 0;
 }
-void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, void*, void*,
-                            void*, void*, int*) {
+void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, void*,
+                            void*, void*, void*, int*) {
   stubs[host] = {module_of(handle), name};
 }
 void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, size_t, int, int) {

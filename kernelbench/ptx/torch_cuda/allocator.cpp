@@ -18,9 +18,7 @@ class OnEmulatedGpu final : public c10::Allocator {
     void* const address = bytes != 0 ? kb_cudart_allocate(bytes) : nullptr;
     return {address, address, &kb_cudart_release, c10::Device(c10::DeviceType::CPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override {
-    return &kb_cudart_release;
-  }
+  c10::DeleterFnPtr raw_deleter() const override { return &kb_cudart_release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
