@@ -77,6 +77,41 @@ def test_what_is_wrong_with_a_cuda_step_is_found(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+STORES = "  for (int i = threadIdx.x; i < columns; i += kThreads) out[i] = x[i] * scale * w[i];\n"
+#: The row is put together in shared memory, and written by one bulk copy.
+FENCE = '  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");\n'
+BULK = """  __shared__ alignas(16) float row[1024];
+  for (int i = threadIdx.x; i < columns; i += kThreads) row[i] = x[i] * scale * w[i];
+FENCE  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile(
+        "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\\n"
+        "cp.async.bulk.commit_group;\\n"
+        "cp.async.bulk.wait_group 0;" ::"l"(out),
+        "r"(unsigned(__cvta_generic_to_shared(row))), "r"(columns * 4)
+        : "memory");
+  }
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("fence", "code"), [(FENCE, 0), ("", 3)])
+def test_a_missing_fence_is_found(bench: Bench, root: Path, fence: str, code: int) -> None:
+    in_file(root, "rows.cuh", (STORES, BULK.replace("FENCE", fence)))
+    outcome = bench("check", "r-cuda", *CHECK, "--no-sequence", root=root)
+    assert outcome.code == code, outcome.out
+    assert ("proxy-fence" in outcome.out and "rows.cuh:" in outcome.out) is (code == 3)
+
+
+@pytest.mark.long
+def test_a_torch_extension_is_run_and_checked(bench: Bench, root: Path) -> None:
+    """Of torch's headers nvcc makes nothing new for the second command."""
+    outcome = bench("run", "r-extension", "--shape", "small", "--no-save", root=root)
+    assert outcome.code == 0 and "PASS" in outcome.out, outcome.out
+    outcome = bench("check", "r-extension", *CHECK, root=root)
+    assert outcome.code == 0, outcome.out
+
+
 @pytest.mark.long
 def test_a_formal_finding_is_shown_as_allowed(bench: Bench, root: Path) -> None:
     in_file(root, "rows.cuh", (SUMS, EQUAL))
@@ -159,6 +194,8 @@ def test_schedules_of_a_cuda_step_are_shortened_replayed_and_traced(
     check = ("check", "r-cuda", *CHECK, "--no-sequence", "--max-findings", 1)
     outcome = bench(*check, "--minimize", files, "--trace", trace, "--at", root=root)
     assert outcome.code == 3
+    # The last operations of a warp: a line of the step, not of CUDA's header that has the shuffle.
+    assert "__shfl_xor_sync(~0u" in outcome.out and "intrinsics.hpp" not in outcome.out
     file = min(files.rglob("*.json"))
     replayed = bench("check", "--replay", file, "--schedules", 2, root=root)
     assert replayed.code == 3 and "rows.cuh:" in replayed.out
