@@ -65,7 +65,10 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
             "r-torch is a Python step: check emulates compiled, PTX, Triton and CUDA steps",
         ),
         (["export", "r-cuda", "-o", "r.py"], 2, "r-cuda is a CUDA step, which cannot be exported"),
-        (["sanitize", "r-cuda"], 5, "this machine cannot run r-cuda: gpu: "),
+        pytest.param(
+            ["sanitize", "r-cuda"], 5, "this needs r-cuda on a GPU, not on emulator: ",
+            marks=needs_nvcc,
+        ),
         (["inspect", "r-torch"], 2, "r-torch is a Python step: there is no code of its own"),
         (["inspect", "r-triton", "--shape", "none"], 2, "unknown shape 'none'"),
     ],
