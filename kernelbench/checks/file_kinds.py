@@ -8,9 +8,8 @@ from pathlib import Path
 from kernelbench.executors.exported import read_exported
 from kernelbench.project.step_files import is_submission
 
-_KERNELS = re.compile(
-    r"^\s*(?:import|from)\s+(?:triton|torch\.utils\.cpp_extension)\b|cpp_extension", re.M
-)
+#: An import of what makes kernels.
+_KERNELS = re.compile(r"^\s*(?:import|from)\s.*\b(?:triton|cpp_extension)\b", re.M)
 
 
 def is_file_to_check(name: str) -> bool:

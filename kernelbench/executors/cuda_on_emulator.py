@@ -17,6 +17,7 @@ from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.problem import Kernel
 from kernelbench.ptx.arguments import span_of
+from kernelbench.ptx.cuda_build import torch_allocator_library
 from kernelbench.ptx.cuda_host import cuda_host, memory_at
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.errors import PtxError
@@ -26,7 +27,7 @@ from kernelbench.ptx.module_symbols import ModuleSymbols
 
 
 def built_cuda_step(step: Step, *, check: bool) -> Path:
-    """A CUDA step's library, with what its kernels take on the emulator in the cache.
+    """A CUDA step's library, with what its calls take on the emulator in the cache.
 
     Raises:
         CompileFailure: If it does not compile, or needs what the CUDA runtime here lacks.
@@ -34,6 +35,7 @@ def built_cuda_step(step: Step, *, check: bool) -> Path:
         EnvironmentProblem: Without nvcc or a host compiler.
     """
     library = cuda_build.emulated_library(step, arch_of(step))
+    torch_allocator_library()
     for text in ptx_in(library.read_bytes()):
         load_ptx(_ptx_name(step), text=text).library_path(check)
     return library

@@ -70,7 +70,8 @@ class Extension:
         try:
             return compiler.build(extension_recipe(recipe, self.name))
         except CompileFailure as error:
-            raise UsageError(f"{self._shown}: {error.reason}", error.hint) from error
+            hint = HINT if "::cuda" in error.reason else error.hint
+            raise UsageError(f"{self._shown}: {error.reason}", hint) from error
 
     def imported(self, library: Path) -> ModuleType:
         """Its module; its kernels are registered with the runtime that stands in.
