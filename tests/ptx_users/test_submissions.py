@@ -139,8 +139,9 @@ class TestSubmissions:
             ("if (i < n) out", "if (i <= n) out", 3, "no buffer owns"),
             ("return output", "raise ValueError('no')", 3, "ValueError: no"),
             (
-                '  TORCH_CHECK(a.device()', '  at::cuda::getCurrentCUDABlasHandle();\n  TORCH_CHECK(a.device()',
-                2, "error: 'getCurrentCUDABlasHandle' is not a member of 'at::cuda'",
+                "  TORCH_CHECK(a.device()",
+                "  at::cuda::getCurrentCUDABlasHandle();\n  TORCH_CHECK(a.device()", 2,
+                "error: 'getCurrentCUDABlasHandle' is not a member of 'at::cuda'",
             ),
             ("__hadd(a[i]", "__hadd(c[i]", 2, 'vectoradd.py(36): error: identifier "c" is undef'),
             (
