@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from kernelbench.executors.exported import read_exported
 from kernelbench.project.step_files import is_submission
+
+#: An import of what makes kernels.
+_KERNELS = re.compile(r"^\s*(?:import|from)\s.*\b(?:triton|cpp_extension)\b", re.M)
 
 
 def is_file_to_check(name: str) -> bool:
-    """Whether a name is that of a PTX file, a CUDA program, or a script that is no submission."""
+    """Whether a name is that of a PTX file, a CUDA program, a script, or a submission with kernels.
+
+    A submission that is a step's, an exported one, and one in torch alone are steps.
+    """
     path = Path(name)
     if path.suffix in (".ptx", ".cu"):
         return True
-    return path.suffix == ".py" and path.is_file() and not is_submission(path)
+    if path.suffix != ".py" or not path.is_file():
+        return False
+    return not is_submission(path) or _has_kernels(path)
+
+
+def _has_kernels(submission: Path) -> bool:
+    if (submission.parent / "step.toml").is_file():
+        return False
+    text = submission.read_text(errors="replace")
+    return _KERNELS.search(text) is not None and read_exported(submission) is None

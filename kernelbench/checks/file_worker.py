@@ -1,4 +1,4 @@
-"""A process that checks one file: PTX with its launches, a CUDA program, a script with Triton's.
+"""A process that checks one file: PTX with its launches, a CUDA program, a script, a submission.
 
 ``python -m kernelbench.checks.file_worker ASKED ANSWER``: both are JSON files. What a script prints
 goes to stderr. A process of its own, since a script may do what it likes, and a kernel may crash.
@@ -16,11 +16,12 @@ from typing import Literal
 from kernelbench.base import schema
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.base.json_file import read_json, write_json
+from kernelbench.checks.task_calls import wrong_by_task
 from kernelbench.executors.callables import describe_exception
 from kernelbench.ptx.cuda_program import CudaProgram
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched
-from kernelbench.ptx.triton_session import triton_emulation
+from kernelbench.ptx.script_session import script_emulation
 
 #: How a file ended: ``usage`` and ``environment`` are errors of the user and of the machine.
 FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
@@ -34,6 +35,7 @@ class FileAsked:
         schedules: Of each launch.
         arch: What Triton compiles a script for.
         limit_s: Seconds after which one schedule counts as hung.
+        task: Folder of the GPU MODE task that a submission solves; empty for a script.
     """
 
     file: str
@@ -42,6 +44,7 @@ class FileAsked:
     sms: int
     arch: int
     limit_s: float
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,15 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     sys.path.insert(0, str(file.parent.resolve()))
     end: FileEnd = "done"
     reason = ""
-    with triton_emulation(
+    with script_emulation(
         asked.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms, limit_s=asked.limit_s
     ) as session:
         try:
-            runpy.run_path(str(file), run_name="__main__")
+            if asked.task:
+                reason = wrong_by_task(file, Path(asked.task), asked.seed)
+                end = "wrong" if reason else "done"
+            else:
+                runpy.run_path(str(file), run_name="__main__")
         except KernelbenchError:
             raise
         except SystemExit as error:
@@ -114,6 +121,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
             reason = describe_exception(error, file)
         finally:
             launches += session.launches
+    if end == "done" and session.unnoticed:
+        end, reason = "fault", session.unnoticed
     return FileAnswer(tuple(launches), end, reason)
 
 

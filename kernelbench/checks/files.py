@@ -1,4 +1,4 @@
-"""``kernelbench check`` of files that are no steps: PTX, CUDA programs, Triton's scripts."""
+"""``kernelbench check`` of files that are no steps: PTX, CUDA programs, scripts, submissions."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
 from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.machine.environment import cpu_name
+from kernelbench.project.step_files import is_submission
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.report import Launched, PtxFinding
 from kernelbench.ptx.triton_session import SCRIPT_SMS
@@ -42,11 +43,12 @@ def check_files(
     max_findings: int = 20,
     allow: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
+    task: str = "",
     command: str = "",
     on_progress: OnProgress | None = None,
     on_request: Callable[[CheckRequest], None] | None = None,
 ) -> CheckReport:
-    """Look for faults in the kernels of PTX files and of scripts with Triton kernels.
+    """Look for faults in the kernels of PTX files, of CUDA programs, scripts and submissions.
 
     Each file has a process of its own. A row is a kernel; a script that ends early has one more.
 
@@ -59,6 +61,7 @@ def check_files(
         max_findings: Different findings to keep for each kernel.
         allow: Reasons by identity, for findings that may be there.
         timeout_s: Seconds after which one schedule counts as hung.
+        task: Folder of the GPU MODE task whose tests call the files, which are submissions.
         on_request: Told what is asked, before anything runs.
 
     Raises:
@@ -77,7 +80,7 @@ def check_files(
     )  # fmt: skip
     if on_request is not None:
         on_request(request)
-    done, failure = _checked_until(files, request, arch, on_progress)
+    done, failure = _checked_until(files, request, arch, task, on_progress)
     report = CheckReport(
         schema=CHECK_SCHEMA, id=run_record.new_id(), device=cpu_name(),
         created=run_record.now_iso(), command=command, seed=request.seed, sms=request.sms,
@@ -91,7 +94,11 @@ def check_files(
 
 
 def _checked_until(
-    files: Sequence[str], request: CheckRequest, arch: int, on_progress: OnProgress | None
+    files: Sequence[str],
+    request: CheckRequest,
+    arch: int,
+    task: str,
+    on_progress: OnProgress | None,
 ) -> tuple[list[StepCheck], KeyboardInterrupt | None]:
     """The files that were checked, and Ctrl-C if that ended it."""
     done: list[StepCheck] = []
@@ -99,16 +106,17 @@ def _checked_until(
         for name in files:
             if on_progress is not None:
                 on_progress(f"{Path(name).name}: checking")
-            done.append(_checked(Path(name), request, arch))
+            done.append(_checked(Path(name), request, arch, task))
     except KeyboardInterrupt as error:
         return done, error
     return done, None
 
 
-def _checked(file: Path, request: CheckRequest, arch: int) -> StepCheck:
+def _checked(file: Path, request: CheckRequest, arch: int, task: str) -> StepCheck:
     asked = FileAsked(
-        str(file), request.schedules, request.seed, request.sms[0], arch, request.call_limit_s
-    )
+        str(file), request.schedules, request.seed, request.sms[0], arch, request.call_limit_s,
+        task or task_beside(file),
+    )  # fmt: skip
     answer = _answer(asked)
     if answer.end == "usage":
         raise UsageError(answer.reason, answer.hint or None)
@@ -120,9 +128,18 @@ def _checked(file: Path, request: CheckRequest, arch: int) -> StepCheck:
         whole = "program" if file.suffix == ".cu" else _SCRIPT_ROW
         rows.append(CheckRow(file.name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
     if not rows:
-        raise UsageError(f"{file}: it launched no kernel", "does it do so on a GPU?")
+        raise UsageError(
+            f"{file}: it launched no kernel",
+            "--task DIR names the task that calls a submission; a script calls its kernels itself",
+        )
     sha = hashlib.sha256(file.read_bytes()).hexdigest()
     return StepCheck(file.name, sha, None, tuple(rows))
+
+
+def task_beside(file: Path) -> str:
+    """The folder of a submission, if it is that of a GPU MODE task; else nothing."""
+    beside = is_submission(file) and (file.parent / "task.yml").is_file()
+    return str(file.parent.resolve()) if beside else ""
 
 
 def _answer(asked: FileAsked) -> FileAnswer:

@@ -84,7 +84,8 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     "  kernelbench check v07 --minimize schedules              then --replay schedules/FILE\n"
     "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz\n"
     "  kernelbench check k.ptx                                 launched as k.toml says\n"
-    "  kernelbench check my_script.py --arch 90                its Triton kernels",
+    "  kernelbench check my_script.py --arch 90                its Triton kernels\n"
+    "  kernelbench check submission.py --task DIR              called by the task's tests",
 )
 @options.optional_steps_argument
 @options.check_shape_option
@@ -130,7 +131,7 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     default="90",
     show_default=True,
     callback=lambda _context, _parameter, value: int(value),
-    help="What Triton compiles the kernels of a script for.",
+    help="What Triton and nvcc compile the kernels of a file for.",
 )
 @click.option(
     "--jobs",
@@ -158,6 +159,7 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     metavar="ID=REASON",
     help="Let a finding be, by its identity; repeatable.",
 )
+@options.task_option
 @options.timeout_option(MEASURING.timeout_s, "one schedule counts as hung")
 @options.rounding_option
 @click.option(
@@ -229,8 +231,10 @@ def command(
     found, with 5 if every shape was skipped. Also says which branches of the step no schedule has
     taken.
 
-    A STEP may also be a PTX file, launched as the TOML file beside it says, or a script: its Triton
-    kernels run on the CPU, each launch under several schedules.
+    A STEP may also be a PTX file, launched as the TOML file beside it says, a CUDA program, or a
+    script: its Triton kernels and those of its torch extensions (load_inline) run on the CPU, each
+    launch under several schedules. A submission is called by the tests of the task in its folder,
+    or in that of --task.
     """
     asked["timeout_s"] = asked.pop("timeout")
     more = _More(**{each.name: asked.pop(each.name) for each in fields(_More)})
@@ -249,6 +253,11 @@ def command(
         raise UsageError("no STEP given", "`kernelbench list` shows them")
     if any(map(is_file_to_check, steps)):
         return _files(view, steps, more, asked, json_path)
+    if more.task is not None:
+        raise UsageError(
+            "--task goes with submissions that launch kernels of their own",
+            "`kernelbench run STEP --task DIR` checks the results of any",
+        )
     asked["allow"] = dict(asked["allow"])
     try:
         with console.Status() as status:
@@ -286,6 +295,7 @@ class _More:
     state: bool
     gdb: bool
     arch: int
+    task: str | None
 
     @property
     def from_file(self) -> bool:
@@ -324,7 +334,9 @@ def _files(
     from kernelbench.cli import check_files
 
     try:
-        report = check_files.checked(names, view, asked | {"arch": more.arch})
+        report = check_files.checked(
+            names, view, asked | {"arch": more.arch, "task": more.task or ""}
+        )
     except Interrupted as error:
         if isinstance(error.partial, CheckReport):
             _show(view, error.partial, json_path)

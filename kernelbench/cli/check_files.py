@@ -51,6 +51,7 @@ def checked(names: Sequence[str], view: check_view.View, asked: dict[str, Any]) 
             max_findings=asked["max_findings"],
             allow=dict(asked["allow"]),
             timeout_s=asked["timeout_s"],
+            task=asked["task"],
             command=options.command_line(),
             on_progress=status,
             on_request=lambda request: view.file_head(shown, request),

@@ -197,7 +197,8 @@ class View:
 
     def _assumptions(self, rows: Sequence[CheckRow]) -> None:
         """What verdicts rest on beyond PTX's text, and whose."""
-        for name, sentence in findings.ASSUMPTIONS.items():
+        every = findings.ASSUMPTIONS | findings.LAUNCH_ASSUMPTIONS
+        for name, sentence in every.items():
             resting = dict.fromkeys(row.step for row in rows if name in row.assumptions)
             if resting:
                 self._line(f"assumed  {name}: {sentence} ({', '.join(resting)})", "yellow")

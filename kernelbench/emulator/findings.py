@@ -58,6 +58,13 @@ ASSUMPTIONS = {
     "groups-of-warpgroups": "a warp's wgmma.wait_group says that the group's operations have read "
     "what the other warps of its warpgroup read by them, too",
 }
+#: A launch that hung while not all its CTAs were resident, and was made again.
+TOGETHER = "ctas-together"
+#: What else a verdict may rest on: how launches of PTX were made.
+LAUNCH_ASSUMPTIONS = {
+    TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
+    "cooperative; it hung where they were not, and was made again",
+}
 
 
 #: CTAs whose waits are shown; of a cluster of two and its neighbour, say.

@@ -7,38 +7,44 @@ module that has it.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import re
-import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.base.files import write_text
 from kernelbench.build import compiler
 from kernelbench.build.includes import reached_files, without_comments
-from kernelbench.machine import devices
+from kernelbench.build.torch_extension import (
+    torch_fact,
+    torch_flags,
+    torch_link,
+    uses_torch,
+)
+from kernelbench.build.written_source import written_source
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import gencode, own_arch, unknown_arch
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
+from kernelbench.ptx.cuda_build import (
+    LACKING_HINT,
+    TENSORS_ON_CPU,
+    emulated_flags,
+    extension_recipe,
+    lacking,
+    program_recipe,
+    unique_flags,
+)
 
 _HERE = Path(__file__).parent / "cuda_call"
 #: The name under which a torch extension is imported; its file tells steps apart.
 EXTENSION = "kernelbench_extension"
 
-_FLAGS = ("-O3", "-lineinfo", "-Xcompiler", "-fvisibility=hidden")
+_FLAGS = ("-O3", "-Xcompiler", "-fvisibility=hidden")
 _STANDARD = "-std=c++20"
-#: What torch's own builder of extensions compiles with: half and bfloat16 have torch's operators.
-_TORCH_FLAGS = (
-    f"-DTORCH_EXTENSION_NAME={EXTENSION}", "-DTORCH_API_INCLUDE_EXTENSION_H",
-    "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
-    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__",
-    "--expt-relaxed-constexpr",
-)  # fmt: skip
-_TORCH_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](torch|ATen|c10|pybind11)/", re.M)
+#: What a step on the emulator may be linked with beside the runtime that stands in; the libraries
+#: that this stands in for.
+_HOST_LIBRARIES, _STOOD_IN_FOR = ("-lm", "-ldl", "-lpthread", "-lrt"), ("-lcuda", "-lcudart")
 
 
 def arch_for(step: Step, gpu: GpuInfo | None) -> str:
@@ -84,43 +90,92 @@ def cuda_recipe(
     nvcc = compiler.needed_nvcc(name)
     if problem := unknown_arch(arch):
         raise EnvironmentProblem(f"{step.name}: {problem}", "choose another arch, or update CUDA")
-    entry = overlay.entry_of(step)
-    folders, libraries, own = _own_flags(step)
-    include_dirs = (entry.parent, *folders, _HERE)
-    texts = _texts(entry, folders)
-    _require_function(step, entry, texts)
-    torch_extension = _uses_torch(texts)
-    source = _caller(step, entry, texts, torch_extension)
-    command = [*_FLAGS, *gencode(arch), *own, *flags]
-    if not any(word.startswith("-std=") for word in own):
-        command.insert(0, _STANDARD)
-    link = ["--cudart", "static", *libraries]
+    parts = _parts(step)
+    command = [*_FLAGS, "-lineinfo", *gencode(arch), *parts.flags, *flags]
+    link = ["--cudart", "static", *parts.libraries]
     facts = []
-    if torch_extension:
-        folder, version = _torch()
-        facts.append(f"torch {version}")
-        command += [*_TORCH_FLAGS, *_torch_headers(folder)]
-        link += _torch_libraries(folder)
+    if parts.torch_extension:
+        facts.append(torch_fact())
+        command += torch_flags(EXTENSION)
+        link += torch_link()
     # Libraries come after what needs them; device code alone is not linked.
     return compiler.Recipe(
-        name, nvcc, [source], command, include_dirs, None if what else link, facts
+        name, nvcc, [parts.source], command, parts.include_dirs, None if what else link, facts
     )
+
+
+def emulated_library(step: Step, arch: int) -> Path:
+    """The step's library for the emulator, with PTX for an arch: 90 is ``sm_90a``.
+
+    Raises:
+        CompileFailure: If its function is not there, it does not compile, or it needs what the
+            runtime that stands in does not have.
+        EnvironmentProblem: If there is no nvcc.
+    """
+    name = f"{step.name} (emulator, sm_{arch})"
+    nvcc, parts = compiler.needed_nvcc(name), _parts(step, first=TENSORS_ON_CPU)
+    others = [each for each in parts.libraries if each not in (*_HOST_LIBRARIES, *_STOOD_IN_FOR)]
+    if others:
+        reason = f"gpu_flags: {', '.join(others)}: a library for GPUs, which the emulator lacks"
+        raise compiler.CompileFailure(f"{step.name}: {reason}", LACKING_HINT, reason)
+    command = [*_FLAGS, *emulated_flags(arch), *unique_flags(), *parts.flags]
+    link = [each for each in parts.libraries if each in _HOST_LIBRARIES]
+    recipe = compiler.Recipe(name, nvcc, [parts.source], command, parts.include_dirs, link)
+    made = extension_recipe(recipe, EXTENSION) if parts.torch_extension else program_recipe(recipe)
+    try:
+        return compiler.build(made)
+    except compiler.CompileFailure as error:
+        if missing := lacking(error):
+            raise compiler.CompileFailure(
+                f"{step.name}: {missing}", LACKING_HINT, missing
+            ) from error
+        raise
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the compiler is given of a step.
+
+    Attributes:
+        source: The file to compile; flags: of the step's own, the language's standard among them.
+    """
+
+    source: Path
+    include_dirs: tuple[Path, ...]
+    flags: list[str]
+    libraries: list[str]
+    torch_extension: bool
+
+
+def _parts(step: Step, *, first: str = "") -> _Parts:
+    """See :class:`_Parts`.
+
+    Args:
+        first: What comes before a torch extension's own text.
+    """
+    entry = overlay.entry_of(step)
+    folders, libraries, own = _own_flags(step)
+    texts = _texts(entry, folders)
+    _require_function(step, entry, texts)
+    torch_extension = any(map(uses_torch, texts))
+    if not any(word.startswith("-std=") for word in own):
+        own.insert(0, _STANDARD)
+    return _Parts(
+        _caller(step, entry, texts, torch_extension, first), (entry.parent, *folders, _HERE), own,
+        libraries, torch_extension,
+    )  # fmt: skip
 
 
 def is_extension(step: Step) -> bool:
     """Whether a step is a torch extension: it includes a header of torch."""
     entry = overlay.entry_of(step)
     folders, _, _ = _own_flags(step)
-    return _uses_torch(_texts(entry, folders))
+    return any(map(uses_torch, _texts(entry, folders)))
 
 
 def _texts(entry: Path, folders: Sequence[Path]) -> list[str]:
     """The step's file and those that it includes, without comments."""
     return [without_comments(file.read()) for file in reached_files([entry], folders)]
-
-
-def _uses_torch(texts: Iterable[str]) -> bool:
-    return any(_TORCH_HEADER.search(text) for text in texts)
 
 
 def _own_flags(step: Step) -> tuple[list[Path], list[str], list[str]]:
@@ -161,9 +216,13 @@ def _refused(step: Step, reason: str) -> compiler.CompileFailure:
     return compiler.CompileFailure(message, "docs: own-steps, CUDA steps", reason)
 
 
-def _caller(step: Step, entry: Path, texts: Sequence[str], torch_extension: bool) -> Path:
+def _caller(
+    step: Step, entry: Path, texts: Sequence[str], torch_extension: bool, first: str = ""
+) -> Path:
     """The file that nvcc compiles, in the cache; its folder's name depends on its text only."""
     lines = [f'#include "{entry.name}"']
+    if torch_extension and first:
+        lines.insert(0, first)
     if not torch_extension:
         lines += [f"#define KERNELBENCH_FUNCTION {step.function}"]
         lines += ['#include "kernelbench_call.cuh"']
@@ -173,32 +232,4 @@ def _caller(step: Step, entry: Path, texts: Sequence[str], torch_extension: bool
         lines += [
             f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{step.function}); }}'
         ]
-    text = "\n".join(lines) + "\n"
-    root = cache_dir()
-    folder = root / overlay.FOLDER / hashlib.sha256(text.encode()).hexdigest()[:32]
-    file = folder / f"call_{entry.stem}.cu"
-    if not file.is_file():
-        with writing(root):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(file, text)
-    return file
-
-
-def _torch() -> tuple[Path, str]:
-    """The folder of the installed torch, and its version; it is not imported."""
-    spec, info = importlib.util.find_spec("torch"), devices.torch_info()
-    if spec is None or spec.origin is None or info is None:
-        raise EnvironmentProblem("torch is not installed", "`pip install torch`")
-    return Path(spec.origin).parent, info.version
-
-
-def _torch_headers(folder: Path) -> list[str]:
-    headers = folder / "include"
-    found = [headers, headers / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include")]
-    return [word for each in found for word in ("-isystem", str(each))]
-
-
-def _torch_libraries(folder: Path) -> list[str]:
-    names = ["c10", "torch", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda"]
-    there = [name for name in names if (folder / "lib" / f"lib{name}.so").is_file()]
-    return ["-L", str(folder / "lib"), *(f"-l{name}" for name in there)]
+    return written_source(f"call_{entry.stem}.cu", "\n".join(lines) + "\n")

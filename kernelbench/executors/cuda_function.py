@@ -93,14 +93,17 @@ class CudaFunction:
 
     Args:
         library: With ``kernelbench_signature`` and ``kernelbench_call_function``.
-        device: ``cuda:N``; for tests of what does not launch, ``cpu``.
+        device: ``cuda:N``, or ``cpu``.
+        stream: The handle of the stream that calls are made on, if ``device`` is the CPU.
 
     Raises:
         LoadError: If the function cannot be called so, whatever the data.
     """
 
-    def __init__(self, step: Step, library: ctypes.CDLL, device: str) -> None:
+    def __init__(self, step: Step, library: ctypes.CDLL, device: str, stream: int = 0) -> None:
         import torch
+
+        self._stream = stream
 
         self._step = step
         self._device = torch.device(device)
@@ -155,6 +158,7 @@ class CudaFunction:
 
         words = self._words
         if self._device.type != "cuda":
+            words[len(words) - 1] = self._stream
             return int(self._call(words, self._message, _MESSAGE_BYTES))
         words[len(words) - 1] = torch.cuda.current_stream(self._device).cuda_stream
         if torch.cuda.current_device() == self._device.index:
@@ -234,8 +238,8 @@ def _unexpected(parameter: Parameter, value: Any) -> _Misfit:
     return _Misfit(f"expected {parameter.type}, found {_described(value)}")
 
 
-def open_function(step: Step, path: Path, device: str) -> CudaFunction:
-    """The function of a library that was built for a step.
+def open_function(step: Step, path: Path, device: str, stream: int = 0) -> CudaFunction:
+    """The function of a library that was built for a step; see :class:`CudaFunction`.
 
     Raises:
         EnvironmentProblem: If it cannot be opened.
@@ -250,7 +254,7 @@ def open_function(step: Step, path: Path, device: str) -> CudaFunction:
     except (OSError, AttributeError) as error:
         text = " ".join(str(error).split())
         raise EnvironmentProblem(f"{step.name}: its library cannot be loaded: {text}") from error
-    return CudaFunction(step, library, device)
+    return CudaFunction(step, library, device, stream)
 
 
 def expressions(step: Step) -> Callable[[Any], Sequence[Any]]:

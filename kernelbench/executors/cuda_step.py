@@ -1,9 +1,7 @@
-"""CUDA steps on a GPU: what they need of a machine, building and loading them."""
+"""CUDA steps: what they need of a GPU, building and loading them."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -61,7 +59,7 @@ def load_cuda_step(step: Step, target: Target) -> Kernel:
 
     path = _library(step, target)
     if cuda_build.is_extension(step):
-        return _extension(step, path)
+        return open_extension(step, path)
     from kernelbench.executors.cuda_function import open_function
 
     return open_function(step, path, target.device)
@@ -73,19 +71,19 @@ def _library(step: Step, target: Target) -> Path:
     return cuda_build.cuda_library(step, cuda_build.arch_for(step, target.gpu))
 
 
-def _extension(step: Step, path: Path) -> Kernel:
-    """A function of a torch extension, called with the data's tensors and numbers."""
-    import torch  # noqa: F401  what the extension is linked with
+def open_extension(step: Step, path: Path) -> Kernel:
+    """A function of a torch extension, called with the data's tensors and numbers.
 
+    Raises:
+        EnvironmentProblem: If the extension cannot be loaded.
+        LoadError: If it has no such function.
+    """
+    from kernelbench.build.torch_extension import imported_extension
     from kernelbench.executors import cuda_build
     from kernelbench.executors.cuda_function import expressions
 
-    loader = importlib.machinery.ExtensionFileLoader(cuda_build.EXTENSION, str(path))
-    spec = importlib.util.spec_from_loader(cuda_build.EXTENSION, loader)
-    assert spec is not None
     try:
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
+        module = imported_extension(cuda_build.EXTENSION, path)
     except ImportError as error:
         text = " ".join(str(error).split())
         raise EnvironmentProblem(f"{step.name}: its extension cannot be loaded: {text}") from error

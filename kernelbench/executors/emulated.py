@@ -1,6 +1,6 @@
 """The executor ``emulator``: a step on the CPU, one fiber for each CUDA thread.
 
-A compiled step is built from its own source; of PTX and Triton steps the PTX runs.
+A compiled step is built from its own source; of PTX, Triton and CUDA steps the PTX runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from kernelbench.executors.compiled import (
     lineage_blocks,
     symbols_of,
 )
+from kernelbench.executors.emulated_gpu import unknown_gpu
 from kernelbench.executors.executor import Target
 from kernelbench.executors.python_step import lacking_modules
-from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.machine.toolchain import emulator_compiler, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.shipped import shipped_blocks
@@ -65,20 +66,24 @@ class EmulatorExecutor(LibraryExecutor):
     device_timed: bool = False
 
     def refusal(self, step: Step) -> str:
-        """It runs what is written in the ptx layer, and what compilers made PTX of."""
+        """It runs what is written in the ptx layer, and what compilers make PTX of."""
         if step.kind == "triton" and step.in_cute_dsl:
             return f"{step.name} is in the CuTe DSL; this executor takes Triton's own kernels"
-        if step.kind in ("step", "ptx", "triton"):
+        if step.kind in ("step", "ptx", "triton", "cuda"):
             return ""
-        return f"{step.in_words}; this executor runs compiled, PTX and Triton steps"
+        return f"{step.in_words}; this executor runs compiled, PTX, Triton and CUDA steps"
 
     def availability(self, step: Step, device: int) -> tuple[bool, str]:
-        """It takes the backend's sources and a host compiler; for Triton steps also Triton."""
+        """It takes the backend's sources and a host compiler; by kind also Triton or nvcc."""
         native = step.host or step
         if native.compiled and not has_backend(native, "emu"):
             return False, f"there is no common/backend/emu to build {step.name} with"
         if lacking := lacking_modules(step):
             return False, lacking
+        if step.kind == "cuda" and nvcc() is None:
+            return False, "no nvcc to build it with; install the CUDA toolkit"
+        if step.kind in ("triton", "cuda") and (why := unknown_gpu(step)):
+            return False, why
         try:
             emulator_compiler()
         except EnvironmentProblem as error:
@@ -136,6 +141,10 @@ class EmulatorExecutor(LibraryExecutor):
             from kernelbench.executors.ptx_step import ptx_library
 
             return artefact_sha(ptx_library(step, check=check))
+        if step.kind == "cuda":
+            from kernelbench.executors.cuda_on_emulator import built_cuda_step
+
+            return artefact_sha(built_cuda_step(step, check=check))
         return artefact_sha(self.library(step, check=check))
 
     def opened(
@@ -164,6 +173,11 @@ class EmulatorExecutor(LibraryExecutor):
 
             launched = PtxStepKernel(step, runtime, check=check)
             return OpenedStep(launched, runtime, launched.symbols)
+        if step.kind == "cuda":
+            from kernelbench.executors.cuda_on_emulator import CudaStepKernel
+
+            hosting = CudaStepKernel(step, runtime, sms, check=check, copy=copy)
+            return OpenedStep(hosting, runtime, hosting.symbols)
         native = step.host or step
         entry = self.open(native, check=check, copy=copy)
         kernel, symbols = bind_problem(problem, entry, native, device), symbols_of(native)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.executors.cuda_function import data_leaves
+from kernelbench.executors.emulated_gpu import arch_of
 from kernelbench.executors.fault import KernelFault
 from kernelbench.executors.python_step import load_python_step
 from kernelbench.project.model import Step
@@ -19,9 +20,6 @@ from kernelbench.ptx.module_symbols import ModuleSymbols
 from kernelbench.ptx.triton_arguments import Given
 from kernelbench.ptx.triton_driver import triton_driven_by
 from kernelbench.ptx.triton_launches import TritonLaunches
-
-#: What steps for the GPU at hand are compiled for.
-DEFAULT_ARCH = 90
 
 
 class TritonStepKernel(TritonLaunches):
@@ -84,9 +82,3 @@ class TritonStepKernel(TritonLaunches):
         self._scratch.clear()
         if failed:
             raise KernelFault(failed)
-
-
-def arch_of(step: Step) -> int:
-    """What Triton compiles a step for: 90 for ``sm_90a`` and for any."""
-    digits = "".join(each for each in step.arch if each.isdigit())
-    return int(digits) if digits else DEFAULT_ARCH

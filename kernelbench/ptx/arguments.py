@@ -193,6 +193,14 @@ def _device_of(tensor: Any) -> str:
         return str(tensor.device)
 
 
+def span_of(tensor: Any) -> tuple[int, int]:
+    """Address and bytes of a tensor of the CPU, from its first element to behind its last."""
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return tensor.data_ptr(), (last + 1) * tensor.element_size()
+
+
 def memory_of(array: Any) -> tuple[int, int]:
     """Address and bytes of a tensor of the CPU or a numpy array.
 

@@ -6,6 +6,7 @@ entries, each with a header of its own.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Iterator
 
@@ -23,6 +24,12 @@ def ptx_in(data: bytes) -> Iterator[str]:
         _, _, header, size = _HEADER.unpack_from(data, at)
         yield from _entries(data, at + header, at + header + size)
         at = data.find(mark, at + header + size)
+
+
+def ptx_at(address: int) -> Iterator[str]:
+    """The same of one image in this process's memory."""
+    _, _, header, size = _HEADER.unpack(ctypes.string_at(address, _HEADER.size))
+    return ptx_in(ctypes.string_at(address, header + size))
 
 
 def _entries(data: bytes, at: int, end: int) -> Iterator[str]:

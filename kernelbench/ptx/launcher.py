@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
+from kernelbench.emulator.findings import (
+    TOGETHER,
+    EmulatorReport,
+    resolve_report,
+    resource_name,
+)
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.project.shipped import shipped_blocks
@@ -32,7 +40,11 @@ _MESSAGE_BYTES = 1024
 
 
 def load_ptx(
-    file: str | Path, *, text: str | None = None, symbols: type[PtxSymbols] = PtxSymbols
+    file: str | Path,
+    *,
+    text: str | None = None,
+    symbols: type[PtxSymbols] = PtxSymbols,
+    apart: Path | None = None,
 ) -> PtxModule:
     """A PTX file, translated for the emulator. Nothing is compiled before the first launch.
 
@@ -40,6 +52,8 @@ def load_ptx(
         file: Its path; with ``text`` only what it is called.
         text: The PTX itself, if it is in no file.
         symbols: How places are named.
+        apart: A folder for a copy of its library, with variables of its own; None to share those
+            of other modules of the same PTX.
 
     Raises:
         PtxError: If the file cannot be read, or is not PTX, with its line.
@@ -52,7 +66,7 @@ def load_ptx(
         except (OSError, UnicodeDecodeError) as error:
             raise PtxError(f"{path}: cannot be read: {error}") from error
     # NVRTC and who saves what it gives end the text with a zero.
-    return PtxModule(translated(path.name, text.rstrip("\0")), path, symbols)
+    return PtxModule(translated(path.name, text.rstrip("\0")), path, symbols, apart)
 
 
 class PtxModule:
@@ -63,11 +77,13 @@ class PtxModule:
     """
 
     def __init__(
-        self, source: Translated, path: Path, symbols: type[PtxSymbols] = PtxSymbols
-    ) -> None:
+        self, source: Translated, path: Path, symbols: type[PtxSymbols] = PtxSymbols,
+        apart: Path | None = None,
+    ) -> None:  # fmt: skip
         self.kernels = tuple(source.translation.entries)
         self._source = source
         self._symbols = symbols(source.module, source.translation.layouts, path)
+        self._apart = apart
         self._libraries: dict[bool, ctypes.CDLL] = {}
 
     def launch(
@@ -156,7 +172,10 @@ class PtxModule:
             check: Whether for the checker.
         """
         if check not in self._libraries:
-            self._libraries[check] = load_library(self.library_path(check))
+            path = self.library_path(check)
+            if self._apart is not None:
+                path = shutil.copyfile(path, Path(tempfile.mkdtemp(dir=self._apart)) / path.name)
+            self._libraries[check] = load_library(path)
         return self._libraries[check]
 
     def library_path(self, check: bool) -> Path:
@@ -269,7 +288,7 @@ class _Schedules:
     ) -> None:  # fmt: skip
         self.last = EmulatorReport()
         self._running = running
-        self._launch, self._emulation = launch, emulation
+        self._launch, self._emulation = launch, _with_room(emulation, launch.form)
         self._check, self._limit_s = check, limit_s
         self._first = {name: _bytes_in(each) for name, each in launch.arrays.items()}
         self._found: list[PtxFinding] = []
@@ -301,11 +320,10 @@ class _Schedules:
         PTX promises that of cooperative launches only (PTX ISA 9.1, 2.2).
         """
         self._restore()
-        form = self._launch.form
-        ctas = form.grid[0] * form.grid[1] * form.grid[2]
-        emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
-        launch = replace(self._launch, form=replace(form, cooperative=True))
-        return _Schedules(self._running, launch, emulation, self._check, self._limit_s)
+        launch = replace(self._launch, form=replace(self._launch.form, cooperative=True))
+        run = _Schedules(self._running, launch, self._emulation, self._check, self._limit_s)
+        run._assumptions[TOGETHER] = None
+        return run
 
     def _restore(self) -> None:
         for name, array in self._launch.arrays.items():
@@ -328,6 +346,12 @@ class _Schedules:
             kernel, found, self.last.waits, self._made, self._seconds, self._error,
             tuple(self._assumptions),
         )  # fmt: skip
+
+
+def _with_room(emulation: Emulation, form: LaunchForm) -> Emulation:
+    """With as many SMs as a cooperative grid needs: an SM of the emulator holds one CTA of it."""
+    ctas = math.prod(form.grid)
+    return replace(emulation, sms=max(emulation.sms, ctas)) if form.cooperative else emulation
 
 
 def _bytes_in(array: Any) -> bytes:

@@ -47,7 +47,7 @@ class ScriptSymbols(PtxSymbols):
         return lines
 
     def _is_own(self, location: Location) -> bool:
-        return not set(_INSTALLED) & set(self._file_of(location).parts)
+        return not _installed(self._file_of(location))
 
     def _file_of(self, location: Location) -> Path:
         return Path(self._module.files.get(location.file, "?"))
@@ -56,3 +56,10 @@ class ScriptSymbols(PtxSymbols):
 def _call(chain: Chain) -> tuple[str, Chain]:
     """The function of the innermost line, and where it was inlined."""
     return chain[0].function, chain[1:]
+
+
+def _installed(file: Path) -> bool:
+    if file.is_relative_to("/usr/include") or set(_INSTALLED) & set(file.parts):
+        return True
+    # nvcc names its own headers by way of the folder that it is in.
+    return ("bin", "..") in zip(file.parts, file.parts[1:], strict=False)

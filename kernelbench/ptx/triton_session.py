@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelbench.base.errors import UsageError
-from kernelbench.emulator.settings import SHARED_BYTES, Emulation
+from kernelbench.emulator.settings import SHARED_BYTES
+from kernelbench.ptx.checked_launches import CheckedLaunches
 from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxReport
@@ -20,20 +21,19 @@ SCRIPT_SMS = 4
 
 
 class TritonSession(TritonLaunches):
-    """What happens while :func:`triton_emulation` lasts.
-
-    Attributes:
-        launches: All of them, in order.
-    """
+    """What happens while :func:`triton_emulation` lasts."""
 
     def __init__(
         self, arch: int, check: int, seed: int, sms: int, limit_s: float, live: LiveTensors
     ) -> None:
         super().__init__(live)
         self.arch, self.sms = arch, sms
-        self.launches: list[Launched] = []
-        self._check, self._seed, self._limit_s = check, seed, limit_s
-        self._forms: set[tuple[Any, ...]] = set()
+        self._launches = CheckedLaunches(check, seed, sms, limit_s)
+
+    @property
+    def launches(self) -> list[Launched]:
+        """All of them, in order."""
+        return self._launches.made
 
     @property
     def reports(self) -> tuple[PtxReport, ...]:
@@ -56,20 +56,13 @@ class TritonSession(TritonLaunches):
         """A launch: of a form not seen before in all schedules, else in one."""
         if self._tuning:
             return
-        form = (id(module), grid, given.form())
-        check = min(self._check, 1) if form in self._forms else self._check
-        self._forms.add(form)
-        report = module.launch(
-            kernel, grid, None, [*given.values, *scratch], check=check, seed=self._seed,
-            emulation=Emulation(sms=self.sms), limit_s=self._limit_s,
-            **self._options(given, metadata),
+        words = f"grid {'×'.join(map(str, grid))}, {32 * metadata.num_warps} threads"
+        report = self._launches.make(
+            module, kernel, grid, None, [*given.values, *scratch],
+            form=(id(module), grid, given.form()), words=words, **self._options(given, metadata),
         )  # fmt: skip
         self._scratch.clear()
-        threads = 32 * metadata.num_warps
-        words = f"grid {'×'.join(map(str, grid))}, {threads} threads"
-        self.launches.append(Launched(words, self._seed, report))
-        self._seed += report.schedules
-        if not self._check:
+        if not self._launches.check:
             report.require_clean()
 
 

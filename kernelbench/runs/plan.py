@@ -151,7 +151,7 @@ def plan_check(
         python = all(step.kind == "python" for step in others)
         named = "; ".join(step.in_words for step in others)
         raise UsageError(
-            f"{named}: check emulates compiled, PTX and Triton steps",
+            f"{named}: check emulates compiled, PTX, Triton and CUDA steps",
             f"`kernelbench run` {'' if python else '(on a GPU) '}checks the results of any step",
         )
     if others:

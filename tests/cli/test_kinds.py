@@ -40,8 +40,8 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
     rows = {row.split()[0]: row.split() for row in outcome.out.splitlines() if row[:2] == "r-"}
     assert rows["r-triton"][-3:-1] == ["triton", "any"]
     assert rows["r-ptx"][-3:] == ["ptx", "any", "emulator"]
-    assert rows["r-cuda"][-3:] == ["cuda", "any", "no"]
-    assert "kind cuda: run, sanitized and profiled on a GPU only" in outcome.out
+    runs = "emulator" if toolchain.nvcc() is not None else "no"
+    assert rows["r-cuda"][-3:] == ["cuda", "any", runs]
     listed = read_document(bench("list", "--json", "-", root=PROJECT).out)["steps"]
     assert {step["name"]: step["kind"] for step in listed}["r-extension"] == "cuda"
 
@@ -51,21 +51,24 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
     [
         (["run", "r-triton", "--executor", "gpu"], 5, "'gpu' cannot run r-triton: "),
         (["run", "r-ptx", "--executor", "gpu"], 5, "r-ptx is a PTX step, which the emulator runs"),
-        (["run", "r-cuda"], 5, "this machine cannot run r-cuda: gpu: "),
+        (["run", "r-cuda", "--executor", "gpu"], 5, "'gpu' cannot run r-cuda: "),
         (
             ["run", "r-triton", "--executor", "torch"], 5,
             "r-triton is a Triton step; this executor runs Python steps",
         ),
         (
-            ["run", "r-cuda", "--executor", "emulator"], 5,
-            "r-cuda is a CUDA step; this executor runs compiled, PTX and Triton steps",
+            ["run", "r-torch", "--executor", "emulator"], 5,
+            "r-torch is a Python step; this executor runs compiled, PTX, Triton and CUDA steps",
         ),
         (
-            ["check", "r-cuda"], 2,
-            "r-cuda is a CUDA step: check emulates compiled, PTX and Triton steps",
+            ["check", "r-torch"], 2,
+            "r-torch is a Python step: check emulates compiled, PTX, Triton and CUDA steps",
         ),
         (["export", "r-cuda", "-o", "r.py"], 2, "r-cuda is a CUDA step, which cannot be exported"),
-        (["sanitize", "r-cuda"], 5, "this machine cannot run r-cuda: gpu: "),
+        pytest.param(
+            ["sanitize", "r-cuda"], 5, "this needs r-cuda on a GPU, not on emulator: ",
+            marks=needs_nvcc,
+        ),
         (["inspect", "r-torch"], 2, "r-torch is a Python step: there is no code of its own"),
         (["inspect", "r-triton", "--shape", "none"], 2, "unknown shape 'none'"),
     ],

@@ -42,6 +42,7 @@ def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
     outcome = checked("sums.cu")
     assert outcome.code == 0, outcome.out
     assert "sums.cu  add " in outcome.out and "2 clean of 2" in outcome.out
+    assert "ctas-together" not in outcome.out
 
 
 @pytest.mark.long
@@ -64,6 +65,8 @@ def test_flags_locks_and_counters(checked: Callable[..., Outcome]) -> None:
     outcome = checked("flags.cu")
     assert outcome.code == 0, outcome.out
     assert "4 clean of 4" in outcome.out
+    # One CTA waits for another, and the launch is not cooperative.
+    assert "assumed  ctas-together" in outcome.out
     # By every thread a fence, by one the atomic: PTX wants both of one thread.
     assert "last_block: allowed" in outcome.out and "fences are missing" in outcome.out
 

@@ -114,8 +114,8 @@ def test_an_extension_is_built_loaded_and_called(tmp_path: Path) -> None:
     )
     step = step_of(tmp_path, code)
     path = cuda_build.cuda_library(step, "sm_90a")
-    kernel = cuda_step._extension(step, path)
+    kernel = cuda_step.open_extension(step, path)
     assert kernel((torch.ones(3), 2.5)).tolist() == [2.5, 2.5, 2.5]
     other = step_of(tmp_path / "other", code, function="g")
     with pytest.raises(LoadError, match=r"the extension defines no g, which step\.toml names"):
-        cuda_step._extension(other, path)
+        cuda_step.open_extension(other, path)

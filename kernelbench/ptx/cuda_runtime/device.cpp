@@ -300,6 +300,7 @@ const char* kb_cudart_unnoticed() {
   if (refused.empty()) return "";
   text = refused + " was not launched (" + cudaGetErrorName(refused_with) +
          "), and the program did not ask for errors";
+  refused.clear();
   return text.c_str();
 }
 

@@ -44,7 +44,7 @@ cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** argume
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream) {
   Work work;
   const cudaError_t status = prepared(&work, kernel, form, arguments);
-  return status == cudaSuccess ? submit(stream, std::move(work)) : status;
+  return status == cudaSuccess ? submit(stream, std::move(work), kernel->name) : status;
 }
 
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments) {

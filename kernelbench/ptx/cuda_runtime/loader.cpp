@@ -1,23 +1,31 @@
 // What the loader calls, and what nvcc's host code registers. Which functions this folder has is
-// all that is supported: the linker names the others. Work on a stream is done at once.
+// all that is supported: the linker names the others.
 #include <csetjmp>
 #include <cstdlib>
+#include <cstring>
 
 #include "state.hpp"
 
 namespace kb::cuda {
 
 Launch launch_kernel = nullptr;
-Memory memory_changed = nullptr;
 Missing missing = nullptr;
 LoadPtx load_ptx = nullptr;
+LoadImage load_image = nullptr;
 Device device;
 std::map<int, Module> modules;
 
 namespace {
 
-std::map<const void*, std::string> stubs;  // kernels by the host's function
-std::map<const void*, std::string> symbols;
+// What a library has registered: kernels by the host's function, variables by the host's.
+struct Registered {
+  int module;
+  std::string name;
+};
+std::map<const void*, Registered> stubs;
+std::map<const void*, Registered> symbols;
+// What libraries have as a handle of an image, by the number of its module; -1 for none.
+std::map<int, void*> images;
 std::jmp_buf at_exit_of_main;
 bool in_main = false;
 
@@ -28,14 +36,25 @@ struct Pushed {
 };
 std::vector<Pushed> pushed;
 
+int module_of(void** handle) {
+  for (const auto& [number, image] : images) {
+    if (&image == handle) return number;
+  }
+  return -1;
+}
+
+template <typename T>
+T* found_in(std::map<std::string, T> Module::* members, const Registered& registered) {
+  Module& module = modules[registered.module];
+  const auto found = (module.*members).find(registered.name);
+  return found != (module.*members).end() ? &found->second : nullptr;
+}
+
 }  // namespace
 
 Kernel* kernel_of(const void* function) {
   const auto stub = stubs.find(function);
-  if (stub != stubs.end()) {
-    const auto found = modules[0].kernels.find(stub->second);
-    return found != modules[0].kernels.end() ? &found->second : nullptr;
-  }
+  if (stub != stubs.end()) return found_in(&Module::kernels, stub->second);
   for (auto& [number, module] : modules) {
     for (auto& [name, kernel] : module.kernels) {
       if (&kernel == function) return &kernel;
@@ -46,9 +65,7 @@ Kernel* kernel_of(const void* function) {
 
 Variable* variable_of(const void* symbol) {
   const auto found = symbols.find(symbol);
-  if (found == symbols.end()) return nullptr;
-  const auto variable = modules[0].variables.find(found->second);
-  return variable != modules[0].variables.end() ? &variable->second : nullptr;
+  return found != symbols.end() ? found_in(&Module::variables, found->second) : nullptr;
 }
 
 }  // namespace kb::cuda
@@ -59,13 +76,35 @@ extern "C" {
 
 // ---- for the loader ----------------------------------------------------------------------------
 
-void kb_cudart_start(Launch launch, Memory memory, Missing named, LoadPtx load, int sms, int arch,
-                     int shared_bytes) {
+void kb_cudart_start(Launch launch, Missing named, LoadPtx load, LoadImage image) {
   launch_kernel = launch;
-  memory_changed = memory;
   missing = named;
   load_ptx = load;
+  load_image = image;
+}
+
+void kb_cudart_device(int sms, int arch, int shared_bytes) {
   device = {arch, sms, shared_bytes};
+}
+
+void kb_cudart_current(cudaStream_t stream, int at_once) {
+  current_stream = stream;
+  current_at_once = at_once != 0;
+}
+
+void kb_cudart_set_current_stream(cudaStream_t stream) {
+  current_stream = stream;
+}
+
+cudaStream_t kb_cudart_current_stream() {
+  return current_stream;
+}
+
+// Names of what nobody has waited for, a line each; it will not be done.
+const char* kb_cudart_dropped() {
+  static std::string names;
+  names = dropped();
+  return names.c_str();
 }
 
 void kb_cudart_kernel(int module, const char* name, uint32_t count, const uint32_t* offsets,
@@ -97,25 +136,28 @@ void __wrap_exit(int status) {
 
 // ---- what nvcc's host code calls ---------------------------------------------------------------
 
-void** __cudaRegisterFatBinary(void*) {
-  static void* handle = nullptr;
-  return &handle;
+// What nvcc passes is two numbers and the image (fatbinary_section.h).
+void** __cudaRegisterFatBinary(void* wrapper) {
+  const void* image;
+  std::memcpy(&image, static_cast<const char*>(wrapper) + 2 * sizeof(int), sizeof image);
+  return &images[load_image(image)];
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) {
   return 0;
 }
-void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, void*, void*,
-                            void*, void*, int*) {
-  stubs[host] = name;
+void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, void*,
+                            void*, void*, void*, int*) {
+  stubs[host] = {module_of(handle), name};
 }
-void __cudaRegisterVar(void**, char* host, char*, const char* name, int, size_t, int, int) {
-  symbols[host] = name;
+void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, size_t, int, int) {
+  symbols[host] = {module_of(handle), name};
 }
 // Host code reaches a managed variable through a pointer.
-void __cudaRegisterManagedVar(void**, void** host, char*, const char* name, int, size_t, int, int) {
-  symbols[host] = name;
+void __cudaRegisterManagedVar(void** handle, void** host, char*, const char* name, int, size_t, int,
+                              int) {
+  symbols[host] = {module_of(handle), name};
   if (Variable* const variable = variable_of(host)) *host = variable->address;
 }
 void __cudaRegisterHostVar(void**, const char*, char*, size_t) {}

@@ -1,6 +1,7 @@
 // Memory of the GPU is memory of the process. It begins with NaN: a kernel must not rely on it.
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "state.hpp"
 
@@ -11,8 +12,13 @@ namespace {
 struct Allocation {
   size_t bytes;
   cudaMemoryType type;
+  uint64_t number;
+  bool registered;  // the program's own, which the GPU may reach, too
 };
-std::map<char*, Allocation> allocated;
+// For ever: torch's tensors are freed when the process ends, too. And from several threads.
+auto& allocated = *new std::map<char*, Allocation>;
+std::mutex allocating;
+uint64_t last_number = 0;
 
 // Before and behind an allocation there is none: what misses one does not hit another.
 constexpr size_t kGuardBytes = 64 * 1024;
@@ -30,21 +36,26 @@ cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
   if (guarded == nullptr) return remembered(cudaErrorMemoryAllocation);
   *address = guarded + kGuardBytes;
   std::memset(*address, 0xff, rounded);
-  allocated[static_cast<char*>(*address)] = {bytes, type};
-  memory_changed(*address, bytes);
+  const std::lock_guard lock(allocating);
+  allocated[static_cast<char*>(*address)] = {bytes, type, ++last_number, false};
   return cudaSuccess;
 }
 
 cudaError_t release(void* address) {
   if (address == nullptr) return cudaSuccess;
-  if (allocated.erase(static_cast<char*>(address)) == 0) return remembered(cudaErrorInvalidValue);
-  memory_changed(address, 0);
+  const std::lock_guard lock(allocating);
+  const auto found = allocated.find(static_cast<char*>(address));
+  if (found == allocated.end() || found->second.registered) {
+    return remembered(cudaErrorInvalidValue);
+  }
+  allocated.erase(found);
   std::free(static_cast<char*>(address) - kGuardBytes);
   return cudaSuccess;
 }
 
 Range range_of(const void* address) {
   auto* const byte = static_cast<char*>(const_cast<void*>(address));
+  const std::lock_guard lock(allocating);
   const auto after = allocated.upper_bound(byte);
   if (after != allocated.begin()) {
     const auto& [begin, found] = *std::prev(after);
@@ -156,6 +167,32 @@ using namespace kb::cuda;
 
 extern "C" {
 
+// ---- for the loader, and for torch's tensors ---------------------------------------------------
+
+// Addresses and sizes of what is allocated, in the order in which it was; how much there is.
+uint64_t kb_cudart_memory(uint64_t* addresses, uint64_t* sizes, uint64_t room) {
+  const std::lock_guard lock(allocating);
+  std::map<uint64_t, std::pair<char*, size_t>> in_order;
+  for (const auto& [begin, each] : allocated) in_order[each.number] = {begin, each.bytes};
+  uint64_t at = 0;
+  for (const auto& [number, each] : in_order) {
+    if (at == room) break;
+    addresses[at] = reinterpret_cast<uint64_t>(each.first);
+    sizes[at++] = each.second;
+  }
+  return in_order.size();
+}
+
+void* kb_cudart_allocate(size_t bytes) {
+  void* address = nullptr;
+  allocate(&address, bytes, cudaMemoryTypeDevice);
+  return address;
+}
+
+void kb_cudart_release(void* address) {
+  release(address);
+}
+
 // ---- allocation --------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
@@ -196,11 +233,18 @@ cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);
 }
 cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
-  memory_changed(address, bytes);
+  const std::lock_guard lock(allocating);
+  allocated[static_cast<char*>(address)] = {bytes, cudaMemoryTypeHost, ++last_number, true};
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* address) {
-  memory_changed(address, 0);
+  finish_all();
+  const std::lock_guard lock(allocating);
+  const auto found = allocated.find(static_cast<char*>(address));
+  if (found == allocated.end() || !found->second.registered) {
+    return remembered(cudaErrorHostMemoryNotRegistered);
+  }
+  allocated.erase(found);
   return cudaSuccess;
 }
 cudaError_t cudaHostGetDevicePointer(void** address, void* host, unsigned) {

@@ -12,6 +12,7 @@ namespace {
 
 struct Piece {
   Work work;
+  std::string what;  // empty if nobody need wait for it
   std::vector<Task> after;
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
@@ -36,6 +37,9 @@ cudaError_t nothing() {
 
 }  // namespace
 
+cudaStream_t current_stream = nullptr;
+bool current_at_once = false;
+
 void open_stream(cudaStream_t stream, bool blocking) {
   lines[stream].blocking = blocking;
 }
@@ -48,9 +52,9 @@ void close_stream(cudaStream_t stream) {
   lines.erase(found);
 }
 
-Task enqueue(cudaStream_t stream, Work work) {
+Task enqueue(cudaStream_t stream, Work work, std::string what) {
   Line& line = lines[named(stream)];
-  Piece piece{std::move(work), std::move(line.waits)};
+  Piece piece{std::move(work), std::move(what), std::move(line.waits)};
   line.waits.clear();
   piece.after.push_back(line.last);
   if (named(stream) == nullptr) {
@@ -106,6 +110,15 @@ cudaError_t finish_all() {
 
 cudaError_t done_at_once(Work work) {
   return finish(enqueue(nullptr, std::move(work)));
+}
+
+std::string dropped() {
+  std::string names;
+  for (const auto& [task, piece] : pending) {
+    if (!piece.what.empty()) names += (names.empty() ? "" : "\n") + piece.what;
+  }
+  pending.clear();
+  return names;
 }
 
 }  // namespace kb::cuda

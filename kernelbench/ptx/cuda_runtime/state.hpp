@@ -31,7 +31,7 @@ struct Variable {
   size_t bytes;
 };
 
-// PTX that was loaded; the program's own is number 0.
+// PTX that was loaded, by a library's image or by the program.
 struct Module {
   int number;
   std::map<std::string, Kernel> kernels;
@@ -47,12 +47,12 @@ struct Form {
 // Launches a kernel by the module's number and its name; returns a cudaError_t.
 using Launch = int (*)(int module, const char* name, const unsigned* grid, const unsigned* block,
                        const unsigned* cluster, uint64_t shared, int cooperative, void** arguments);
-// Says that memory of the GPU is there, or with no bytes that it is not any more.
-using Memory = void (*)(void* address, uint64_t bytes);
 // Says what a program has asked for that is not here.
 using Missing = void (*)(const char* what);
 // Loads PTX: the number of the module, or -1.
 using LoadPtx = int (*)(const char* text);
+// The same with the PTX in a fat binary of nvcc's.
+using LoadImage = int (*)(const void* image);
 
 struct Device {
   int arch = 0;  // 90 for 9.0
@@ -61,9 +61,9 @@ struct Device {
 };
 
 extern Launch launch_kernel;
-extern Memory memory_changed;
 extern Missing missing;
 extern LoadPtx load_ptx;
+extern LoadImage load_image;
 extern Device device;
 extern std::map<int, Module> modules;
 
@@ -77,7 +77,8 @@ cudaError_t not_here(const std::string& what);
 // Does something on a stream: when somebody waits for it (queue.cpp), or when the graph is launched
 // that the stream captures.
 using Work = std::function<cudaError_t()>;
-cudaError_t submit(cudaStream_t stream, Work work);
+// `what` names it, where somebody has forgotten to wait for it.
+cudaError_t submit(cudaStream_t stream, Work work, std::string what = "a copy");
 bool captures(cudaStream_t stream);
 // A node of a graph, which comes after others of it.
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode_st* const* after,
@@ -87,7 +88,7 @@ cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode
 using Task = uint64_t;
 void open_stream(cudaStream_t stream, bool blocking);
 void close_stream(cudaStream_t stream);
-Task enqueue(cudaStream_t stream, Work work);
+Task enqueue(cudaStream_t stream, Work work, std::string what = "");
 // A piece that does nothing, behind what the stream has.
 Task mark(cudaStream_t stream);
 // What is given to the stream next waits for the task.
@@ -97,6 +98,12 @@ cudaError_t finish(Task task);
 cudaError_t finish_all();
 // On the default stream, with the host waiting for it.
 cudaError_t done_at_once(Work work);
+// The stream that callers mean by the current one. With `at_once`, what is given to it is done by
+// then: torch's operations come behind it, and take no part in this queue.
+extern cudaStream_t current_stream;
+extern bool current_at_once;
+// What is pending and has a name; it is dropped.
+std::string dropped();
 
 // The kernel of a host's stub, a cudaKernel_t or a cudaFunction_t; null if it is none.
 Kernel* kernel_of(const void* function);

@@ -32,7 +32,7 @@ bool captures(cudaStream_t stream) {
   return made != nullptr && made->capture != nullptr;
 }
 
-cudaError_t submit(cudaStream_t stream, Work work) {
+cudaError_t submit(cudaStream_t stream, Work work, std::string what) {
   if (captures(stream)) {
     CUstream_st& made = *own(stream);
     cudaGraphNode_t node;
@@ -41,8 +41,8 @@ cudaError_t submit(cudaStream_t stream, Work work) {
     made.captured = {node};
     return status;
   }
-  enqueue(stream, std::move(work));
-  return cudaSuccess;
+  const Task task = enqueue(stream, std::move(work), std::move(what));
+  return current_at_once && stream == current_stream ? finish(task) : cudaSuccess;
 }
 
 }  // namespace kb::cuda

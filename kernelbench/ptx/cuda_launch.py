@@ -1,0 +1,75 @@
+"""A launch that host code of CUDA asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kernelbench.ptx.launcher import PtxModule
+
+
+@dataclass(frozen=True)
+class CudaLaunch:
+    """A kernel with its extents.
+
+    Attributes:
+        args: The bytes of each parameter.
+        shared: Bytes of dynamic shared memory.
+    """
+
+    module: PtxModule
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    cluster: tuple[int, ...]
+    shared: int
+    cooperative: bool
+    args: tuple[bytes, ...]
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """Equal for launches that differ in arguments only."""
+        return id(self.module), self.kernel, self.grid, self.block, self.cluster, self.shared
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What :meth:`PtxModule.launch` and ``launch_once`` take beside kernel and extents."""
+        return {
+            "shared": self.shared,
+            "cluster": self.cluster if math.prod(self.cluster) > 1 else None,
+            "cooperative": self.cooperative,
+        }
+
+    @property
+    def words(self) -> str:
+        """Its extents, for rows."""
+        text = f"grid {_extents(self.grid)}, block {_extents(self.block)}"
+        if math.prod(self.cluster) > 1:
+            text += f", clusters of {_extents(self.cluster)}"
+        return f"{text}, {self.shared} bytes shared" if self.shared else text
+
+
+def _extents(of: tuple[int, ...]) -> str:
+    return "×".join(map(str, of))
+
+
+class CudaRunner(Protocol):
+    """Who runs the launches of host code.
+
+    Attributes:
+        arch: What the host is told of the GPU: 90 for 9.0; sms: of the number of its SMs.
+        check: Whether kernels are built for the checker.
+    """
+
+    arch: int
+    sms: int
+    check: bool
+
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
+        """Run it; whether it came to its end.
+
+        Args:
+            memory: What the host has allocated, by name.
+        """
