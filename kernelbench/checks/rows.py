@@ -48,7 +48,7 @@ class CheckRow:
         schedules: How many were run; asked: how many were to be, over all classes and SMs.
         calls: The calls in sequence that were made after them, each once.
         reason: What ended it early, in one line; empty if nothing did.
-        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`
+        assumptions: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS`
             and ``LAUNCH_ASSUMPTIONS``.
         rounds: How many rounds began, by input class; a round is a schedule on each number of SMs.
     """

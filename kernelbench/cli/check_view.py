@@ -11,6 +11,7 @@ from kernelbench.checks.api import CheckPlan
 from kernelbench.checks.replay import Look, Replayed, Shortened
 from kernelbench.checks.rows import CheckRequest, CheckRow, Seen, StepCheck
 from kernelbench.emulator import findings
+from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.machine import environment
@@ -197,7 +198,7 @@ class View:
 
     def _assumptions(self, rows: Sequence[CheckRow]) -> None:
         """What verdicts rest on beyond PTX's text, and whose."""
-        every = findings.ASSUMPTIONS | findings.LAUNCH_ASSUMPTIONS
+        every = ASSUMPTIONS | LAUNCH_ASSUMPTIONS
         for name, sentence in every.items():
             resting = dict.fromkeys(row.step for row in rows if name in row.assumptions)
             if resting:

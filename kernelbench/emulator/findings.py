@@ -41,32 +41,6 @@ CLASSES = {
 }
 
 
-#: Where the emulator believes more than PTX's text promises, and what it believes.
-ASSUMPTIONS = {
-    "groups-cover-loads": "cp.async.bulk.wait_group.read says that loads which complete on an "
-    "mbarrier have read their tensor map, too",
-    "copies-at-cta-scope": "a wait that acquires at scope cta sees a copy that another CTA has "
-    "issued",
-    "dependent-stores": "a store that depends on what an atomic returned comes after it, without a "
-    "fence between",
-    "triggers-hand-on": "what a grid has waited for before it triggers its dependents is visible "
-    "to them before they wait",
-    "plain-meeting-loads": "a plain load of the word at which CTAs meet gives a value that it has "
-    "had, while their atomics change it",
-    "reads-before-async": "what the async proxy overwrites was read before by ordinary loads that "
-    "are in order with it, without fence.proxy.async between",
-    "groups-of-warpgroups": "a warp's wgmma.wait_group says that the group's operations have read "
-    "what the other warps of its warpgroup read by them, too",
-}
-#: A launch that hung while not all its CTAs were resident, and was made again.
-TOGETHER = "ctas-together"
-#: What else a verdict may rest on: how launches of PTX were made.
-LAUNCH_ASSUMPTIONS = {
-    TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
-    "cooperative; it hung where they were not, and was made again",
-}
-
-
 #: CTAs whose waits are shown; of a cluster of two and its neighbour, say.
 _SHOWN_CTAS = 4
 
@@ -163,7 +137,8 @@ class EmulatorReport:
 
     Attributes:
         dropped: Findings beyond the number that is kept.
-        assumptions: Keys of :data:`ASSUMPTIONS` without which there would be more findings.
+        assumptions: Keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS` without which
+            there would be more findings.
         causes: What is no fault by itself, and may be the cause of findings or of wrong results:
             among the findings, first of all, if there are any.
         formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.

@@ -11,12 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.emulator.findings import (
-    TOGETHER,
-    EmulatorReport,
-    resolve_report,
-    resource_name,
-)
+from kernelbench.emulator.assumptions import TOGETHER
+from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.project.shipped import shipped_blocks

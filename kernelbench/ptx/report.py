@@ -45,7 +45,7 @@ class PtxReport:
         kernel: Its name.
         error: Why the launch ended early, in one line; empty if it did not.
         seconds: Spent in the emulator.
-        assumptions: What it rests on, keys of :data:`kernelbench.emulator.findings.ASSUMPTIONS`
+        assumptions: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS`
             and ``LAUNCH_ASSUMPTIONS``.
     """
 

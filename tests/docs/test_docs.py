@@ -16,7 +16,8 @@ from conftest import ROOT, environment_of, launch
 
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
-from kernelbench.emulator.findings import ASSUMPTIONS, CLASSES
+from kernelbench.emulator.assumptions import ASSUMPTIONS
+from kernelbench.emulator.findings import CLASSES
 from kernelbench.lineages.project_templates import files_of
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.records import ledger, run_record

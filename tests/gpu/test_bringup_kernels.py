@@ -20,7 +20,7 @@ from kernelbench.bringup.parity_runner import (
     written,
 )
 from kernelbench.bringup.parity_suites import ROUNDING, SUITES
-from kernelbench.emulator.findings import ASSUMPTIONS
+from kernelbench.emulator.assumptions import ASSUMPTIONS
 
 PROBES = [point for point in POINTS if point.trials is not None]
 PLANTED = [point for point in PROBES if point.planted]

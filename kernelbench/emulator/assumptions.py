@@ -1,0 +1,29 @@
+"""What a verdict rests on beyond PTX's text, by name."""
+
+from __future__ import annotations
+
+#: Where the emulator believes more than PTX's text promises, and what it believes.
+ASSUMPTIONS = {
+    "groups-cover-loads": "cp.async.bulk.wait_group.read says that loads which complete on an "
+    "mbarrier have read their tensor map, too",
+    "copies-at-cta-scope": "a wait that acquires at scope cta sees a copy that another CTA has "
+    "issued",
+    "dependent-stores": "a store that depends on what an atomic returned comes after it, without a "
+    "fence between",
+    "triggers-hand-on": "what a grid has waited for before it triggers its dependents is visible "
+    "to them before they wait",
+    "plain-meeting-loads": "a plain load of the word at which CTAs meet gives a value that it has "
+    "had, while their atomics change it",
+    "reads-before-async": "what the async proxy overwrites was read before by ordinary loads that "
+    "are in order with it, without fence.proxy.async between",
+    "groups-of-warpgroups": "a warp's wgmma.wait_group says that the group's operations have read "
+    "what the other warps of its warpgroup read by them, too",
+}
+
+#: A launch that hung while not all its CTAs were resident, and was made again.
+TOGETHER = "ctas-together"
+#: What else a verdict may rest on: how launches of PTX were made.
+LAUNCH_ASSUMPTIONS = {
+    TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
+    "cooperative; it hung where they were not, and was made again",
+}
