@@ -159,7 +159,6 @@ void fence_acq_rel(Scope scope) {
 void counter_release(SyncWord word, bool releases, Scope scope) {
   if (!checking()) return;
   Thread& thread = self();
-  if (returns && word.cta == nullptr) thread.cta->cluster->launch->interacts = true;
   const bool fenced = thread.fenced != nullptr || thread.fenced_narrowly != nullptr ||
                       thread.knows.covered != nullptr;
   if (!releases && !fenced) return;
@@ -184,6 +183,7 @@ void counter_release(SyncWord word, bool releases, Scope scope) {
 void counter_observe(SyncWord word, Scope scope) {
   if (!checking()) return;
   Thread& thread = self();
+  if (word.cta == nullptr) thread.cta->cluster->launch->interacts = true;
   const std::lock_guard lock(guard);
   const auto found = counters.find(word);
   if (found == counters.end()) return;
