@@ -245,19 +245,10 @@ def command(
         if steps or shapes:
             raise UsageError("--repeat and --replay take step and shape from their file, name none")
         return _from_file(view, more, asked, json_path)
-    if more.gdb:
-        raise UsageError(
-            "--gdb goes with --replay FILE", "`check STEP --minimize FOLDER` writes such files"
-        )
-    if not steps:
-        raise UsageError("no STEP given", "`kernelbench list` shows them")
-    if any(map(is_file_to_check, steps)):
+    files = any(map(is_file_to_check, steps))
+    _refuse(more, steps, files)
+    if files:
         return _files(view, steps, more, asked, json_path)
-    if more.task is not None:
-        raise UsageError(
-            "--task goes with submissions that launch kernels of their own",
-            "`kernelbench run STEP --task DIR` checks the results of any",
-        )
     asked["allow"] = dict(asked["allow"])
     try:
         with console.Status() as status:
@@ -305,6 +296,21 @@ class _More:
     def look(self, times: int) -> replay.Look:
         """What to see of a schedule."""
         return replay.Look(Path(self.trace_to) if self.trace_to else None, self.state, times)
+
+
+def _refuse(more: _More, steps: tuple[str, ...], files: bool) -> None:
+    """Say which options do not go together."""
+    if more.gdb:
+        raise UsageError(
+            "--gdb goes with --replay FILE", "`check STEP --minimize FOLDER` writes such files"
+        )
+    if not steps:
+        raise UsageError("no STEP given", "`kernelbench list` shows them")
+    if more.task is not None and not files:
+        raise UsageError(
+            "--task goes with submissions that launch kernels of their own",
+            "`kernelbench run STEP --task DIR` checks the results of any",
+        )
 
 
 def _from_file(

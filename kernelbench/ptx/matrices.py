@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kernelbench.ptx.writer import Writer
 
 
-def spread(writer: Writer, target: Operand, name: str, kind: str = "b32") -> str:
+def into_registers(writer: Writer, target: Operand, name: str, kind: str = "b32") -> str:
     """The elements of an array of C++, assigned to an operand's registers."""
     items = target.items if isinstance(target, Vector) else (target,)
     return " ".join(writer.assign(each, kind, f"{name}[{at}]") for at, each in enumerate(items))
@@ -26,7 +26,7 @@ def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     writer.expect(operands, 2)
     name, row = writer.temporary(), writer.pointer(operands[1], space)
     call = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>({name}, {row});"
-    return f"{{ px::b32 {name}[{count}]; {call} {spread(writer, operands[0], name)} }}"
+    return f"{{ px::b32 {name}[{count}]; {call} {into_registers(writer, operands[0], name)} }}"
 
 
 def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -77,7 +77,7 @@ def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
     return " ".join((
         f"{{ {' '.join(each[0] for each in made)} px::b{32 * wide} {d}[{counts[2] // wide}];",
         f"px::mma({form}, reinterpret_cast<px::b32*>({d}), {', '.join(words)});",
-        spread(writer, operands[0], d, f"b{32 * wide}"),
+        into_registers(writer, operands[0], d, f"b{32 * wide}"),
         "}",
     ))  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form
-from kernelbench.ptx.matrices import BITS, spread
+from kernelbench.ptx.matrices import BITS, into_registers
 from kernelbench.ptx.tensor import collected
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     return " ".join((
         f"{{ px::b{wide} {name}[{fragment.registers}];",
         f"px::wmma_load<{form}>(reinterpret_cast<px::b32*>({name}), {where}, {tile});",
-        spread(writer, operands[0], name, f"b{wide}"),
+        into_registers(writer, operands[0], name, f"b{wide}"),
         "}",
     ))  # fmt: skip
 
@@ -138,7 +138,7 @@ def _multiply(
     return " ".join((
         f"{{ {' '.join(declared)} px::b{d.wide} {result}[{d.registers}];",
         f"px::mma({form}, reinterpret_cast<px::b32*>({result}), {', '.join(words)});",
-        spread(writer, operands[0], result, f"b{d.wide}"),
+        into_registers(writer, operands[0], result, f"b{d.wide}"),
         "}",
     ))  # fmt: skip
 
@@ -176,7 +176,13 @@ _SHAPES = (
     ("m8n8k4", "f64", "f64"),
 )
 _ROW_BY_COLUMN = (("m8n8k32", "s4|u4", "s32"), ("m8n8k128", "b1", "s32"))
-_SUMS_OF = [*dict.fromkeys((shape, of_c) for shape, _, of_c in (*_SHAPES, *_ROW_BY_COLUMN))]
+_SUMS_OF = [
+    *dict.fromkeys(
+        (shape, each)
+        for shape, _, kinds in (*_SHAPES, *_ROW_BY_COLUMN)
+        for each in kinds.split("|")
+    )
+]
 
 WMMA_FORMS: tuple[Form, ...] = (
     *(

@@ -322,7 +322,7 @@ class TestErrors:
         ("call", "error", "said"),
         [
             (lambda: kernelbench.run("s0O"), UnknownNameError, "did you mean 's00'"),
-            (lambda: kernelbench.run("s00", "u9"), UnknownNameError, "unknown shape 'u9'"),
+            (lambda: kernelbench.run("s00", "u99"), UnknownNameError, "unknown shape 'u99'"),
             (lambda: kernelbench.run("s03"), PlannedStepError, "s03 is planned"),
             (lambda: kernelbench.run([]), kernelbench.UsageError, "no step"),
             (lambda: kernelbench.run("s00", reps=0), kernelbench.UsageError, "reps is 0"),

@@ -109,8 +109,8 @@ def test_a_key_is_that_of_all_its_result_depends_on(project: Path) -> None:
     [
         ("run: [nope]", r"campaign\.yaml:3: .*'nope'"),
         ("run: [t2]", r"campaign\.yaml:3: none of these"),
-        ("run: [t0]\n    shapes: [u9]", r"campaign\.yaml:4: .*'u9'"),
-        ("run: [t0]\n    shapes: {u9: {m: 1}}", r"campaign\.yaml:4: no shape 'u9'"),
+        ("run: [t0]\n    shapes: [u99]", r"campaign\.yaml:4: .*'u99'"),
+        ("run: [t0]\n    shapes: {u99: {m: 1}}", r"campaign\.yaml:4: no shape 'u99'"),
         ("run: [t0]\n    shapes: {u0: {k: [64, 65]}}", r"campaign\.yaml:4: .*multiple of 64"),
         ("run: [t0]\n    shapes: {u0: {q: 1}}", r"campaign\.yaml:4: unknown field 'q'"),
         ("ab: [t0, tiny]", r"campaign\.yaml:3: 'tiny' is"),

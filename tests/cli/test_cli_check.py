@@ -460,7 +460,7 @@ def test_ctrl_c_keeps_what_was_done(project: Path, tmp_path: Path, jobs: int) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["v00"], "v00 is a Python step: check emulates compiled, PTX and Triton steps"),
+        (["v00"], "v00 is a Python step: check emulates compiled, PTX, Triton and CUDA steps"),
         (["v00", "--sms", "0"], "expected numbers from 1 to"),
         (["v00", "--sms", "1,x"], "expected numbers from 1 to"),
     ],

@@ -40,7 +40,11 @@ def git(root: Path, *arguments: str) -> None:
                    capture_output=True)  # fmt: skip
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize(
+    "template",
+    # One of them in `make test`.
+    [pytest.param(each, marks=[pytest.mark.long] * (each != "gemm")) for each in TEMPLATES],
+)
 def test_every_command_of_the_readme(template: str, tmp_path: Path) -> None:
     root = tmp_path / "project"
     made = launch("init", root, "--problem", template, root=ROOT)

@@ -110,7 +110,7 @@ def test_one_that_is_asked_for_by_name_is_never_timed_if_it_says_so(
 def test_check_takes_the_emulator_that_ships(own: Callable[..., Outcome]) -> None:
     refused = own("check", "w0")
     assert refused.code == 2
-    assert "check emulates compiled, PTX and Triton steps" in refused.error
+    assert "check emulates compiled, PTX, Triton and CUDA steps" in refused.error
 
 
 def test_the_gate_compares_times_of_what_is_timed(

@@ -273,6 +273,7 @@ def test_the_readme_is_short_and_its_picture_stands_alone() -> None:
     assert re.findall(r"https?://[^\"' ]+", picture) == ["http://www.w3.org/2000/svg"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
 def test_the_picture_is_what_the_checker_prints() -> None:
     done = subprocess.run(

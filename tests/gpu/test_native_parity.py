@@ -53,6 +53,7 @@ def assert_equal(
     assert not wrong, f"{len(wrong)} of {len(found)} cases differ:\n" + "\n".join(wrong)
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_the_kernels_compile():
     jobs = [(stem, "sm90a") for stem in dict.fromkeys(suite.stem for suite in GROUPS.values())]

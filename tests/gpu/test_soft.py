@@ -55,6 +55,7 @@ def expected(made: dict[str, Product]) -> dict[str, np.ndarray]:
     return {name: product.expected() for name, product in made.items()}
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_the_kernels_compile():
     jobs = [(stem, backend) for stem in SOURCES for backend in (BACKEND, "sm100a")]

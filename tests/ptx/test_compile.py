@@ -115,6 +115,7 @@ def test_every_declaration_is_understood():
     assert "tcgen05_wait_ld" in only and "mbarrier_init" not in only
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_each_header_compiles_alone(tmp_path):
     jobs = []

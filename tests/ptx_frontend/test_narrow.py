@@ -79,7 +79,10 @@ RELU = ("", ".relu")
 EIGHT, FEWER = ("e4m3x2", "e5m2x2"), ("e2m3x2", "e3m2x2", "e2m1x2")
 
 
-@pytest.mark.parametrize("kinds", [EIGHT, FEWER], ids=["8 bits", "fewer"])
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(EIGHT, id="8 bits", marks=pytest.mark.long), pytest.param(FEWER, id="fewer")],
+)
 def test_to_narrow_floats(kinds):
     cases = [
         Case(f"cvt.rn.satfinite{relu}.{kind}.f32", (_held(kind), "f32", "f32"))

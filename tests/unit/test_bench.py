@@ -141,8 +141,8 @@ def test_a_call_is_emulated_as_asked(bench: ModuleType, tmp_path: Path) -> None:
     tree, empty = bench.Tree(ROOT, cache), bench.Tree(ROOT, tmp_path)
     try:
         assert all(tree.call("v07", "u0", check) > 0 for check in (False, True, False))
-        with pytest.raises(bench.BenchError, match=r"emulating v07 on u9: .*u9"):
-            tree.call("v07", "u9", False)
+        with pytest.raises(bench.BenchError, match=r"emulating v07 on u99: .*u99"):
+            tree.call("v07", "u99", False)
         with pytest.raises(bench.BenchError, match="nothing called"):
             empty.call("v07", "u0", False)
         assert empty.emulation is not None

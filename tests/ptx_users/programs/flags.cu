@@ -31,10 +31,11 @@ __global__ void through_shared(const int* in, int* out) {
   }
 }
 
-// CTAs wait for the first one, which may not have started before them.
-__global__ void behind_the_first(int* out, int* ready) {
+// CTAs wait for the last one, which starts after them.
+__global__ void behind_the_last(int* out, int* ready) {
   cuda::atomic_ref<int, cuda::thread_scope_device> flag(*ready);
-  if (blockIdx.x == 0) {
+  const unsigned before = gridDim.x - 1 - blockIdx.x;
+  if (before == 0) {
     out[threadIdx.x] = threadIdx.x;
     __syncthreads();
     if (threadIdx.x == 0) flag.store(1, cuda::memory_order_release);
@@ -42,7 +43,7 @@ __global__ void behind_the_first(int* out, int* ready) {
     while (threadIdx.x == 0 && flag.load(cuda::memory_order_acquire) == 0) {
     }
     __syncthreads();
-    out[blockIdx.x * kWarp + threadIdx.x] = out[threadIdx.x] + blockIdx.x;
+    out[before * kWarp + threadIdx.x] = out[threadIdx.x] + before;
   }
 }
 
@@ -99,10 +100,10 @@ int main() {
   for (int at = 0; at < kCount; ++at) {
     if (found[at] != 2 * first[at]) return wrong("through_shared");
   }
-  behind_the_first<<<kBlocks, kWarp>>>(out, words);
+  behind_the_last<<<kBlocks, kWarp>>>(out, words);
   read();
   for (int at = 0; at < kBlocks * kWarp; ++at) {
-    if (found[at] != at % kWarp + at / kWarp) return wrong("behind_the_first");
+    if (found[at] != at % kWarp + at / kWarp) return wrong("behind_the_last");
   }
   last_block<<<kBlocks, kWarp>>>(in, parts, out, reinterpret_cast<unsigned*>(words + 1));
   read();

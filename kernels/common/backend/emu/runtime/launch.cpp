@@ -155,13 +155,15 @@ int64_t Launch::next_cluster(bool only_first) {
 }
 
 // CTAs may wait for those of lower index (wait.cuh), in whatever order they start.
-int64_t Launch::next_cluster_below(uint32_t id) {
+// The runner is busy as soon as it has one: who finds none and looks again sees that.
+int64_t Launch::next_cluster_below(uint32_t id, const Runner& runner) {
   const std::lock_guard lock(order_guard);
   if (progress.order.empty() || progress.started >= progress.slots) return -1;
   const auto first = progress.order.begin() + progress.started;
   const auto lowest = std::min_element(first, progress.order.end());
   if (*lowest >= id) return -1;
   std::iter_swap(first, lowest);
+  busy(runner);
   return progress.order[progress.started++];
 }
 

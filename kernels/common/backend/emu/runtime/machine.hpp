@@ -19,6 +19,8 @@
 
 namespace kb::emu {
 
+class Runner;
+
 struct Accesses;
 struct Fiber;
 
@@ -147,7 +149,7 @@ struct Launch {
   // The id of the next cluster to start, or -1; `only_first`: of those that start at once.
   int64_t next_cluster(bool only_first);
   // Of those that start at once the lowest, if that is below `id`; or -1.
-  int64_t next_cluster_below(uint32_t id);
+  int64_t next_cluster_below(uint32_t id, const Runner& runner);
 };
 
 // The thread that runs. There is always one while kernel code runs.

@@ -256,6 +256,14 @@ bool Runner::wait_for_other_clusters(uint32_t running, uint64_t since) {
   return true;
 }
 
+// Starts what a cluster here may wait for; whether it did, or an OS thread may just have.
+bool Runner::start_waited_for(uint64_t since) {
+  const int64_t polling = highest_polling();
+  if (polling <= 0) return false;
+  return start_another(launch_.next_cluster_below(polling, *this)) ||
+         wait_for_other_clusters(os_threads_running(), since);
+}
+
 // The clusters with these ids, from their start to their end.
 void Runner::run(const std::vector<uint32_t>& ids) {
   current_runner = this;
@@ -296,8 +304,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       }
       if (ran) continue;
       if (wait_for_other_clusters(running, since)) continue;
-      const int64_t polling = highest_polling();
-      if (polling > 0 && start_another(launch_.next_cluster_below(polling))) continue;
+      if (start_waited_for(since)) continue;
       report_hang(clusters_);
     }
     // Operations that outlive their CTA were reported; they still have effects.

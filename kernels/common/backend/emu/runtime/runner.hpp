@@ -69,6 +69,7 @@ class Runner {
   void add_home(std::unique_ptr<Resources> resources);
   void start(uint32_t id);
   bool start_another(int64_t id);
+  bool start_waited_for(uint64_t since);
   int64_t highest_polling() const;
   void start_memory(Cta& cta);
   void start_threads(Cta& cta, Fiber* fibers);
