@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
@@ -15,18 +15,27 @@ if TYPE_CHECKING:
     from kernelbench.ptx.writer import Writer
 
 
-def into_registers(writer: Writer, target: Operand, name: str, kind: str = "b32") -> str:
-    """The elements of an array of C++, assigned to an operand's registers."""
+def filled(
+    writer: Writer, target: Operand, count: int, wide: int, call: Callable[[str], str]
+) -> str:
+    """Statements in which a call fills ``count`` registers of ``wide`` bits, an operand's.
+
+    Args:
+        call: C++ of the call, given a pointer to the registers as words of 32 bits.
+    """
+    name = writer.temporary()
     items = target.items if isinstance(target, Vector) else (target,)
-    return " ".join(writer.assign(each, kind, f"{name}[{at}]") for at, each in enumerate(items))
+    assigned = (writer.assign(item, f"b{wide}", f"{name}[{at}]") for at, item in enumerate(items))
+    made = call(name if wide == 32 else f"reinterpret_cast<px::b32*>({name})")
+    return f"px::b{wide} {name}[{count}]; {made}; {' '.join(assigned)}"
 
 
 def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
     writer.expect(operands, 2)
-    name, row = writer.temporary(), writer.pointer(operands[1], space)
-    call = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>({name}, {row});"
-    return f"{{ px::b32 {name}[{count}]; {call} {into_registers(writer, operands[0], name)} }}"
+    row = writer.pointer(operands[1], space)
+    load = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>"
+    return f"{{ {filled(writer, operands[0], count, 32, lambda to: f'{load}({to}, {row})')} }}"
 
 
 def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -68,18 +77,17 @@ def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
     for operand, count in zip(operands[1:], counts, strict=True):
         if len(writer.values(operand, 4 * wide)) * wide != count:
             raise StatementError(f"registers of {shape}")
-    d, words = writer.temporary(), [f"reinterpret_cast<const px::b32*>({each[1]})" for each in made]
+    words = ", ".join(f"reinterpret_cast<const px::b32*>({each[1]})" for each in made)
     form = (
         f"{{px::MmaElement::k{of_a.capitalize()}, px::MmaElement::k{of_b.capitalize()}, "
         f"px::MmaSum::k{of_d.capitalize()}, {rows}, {depth}, "
         f"{'true' if saturates else 'false'}, {'true' if operation == 'xor.popc' else 'false'}}}"
     )
-    return " ".join((
-        f"{{ {' '.join(each[0] for each in made)} px::b{32 * wide} {d}[{counts[2] // wide}];",
-        f"px::mma({form}, reinterpret_cast<px::b32*>({d}), {', '.join(words)});",
-        into_registers(writer, operands[0], d, f"b{32 * wide}"),
-        "}",
-    ))  # fmt: skip
+    product = filled(
+        writer, operands[0], counts[2] // wide, 32 * wide,
+        lambda d: f"px::mma({form}, {d}, {words})",
+    )  # fmt: skip
+    return f"{{ {' '.join(each[0] for each in made)} {product} }}"
 
 
 _MMA = "mma.sync.aligned.{%s}.row.col{%s}.{%s}.{%s}.{%s}.{%s}{%s}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form
-from kernelbench.ptx.matrices import BITS, into_registers
+from kernelbench.ptx.matrices import BITS, filled
 from kernelbench.ptx.tensor import collected
 
 if TYPE_CHECKING:
@@ -86,15 +86,13 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     writer.expect(operands, 2, 3)
     fragment = _fragment(matrix, shape, kind)
     where, tile = _tile(writer, fragment, layout, space, operands[1:])
-    name, wide = writer.temporary(), fragment.wide
-    words = fragment.registers * wide // 32
+    words = fragment.registers * fragment.wide // 32
     form = f"px::b{fragment.memory_bits}, {fragment.words}, {words}"
-    return " ".join((
-        f"{{ px::b{wide} {name}[{fragment.registers}];",
-        f"px::wmma_load<{form}>(reinterpret_cast<px::b32*>({name}), {where}, {tile});",
-        into_registers(writer, operands[0], name, f"b{wide}"),
-        "}",
-    ))  # fmt: skip
+    loaded = filled(
+        writer, operands[0], fragment.registers, fragment.wide,
+        lambda to: f"px::wmma_load<{form}>({to}, {where}, {tile})",
+    )  # fmt: skip
+    return f"{{ {loaded} }}"
 
 
 def _store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -128,19 +126,17 @@ def _multiply(
         made, name = collected(writer, operand, fragment.wide // 8)
         declared.append(made)
         words.append(f"reinterpret_cast<const px::b32*>({name})")
-    result = writer.temporary()
     flags = ", ".join("true" if each else "false" for each in options)
     form = (
         f"{{px::MmaElement::k{of_a.capitalize()}, px::MmaElement::k{of_b.capitalize()}, "
         f"px::MmaSum::k{of_d.capitalize()}, {a.lines}, {a.length}, {flags}, {b.lines}, true, "
         f"{'true' if of_c != of_d else 'false'}}}"
     )
-    return " ".join((
-        f"{{ {' '.join(declared)} px::b{d.wide} {result}[{d.registers}];",
-        f"px::mma({form}, reinterpret_cast<px::b32*>({result}), {', '.join(words)});",
-        into_registers(writer, operands[0], result, f"b{d.wide}"),
-        "}",
-    ))  # fmt: skip
+    product = filled(
+        writer, operands[0], d.registers, d.wide,
+        lambda result: f"px::mma({form}, {result}, {', '.join(words)})",
+    )  # fmt: skip
+    return f"{{ {' '.join(declared)} {product} }}"
 
 
 def _halves(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
