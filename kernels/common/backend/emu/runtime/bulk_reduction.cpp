@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "cvt.hpp"
 
@@ -63,6 +64,14 @@ void each_element(std::byte* to, const std::byte* from, size_t bytes, Combine co
   }
 }
 
+template <typename T>
+void each_integer(std::byte* to, const std::byte* from, size_t bytes, BulkOperation operation) {
+  using Bits = std::make_unsigned_t<T>;
+  each_element<Bits>(to, from, bytes, [operation](Bits old, Bits given) {
+    return combined_integer<T>(operation, old, given);
+  });
+}
+
 float f32_of_bf16(uint16_t bits) {
   return __builtin_bit_cast(float, uint32_t{bits} << 16);
 }
@@ -105,21 +114,13 @@ void reduce_into(std::byte* to, const std::byte* from, size_t bytes,
             uint64_t, __builtin_bit_cast(double, old) + __builtin_bit_cast(double, given));
       });
     case BulkElement::kU32:
-      return each_element<uint32_t>(to, from, bytes, [how](uint32_t old, uint32_t given) {
-        return combined_integer<uint32_t>(how, old, given);
-      });
+      return each_integer<uint32_t>(to, from, bytes, how);
     case BulkElement::kS32:
-      return each_element<uint32_t>(to, from, bytes, [how](uint32_t old, uint32_t given) {
-        return combined_integer<int32_t>(how, old, given);
-      });
+      return each_integer<int32_t>(to, from, bytes, how);
     case BulkElement::kU64:
-      return each_element<uint64_t>(to, from, bytes, [how](uint64_t old, uint64_t given) {
-        return combined_integer<uint64_t>(how, old, given);
-      });
+      return each_integer<uint64_t>(to, from, bytes, how);
     case BulkElement::kS64:
-      return each_element<uint64_t>(to, from, bytes, [how](uint64_t old, uint64_t given) {
-        return combined_integer<int64_t>(how, old, given);
-      });
+      return each_integer<int64_t>(to, from, bytes, how);
   }
 }
 
