@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from kernelbench.base.errors import UsageError
+
 Rounding = Literal["fp32", "hardware"]
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 #: SMs of a B200, which the Blackwell steps were written for.
@@ -29,3 +31,13 @@ class Emulation:
 
 
 DEFAULT_EMULATION = Emulation()
+
+
+def require_arch(arch: int) -> None:
+    """Raise unless the emulator has GPUs of an arch.
+
+    Raises:
+        UsageError: With those that it has.
+    """
+    if arch not in SHARED_BYTES:
+        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, SHARED_BYTES))}")

@@ -41,16 +41,6 @@ _LOAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
 _IMAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-def require_arch(arch: int) -> None:
-    """Raise unless the emulator has GPUs of an arch.
-
-    Raises:
-        UsageError: With those that it has.
-    """
-    if arch not in SHARED_BYTES:
-        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, SHARED_BYTES))}")
-
-
 @functools.cache
 def cuda_host() -> CudaHost:
     """The one of this process.

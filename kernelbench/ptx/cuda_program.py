@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import UsageError
+from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.checked_launches import CheckedLaunches
 from kernelbench.ptx.cuda_build import program_library
-from kernelbench.ptx.cuda_host import cuda_host, require_arch
+from kernelbench.ptx.cuda_host import cuda_host
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.report import Launched
 

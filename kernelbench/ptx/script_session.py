@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelbench.ptx.cuda_host import CudaHost, cuda_host, require_arch
+from kernelbench.emulator.settings import require_arch
+from kernelbench.ptx.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.inline_extension import Extension, file_extension, inline_extension

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from kernelbench.base.errors import UsageError
-from kernelbench.emulator.settings import SHARED_BYTES
+from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.checked_launches import CheckedLaunches
 from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.launcher import PtxModule
@@ -87,8 +86,7 @@ def triton_emulation(
         UsageError: For an arch that Triton's kernels cannot be compiled for here.
         EnvironmentProblem: Without Triton.
     """
-    if arch not in SHARED_BYTES:
-        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, SHARED_BYTES))}")
+    require_arch(arch)
     with cuda_on_cpu(arch, sms) as live:
         session = TritonSession(arch, check, seed, sms, limit_s, live)
         with triton_driven_by(session):
