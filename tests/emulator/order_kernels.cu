@@ -287,10 +287,11 @@ KB_EXPORT int run_look_back(uint32_t* words, char* message) {
   });
 }
 
-KB_EXPORT int run_in_turn(int upwards, uint32_t* words, char* message) {
+KB_EXPORT int run_in_turn(uint32_t ctas, uint32_t threads, int upwards, uint32_t* words,
+                          char* message) {
   return guarded_call(message, [&] {
-    rt::launch(in_turn, {.grid = {4, 1, 1}, .threads = 32, .shared_bytes = 0}, words, words + 4,
-               upwards);
+    rt::launch(in_turn, {.grid = {ctas, 1, 1}, .threads = threads, .shared_bytes = 0}, words,
+               words + ctas, upwards);
   });
 }
 

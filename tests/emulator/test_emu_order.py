@@ -87,12 +87,22 @@ def test_a_cta_may_wait_for_one_of_lower_index(emulated: Emulated) -> None:
     for seed in SEEDS:
         of = emulated(FILE, check=True, seed=seed)
         words = np.zeros(8, np.uint32)
-        assert call(of, "run_in_turn", words, 0) == (0, ""), seed
+        assert call(of, "run_in_turn", words, 4, 32, 0) == (0, ""), seed
         assert (of.findings(), words[4:].tolist()) == ([], [1, 2, 3, 4]), seed
         of.configure(seed=seed)
-        call(of, "run_in_turn", np.zeros(8, np.uint32), 1)
+        call(of, "run_in_turn", np.zeros(8, np.uint32), 4, 32, 1)
         hangs += kinds(of) == {"hang"}
     assert hangs > len(SEEDS) / 2
+
+
+def test_ctas_that_wait_may_have_more_threads_than_a_process_has_mappings(
+    emulated: Emulated,
+) -> None:
+    """Each stack with a guard page is two, of 65530; the first that starts waits for all below."""
+    words = np.zeros(80, np.uint32)
+    of = emulated(FILE, check=True, seed=2, sms=40, os_threads=1)
+    assert call(of, "run_in_turn", words, 40, 1024, 0) == (0, "")
+    assert words[40:].tolist() == list(range(1, 41))
 
 
 def test_a_thread_that_has_exited_stands_for_no_other(emulated: Emulated) -> None:

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 
 namespace kb::emu {
@@ -104,22 +105,32 @@ void prepare(Fiber& fiber, void (*entry)()) {
 #endif
 
 // Stacks: one mapping for all; pages that no thread has touched cost nothing.
-// Each guard splits a mapping, of which a process has 65530 (vm.max_map_count): cooperative grids
-// have more threads. All run the same code, so that the first ones' guards see its overflows.
-constexpr size_t kGuarded = 3072;
+// Each guard splits a mapping, of which a process has 65530 (vm.max_map_count): cooperative grids,
+// and clusters that are run together, have more threads. All run the same code, so that the first
+// ones' guards see its overflows.
+static std::atomic<size_t> guards_left{8192};
+
+static size_t take_guards(size_t wanted) {
+  size_t left = guards_left.load();
+  while (!guards_left.compare_exchange_weak(left, left - std::min(left, wanted))) {
+  }
+  return std::min(left, wanted);
+}
 
 Stacks::Stacks(size_t count) : count_(count) {
   void* memory = mmap(nullptr, count * slot_bytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   base_ = static_cast<std::byte*>(memory);
-  for (size_t i = 0; i < std::min(count, kGuarded); ++i) {
+  guarded_ = take_guards(count);
+  for (size_t i = 0; i < guarded_; ++i) {
     if (mprotect(base_ + i * slot_bytes(), page_bytes(), PROT_NONE) != 0) throw std::bad_alloc();
   }
 }
 
 Stacks::~Stacks() {
-  if (base_ != nullptr) munmap(base_, count_ * slot_bytes());
+  munmap(base_, count_ * slot_bytes());
+  guards_left += guarded_;
 }
 
 std::byte* Stacks::at(size_t index) const {

@@ -29,6 +29,7 @@ class Stacks {
  private:
   std::byte* base_ = nullptr;
   size_t count_ = 0;
+  size_t guarded_ = 0;
 };
 
 // Prepares `fiber` to run `entry` when it is first switched to; entry must not return.

@@ -126,7 +126,6 @@ void Runner::start(uint32_t id) {
     start_tensor(cta);
   }
   live_ += threads;
-  ++resident_;
 }
 
 // PTX: 5.1: shared memory is not initialized, and keeps nothing from an earlier CTA.

@@ -16,7 +16,8 @@ namespace kb::emu {
 
 namespace {
 
-// Clusters that are interleaved, if CTAs interact: enough that some are behind and some ahead.
+// Clusters that are interleaved, if CTAs interact: enough that some are behind and some ahead, few
+// enough that their stacks and shared memory stay in the caches.
 constexpr uint32_t kTogether = 8;
 
 }  // namespace
@@ -89,7 +90,6 @@ void Runner::resume(Thread& thread) {
 
 // A CTA without threads: what it had to free or wait for.
 void Runner::finish(Cta& cta) {
-  if (cta.cluster->live_threads == 0) --resident_;
   cta_completed(cta);
   const uint64_t before = findings_count();
   outside_threads(cta, [&cta] {
@@ -275,7 +275,6 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   in_order_.clear();
   in_order_pending_ = 0;
   started_ = 0;
-  resident_ = 0;
   for (uint32_t id : ids) start(id);
   random_state_ = clusters_[0].random_state ^ 0x5851f42d4c957f2du;
   decisions_ = 0;
@@ -298,7 +297,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       const uint64_t since = activity();
       const bool ran = checking() ? pass_checked() : pass_plain();
       if (tracing) trace_barriers(clusters_);
-      if (launch_.together && launch_.interacts && resident_ < kTogether &&
+      if (launch_.together && launch_.interacts && started_ < kTogether &&
           start_another(launch_.next_cluster(true))) {
         continue;
       }

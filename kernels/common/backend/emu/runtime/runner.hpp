@@ -96,8 +96,7 @@ class Runner {
   std::deque<Home> homes_;  // the first is of the first `roomy_` clusters, others of one each
   size_t roomy_;
   std::deque<Cluster> clusters_;
-  size_t started_ = 0;     // of the clusters, since `run` began
-  uint32_t resident_ = 0;  // that have not ended
+  size_t started_ = 0;  // of the clusters, since `run` began
   std::vector<Warp*> warps_;
   uint32_t live_ = 0;
   std::vector<Pending> unordered_;

@@ -2,6 +2,7 @@
 // covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009). Conflicting accesses
 // without order are what PTX ISA 9.1, chapter 8, leaves undefined.
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "assumptions.hpp"
@@ -26,6 +27,21 @@ struct AccessRecord {
 struct Accesses {
   std::vector<AccessRecord> records{1};  // index 0: nobody
   std::vector<std::vector<uint32_t>> sets;
+  std::array<uint32_t, 256> latest{};  // records by a hash of what they are of
+  // What add_writer has lately made of an entry and a record: cells of a tile have the same ones.
+  struct Added {
+    uint32_t previous;
+    uint32_t record;
+    uint32_t entry;
+  };
+  std::array<Added, 256> added{};  // a record of 0 is nobody's
+
+  void forget() {
+    records.resize(1);
+    sets.clear();
+    latest = {};
+    added = {};
+  }
 };
 
 namespace {
@@ -43,19 +59,18 @@ Accesses& accesses(const Cta& cta) {
 
 // The access's record: the same for all that one actor does in one epoch at one place.
 uint32_t record_of(Accesses& log, const Actor& actor) {
-  // A loop's accesses alternate between few places: the latest records are searched.
-  const auto count = static_cast<uint32_t>(log.records.size());
-  const uint32_t oldest = count > 8 ? count - 8 : 1;
-  for (uint32_t i = count; i-- > oldest;) {
-    const Record& record = log.records[i];
-    if (record.component == actor.component && record.epoch == actor.epoch &&
-        record.pc == actor.pc && record.bytes == actor.bytes) {
-      return i;
-    }
+  // A loop's accesses alternate between few places.
+  const size_t place =
+      reinterpret_cast<uintptr_t>(actor.pc) * 7 + actor.component * 5 + actor.bytes;
+  uint32_t& latest = log.latest[place % log.latest.size()];
+  const Record& record = log.records[latest];
+  if (latest == 0 || record.component != actor.component || record.epoch != actor.epoch ||
+      record.pc != actor.pc || record.bytes != actor.bytes) {
+    latest = static_cast<uint32_t>(log.records.size());
+    log.records.push_back({actor.component, actor.epoch, actor.pc, actor.what, actor.thread,
+                           actor.async, actor.tensor, actor.atomic, actor.bytes});
   }
-  log.records.push_back({actor.component, actor.epoch, actor.pc, actor.what, actor.thread,
-                         actor.async, actor.tensor, actor.atomic, actor.bytes});
-  return count;
+  return latest;
 }
 
 // PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
@@ -120,6 +135,29 @@ void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
   }
 }
 
+// The entry for a cell's writers: the last of each byte.
+uint32_t joined_writers(Accesses& log, uint32_t previous, const Actor& actor) {
+  Actor writer = actor;
+  std::vector<uint32_t> writers;
+  visit_records(log, previous, [&](uint32_t index) {
+    const Record& earlier = log.records[index];
+    const bool left = (earlier.bytes & ~actor.bytes) != 0;
+    // Of another epoch it stays a record of its own: what others do to the bytes that are left may
+    // be in order with it and not with this write.
+    if (left && earlier.component == actor.component && earlier.epoch == actor.epoch) {
+      writer.bytes |= earlier.bytes;
+    } else if (left) {
+      writers.push_back(index);
+    }
+    return true;
+  });
+  const uint32_t record = record_of(log, writer);
+  if (writers.empty()) return record;
+  writers.push_back(record);
+  log.sets.push_back(std::move(writers));
+  return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
+}
+
 // What the order lacks, as far as that can be told.
 std::string missing(const Cta& cta, const Record& earlier, bool fence_only) {
   std::string scope = missing_scope(cta, earlier);
@@ -137,7 +175,9 @@ const char* place(Shadow::Space space) {
 
 // Records are of one cluster: what starts anew has no past.
 void forget_accesses(Cluster& cluster) {
-  if (checking()) cluster.accesses = std::make_shared<Accesses>();
+  if (!checking()) return;
+  if (cluster.accesses == nullptr) cluster.accesses = std::make_shared<Accesses>();
+  cluster.accesses->forget();
 }
 
 Shadow::Shadow(Cta& cta, Space space, uint32_t cells)
@@ -178,8 +218,8 @@ void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bo
 // store may land last.
 bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& actor, bool reading) {
   const Record& earlier = accesses(cta_).records[index];
-  const bool fence_only = ordered_by_fences(earlier, actor);
   const bool in_order = compatible(earlier, actor);
+  const bool fence_only = !in_order && ordered_by_fences(earlier, actor);
   // What only tcgen05.fence lacks may lack the proxy fence, too.
   if (in_order || fence_only) {
     if (actor.async && !earlier.async && overlap(earlier, actor) && space_ == Space::kShared &&
@@ -288,28 +328,15 @@ uint32_t Shadow::add_reader(uint32_t previous, uint32_t record, const Actor& act
   return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
 }
 
-// Who has written a cell's bytes once `actor` has written its own.
-uint32_t Shadow::add_writer(uint32_t previous, const Actor& actor) {
+// Who has written a cell's bytes once `actor`, with this record, has written its own.
+uint32_t Shadow::add_writer(uint32_t previous, uint32_t record, const Actor& actor) {
   Accesses& log = accesses(cta_);
-  Actor writer = actor;
-  std::vector<uint32_t> writers;
-  visit_records(log, previous, [&](uint32_t index) {
-    const Record& earlier = log.records[index];
-    const bool left = (earlier.bytes & ~actor.bytes) != 0;
-    // Of another epoch it stays a record of its own: what others do to the bytes that are left may
-    // be in order with it and not with this write.
-    if (left && earlier.component == actor.component && earlier.epoch == actor.epoch) {
-      writer.bytes |= earlier.bytes;
-    } else if (left) {
-      writers.push_back(index);
-    }
-    return true;
-  });
-  const uint32_t record = record_of(log, writer);
-  if (writers.empty()) return record;
-  writers.push_back(record);
-  log.sets.push_back(std::move(writers));
-  return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
+  Accesses::Added& added =
+      log.added[((previous * 0x9e3779b1u + record) * 0x85ebca6bu >> 24) % log.added.size()];
+  if (added.previous != previous || added.record != record) {
+    added = {previous, record, joined_writers(log, previous, actor)};
+  }
+  return added.entry;
 }
 
 // Cells are checked in runs that have the same last writers and readers.
@@ -355,7 +382,8 @@ void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
     }
     // Of atomic writes in no order the last is the writer; as readers, all meet the next plain one.
     reader_[cell] = actor.atomic ? add_reader(reader, record, actor) : 0;
-    writer_[cell] = writer == 0 || actor.bytes == kWholeCell ? record : add_writer(writer, actor);
+    writer_[cell] =
+        writer == 0 || actor.bytes == kWholeCell ? record : add_writer(writer, record, actor);
   }
 }
 
