@@ -13,7 +13,5 @@ uint32_t os_threads_running();
 // Mapping stacks takes longer than a small launch: those of earlier launches are used again.
 std::unique_ptr<Resources> resources_for(uint32_t threads, uint32_t ctas);
 void give_back(std::unique_ptr<Resources> resources);
-// Drops the records of accesses of a cluster that starts.
-void forget_accesses(Cluster& cluster);
 
 }  // namespace kb::emu

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "access_log.hpp"
 #include "barrier.hpp"
 #include "ptx/types.cuh"
 #include "shadow.hpp"
@@ -20,8 +21,6 @@
 namespace kb::emu {
 
 class Runner;
-
-struct Accesses;
 struct Fiber;
 
 // PTX: 2.1: %tid, %laneid; .local memory and registers are the fiber's stack.
@@ -107,7 +106,7 @@ struct Cluster {
   std::vector<Event> grid_waits;  // griddepcontrol.wait, where a thread did not know of another's
   uint32_t components = 0;        // of its clocks
   uint32_t next_copy = 0;         // slot
-  std::shared_ptr<Accesses> accesses;  // that shadows keep (shadow.cpp)
+  AccessLog accesses;             // that its shadows refer to
   uint64_t random_state = 0;
   // Uniform in [0, bound); deterministic for a seed, launch and cluster.
   uint32_t random(uint32_t bound);

@@ -111,7 +111,7 @@ void Runner::start(uint32_t id) {
   const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
   cluster.components = threads + 2 * warps * launch_.cluster + kCopySlots;
   cluster.live_threads = threads;
-  forget_accesses(cluster);
+  if (checking()) cluster.accesses.clear();
   if (cluster.ctas.size() != launch_.cluster) {
     cluster.ctas.clear();
     cluster.ctas.resize(launch_.cluster);

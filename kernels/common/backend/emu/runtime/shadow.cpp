@@ -2,102 +2,33 @@
 // covers the earlier one's epoch (as in FastTrack, Flanagan and Freund 2009). Conflicting accesses
 // without order are what PTX ISA 9.1, chapter 8, leaves undefined.
 #include <algorithm>
-#include <array>
-#include <memory>
 
 #include "assumptions.hpp"
 #include "launch.hpp"
 
 namespace kb::emu {
 
-// An access, or several by one actor in one epoch from one place.
-struct AccessRecord {
-  uint32_t component;
-  uint32_t epoch;
-  Pc pc;
-  const char* what;
-  int32_t thread;
-  bool async;
-  bool tensor;
-  bool atomic;
-  uint8_t bytes;
-};
-
-// What a cluster's shadows refer to by index.
-struct Accesses {
-  std::vector<AccessRecord> records{1};  // index 0: nobody
-  std::vector<std::vector<uint32_t>> sets;
-  std::array<uint32_t, 256> latest{};  // records by a hash of what they are of
-  // What add_writer has lately made of an entry and a record: cells of a tile have the same ones.
-  struct Added {
-    uint32_t previous;
-    uint32_t record;
-    uint32_t entry;
-  };
-  std::array<Added, 256> added{};  // a record of 0 is nobody's
-
-  void forget() {
-    records.resize(1);
-    sets.clear();
-    latest = {};
-    added = {};
-  }
-};
-
 namespace {
 
-using Record = AccessRecord;
-
-// A cell with this bit has several readers that are not ordered with each other, or writers of
-// different bytes.
-constexpr uint32_t kSetBit = 0x80000000u;
-constexpr uint8_t kWholeCell = 0xf;
-
-Accesses& accesses(const Cta& cta) {
-  return *cta.cluster->accesses;
-}
-
-// The access's record: the same for all that one actor does in one epoch at one place.
-uint32_t record_of(Accesses& log, const Actor& actor) {
-  // A loop's accesses alternate between few places.
-  const size_t place =
-      reinterpret_cast<uintptr_t>(actor.pc) * 7 + actor.component * 5 + actor.bytes;
-  uint32_t& latest = log.latest[place % log.latest.size()];
-  const Record& record = log.records[latest];
-  if (latest == 0 || record.component != actor.component || record.epoch != actor.epoch ||
-      record.pc != actor.pc || record.bytes != actor.bytes) {
-    latest = static_cast<uint32_t>(log.records.size());
-    log.records.push_back({actor.component, actor.epoch, actor.pc, actor.what, actor.thread,
-                           actor.async, actor.tensor, actor.atomic, actor.bytes});
-  }
-  return latest;
-}
-
-// PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
-// The later actor knows of the earlier access.
-bool ordered(const Record& earlier, const Actor& later) {
-  return later.knows->seen.covers(earlier.component, earlier.epoch);
-}
-
 // It would, behind tcgen05.fence.
-bool ordered_by_fences(const Record& earlier, const Actor& later) {
+bool ordered_by_fences(const AccessRecord& earlier, const Actor& later) {
   const Clock& unfenced = later.knows->unfenced;
   return !unfenced.at.empty() && unfenced.covers(earlier.component, earlier.epoch);
 }
 
 // It is, if a wait for a wgmma-group speaks for all warps of the warpgroup.
-bool ordered_by_group(const Record& earlier, const Actor& later) {
+bool ordered_by_group(const AccessRecord& earlier, const Actor& later) {
   const Clock& grouped = later.knows->grouped;
   return earlier.tensor && !grouped.at.empty() && grouped.covers(earlier.component, earlier.epoch);
 }
 
 // The word that tcgen05.alloc has written; once a thread has read it, it is there.
-bool is_alloc(const Record& earlier) {
+bool is_alloc(const AccessRecord& earlier) {
   return std::string_view(earlier.what) == "tcgen05.alloc";
 }
 
 // Cells are four bytes; accesses to different bytes of one do not conflict.
-bool overlap(const Record& earlier, const Actor& later) {
+bool overlap(const AccessRecord& earlier, const Actor& later) {
   return (earlier.bytes & later.bytes) != 0;
 }
 
@@ -105,13 +36,13 @@ bool overlap(const Record& earlier, const Actor& later) {
 // of one scope are, are no race.
 // Whether the two need no order, or have it.
 // Not modelled: scopes. Atomics of too narrow a scope are taken for strong.
-bool compatible(const Record& earlier, const Actor& later) {
+bool compatible(const AccessRecord& earlier, const Actor& later) {
   return (earlier.atomic && later.atomic) || !overlap(earlier, later) || ordered(earlier, later);
 }
 
 // Why an access by another CTA is not ordered, where an acquire at cluster scope would have ordered
 // it: for a finding's text.
-std::string missing_scope(const Cta& cta, const Record& earlier) {
+std::string missing_scope(const Cta& cta, const AccessRecord& earlier) {
   for (const Cta& each : cta.cluster->ctas) {
     for (const Thread& thread : each.threads) {
       const std::vector<uint32_t>& passed = thread.passed_by.at;
@@ -123,43 +54,8 @@ std::string missing_scope(const Cta& cta, const Record& earlier) {
   return {};
 }
 
-// The records of a cell's entry, until `visit` returns false.
-template <typename Visit>
-void visit_records(const Accesses& log, uint32_t entry, Visit&& visit) {
-  if ((entry & kSetBit) == 0) {
-    visit(entry);
-    return;
-  }
-  for (uint32_t index : log.sets[entry & ~kSetBit]) {
-    if (!visit(index)) return;
-  }
-}
-
-// The entry for a cell's writers: the last of each byte.
-uint32_t joined_writers(Accesses& log, uint32_t previous, const Actor& actor) {
-  Actor writer = actor;
-  std::vector<uint32_t> writers;
-  visit_records(log, previous, [&](uint32_t index) {
-    const Record& earlier = log.records[index];
-    const bool left = (earlier.bytes & ~actor.bytes) != 0;
-    // Of another epoch it stays a record of its own: what others do to the bytes that are left may
-    // be in order with it and not with this write.
-    if (left && earlier.component == actor.component && earlier.epoch == actor.epoch) {
-      writer.bytes |= earlier.bytes;
-    } else if (left) {
-      writers.push_back(index);
-    }
-    return true;
-  });
-  const uint32_t record = record_of(log, writer);
-  if (writers.empty()) return record;
-  writers.push_back(record);
-  log.sets.push_back(std::move(writers));
-  return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
-}
-
 // What the order lacks, as far as that can be told.
-std::string missing(const Cta& cta, const Record& earlier, bool fence_only) {
+std::string missing(const Cta& cta, const AccessRecord& earlier, bool fence_only) {
   std::string scope = missing_scope(cta, earlier);
   if (!scope.empty() || !fence_only) return scope;
   const bool loads = std::string_view(earlier.what) == "tcgen05.ld";
@@ -172,13 +68,6 @@ const char* place(Shadow::Space space) {
 }
 
 }  // namespace
-
-// Records are of one cluster: what starts anew has no past.
-void forget_accesses(Cluster& cluster) {
-  if (!checking()) return;
-  if (cluster.accesses == nullptr) cluster.accesses = std::make_shared<Accesses>();
-  cluster.accesses->forget();
-}
 
 Shadow::Shadow(Cta& cta, Space space, uint32_t cells)
     : cta_(cta), space_(space), writer_(cells), reader_(cells) {}
@@ -206,8 +95,8 @@ void Shadow::check_written(uint32_t first, uint32_t count, const Actor& actor) {
 
 // The last writers of a cell against an access.
 void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading) {
-  visit_records(accesses(cta_), writer,
-                [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
+  cta_.cluster->accesses.visit(
+      writer, [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
 }
 
 // PTX: 8.6: a generic write and an async access to it need fence.proxy.async between, besides the
@@ -217,7 +106,7 @@ void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bo
 // Assumption: an asynchronous write over a generic one needs that fence, too: without it the older
 // store may land last.
 bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& actor, bool reading) {
-  const Record& earlier = accesses(cta_).records[index];
+  const AccessRecord& earlier = cta_.cluster->accesses.at(index);
   const bool in_order = compatible(earlier, actor);
   const bool fence_only = !in_order && ordered_by_fences(earlier, actor);
   // What only tcgen05.fence lacks may lack the proxy fence, too.
@@ -270,10 +159,10 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
 // Assumption: kReadsBeforeAsync. By 8.9.5 (proxy-preserved base causality order) a generic read is
 // before an async write only if a proxy fence is on the way from the one to the other.
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
-  Accesses& log = accesses(cta_);
+  const AccessLog& log = cta_.cluster->accesses;
   const bool proxies_meet = actor.async && space_ == Space::kShared;
   const auto check = [&](uint32_t index) {
-    const Record& earlier = log.records[index];
+    const AccessRecord& earlier = log.at(index);
     if (compatible(earlier, actor)) {
       if (proxies_meet && !earlier.async && overlap(earlier, actor) &&
           !actor.knows->published.covers(earlier.component, earlier.epoch)) {
@@ -299,44 +188,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
                     " may still read" + missing(cta_, earlier, fence_only)});
     return false;
   };
-  visit_records(log, reader, check);
-}
-
-// The cell's readers with one more; those that happened before it need not be kept.
-uint32_t Shadow::add_reader(uint32_t previous, uint32_t record, const Actor& actor) {
-  Accesses& log = accesses(cta_);
-  if (previous == 0 || previous == record) return record;
-  // A reader before this one, of no other bytes, needs no check later.
-  const auto covered = [&](uint32_t index) {
-    const Record& earlier = log.records[index];
-    return (earlier.bytes & ~actor.bytes) == 0 && ordered(earlier, actor);
-  };
-  if ((previous & kSetBit) == 0) {
-    if (covered(previous)) return record;
-    log.sets.push_back({previous, record});
-    return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
-  }
-  // A copy: other cells may share the previous set.
-  std::vector<uint32_t> readers;
-  for (uint32_t index : log.sets[previous & ~kSetBit]) {
-    if (index == record) return previous;
-    if (!covered(index)) readers.push_back(index);
-  }
-  if (readers.empty()) return record;
-  readers.push_back(record);
-  log.sets.push_back(std::move(readers));
-  return static_cast<uint32_t>(log.sets.size() - 1) | kSetBit;
-}
-
-// Who has written a cell's bytes once `actor`, with this record, has written its own.
-uint32_t Shadow::add_writer(uint32_t previous, uint32_t record, const Actor& actor) {
-  Accesses& log = accesses(cta_);
-  Accesses::Added& added =
-      log.added[((previous * 0x9e3779b1u + record) * 0x85ebca6bu >> 24) % log.added.size()];
-  if (added.previous != previous || added.record != record) {
-    added = {previous, record, joined_writers(log, previous, actor)};
-  }
-  return added.entry;
+  log.visit(reader, check);
 }
 
 // Cells are checked in runs that have the same last writers and readers.
@@ -345,7 +197,8 @@ uint32_t Shadow::add_writer(uint32_t previous, uint32_t record, const Actor& act
 void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
   // An asynchronous operation may read rows of a tile that no result depends on.
   if (!actor.async || space_ == Space::kTmem) check_written(first, count, actor);
-  const uint32_t record = record_of(accesses(cta_), actor);
+  AccessLog& log = cta_.cluster->accesses;
+  const uint32_t record = log.record_of(actor);
   uint32_t checked = 0;
   uint32_t previous = 0;
   uint32_t replacement = record;
@@ -358,7 +211,7 @@ void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
     const uint32_t reader = reader_[cell];
     if (reader != previous) {
       previous = reader;
-      replacement = add_reader(reader, record, actor);
+      replacement = log.with_reader(reader, record, actor);
     }
     reader_[cell] = previous == 0 ? record : replacement;
   }
@@ -366,7 +219,8 @@ void Shadow::read(uint32_t first, uint32_t count, const Actor& actor) {
 
 // Ends what the cell held: earlier readers need no check any more.
 void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
-  const uint32_t record = record_of(accesses(cta_), actor);
+  AccessLog& log = cta_.cluster->accesses;
+  const uint32_t record = log.record_of(actor);
   uint32_t checked_writer = 0;
   uint32_t checked_reader = 0;
   for (uint32_t cell = first; cell < first + count; ++cell) {
@@ -381,9 +235,9 @@ void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
       checked_reader = reader;
     }
     // Of atomic writes in no order the last is the writer; as readers, all meet the next plain one.
-    reader_[cell] = actor.atomic ? add_reader(reader, record, actor) : 0;
+    reader_[cell] = actor.atomic ? log.with_reader(reader, record, actor) : 0;
     writer_[cell] =
-        writer == 0 || actor.bytes == kWholeCell ? record : add_writer(writer, record, actor);
+        writer == 0 || actor.bytes == kWholeCell ? record : log.with_writer(writer, record, actor);
   }
 }
 
@@ -393,10 +247,10 @@ void Shadow::write(uint32_t first, uint32_t count, const Actor& actor) {
 bool Shadow::published(uint32_t cell, const Actor& actor) const {
   const uint32_t writer = writer_[cell];
   if (writer == 0) return true;
-  const Accesses& log = accesses(cta_);
+  const AccessLog& log = cta_.cluster->accesses;
   bool all = true;
-  visit_records(log, writer, [&](uint32_t index) {
-    const Record& record = log.records[index];
+  log.visit(writer, [&](uint32_t index) {
+    const AccessRecord& record = log.at(index);
     all = record.async || actor.knows->published.covers(record.component, record.epoch);
     return all;
   });

@@ -28,11 +28,9 @@ class Shadow {
   void check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading);
   void check_readers(uint32_t cell, uint32_t reader, const Actor& actor);
   bool check_writer_record(uint32_t cell, uint32_t record, const Actor& actor, bool reading);
-  uint32_t add_reader(uint32_t previous, uint32_t record, const Actor& actor);
-  uint32_t add_writer(uint32_t previous, uint32_t record, const Actor& actor);
   Cta& cta_;
   Space space_;
-  std::vector<uint32_t> writer_;  // index of a Record or a set of them; 0: none
+  std::vector<uint32_t> writer_;  // entries of the cluster's log; 0: none
   std::vector<uint32_t> reader_;
 };
 

@@ -1,0 +1,92 @@
+// The log of accesses. An epoch stands for all that its actor did in it (as in FastTrack, Flanagan
+// and Freund 2009), so that a loop over a tile makes few records.
+#include "access_log.hpp"
+
+#include <utility>
+
+namespace kb::emu {
+
+// PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
+bool ordered(const AccessRecord& earlier, const Actor& later) {
+  return later.knows->seen.covers(earlier.component, earlier.epoch);
+}
+
+void AccessLog::clear() {
+  records_.resize(1);
+  sets_.clear();
+  latest_ = {};
+  joined_ = {};
+}
+
+uint32_t AccessLog::record_of(const Actor& actor) {
+  // A loop's accesses alternate between few places.
+  const size_t place =
+      reinterpret_cast<uintptr_t>(actor.pc) * 7 + actor.component * 5 + actor.bytes;
+  uint32_t& latest = latest_[place % latest_.size()];
+  const AccessRecord& record = records_[latest];
+  if (latest == 0 || record.component != actor.component || record.epoch != actor.epoch ||
+      record.pc != actor.pc || record.bytes != actor.bytes) {
+    latest = static_cast<uint32_t>(records_.size());
+    records_.push_back({actor.component, actor.epoch, actor.pc, actor.what, actor.thread,
+                        actor.async, actor.tensor, actor.atomic, actor.bytes});
+  }
+  return latest;
+}
+
+uint32_t AccessLog::set_of(std::vector<uint32_t> records) {
+  sets_.push_back(std::move(records));
+  return static_cast<uint32_t>(sets_.size() - 1) | kSetBit;
+}
+
+uint32_t AccessLog::with_reader(uint32_t previous, uint32_t record, const Actor& actor) {
+  if (previous == 0 || previous == record) return record;
+  // A reader before this one, of no other bytes, needs no check later.
+  const auto covered = [&](uint32_t index) {
+    const AccessRecord& earlier = records_[index];
+    return (earlier.bytes & ~actor.bytes) == 0 && ordered(earlier, actor);
+  };
+  if ((previous & kSetBit) == 0) {
+    return covered(previous) ? record : set_of({previous, record});
+  }
+  // A copy: other cells may share the previous set.
+  std::vector<uint32_t> readers;
+  for (uint32_t index : sets_[previous & ~kSetBit]) {
+    if (index == record) return previous;
+    if (!covered(index)) readers.push_back(index);
+  }
+  if (readers.empty()) return record;
+  readers.push_back(record);
+  return set_of(std::move(readers));
+}
+
+uint32_t AccessLog::with_writer(uint32_t previous, uint32_t record, const Actor& actor) {
+  Joined& joined =
+      joined_[((previous * 0x9e3779b1u + record) * 0x85ebca6bu >> 24) % joined_.size()];
+  if (joined.previous != previous || joined.record != record) {
+    joined = {previous, record, join(previous, actor)};
+  }
+  return joined.entry;
+}
+
+uint32_t AccessLog::join(uint32_t previous, const Actor& actor) {
+  Actor writer = actor;
+  std::vector<uint32_t> writers;
+  visit(previous, [&](uint32_t index) {
+    const AccessRecord& earlier = records_[index];
+    const bool left = (earlier.bytes & ~actor.bytes) != 0;
+    // Of another epoch it stays a record of its own: what others do to the bytes that are left may
+    // be in order with it and not with this write.
+    if (left && earlier.component == actor.component && earlier.epoch == actor.epoch) {
+      writer.bytes |= earlier.bytes;
+    } else if (left) {
+      writers.push_back(index);
+    }
+    return true;
+  });
+  const uint32_t record = record_of(writer);
+  if (writers.empty()) return record;
+  writers.push_back(record);
+  return set_of(std::move(writers));
+}
+
+}  // namespace kb::emu
