@@ -16,6 +16,7 @@ from typing import Literal
 from kernelbench.base import schema
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.base.json_file import read_json, write_json
+from kernelbench.base.parent_process import end_with_parent
 from kernelbench.checks.task_calls import wrong_by_task
 from kernelbench.executors.callables import describe_exception
 from kernelbench.ptx.cuda_program import CudaProgram
@@ -128,6 +129,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
 
 def main() -> None:
     """Answer to the file that is named first in the one named second."""
+    end_with_parent()
     asked, answer = map(Path, sys.argv[1:])
     request = schema.decode(FileAsked, read_json(asked))
     # What the emulator's own libraries print goes the same way.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -21,9 +20,9 @@ import sys
 from typing import Any, NoReturn
 
 from kernelbench.base import console
+from kernelbench.base.parent_process import end_with_parent
 from kernelbench.worker import served
 
-_PR_SET_PDEATHSIG = 1
 #: Environment and arguments; the kernel's limit for one message is about as much.
 _LONGEST = 1 << 18
 #: What the commands import while they run.
@@ -37,7 +36,7 @@ def serve_commands() -> NoReturn:
     """Fork a command for each that asks, until the process that started this one is gone."""
     from kernelbench.cli import served_command
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in (*_MODULES, *(f"kernelbench.cli.{each}" for each in served_command.COMMANDS)):
         importlib.import_module(name)
@@ -113,7 +112,7 @@ def _command(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
     code = 1
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from kernelbench.base.parent_process import end_with_parent
 from kernelbench.machine.devices import gpus
 from kernelbench.project.problem_loading import load_problem
 
@@ -32,14 +33,9 @@ from kernelbench.worker.messages import JobDone
 from kernelbench.worker.reporter import to_pipe
 from kernelbench.worker.served import is_ours
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_CHILD_SUBREAPER = 36
 #: As many as an ``ab`` has sessions.
 _SPARES = 3
-
-
-def _die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it is gone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _work(apart: int, messages: int, log: int, job_file: int, gate: int) -> None:
@@ -50,7 +46,7 @@ def _work(apart: int, messages: int, log: int, job_file: int, gate: int) -> None
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
-    _die_with_parent()
+    end_with_parent()
     os.dup2(log, 1)
     os.dup2(log, 2)
     report = to_pipe(messages, gate)
@@ -190,7 +186,7 @@ def _be_spare(parents_end: socket.socket, control: socket.socket) -> None:
 
     parents_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
+    end_with_parent()
     some = torch.ones((64, 64), dtype=torch.float64, device="cuda:0")
     (some @ some).sum().item()
     data, descriptors, _, _ = socket.recv_fds(control, 16, 4)
@@ -225,7 +221,7 @@ def launch(control: socket.socket) -> None:
     """Say that torch is imported, then fork a worker for each job until the socket closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The command line may be killed while a worker never ends.
-    _die_with_parent()
+    end_with_parent()
     woken = _wakeup()
     workers = _Workers(control, None)
     control.send(b"ready")

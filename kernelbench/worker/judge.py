@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kernelbench.base.parent_process import end_with_parent
 from kernelbench.executors.callables import RaisedElsewhere
 from kernelbench.worker.requests import Ping, Request, encode_request
 from kernelbench.worker.submission import serve
 from kernelbench.worker.wire import MAX_REPLY_BYTES, Closed, Forged, receive_frame, send_frame
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
+_PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 4, 24
 #: CAP_SYS_PTRACE opens other processes' memory; CAP_SYS_ADMIN and CAP_PERFMON let it be read.
 _REACHING = (19, 21, 38)
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -122,7 +123,7 @@ def _be_submission(link: socket.socket) -> NoReturn:
     """What the forked process does; it has its socket, the log, and no other descriptor."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with_parent()
         hide_memory(False)
         _without_reach()
         for file in list(Path("/proc/self/fd").iterdir()):
