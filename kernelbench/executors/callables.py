@@ -8,6 +8,7 @@ are on the path while the file is loaded.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any, cast
 
 ENTRY_POINT = "custom_kernel"
 _COMPAT = Path(__file__).parent / "compat"
+#: What colours text in a terminal: some packages have it in their errors.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 #: Folders of the steps loaded so far, the latest first.
 _folders: list[str] = []
 
@@ -113,7 +116,7 @@ def describe_exception(error: BaseException, path: Path | None = None) -> str:
         if path is not None and file.name == path.name:
             where = f" ({file.name}:{traceback.tb_lineno})"
         traceback = traceback.tb_next
-    text = " ".join(str(error).split())
+    text = " ".join(_COLOUR.sub("", str(error)).split())
     if len(text) > 300:
         text = text[:297] + "..."
     return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"

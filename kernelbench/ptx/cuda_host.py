@@ -25,7 +25,7 @@ from kernelbench.ptx.cuda_build import (
 from kernelbench.ptx.cuda_launch import CudaLaunch, CudaRunner
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
-from kernelbench.ptx.fatbin import ptx_at
+from kernelbench.ptx.fatbin import ptx_at, ptx_kept_of
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols
 
@@ -56,7 +56,10 @@ class CudaHost:
 
     Attributes:
         library: The runtime itself, with the functions of CUDA.
+        kept_ptx: Where a compiler has left the PTX of images that have none; None if none does.
     """
+
+    kept_ptx: Path | None = None
 
     def __init__(self, path: Path) -> None:
         runtime(shipped_blocks())  # translated kernels find what they call in it
@@ -191,8 +194,10 @@ class CudaHost:
         return self._guarded(-1, lambda: self._add(text.decode()))
 
     def _image_loaded(self, address: int) -> int:
-        """The number of the module that an image of nvcc's has, or -1."""
+        """The number of the module that an image has, or -1."""
         text = next(ptx_at(address), None)
+        if text is None and self.kept_ptx is not None:
+            text = ptx_kept_of(self.kept_ptx, address)
         return -1 if text is None else self._guarded(-1, lambda: self._add(text))
 
     def _add(self, text: str) -> int:

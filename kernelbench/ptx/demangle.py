@@ -1,18 +1,22 @@
-"""Names of C++ functions as their sources have them."""
+"""Names of kernels as their sources have them."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import re
 
 from kernelbench.ptx.sources import short_name
 
 
 def source_name(name: str) -> str:
-    """``scale<float, 4>`` for ``_Z5scaleIfLi4EEvPT_``; other names as they are.
+    """``scale<float, 4>`` for ``_Z5scaleIfLi4EEvPT_``, ``add`` for what CuTe DSL makes of it; other
+    names as they are.
 
     Parameters and results are left out: they are long, and seldom tell kernels apart.
     """
+    if of_cute_dsl := _OF_CUTE_DSL.match(name):
+        return of_cute_dsl[1]
     library = _library() if name.startswith("_Z") else None
     if library is None:
         return name
@@ -31,6 +35,10 @@ def source_name(name: str) -> str:
     return short or name
 
 
+#: What CuTe DSL makes of a function's name: its arguments' types and a number are behind it.
+_OF_CUTE_DSL = re.compile(
+    r"kernel_cutlass_(.+?)(?:_(?:tensorptr|TiledMMA_|TiledCopy_|CopyAtom_|ComposedLayout)\w*|_*)_\d+$"
+)
 #: Letters of a name; template arguments beyond are left out.
 _LONG = 80
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.emulator.settings import require_arch
+from kernelbench.ptx.cuda_build import cuda_runtime_library
 from kernelbench.ptx.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.cute_dsl import before_import, cute_dsl_driven_by, cute_dsl_is_installed
 from kernelbench.ptx.inline_extension import Extension, file_extension, inline_extension
 from kernelbench.ptx.triton_driver import triton_driven_by
 from kernelbench.ptx.triton_session import TritonSession
@@ -48,17 +50,25 @@ class ScriptSession(TritonSession):
     def _loaded(self, extension: Extension) -> Any:
         library = extension.library(self.arch)
         if library not in self._built:
-            if self._host is None:
-                self._host = cuda_host()
-                self._stack.enter_context(self._driving(self._host, extension))
+            host = self.driven(extension.script or Path(extension.name))
             self._built[library] = extension.imported(library)
-            self._host.raise_first()
+            host.raise_first()
         return self._built[library]
 
+    def driven(self, name: Path) -> CudaHost:
+        """The CUDA runtime that stands in, with this session running what is launched there.
+
+        Args:
+            name: What its kernels are called by, a file's path.
+        """
+        if self._host is None:
+            self._host = cuda_host()
+            self._stack.enter_context(self._driving(self._host, name))
+        return self._host
+
     @contextlib.contextmanager
-    def _driving(self, host: CudaHost, extension: Extension) -> Iterator[None]:
+    def _driving(self, host: CudaHost, name: Path) -> Iterator[None]:
         """From the first extension to the script's end. It works on the default stream."""
-        name = extension.script or Path(extension.name)
         with (
             host.driven_by(self, name),
             host.current_stream(0, at_once=True),
@@ -67,6 +77,12 @@ class ScriptSession(TritonSession):
             yield
             host.synchronize_all()
             self.unnoticed = host.unnoticed()
+
+    def start_cute_dsl(self) -> None:
+        """Before CuTe DSL is imported: what it compiles and launches from now on is run here."""
+        host = self.driven(Path("cute-dsl.py"))
+        library = cuda_runtime_library()
+        self._stack.enter_context(cute_dsl_driven_by(host, self.arch, library))
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
         """A launch: of a form not seen before in all schedules, else in one."""
@@ -87,7 +103,8 @@ def script_emulation(
     arch: int, *, check: int, seed: int, sms: int, limit_s: float
 ) -> Iterator[ScriptSession]:
     """As :func:`~kernelbench.ptx.triton_session.triton_emulation`, and torch's
-    ``load_inline`` and ``load`` build for the emulator. Triton need not be installed.
+    ``load_inline`` and ``load`` build for the emulator. What CuTe DSL compiles, if it is imported
+    meanwhile, is run there too. Neither it nor Triton need be installed.
 
     Raises:
         UsageError: For an arch that is not known; behind the body, for what an extension has
@@ -100,6 +117,8 @@ def script_emulation(
         if importlib.util.find_spec("triton") is not None:
             stack.enter_context(triton_driven_by(session))
         stack.enter_context(_extensions_built_by(session))
+        if cute_dsl_is_installed():
+            stack.enter_context(before_import("cutlass", session.start_cute_dsl))
         yield session
 
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api_ptx.hpp"
+
 namespace kb::emu {
 
 namespace {
@@ -53,10 +55,8 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
     problem = "the base offset and the mode of the leading offset are zero here";
   } else if (swizzle % 2 != 0) {
     problem = "swizzle code " + std::to_string(swizzle) + " is not 0, 2, 4 or 6";
-  } else if (width_ != 0 && start_ % pattern >= width_) {
-    problem = "a tile with the " + std::to_string(width_) + "-byte swizzle starts " +
-              std::to_string(start_ % pattern) + " bytes behind a multiple of " +
-              std::to_string(pattern);
+  } else if (width_ != 0 && start_ % pattern >= width_ && !runs_ptx()) {
+    problem = inside_a_pattern(pattern);
   } else if (width_ != 0 && transposed_ && start_ % width_ != 0) {
     problem = "a transposed tile starts " + std::to_string(start_ % width_) +
               " bytes inside a swizzled row";
@@ -72,8 +72,25 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
           .pc = pc,
           .text = std::string("descriptor of ") + operand + ": " + problem});
   }
+  if (width_ != 0 && start_ % pattern >= width_) {
+    report({.kind = Class::kDescriptor,
+            .pc = pc,
+            .formal = true,
+            .text = std::string("descriptor of ") + operand + ": " + inside_a_pattern(pattern) +
+                    ", and its base offset is 0"});
+  }
   if (broken(Fact::kStrideHalved)) stride_ /= 2;
   if (broken(Fact::kOffsetsExchanged)) std::swap(stride_, leading_);
+}
+
+// PTX: matrix base offset (9.7.15.5.1, 9.7.16.5.1): zero for a tile whose pattern starts at its
+// natural boundary.
+// Assumption: where the pattern counts from absolute addresses, as the TMA's does, zero is right
+// for a tile that starts inside one, too; CuTe DSL programs place tiles so. Own steps may not.
+std::string OperandTile::inside_a_pattern(uint32_t pattern) const {
+  return "a tile with the " + std::to_string(width_) + "-byte swizzle starts " +
+         std::to_string(start_ % pattern) + " bytes behind a multiple of " +
+         std::to_string(pattern);
 }
 
 // PTX: tcgen05.cp.32x128b: rows of 128 bits, eight to a core matrix.
