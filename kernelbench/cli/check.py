@@ -84,7 +84,7 @@ class _Allowance(click.ParamType[tuple[str, str]]):
     "  kernelbench check v07 --minimize schedules              then --replay schedules/FILE\n"
     "  kernelbench check --repeat results/cpu-…/checks/ID.json.gz\n"
     "  kernelbench check k.ptx                                 launched as k.toml says\n"
-    "  kernelbench check my_script.py --arch 90                its Triton kernels\n"
+    "  kernelbench check my_script.py --arch 90                its Triton or CuTe DSL kernels\n"
     "  kernelbench check submission.py --task DIR              called by the task's tests",
 )
 @options.optional_steps_argument
@@ -232,9 +232,9 @@ def command(
     taken.
 
     A STEP may also be a PTX file, launched as the TOML file beside it says, a CUDA program, or a
-    script: its Triton kernels and those of its torch extensions (load_inline) run on the CPU, each
-    launch under several schedules. A submission is called by the tests of the task in its folder,
-    or in that of --task.
+    script: its Triton and CuTe DSL kernels and those of its torch extensions (load_inline) run on
+    the CPU, each launch under several schedules. A submission is called by the tests of the task in
+    its folder, or in that of --task.
     """
     asked["timeout_s"] = asked.pop("timeout")
     more = _More(**{each.name: asked.pop(each.name) for each in fields(_More)})

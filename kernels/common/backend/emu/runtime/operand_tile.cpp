@@ -26,8 +26,8 @@ uint32_t bits(uint64_t descriptor, uint32_t low, uint32_t count) {
 // PTX: shared memory descriptor: 9.7.15 for wgmma (base offset in 51:49, swizzle in 63:62),
 // 9.7.16.4.1 for tcgen05 (constant 0b001 in 48:46, swizzle in 63:61).
 // Takes a descriptor apart and refuses what the hardware does not define.
-// Not modelled: base offsets other than zero, MN-major tiles of tcgen05, the 128-byte swizzle with
-// 32-byte atoms, absolute leading offsets; transposed tiles that start inside a swizzled row.
+// Not modelled: base offsets other than zero, the 128-byte swizzle with 32-byte atoms, absolute
+// leading offsets; transposed tiles that start inside a swizzled row.
 // Assumption: a start inside a swizzled row addresses a later part of K, as all kernels step
 // through a row; the pattern stays where the tile's own alignment puts it.
 OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* operand,
