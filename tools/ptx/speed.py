@@ -99,6 +99,7 @@ def timed(name: str, shape: str, check: bool) -> dict[str, Any]:
 
     step = PtxStep(name, check=check)
     case = step.case(shape)
+    assert case is not None, f"{name} does not take {shape}"
     source = translated(f"{name}.ptx", compile_ptx(step.step))
     library = step.build(source)
     seconds: tuple[list[float], list[float]] = ([], [])
@@ -130,6 +131,7 @@ def counted(name: str, shape: str) -> dict[str, Any]:
 
     step = PtxStep(name, check=False)
     case = step.case(shape)
+    assert case is not None, f"{name} does not take {shape}"
     source = translated(f"{name}.ptx", compile_ptx(step.step))
     common = common_folder(step.step)
     with tempfile.TemporaryDirectory() as folder:
