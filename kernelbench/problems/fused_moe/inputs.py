@@ -13,7 +13,8 @@
     experts and blocks; weights lie in ±[1, 1.875]. Every selected product is at least 2⁻¹³ of the
     sum of all, so one wrong scale, block, expert, token or sign is seen. One token in eight is so
     small that its scales are the floor 1e-6. In one token in four the last expert selected has
-    exactly the logit of another one: the lower index must win.
+    exactly the logit of another one: the lower index must win. The last token's first choice is the
+    last expert.
 
 In all classes, hidden values whose rounding to e4m3 would hang on the last bits of a float32
 quotient are zero (:func:`kernelbench.problems.fused_moe.fp8.hinges`; about 6 in 1000 Gaussian
@@ -102,6 +103,10 @@ def _structured_gating(shape: MoeShape, seed: int, generator: torch.Generator) -
     rank = torch.arange(min(shape.topk + 1, shape.e), device=device)
     # token // 32: an expert that loses its ties in one round of tokens has no tie in the next.
     expert = ((token * shape.topk + token // 32 + rank) * stride + seed) % shape.e
+    # The last token's first choice is the last expert, which few tokens may never select.
+    last = expert[-1]
+    last[last == shape.e - 1] = last[0].item()
+    last[0] = shape.e - 1
     logit = 4 + 0.125 * (shape.topk - 1 - rank).clamp(min=0).float().expand(shape.m, -1)
     # The expert after the last one selected ties with it, but only in every fourth token.
     tied = (rank < shape.topk) | (token % 4 == 1)
