@@ -156,6 +156,12 @@ def test_what_streams_and_launches_lack(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+def test_boxes_of_every_type(checked: Callable[..., Outcome]) -> None:
+    """The driver numbers types in another order than PTX does."""
+    outcome = checked("map_types.cu")
+    assert outcome.code == 0, outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "old", "new", "found"),

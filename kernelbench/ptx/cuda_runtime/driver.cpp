@@ -18,6 +18,8 @@ using Encode = int (*)(void* map, uint32_t element, uint32_t rank, void* address
                        const uint32_t* element_strides, uint32_t interleave, uint32_t swizzle,
                        uint32_t fill, char* message, size_t size);
 constexpr size_t kMessageBytes = 256;
+// PTX: tensormap.replace's .elemtype, by CUtensorMapDataType; the emulator's. -1: not there.
+constexpr int kElementTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, -1, -1, 13};
 
 // The first numbers of errors are the same.
 CUresult result(cudaError_t status) {
@@ -133,7 +135,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType element, c
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
   static const auto encode = reinterpret_cast<Encode>(dlsym(RTLD_DEFAULT, "kb_emu_encode_tiled"));
-  const bool known = element <= CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ &&
+  const auto type = static_cast<size_t>(element);
+  const bool known = type < std::size(kElementTypes) && kElementTypes[type] >= 0 &&
                      interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
                      swizzle <= CU_TENSOR_MAP_SWIZZLE_128B;
   if (!known) {
@@ -142,7 +145,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType element, c
                            std::to_string(swizzle)));
   }
   char message[kMessageBytes];
-  if (encode(map, element, rank, address, dims, strides, box, element_strides, interleave, swizzle,
+  const auto taken = static_cast<uint32_t>(kElementTypes[type]);
+  if (encode(map, taken, rank, address, dims, strides, box, element_strides, interleave, swizzle,
              fill, message, sizeof message) == 0) {
     return CUDA_SUCCESS;
   }

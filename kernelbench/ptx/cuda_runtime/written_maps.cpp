@@ -16,7 +16,7 @@ namespace kb::cuda {
 namespace {
 
 constexpr int kUnknown = -1;
-// The type by its code; 3, 5 and 8 were not seen.
+// The type by its code; 3, 5 and 8 were not seen. 11 has two elements in a byte.
 constexpr int kTypes[16] = {CU_TENSOR_MAP_DATA_TYPE_UINT8,
                             CU_TENSOR_MAP_DATA_TYPE_UINT16,
                             CU_TENSOR_MAP_DATA_TYPE_UINT32,
@@ -28,7 +28,7 @@ constexpr int kTypes[16] = {CU_TENSOR_MAP_DATA_TYPE_UINT8,
                             kUnknown,
                             CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
                             CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                            kUnknown,
+                            CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B,
                             kUnknown,
                             kUnknown,
                             kUnknown,

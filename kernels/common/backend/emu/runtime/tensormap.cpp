@@ -11,11 +11,16 @@ namespace kb::emu {
 
 namespace {
 
-// In the order of CUtensorMapDataType and of tensormap.replace's .elemtype (9.7.9).
-constexpr uint32_t kElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2};
+// In the order of tensormap.replace's .elemtype (9.7.9), in bits; 0: not emulated.
+constexpr uint32_t kElementBits[] = {8, 16, 32, 32, 64, 64, 16, 32, 32, 64, 16, 0, 0, 4};
 
 bool floating(uint32_t element) {
-  return element >= static_cast<uint32_t>(TensorMapElement::kF16);
+  return element >= static_cast<uint32_t>(TensorMapElement::kF16) &&
+         element <= static_cast<uint32_t>(TensorMapElement::kBf16);
+}
+
+uint64_t bytes_of(const MapImage& map, uint64_t elements) {
+  return elements * kElementBits[map.element] / 8;
 }
 
 // PTX: copies take a map in .param, .const or .global (generic addressing); tensormap.replace also
@@ -37,12 +42,22 @@ MapImage decode(const TensorMap& map) {
 }  // namespace
 
 uint32_t element_bytes(const MapImage& map) {
-  return kElementBytes[map.element];
+  return kElementBits[map.element] / 8;
+}
+
+// PTX: 5.5.1: .b4x16 is sixteen elements in eight bytes, in shared memory as in global memory.
+MapImage in_bytes(const MapImage& map) {
+  if (kElementBits[map.element] >= 8) return map;
+  MapImage same = map;
+  same.element = static_cast<uint8_t>(TensorMapElement::kU8);
+  same.dims[0] /= 2;
+  same.box[0] /= 2;
+  return same;
 }
 
 // What cuTensorMapEncodeTiled refuses, and the hardware does not define; empty if nothing.
-// Not modelled: interleaved layouts, im2col maps, the 16-byte packed sub-byte types and the
-// swizzles with an atom of 32 or 64 bytes.
+// Not modelled: interleaved layouts, im2col maps, tf32, sub-byte types that are padded in shared
+// memory, and the swizzles with an atom of 32 or 64 bytes.
 std::string broken_rule(const MapImage& map) {
   const auto each = [](const char* name, uint32_t dim, uint64_t value, const char* rule) {
     return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +
@@ -51,7 +66,9 @@ std::string broken_rule(const MapImage& map) {
   if (map.rank < 1 || map.rank > 5) {
     return "tensorRank is " + std::to_string(map.rank) + ", and must be 1 … 5";
   }
-  if (map.element >= std::size(kElementBytes)) return "the element type is unknown";
+  if (map.element >= std::size(kElementBits) || kElementBits[map.element] == 0) {
+    return "the element type is unknown";
+  }
   if (map.swizzle > static_cast<uint32_t>(TensorMapSwizzle::k128B)) {
     return "the swizzle mode is unknown";
   }
@@ -76,7 +93,10 @@ std::string broken_rule(const MapImage& map) {
       return each("globalStrides", d - 1, stride, "a multiple of 16 bytes below 2^40");
     }
   }
-  const uint32_t inner = map.box[0] * element_bytes(map);
+  if (kElementBits[map.element] < 8 && map.dims[0] % 2 != 0) {
+    return each("globalDim", 0, map.dims[0], "even: two elements are a byte");
+  }
+  const auto inner = static_cast<uint32_t>(bytes_of(map, map.box[0]));
   if (inner % 16 != 0) {
     return "boxDim[0] is " + std::to_string(inner) + " bytes, and must be a multiple of 16";
   }

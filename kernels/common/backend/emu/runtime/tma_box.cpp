@@ -41,12 +41,15 @@ Inside inside(const Box& box, uint32_t dim) {
 // Resolves a map and a start: what to visit, how many bytes, and which part of global memory.
 // Assumption: the stride of dimension 0 is ignored without interleaving, as the driver's
 // documentation has it.
-Box::Box(const MapImage& image, const BoxStart& start) : map(image) {
+// Assumption: two elements of four bits are copied together, wherever the box starts: an odd start
+// is taken for the even one before.
+Box::Box(const MapImage& image, const BoxStart& start) : map(in_bytes(image)) {
   const uint32_t element = element_bytes(map);
   rows = 1;
   for (uint32_t d = 0; d < 5; ++d) {
     const bool used = d < map.rank;
     at[d] = used ? start.at[d] : 0;
+    if (d == 0 && map.element != image.element) at[0] >>= 1;
     const uint32_t step = d == 0 ? 1 : map.element_strides[d];
     count[d] = used ? (map.box[d] + step - 1) / step : 1;
     if (d > 0) rows *= count[d];

@@ -31,7 +31,10 @@ struct MapImage {
 static_assert(sizeof(MapImage) == sizeof(TensorMap));
 inline constexpr uint64_t kMapMagic = 0x70616d2d726f736e;
 
+// Of a map of whole bytes.
 uint32_t element_bytes(const MapImage& map);
+// The same box of bytes, for elements of which two are one.
+MapImage in_bytes(const MapImage& map);
 // The rule of cuTensorMapEncodeTiled that the map breaks; empty if none.
 std::string broken_rule(const MapImage& map);
 
