@@ -137,11 +137,12 @@ def test_the_checkers_figures_are_those_of_the_trials(page: str) -> None:
     text = table.read_text()
     sites = re.search(r"\*\*([\d,]+) of the ([\d,]+) sites have been run\*\*", text)
     overall = re.search(r"^\| \*\*all\*\* \| (\d+) \| .*? \| ([\d.]+ %) \|", text, re.MULTILINE)
-    assert sites is not None
     assert overall is not None
-    assert int(overall[1]) == int(sites[1].replace(",", ""))
+    # The table says so only while some have not.
+    count = f"{int(overall[1]):,}"
+    assert sites is None or sites[1] == count
     first = "\n".join((ROOT / page).read_text().splitlines()[:45])
-    assert sites[1] in first
+    assert count in first
     assert overall[2] in first
     assert re.search(r"65 of 82|65 of the 82", first)
 
