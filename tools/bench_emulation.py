@@ -66,7 +66,10 @@ class Bench:
         The mean of as many calls as fit into :data:`LEAST_S`, at least one.
         """
         kernel, data = self._loaded(step, shape, check)
-        self._runtime.configure(DEFAULT_EMULATION, check=check, seed=SEED)
+        # As `run` does, and `check`, in which a seed must always give the same schedule.
+        self._runtime.configure(
+            DEFAULT_EMULATION, check=check, seed=SEED, os_threads=1 if check else 0
+        )
         calls, began = 0, time.perf_counter()
         while (took := time.perf_counter() - began) < LEAST_S or not calls:
             kernel(data)

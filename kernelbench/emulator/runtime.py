@@ -31,8 +31,7 @@ _RUNTIME_FLAGS = ("-std=c++20", "-O3", "-march=native", "-g1", "-pthread", "-Wal
 _STEP_FLAGS = ("-x", "c++", "-std=c++20", "-g", "-fvisibility=hidden", "-pthread")
 _PLAIN_FLAGS = ("-O2",)
 _CHECK_FLAGS = ("-O1", "-fsanitize=thread", "-fsanitize=bounds")
-# Small functions inlined early have fewer counters, for which the OS threads contend.
-_COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic", "--param=early-inlining-insns=10")
+_COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
 
