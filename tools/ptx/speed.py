@@ -33,7 +33,7 @@ KERNELS = (
     ("v07", "u3", "tcgen05, one CTA"),
     ("v22", "u3", "tcgen05, pairs of CTAs"),
     ("m05", "s4", "wgmma, fp8"),
-    ("h05", "u3", "wgmma, fp16"),
+    ("h05", "u3", "wgmma, NVFP4 on Hopper"),
 )
 CALLS = 5
 _LIMIT_S = 900.0
