@@ -32,6 +32,8 @@ __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes of pytest-xdist are told the width of the terminal, and tables would be fitted to it.
 os.environ.pop("COLUMNS", None)
+# Where it is set, nobody would see what a command leaves beside a user's file.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell's background job ignores Ctrl-C, and so would the commands that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernelbench.base import schema
+from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.base.json_file import read_json, write_json
 from kernelbench.base.parent_process import end_with_parent
@@ -111,7 +112,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
                 reason = wrong_by_task(file, Path(asked.task), asked.seed)
                 end = "wrong" if reason else "done"
             else:
-                runpy.run_path(str(file), run_name="__main__")
+                with no_bytecode():
+                    runpy.run_path(str(file), run_name="__main__")
         except KernelbenchError:
             raise
         except SystemExit as error:

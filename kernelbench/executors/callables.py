@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from kernelbench.base.bytecode import no_bytecode
+
 ENTRY_POINT = "custom_kernel"
 _COMPAT = Path(__file__).parent / "compat"
 #: What colours text in a terminal: some packages have it in their errors.
@@ -49,7 +51,8 @@ def load_callable(path: Path) -> Callable[[Any], Any]:
     _search_first(str(path.parent.resolve()))
     before = set(sys.modules)
     try:
-        spec.loader.exec_module(module)
+        with no_bytecode():
+            spec.loader.exec_module(module)
     except Exception as error:
         raise LoadError(
             f"importing {path.name} raised {describe_exception(error, path)}"

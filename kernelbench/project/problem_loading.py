@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError
 from kernelbench.project.guarded import guarded, line_in, shown_path
 from kernelbench.project.installed import installed_problem
@@ -54,7 +55,8 @@ def _import_problem(problem: str, folder: Path, said: str) -> Any:
     if not where:
         return installed_problem(name, said)
     if not where.endswith(".py"):
-        return getattr(importlib.import_module(where), name)
+        with no_bytecode():
+            return getattr(importlib.import_module(where), name)
     path = folder / where
     if not path.is_file():
         raise UsageError(f"{said}problem {problem!r}: no such file: {path}")
@@ -77,7 +79,8 @@ def _module_of(path: Path, written: int) -> ModuleType:
         raise ImportError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with no_bytecode():
+        spec.loader.exec_module(module)
     return module
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
 from kernelbench.problems.flashinfer.json_fields import read_lines, read_object
 from kernelbench.problems.flashinfer.models import (
@@ -118,7 +119,8 @@ class DefinitionProblem:
             spec = importlib.util.spec_from_file_location(f"kernelbench_{self.name}", path)
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            with no_bytecode():
+                spec.loader.exec_module(module)
         return module
 
     @contextmanager
