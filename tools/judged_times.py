@@ -1,7 +1,8 @@
 """Time submissions with their judge in another process and in their own, in interleaved pairs.
 
 ``python tools/judged_times.py SUBMISSION... --shape SHAPE --pairs 20`` prints, for every metric,
-both medians and the median of the pairs' ratios with its 95 % interval (bootstrap over pairs).
+both medians and the median of the pairs' ratios with its 95 % interval (bootstrap over pairs). On a
+GPU it asks for the other process by itself (``KERNELBENCH_GPU_JUDGE``).
 ``--record FILE`` also writes each pair, a line of JSON each. Every run has a worker of its own.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import random
 import statistics
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from kernelbench.records.run_record import Metric
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import Runner, StepRun
 from kernelbench.worker import launcher as launching
-from kernelbench.worker.jobs import Timing, processes_apart
+from kernelbench.worker.jobs import JUDGE_ON_GPU, Timing, processes_apart
 from kernelbench.worker.launcher import Launcher
 
 METRICS: tuple[Metric, ...] = ("call", "device")
@@ -39,6 +41,9 @@ def times(
     (row,) = Runner(launcher, seed=seed, timing=timing, call_limit_s=60).run(run)
     if row.status != "pass" or row.call_us is None:
         raise SystemExit(f"{run.step.name}, judged {way}: {row.status}: {row.reason}")
+    said = "judged from another process" in row.notes
+    if row.executor == "gpu" and said != (way == "apart"):
+        raise SystemExit(f"{run.step.name} was to be judged {way}, and was not")
     found = {"call": row.call_us.median}
     if row.device_us is not None:
         found["device"] = row.device_us.median
@@ -80,6 +85,7 @@ def main() -> None:
     parser.add_argument("--executor", default="auto")
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
+    os.environ[JUDGE_ON_GPU] = "apart"
     timing = Timing(options.reps, 10, "cold", "single", METRICS, options.budget)
     context = task_context(options.task) if options.task else Context.find()
     for file in options.submissions:

@@ -22,8 +22,12 @@ ASSUMPTIONS = {
 
 #: A launch that hung while not all its CTAs were resident, and was made again.
 TOGETHER = "ctas-together"
+#: A launch that its stream lets begin before the one ahead of it has ended.
+IN_TURN = "launches-in-turn"
 #: What else a verdict may rest on: how launches of PTX were made.
 LAUNCH_ASSUMPTIONS = {
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
     "cooperative; it hung where they were not, and was made again",
+    IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
+    "(programmatic stream serialization) waits for it: here one ends before the next begins",
 }

@@ -11,6 +11,7 @@ import torch
 
 from kernelbench.base.errors import MachineFault
 from kernelbench.base.seeds import derive
+from kernelbench.machine.environment import foreign_processes
 from kernelbench.measure import probes
 from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.outcomes import TimedBlock
@@ -43,7 +44,8 @@ def call_time(
     Raises:
         TimingFault: If a timed output is wrong, or work of the step goes on after its end event
             (host time to a device-wide synchronization exceeds event time by far).
-        MachineFault: If the second cannot be told, because a call of nothing takes long, too.
+        MachineFault: If the second cannot be told: a call of nothing takes long, too, or other
+            processes use the GPU.
     """
     rng = random.Random(derive(gpu.seed, "call", "order"))
     witness = gpu.witness(order, rng, derive(gpu.seed, "call"))
@@ -108,17 +110,20 @@ def _require_joined(
 ) -> None:
     """Host time beyond the events is launch latency and synchronization, some 20–60 µs.
 
-    Where other processes use the GPU, it is also their turn, of a call of nothing as well.
+    Where other processes use the GPU, it is also their turn, of a call of nothing as well. Then
+    nobody is blamed: their turns come and go.
     """
     event_us = statistics.median(measurement.of(arm)) * calls
     allowed_us = 200 + 0.5 * event_us
     if excess_us <= allowed_us:
         return
     nothing_us = _excess_of_nothing(gpu)
-    if excess_us <= allowed_us + nothing_us:
+    others = foreign_processes(gpu.device.index or 0)
+    if others or excess_us <= allowed_us + nothing_us:
+        busy = f"; {others} other process(es) use it" if others else ""
         raise MachineFault(
             f"not judged: a synchronized call takes {excess_us:.0f} µs longer than its events "
-            f"say, and one of nothing {nothing_us:.0f} µs; try again when nothing else uses "
+            f"say, and one of nothing {nothing_us:.0f} µs{busy}; try again when nothing else uses "
             "this GPU"
         )
     raise TimingFault(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from kernelbench.emulator.assumptions import IN_TURN
 from kernelbench.emulator.settings import Emulation
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
@@ -52,7 +54,12 @@ class CheckedLaunches:
 
     def make_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> PtxReport:
         """Make one of CUDA's host code, which may touch ``memory``."""
-        return self.make(
+        report = self.make(
             launch.module, launch.kernel, launch.grid, launch.block, launch.args,
             form=launch.form, words=launch.words, memory=memory, **launch.options,
         )  # fmt: skip
+        if launch.programmatic:
+            last = self.made.pop()
+            report = replace(report, assumptions=(*report.assumptions, IN_TURN))
+            self.made.append(replace(last, report=report))
+        return report

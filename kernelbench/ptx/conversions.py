@@ -87,11 +87,6 @@ def _pack_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[Ope
     return writer.assign(operands[0], "b32", value)
 
 
-def _same_half(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    return writer.assign(operands[0], "b16", writer.value(operands[1], 2))
-
-
 def _between_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """An operand's register may be wider than its type."""
     saturate, result, kind = chosen
@@ -144,7 +139,7 @@ CONVERSION_FORMS: tuple[Form, ...] = (
     # Triton leaves the rounding out where the value, of a narrower float, fits; ptxas takes that.
     pure("cvt.f16.bf16", "f16 bf16", "half_of<px::f16, px::flags(\"\")>", "narrow"),
     pure("cvt.bf16.f16", "bf16 f16", "half_of<px::bf16, px::flags(\"\")>", "narrow"),
-    Form("cvt.f16.f16", _same_half, "narrow"),
+    pure("cvt.f16.f16", "f16 f16", "half_of<px::f16, px::flags(\"\")>", "narrow"),
     pure("cvt.{rn|rz}.relu{.satfinite|}.{f16|bf16}.f32", "$2 f32",
          "half_of<px::$2, px::flags(\"$0 relu $1\")>"),
     pure("cvt.{rn|rz}.satfinite.{f16|bf16}.f32", "$1 f32",

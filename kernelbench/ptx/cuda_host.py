@@ -31,6 +31,7 @@ from kernelbench.ptx.script_symbols import ScriptSymbols
 
 _FAILED = 719  # cudaErrorLaunchFailure
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
+_COOPERATIVE, _PROGRAMMATIC = 1, 2  # of a launch
 _Triple = ctypes.POINTER(ctypes.c_uint)
 _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_char_p, _Triple, _Triple, _Triple, ctypes.c_uint64,
@@ -223,15 +224,16 @@ class CudaHost:
 
     def _launched(
         self, module: int, name: bytes, grid: Any, block: Any, cluster: Any, shared: int,
-        cooperative: int, arguments: Any,
+        how: int, arguments: Any,
     ) -> int:  # fmt: skip
         """A status of CUDA."""
         asked = self._modules[module]
         sizes = asked.shape(name.decode()).sizes
         launch = CudaLaunch(
             asked, name.decode(), tuple(grid[:3]), tuple(block[:3]), tuple(cluster[:3]), shared,
-            bool(cooperative),
+            bool(how & _COOPERATIVE),
             tuple(ctypes.string_at(arguments[at], size) for at, size in enumerate(sizes)),
+            bool(how & _PROGRAMMATIC),
         )  # fmt: skip
         return self._guarded(_FAILED, lambda: self._run(launch))
 

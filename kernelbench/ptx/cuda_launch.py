@@ -17,6 +17,7 @@ class CudaLaunch:
     Attributes:
         args: The bytes of each parameter.
         shared: Bytes of dynamic shared memory.
+        programmatic: Whether it may begin before the launch ahead of it has ended.
     """
 
     module: PtxModule
@@ -27,6 +28,7 @@ class CudaLaunch:
     shared: int
     cooperative: bool
     args: tuple[bytes, ...]
+    programmatic: bool = False
 
     @property
     def form(self) -> tuple[Any, ...]:

@@ -19,8 +19,10 @@ from typing import Any
 
 import torch
 
+from kernelbench.base.errors import MachineFault
 from kernelbench.base.seeds import derive
 from kernelbench.executors.callables import RaisedElsewhere
+from kernelbench.machine.environment import foreign_processes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.kernel_activity import ProfilerError
 from kernelbench.measure.outcomes import TimedBlock, error_of
@@ -127,6 +129,7 @@ class JudgedSeries:
 
         Raises:
             TimingFault: If an output is wrong, or a time that was said cannot be.
+            MachineFault: If a time that was said cannot be, and others use the GPU.
             ProfilerError: If the profiler has failed.
             KernelbenchError: If something else than the submissions is to blame.
             Exception: What a submission raised.
@@ -290,6 +293,11 @@ class JudgedSeries:
         self._verify()
         for arm in range(len(self.kernels)):
             if fault := self._clock_fault(arm, measurement.of(arm)):
+                if others := foreign_processes(torch.device(self._apart.device).index or 0):
+                    raise MachineFault(
+                        f"not judged: {fault}; {others} other process(es) use this GPU: try again "
+                        "when nothing else uses it"
+                    )
                 raise TimingFault(fault)
         if self._fresh.refused:
             measurement.notes.append("seeds give data of different forms: timed on the same values")

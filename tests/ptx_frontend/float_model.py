@@ -140,7 +140,7 @@ def _signed_bits(root: str, operands: Sequence[int], values: Sequence[Real], for
 
 
 def _tested(what: str, form: Format, value: Real) -> int:
-    normal = value.finite and value.size != 0 and not form.subnormal(value)
+    normal = value.finite and not form.subnormal(value)  # zeros, too
     return int({
         "finite": value.finite, "infinite": value.size == "inf", "number": value.size != "nan",
         "notanumber": value.size == "nan", "normal": normal, "subnormal": form.subnormal(value),
@@ -259,8 +259,13 @@ def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequenc
         return FORMATS[to].encode(Real(int(value < 0), Fraction(abs(value))), mode)
     form = FORMATS[of]
     if (of, to) == ("f64", "f32") and form.decode(operands[0]).size == "nan":
-        kept = operands[0] >> 63 << 31 | 0x7FC00000 | operands[0] >> 29 & 0x3FFFFF
-        return 0 if "sat" in modifiers else kept
+        payload = operands[0] >> 63 << 31 | 0x7FC00000 | operands[0] >> 29 & 0x3FFFFF
+        return 0 if "sat" in modifiers else payload
+    kept = of == "f64" and to in ("f16", "bf16") and "sat" not in modifiers
+    if kept and form.decode(operands[0]).size == "nan":
+        fraction = FORMATS[to].precision - 1
+        upper = operands[0] >> 52 - fraction & 0x7FFF | 1 << fraction - 1
+        return operands[0] >> 63 << 15 | upper
     source = _flushed(form.decode(operands[0]), form, modifiers if of == "f32" else ())
     if to in _INTEGERS:
         if source.size == "nan":
@@ -268,7 +273,7 @@ def _converted(modifiers: Sequence[str], operands: Sequence[int], types: Sequenc
             return 1 << bits - 1 if 64 in (bits, form.bits) else 0
         whole = rounded(source.value, mode) if source.finite else (-1) ** source.sign * 2**80
         return clamped(whole, to)
-    moved = (of == "bf16" and "sat" not in modifiers) or modifiers == ["f32", "f32"]
+    moved = (of == "bf16" and not {"sat", "ftz"} & {*modifiers}) or modifiers == ["f32", "f32"]
     if source.size == "nan" and to == "f32" and moved:
         return operands[0] << F32.bits - form.bits  # its bits stay
     if mode.endswith("i"):

@@ -25,7 +25,9 @@ pytestmark = [
 def checked(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
     """Checks a program with some of its text replaced."""
 
-    def check(name: str, *replaced: tuple[str, str], schedules: int = 2) -> Outcome:
+    def check(
+        name: str, *replaced: tuple[str, str], schedules: int = 2, arch: int | None = None
+    ) -> Outcome:
         file = tmp_path / name
         shutil.copy(PROGRAMS / name, file)
         text = file.read_text()
@@ -33,7 +35,8 @@ def checked(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
             assert old in text
             text = text.replace(old, new, 1)
         file.write_text(text)
-        return bench("check", file, "--seed", 1, "--schedules", schedules, root=tmp_path)
+        options = ("--seed", 1, "--schedules", schedules, *(("--arch", arch) if arch else ()))
+        return bench("check", file, *options, root=tmp_path)
 
     return check
 
@@ -232,3 +235,43 @@ def test_what_ends_otherwise(
     outcome = checked("sums.cu", (old, new))
     assert outcome.code == code, outcome.out
     assert message in (outcome.out if code == 3 else outcome.error)
+
+
+def test_a_product_of_clusters_with_multicast_is_right_and_clean(
+    checked: Callable[..., Outcome],
+) -> None:
+    """TMA, wgmma, roles of warpgroups, blocks that take several tiles."""
+    outcome = checked("hopper_gemm.cu", arch=90)
+    assert outcome.code == 0, outcome.out
+    assert "1 clean of 1" in outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("hopper_gemm.cu", "wait(&s.empty[stage], phase ^ 1);\n          expect", "expect"),
+        ("hopper_gemm.cu", 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', ""),
+        ("hopper_gemm.cu", "&s.empty[stage], threadIdx.x % 128)", "&s.empty[stage], rank)"),
+        ("norm.cu", "  cluster.sync();", "  __syncthreads();"),
+        ("groups.cu", "part = 0;\n  block.sync();", "part = 0;"),
+        ("pipeline.cu", "      pipe.producer_acquire();\n      for", "      for"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_programs_of_libraries(
+    checked: Callable[..., Outcome], name: str, old: str, new: str
+) -> None:
+    """Cooperative groups, cuda::pipeline, distributed shared memory, TMA with multicast."""
+    outcome = checked(name, arch=90, schedules=4)
+    assert outcome.code == 0, outcome.out
+    outcome = checked(name, (old, new), arch=90, schedules=20)
+    assert outcome.code == 3, outcome.out
+
+
+@pytest.mark.long
+def test_programmatic_launches_rest_on_an_assumption(checked: Callable[..., Outcome]) -> None:
+    """They run one after another here, so that a missing wait cannot be found."""
+    outcome = checked("norm.cu", ("  cudaGridDependencySynchronize();\n", ""), arch=90)
+    assert outcome.code == 0, outcome.out
+    assert "assumed  launches-in-turn" in outcome.out
+    assert "launches-in-turn" not in checked("groups.cu", arch=90).out

@@ -224,23 +224,28 @@ def test_outputs_are_sampled_from_every_arm_and_unpredictably() -> None:
 
 
 @pytest.mark.parametrize(
-    ("excess_us", "nothing_us", "raised"),
+    ("excess_us", "nothing_us", "others", "raised"),
     [
-        (60.0, 40.0, None),
-        (459.0, 40.0, TimingFault),
-        (459.0, 430.0, MachineFault),
-        (5000.0, 430.0, TimingFault),
+        (60.0, 40.0, 0, None),
+        (60.0, 40.0, 3, None),
+        (459.0, 40.0, 0, TimingFault),
+        (459.0, 430.0, 0, MachineFault),
+        (5000.0, 430.0, 0, TimingFault),
+        (5000.0, 430.0, 3, MachineFault),
     ],
 )
 def test_a_call_that_ends_late_is_blamed_unless_one_of_nothing_does(
     monkeypatch: pytest.MonkeyPatch,
     excess_us: float,
     nothing_us: float,
+    others: int,
     raised: type[Exception] | None,
 ) -> None:
     """Of a GPU that others use: their turns are not the step's work."""
     monkeypatch.setattr(gpu_call_time, "_excess_of_nothing", lambda _gpu: nothing_us)
+    monkeypatch.setattr(gpu_call_time, "foreign_processes", lambda _index: others)
     gpu = object.__new__(GpuTiming)
+    gpu.device = torch.device("cuda:0")
     measured = Measurement("call", "events", [TimedBlock([0], [0], [10.0])])
     with pytest.raises(raised) if raised else contextlib.nullcontext():
         gpu_call_time._require_joined(gpu, 0, excess_us, measured, 1)

@@ -11,6 +11,12 @@ AMAX_BETWEEN = (
     "this part's has to reach first; what it writes before that, nobody reads any more."
 )
 NO_BLOCKS = "A part of no blocks more: nothing of it is copied to a row."
+NO_ROWS = "A tile without rows more: nothing of it is stored."
+LEFT_BEFORE = "The loop is left at the number of blocks, which is no more than that bound."
+NO_SUCH_ROW = (
+    "The rows of one turn more are beyond the tile's columns, so that none is below `rows`."
+)
+ITS_OWN = "The same threads meet at another barrier, at which nobody else does."
 #: By operator, file and line; where a file has changed, its mutants count again.
 BY_HAND = {
     (
@@ -77,7 +83,7 @@ BY_HAND = {
         "gemm.cuh",
         107,
         "for (uint32_t row = args.offsets[expert]; row < end; row += kTileM) {",
-    ): "A tile without rows more: nothing of it is stored.",
+    ): NO_ROWS,
     (
         "bound-over",
         "route_quantize.cuh",
@@ -90,6 +96,126 @@ BY_HAND = {
         43,
         "if (ptx::thread_index() == 0) args.scales[token * (args.k / kFp8Block) + block] = scale;",
     ): "Every thread has computed the same scale: several store it in place of one.",
+    (
+        "bound-over",
+        "gemm.cuh",
+        132,
+        "for (uint32_t row = args.offsets[expert]; row < end; row += kTileM) {",
+    ): NO_ROWS,
+    (
+        "bound-over",
+        "gemm.cuh",
+        133,
+        "for (uint32_t row = args.offsets[expert]; row < end; row += kTileM) {",
+    ): NO_ROWS,
+    (
+        "bound-over",
+        "gemm.cuh",
+        124,
+        "for (uint32_t phase = 0; row < end; row += kTileM) {",
+    ): NO_ROWS,
+    (
+        "bound-over",
+        "gemm.cuh",
+        185,
+        "for (; row < end; row += kTileM) {",
+    ): NO_ROWS,
+    (
+        "bound-over",
+        "quantize_sort_gather.cuh",
+        77,
+        "for (uint32_t first = 0; first < blocks; first += kPartBlocks) {",
+    ): NO_BLOCKS,
+    (
+        "bound-over",
+        "quantize_sort_gather.cuh",
+        107,
+        "for (uint32_t first = 0; first < blocks; first += kPartBlocks) {",
+    ): NO_BLOCKS,
+    (
+        "bound-over",
+        "route_quantize.cuh",
+        173,
+        "for (uint32_t first = kPartBlocks; first < blocks; first += kPartBlocks) {",
+    ): NO_BLOCKS,
+    (
+        "barrier-dropped",
+        "quantize_sort_gather.cuh",
+        91,
+        "ptx::bar_sync();  // read by all, before the next part is written",
+    ): AMAX_BETWEEN,
+    (
+        "barrier-dropped",
+        "quantize_sort_gather.cuh",
+        111,
+        "ptx::bar_sync();  // read by all, before the next part is written",
+    ): AMAX_BETWEEN,
+    (
+        "bound-over",
+        "quantize_sort_gather.cuh",
+        50,
+        "for (uint32_t block = 0; block < kPartBlocks; ++block) {",
+    ): LEFT_BEFORE,
+    (
+        "bound-over",
+        "quantize_sort_gather.cuh",
+        58,
+        "for (uint32_t block = 0; block < kPartBlocks; ++block) {",
+    ): LEFT_BEFORE,
+    (
+        "bound-over",
+        "count_layout.cuh",
+        28,
+        (
+            "for (uint64_t first = ptx::thread_index(); first < args.routes; "
+            "first += kIds * kThreads) {"
+        ),
+    ): "A thread that begins behind the last route loads and counts none.",
+    (
+        "bound-over",
+        "gemm.cuh",
+        157,
+        "for (uint32_t i = 0; i < kRows; ++i) {",
+    ): NO_SUCH_ROW,
+    (
+        "bound-over",
+        "gemm.cuh",
+        213,
+        "for (uint32_t i = 0; i < kRows; ++i) {",
+    ): NO_SUCH_ROW,
+    (
+        "bound-over",
+        "gemm.cuh",
+        113,
+        "for (uint32_t i = 0; i < kTileM / kCopyRows; ++i) {",
+    ): "The rows of one turn more are beyond the columns: none is copied.",
+    (
+        "bound-over",
+        "gemm.cuh",
+        115,
+        "if (row < columns) {",
+    ): "The row behind the columns is filled with zeros; no product reads it.",
+    (
+        "bound-under",
+        "route_quantize.cuh",
+        149,
+        "if (index < args.k) {",
+    ): "The last value of a block is lane 31's, which stores neither codes nor a scale.",
+    (
+        "barrier-number",
+        "gemm.cuh",
+        186,
+        "ptx::bar_sync(kMmaBarrier, kMmaThreads);",
+    ): ITS_OWN,
+    (
+        "barrier-number",
+        "gemm.cuh",
+        216,
+        (
+            "ptx::bar_sync(kMmaBarrier, kMmaThreads);  "
+            "// tokens are read by all, before the next tile's come"
+        ),
+    ): ITS_OWN,
 }
 #: All of them.
 LATE = {SAME_AT_EQUALITY, *BY_HAND.values()}

@@ -31,9 +31,6 @@ ROOT = HERE.parents[1]
 TESTS = ROOT / "tests" / "ptx_frontend"
 sys.path[:0] = [str(ROOT), str(TESTS), str(HERE)]
 
-#: What the emulator's tensor maps begin with.
-MAP_MAGIC = 0x70616D2D726F736E
-_MAP_BYTES = 128
 #: Of a launch, in ``launches.json``.
 _KEPT = ("kernel", "grid", "block", "cluster", "shared", "cooperative", "args", "maps", "test")
 _FILES = (
@@ -122,7 +119,10 @@ def _record(
     maps = {}
     addresses = [memory_of(each)[0] for each in arrays]
     for at, old in enumerate(given):
-        if old.size >= _MAP_BYTES and old[:8].view(np.uint64)[0] == MAP_MAGIC:
+        if (
+            old.size >= gpu_verdicts.MAP_BYTES
+            and old[:8].view(np.uint64)[0] == gpu_verdicts.MAP_MAGIC
+        ):
             maps[str(at)] = addresses.index(int(old[8:16].view(np.uint64)[0]))
     return {
         "text": source.text, "kernel": kernel, "grid": form.grid, "block": form.block,

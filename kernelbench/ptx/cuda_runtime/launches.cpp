@@ -35,7 +35,8 @@ cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** argume
     for (auto& each : kept) values.push_back(each.data());
     const int status =
         launch_kernel(kernel->module, kernel->name.c_str(), &form.grid.x, &form.block.x,
-                      &form.cluster.x, form.shared, form.cooperative, values.data());
+                      &form.cluster.x, form.shared, form.cooperative + 2 * form.programmatic,
+                      values.data());
     return static_cast<cudaError_t>(status);
   };
   return cudaSuccess;
@@ -58,12 +59,14 @@ cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void**
       case cudaLaunchAttributeCooperative:
         form.cooperative = each.val.cooperative != 0;
         break;
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+        form.programmatic = each.val.programmaticStreamSerializationAllowed != 0;
+        break;
       // Without effect on what a launch computes: each runs to its end before the next.
       case cudaLaunchAttributeIgnore:
       case cudaLaunchAttributeAccessPolicyWindow:
       case cudaLaunchAttributeSynchronizationPolicy:
       case cudaLaunchAttributeClusterSchedulingPolicyPreference:
-      case cudaLaunchAttributeProgrammaticStreamSerialization:
       case cudaLaunchAttributePriority:
       case cudaLaunchAttributeMemSyncDomain:
       case cudaLaunchAttributeMemSyncDomainMap:

@@ -42,11 +42,13 @@ struct Form {
   dim3 grid, block, cluster{1, 1, 1};
   size_t shared = 0;
   bool cooperative = false;
+  bool programmatic = false;  // may begin before the launch ahead of it has ended
 };
 
-// Launches a kernel by the module's number and its name; returns a cudaError_t.
+// Launches a kernel by the module's number and its name; returns a cudaError_t. `how`: 1 for
+// cooperative, 2 for programmatic, or both.
 using Launch = int (*)(int module, const char* name, const unsigned* grid, const unsigned* block,
-                       const unsigned* cluster, uint64_t shared, int cooperative, void** arguments);
+                       const unsigned* cluster, uint64_t shared, int how, void** arguments);
 // Says what a program has asked for that is not here.
 using Missing = void (*)(const char* what);
 // Loads PTX: the number of the module, or -1.

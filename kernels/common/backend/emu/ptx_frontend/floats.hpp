@@ -286,7 +286,7 @@ PX bool testp_notanumber(T a) {
 }
 template <typename T>
 PX bool testp_normal(T a) {
-  return std::isnormal(a);
+  return std::isnormal(a) || a == 0;
 }
 template <typename T>
 PX bool testp_subnormal(T a) {

@@ -13,7 +13,7 @@ PX f32 widened(bf16 a) {
   return canonical(as<f32>(b32{a.bits} << 16));
 }
 
-// cvt of bf16 keeps a NaN's bits.
+// cvt of bf16 keeps a NaN's bits, but with .sat and .ftz (as an H200 does).
 PX f32 extended(bf16 a) {
   return as<f32>(b32{a.bits} << 16);
 }
@@ -177,9 +177,20 @@ PX_CALLED H half_in_mode(f64 a) {
   if (!outward && std::fabs(got) > std::fabs(a)) return {static_cast<b16>(nearest.bits - 1)};
   return nearest;
 }
+// An f64's NaN keeps its sign and upper bits (as on an H200).
+template <typename H>
+PX H half_nan(f64 a) {
+  constexpr b32 kFraction = std::is_same_v<H, f16> ? 10 : 7;
+  const auto bits = __builtin_bit_cast(b64, a);
+  const b64 upper = bits >> (52 - kFraction) | b64{1} << (kFraction - 1);
+  return {static_cast<b16>(bits >> 63 << 15 | (upper & 0x7fff))};
+}
 template <typename H, Flags how, typename T>
 PX_CALLED H half_of(T a) {
   H found;
+  if constexpr (std::is_same_v<T, f64> && !how.sat) {
+    if (std::isnan(a)) return half_nan<H>(a);
+  }
   if constexpr (std::is_same_v<T, f32> && how.round == Round::kNearest) {
     f32 given = without_negative<how.relu>(in<how>(a));
     if constexpr (how.sat) given = saturate(given);
@@ -207,6 +218,7 @@ PX_CALLED b32 pack_halves(f32 a, f32 b) {
 template <typename To, Flags how, typename H>
 PX To wide_of(H a) {
   if constexpr (how.sat) return saturate(in<how>(static_cast<To>(widened(a))));
+  if constexpr (how.ftz) return in<how>(static_cast<To>(widened(a)));
   return in<how>(static_cast<To>(extended(a)));
 }
 template <typename To, Flags how, typename H>

@@ -74,13 +74,14 @@ PX b32 f16x2_of_narrow(b16 a) {
                      narrowed_f16_rn(without_negative<relu>(widened(of, high))).bits);
 }
 
-// tf32 in 32 bits; the low 13 are zero. rna: half-way cases go away from zero.
+// tf32 in 32 bits; the low 13 are zero. rna: half-way cases go away from zero, and a NaN keeps its
+// upper bits (as on an H200).
 enum class Tf32 { rn, rz, rna };
 template <Tf32 how, bool relu>
 PX_CALLED b32 tf32_of(f32 value) {
   const f32 given = without_negative<relu>(value);
   const auto bits = __builtin_bit_cast(b32, given);
-  if (std::isnan(given)) return 0x7fffffff;
+  if (std::isnan(given)) return (how == Tf32::rna ? bits : 0x7fffffff) & ~0x1fffu;
   if (std::isinf(given)) return bits;
   const b32 add = how == Tf32::rz ? 0 : how == Tf32::rna ? 0x1000 : 0xfff + (bits >> 13 & 1);
   return (bits + add) & ~0x1fffu;
