@@ -33,10 +33,9 @@ cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** argume
   *work = [kernel, form, kept = std::move(kept)]() mutable {
     std::vector<void*> values;
     for (auto& each : kept) values.push_back(each.data());
-    const int status =
-        launch_kernel(kernel->module, kernel->name.c_str(), &form.grid.x, &form.block.x,
-                      &form.cluster.x, form.shared, form.cooperative + 2 * form.programmatic,
-                      values.data());
+    const int status = launch_kernel(kernel->module, kernel->name.c_str(), &form.grid.x,
+                                     &form.block.x, &form.cluster.x, form.shared,
+                                     form.cooperative + 2 * form.programmatic, values.data());
     return static_cast<cudaError_t>(status);
   };
   return cudaSuccess;
