@@ -24,10 +24,14 @@ ASSUMPTIONS = {
 TOGETHER = "ctas-together"
 #: A launch that its stream lets begin before the one ahead of it has ended.
 IN_TURN = "launches-in-turn"
+#: The same of a kernel that waits nowhere.
+NEVER_WAITS = "never-waits"
 #: What else a verdict may rest on: how launches of PTX were made.
 LAUNCH_ASSUMPTIONS = {
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
     "cooperative; it hung where they were not, and was made again",
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
     "(programmatic stream serialization) waits for it: here one ends before the next begins",
+    NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "
+    "whose module has no griddepcontrol.wait (cudaGridDependencySynchronize), needs nothing of it",
 }

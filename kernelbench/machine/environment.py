@@ -43,6 +43,7 @@ def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
             kernelbench=__version__,
         )
     properties: Any = torch.cuda.get_device_properties(torch.device(device))
+    others = clocks.other_processes(gpu.index, _siblings())
     return Environment(
         device=str(properties.name),
         kind="cuda",
@@ -55,7 +56,7 @@ def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
         torch=str(torch.__version__),
         python=platform.python_version(),
         kernelbench=__version__,
-        gpu_processes=foreign_processes(gpu.index),
+        gpu_processes=others or 0,
         mig=gpu.mig,
     )
 
@@ -91,11 +92,11 @@ def foreign_processes(index: int) -> int:
 
     0 where NVML cannot tell.
     """
-    return clocks.other_processes(index, _siblings()) or 0
+    return clocks.other_processes(index, _siblings() | {os.getppid()}) or 0
 
 
 def _siblings() -> set[int]:
-    """This process and those above it, the others of its parent, and theirs."""
+    """This process, the others of its parent, and theirs."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -105,7 +106,4 @@ def _siblings() -> set[int]:
     more = {os.getppid()}
     while more := {pid for pid, parent in parents.items() if parent in more} - found:
         found |= more
-    above, pid = {os.getpid()}, os.getpid()
-    while (pid := parents.get(pid, 0)) > 1:
-        above.add(pid)
-    return found | above
+    return found | {os.getpid()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelbench.emulator.assumptions import IN_TURN
+from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
 from kernelbench.emulator.settings import Emulation
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
@@ -60,6 +60,7 @@ class CheckedLaunches:
         )  # fmt: skip
         if launch.programmatic:
             last = self.made.pop()
-            report = replace(report, assumptions=(*report.assumptions, IN_TURN))
+            believed = IN_TURN if launch.module.has("griddepcontrol.wait") else NEVER_WAITS
+            report = replace(report, assumptions=(*report.assumptions, believed))
             self.made.append(replace(last, report=report))
         return report

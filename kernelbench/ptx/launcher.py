@@ -161,6 +161,14 @@ class PtxModule:
         form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
         return self._one_launch(kernel, form, args, memory or {}, check).made(running)
 
+    def has(self, opcode: str) -> bool:
+        """Whether an instruction of this opcode is in a kernel or function of the module."""
+        return any(
+            statement.opcode == opcode
+            for function in self._source.module.functions.values()
+            for statement in function.statements
+        )
+
     def library(self, check: bool) -> ctypes.CDLL:
         """The module's library, built and loaded when first asked for.
 

@@ -273,5 +273,6 @@ def test_programmatic_launches_rest_on_an_assumption(checked: Callable[..., Outc
     """They run one after another here, so that a missing wait cannot be found."""
     outcome = checked("norm.cu", ("  cudaGridDependencySynchronize();\n", ""), arch=90)
     assert outcome.code == 0, outcome.out
-    assert "assumed  launches-in-turn" in outcome.out
-    assert "launches-in-turn" not in checked("groups.cu", arch=90).out
+    assert "assumed  never-waits" in outcome.out
+    assert "assumed  launches-in-turn" in checked("norm.cu", arch=90).out
+    assert "assumed" not in checked("groups.cu", arch=90).out

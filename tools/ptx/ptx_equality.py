@@ -34,7 +34,7 @@ RECORD, PAGE = HERE / "equality.json", ROOT / "docs" / "ptx.md"
 BEGIN, END = "<!-- ptx-equality -->\n", "<!-- /ptx-equality -->\n"
 STEPS = (
     *(f"v{number:02}" for number in range(1, 24)),
-    *(f"m{number:02}" for number in range(16)),
+    *(f"m{number:02}" for number in range(17)),
     *(f"h{number:02}" for number in range(1, 8)),  # h00 is Python
 )
 _GEMM_SHAPES = ("u1", "u2", "u3", "t3", "D")
