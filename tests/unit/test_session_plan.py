@@ -94,7 +94,7 @@ def test_a_shape_that_was_not_calibrated_takes_more() -> None:
     own = planned(RESULTS, H200, ["D"], "device", BOTH)
     other = planned(RESULTS, H200, ["A"], "device", BOTH)
     assert other.sessions > own.sessions, "its own sessions have to give its error"
-    assert own.seconds is None
+    assert own.seconds is not None and own.seconds > 0, "as long as m15 against m16"
     assert own.power >= 0.95
     both = planned(RESULTS, H200, ["A", "D"], "device", BOTH)
     assert both.sessions >= other.sessions, "the level is shared"

@@ -56,6 +56,7 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
         "u7": ([8, 16, 24, 32, 40, 48, 56, 64], [896] * 8, [256] * 8),
         "u8": ([16, 72], [128] * 2, [3136, 192]),
         "u9": ([16, 16, 24, 24, 32, 40, 40, 48], [64] * 8, [256] * 8),
+        "u10": ([1, 129, 40], [200] * 3, [512] * 3),
     }
     assert [*table.of("group_gemm")] == list(expected)
     for name, (m, n, k) in expected.items():

@@ -52,7 +52,7 @@ class GroupGemm:
     name = "group_gemm"
     input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
-    check_shapes: tuple[str, ...] = ("u1", "u7", "u3", "u4", "u9", "t3", "t7", "t10", "u8")
+    check_shapes: tuple[str, ...] = ("u1", "u7", "u3", "u4", "u9", "t3", "t7", "t10", "u8", "u10")
     repeatable: bool = True
     leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType(
         {"sm_100a": ("nvfp4_group_gemm", "B200")}
