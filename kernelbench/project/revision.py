@@ -72,7 +72,10 @@ def _unpack(reference: str, root: Path, into: Path) -> Path:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             # Links are kept whatever they point at, as a checkout keeps them.
-            tar.extractall(into, filter="tar")
+            if hasattr(tarfile, "tar_filter"):
+                tar.extractall(into, filter="tar")
+            else:  # Python 3.11.3 and older; the archive is git's own
+                tar.extractall(into)
     except (tarfile.TarError, OSError) as error:
         raise RecordError(f"cannot unpack {reference!r}: {' '.join(str(error).split())}") from error
     return into / root.resolve().relative_to(top.resolve())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from conftest import ENVIRONMENT, Outcome, result_row, write_project, write_step
 from gpu_tools import H200, on_h200
 
@@ -336,7 +337,10 @@ def escape_message() -> str:
     measured = Measurement("call", "events", [TimedBlock([0], [0], [100.0])])
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TimingFault) as fault:
         patch.setattr(gpu_call_time, "_excess_of_nothing", lambda _gpu: 30.0)
-        gpu_call_time._require_joined(object.__new__(GpuTiming), 0, 5000.0, measured, 1)
+        patch.setattr(gpu_call_time, "foreign_processes", lambda _index: 0)
+        gpu = object.__new__(GpuTiming)
+        gpu.device = torch.device("cuda:0")
+        gpu_call_time._require_joined(gpu, 0, 5000.0, measured, 1)
     return str(fault.value)
 
 
