@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
 from kernelbench.emulator.settings import Emulation
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
@@ -34,12 +33,14 @@ class CheckedLaunches:
 
     def make(
         self, module: PtxModule, kernel: str, grid: Sequence[int], block: Sequence[int] | None,
-        args: Sequence[Any], *, form: tuple[Any, ...], words: str, **options: Any,
+        args: Sequence[Any], *, form: tuple[Any, ...], words: str, assumed: Sequence[str] = (),
+        **options: Any,
     ) -> PtxReport:  # fmt: skip
         """Make one.
 
         Args:
             form: Equal for launches that are checked as one; words: the same for rows.
+            assumed: What it rests on by the way it is launched.
             options: Others of :meth:`PtxModule.launch`.
         """
         check = min(self.check, 1) if form in self._forms else self.check
@@ -48,19 +49,15 @@ class CheckedLaunches:
             kernel, grid, block, args, check=check, seed=self._seed,
             emulation=Emulation(sms=self._sms), limit_s=self._limit_s, **options,
         )  # fmt: skip
+        report = replace(report, assumptions=(*report.assumptions, *assumed))
         self.made.append(Launched(words, self._seed, report))
         self._seed += report.schedules
         return report
 
     def make_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> PtxReport:
         """Make one of CUDA's host code, which may touch ``memory``."""
-        report = self.make(
+        return self.make(
             launch.module, launch.kernel, launch.grid, launch.block, launch.args,
-            form=launch.form, words=launch.words, memory=memory, **launch.options,
+            form=launch.form, words=launch.words, assumed=launch.assumed, memory=memory,
+            **launch.options,
         )  # fmt: skip
-        if launch.programmatic:
-            last = self.made.pop()
-            believed = IN_TURN if launch.module.has("griddepcontrol.wait") else NEVER_WAITS
-            report = replace(report, assumptions=(*report.assumptions, believed))
-            self.made.append(replace(last, report=report))
-        return report

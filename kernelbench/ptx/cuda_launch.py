@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
 from kernelbench.ptx.launcher import PtxModule
 
 
@@ -34,6 +35,14 @@ class CudaLaunch:
     def form(self) -> tuple[Any, ...]:
         """Equal for launches that differ in arguments only."""
         return id(self.module), self.kernel, self.grid, self.block, self.cluster, self.shared
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What it rests on, as launches run one after another; keys of ``LAUNCH_ASSUMPTIONS``."""
+        if not self.programmatic:
+            return ()
+        waits = "griddepcontrol.wait" in self.module.opcodes
+        return (IN_TURN if waits else NEVER_WAITS,)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import shutil
 import tempfile
@@ -161,10 +162,11 @@ class PtxModule:
         form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
         return self._one_launch(kernel, form, args, memory or {}, check).made(running)
 
-    def has(self, opcode: str) -> bool:
-        """Whether an instruction of this opcode is in a kernel or function of the module."""
-        return any(
-            statement.opcode == opcode
+    @functools.cached_property
+    def opcodes(self) -> frozenset[str]:
+        """Of all instructions of its kernels and functions."""
+        return frozenset(
+            statement.opcode
             for function in self._source.module.functions.values()
             for statement in function.statements
         )
