@@ -239,6 +239,12 @@ class Comparer:
             collected.remarks += [f"{step.name} {message.inputs}: {note}" for note in message.notes]
         elif isinstance(message, WorkCounted):
             collected.work = message.work
+        elif isinstance(message, MetricMeasured) and message.method == "none":
+            raise ArmFailure(
+                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: "
+                f"{'; '.join(message.notes)}; compare call times (--metric call)",
+                None,
+            )
         elif isinstance(message, MetricMeasured):
             collected.methods[message.metric] = message.method
             collected.notes.setdefault(message.metric, []).extend(message.notes)

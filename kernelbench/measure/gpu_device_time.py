@@ -40,6 +40,9 @@ def device_time(
     graph's temporaries and instance lie changes its time by some 0.1 %, the same way in every
     replay: left alone, two graphs of one kernel differ significantly. Drawn per block, it is
     noise between blocks, which the paired test accounts for.
+
+    Raises:
+        CaptureError: If a call cannot be captured, and the profiler is not to be asked.
     """
     with torch.cuda.stream(gpu.stream):
         gpu.warm_up(kernels, min(warmups, 3 * len(gpu.sets)))
@@ -47,6 +50,8 @@ def device_time(
         for kernel in kernels:
             gpu.capture(kernel)
     except CaptureError as error:
+        if not gpu.profiles:
+            raise
         measurement = _profiled(gpu, kernels, order, warmups)
         measurement.notes.append(f"device time from the profiler: capture failed: {error}")
         return measurement

@@ -54,6 +54,8 @@ class GpuTiming:
     clocks: Callable[[], tuple[float | None, tuple[str, ...]]] | None = None
     on_block: OnBlock | None = None
     batch: int = 1
+    #: Whether calls that cannot be captured are timed by the profiler.
+    profiles: bool = True
     #: Seconds that the spin kernel before the next block takes.
     spin_s: float = field(default=2e-3, init=False)
 

@@ -74,7 +74,10 @@ OnBlock = Callable[[TimedBlock], None]
 
 @dataclass
 class Measurement:
-    """All blocks of one metric, with how they were taken."""
+    """All blocks of one metric, with how they were taken.
+
+    Where there is no time that could be believed, there are none, and a note says why.
+    """
 
     metric: Metric
     method: str

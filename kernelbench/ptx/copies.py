@@ -197,7 +197,7 @@ COPY_FORMS: tuple[Form, ...] = (
         Form(f"cp.reduce.async.bulk.global.shared::cta.bulk_group{_HINT}.{{{operations}}}.{{{types}}}",
              _bulk_reduce, "reductions")
         for operations, types in (
-            ("add", "u32|s32|u64|s64|f32|f64"), ("min|max", "u32|s32|u64|s64"),
+            ("add", "u32|s32|u64|f32|f64"), ("min|max", "u32|s32|u64|s64"),
             ("inc|dec", "u32"), ("and|or|xor", "b32|b64"), ("add.noftz|min|max", "f16|bf16"),
         )
     ),

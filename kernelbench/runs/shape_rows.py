@@ -69,6 +69,9 @@ def with_times(row: Result, rows: ShapeRows) -> tuple[Result, list[dict[str, Any
                 "blocks": [block.to_json() for block in blocks],
             }
         )
+    for metric, complete in rows.measured.items():
+        if metric not in rows.samples:
+            notes += complete.notes
     if rows.floor_note:
         notes.append(rows.floor_note)
     if throttled:

@@ -155,7 +155,7 @@ def _run(job: RunJob, report: Reporter, apart: Sequence[Submissions]) -> None:
             if series.measure([kernel], single_arm(job.timing.reps, per_block)):
                 _measure_floor(job, job.timing, series.work, shape, report)
             _release(job.target, kernel)
-            if _generator_lost(job.target):
+            if _generator_lost(job.target, kernel):
                 return
 
 
@@ -234,11 +234,14 @@ def _checker(
     )
 
 
-def _generator_lost(where: Target) -> bool:
+def _generator_lost(where: Target, kernel: Kernel) -> bool:
     """Whether a graph capture that failed has left torch's generator behind, as if capturing.
 
-    The next shape needs random bits: the runner sees that shapes are left, and starts a worker.
+    That of this process or of the submission's. The next shape needs random bits: the runner sees
+    that shapes are left, and starts a worker.
     """
+    if isinstance(kernel, JudgedKernel) and kernel.generator_lost:
+        return True
     return where.gpu is not None and generator_lost(where.device)
 
 

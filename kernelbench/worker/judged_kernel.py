@@ -143,13 +143,15 @@ class JudgedKernel:
     Attributes:
         notes: What it says of its last call.
         beforehand: Set if the submission wants something done first.
-        lost: Whether its process has lost its CUDA context, or torch's generator there.
+        lost: Whether its process has lost its CUDA context.
+        generator_lost: Whether torch's generator there is as if capturing.
         apart: Its process; arm: its number there.
         waited_s: Seconds of the last call in which both processes were ready and did not run.
     """
 
     beforehand: Any = None
     lost: bool = False
+    generator_lost: bool = False
 
     def __init__(self, apart: Submissions, arm: int) -> None:
         self.apart = apart

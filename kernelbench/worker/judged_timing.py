@@ -246,10 +246,7 @@ class JudgedSeries:
         return arm, chosen.reference, copied(outputs)
 
     def _take_block(self, answer: dict[str, Any], results: Any) -> None:
-        """Believe a block's form, and look at what it has left.
-
-        The profiler's blocks come several at a time, the first with what the last has left.
-        """
+        """Believe a block's form, and look at what it has left."""
         block = read_block(answer.get("block"), self.order, len(self._blocks), len(self.sets))
         if self.clocks is not None:
             mhz, block.throttle = self.clocks()
@@ -273,18 +270,25 @@ class JudgedSeries:
         """What was measured, if it can be believed."""
         for kernel in self.kernels:
             kernel.lost = kernel.lost or answer.get("lost") is True
+            kernel.generator_lost = kernel.generator_lost or answer.get("generator") is True
         reason = " ".join(str(answer.get("reason", "")).split())[:500]
         match answer.get("at"):
             case "fault" if answer.get("status") == "wrong":
                 raise TimingFault(reason)
             case "fault":
                 raise ProfilerError(reason)
+            case "unmeasured" if self.metric == "device" and not self._blocks:
+                note = (
+                    f"no device time: capture failed ({reason}), and what a profiler in the "
+                    "submission's process says cannot be checked from another one"
+                )
+                return Measurement(self.metric, "none", notes=[note])
             case "measured" if len(self._blocks) == len(self.order) and self._newest:
                 pass
             case _:
                 raise RaisedElsewhere("the submission's process answered what was not asked")
         method = str(answer.get("method"))
-        if method not in ("graph", "profiler", "events", "competition"):
+        if method not in ("graph", "events", "competition"):
             raise RaisedElsewhere("the submission's process answered what was not asked")
         notes = answer.get("notes")
         measurement = Measurement(self.metric, method, self._blocks)

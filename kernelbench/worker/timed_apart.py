@@ -16,7 +16,7 @@ import torch
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
-from kernelbench.measure.gpu_timing import GpuTiming
+from kernelbench.measure.gpu_timing import CaptureError, GpuTiming
 from kernelbench.measure.kernel_activity import ProfilerError
 from kernelbench.measure.outcomes import TimedBlock, status_of
 from kernelbench.measure.timing import SYNCHRONIZE, InputSet, TimingFault, quiet_gc
@@ -69,8 +69,13 @@ class WitnessElsewhere:
 
 @dataclass
 class ApartTiming(GpuTiming):
-    """The timer, with a witness in another process."""
+    """The timer, with a witness in another process.
 
+    What the profiler of this process says nobody else can check: the host's part of a call that
+    cannot be captured may take longer than the device's.
+    """
+
+    profiles: bool = False
     elsewhere: WitnessElsewhere = field(kw_only=True)
 
     def witness(
@@ -106,6 +111,8 @@ def time_series(
                 found = device_time(gpu, kernels, order, request.warmups)
             else:
                 found = call_time(gpu, kernels, order, request.warmups, request.call)
+    except CaptureError as error:
+        return {"at": "unmeasured", "reason": str(error)}
     except (TimingFault, ProfilerError) as error:
         kind = "wrong" if isinstance(error, TimingFault) else "fault"
         return {"at": "fault", "status": kind, "reason": str(error)}

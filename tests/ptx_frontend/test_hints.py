@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_bulk import _initial
 
 import kernelbench.ptx
 
@@ -14,16 +15,30 @@ TEXT = """.version 8.8
 .address_size 64
 .shared .align 16 .b32 word[4];
 
-.visible .entry hints(.param .u64 p_in, .param .u64 p_out, .param .align 64 .b8 map[128])
+.visible .entry of_parameters(.param .align 64 .b8 map[128])
 {
-  .reg .b64 %in, %out, %a, %s, %l, %policy; .reg .b32 %x, %z, %w, %r; .reg .pred %p, %q;
+  prefetch.param.tensormap [map];
+  ret;
+}
+
+.visible .entry of_maps(.param .u64 p_map, .param .u64 p_tensor)
+{
+  .reg .b64 %map; .reg .b32 %z;
+  ld.param.u64 %map, [p_map]; mov.b32 %z, 0;
+  prefetch.tensormap [%map];
+  cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%map, {%z}];
+  ret;
+}
+
+.visible .entry hints(.param .u64 p_in, .param .u64 p_out)
+{
+  .reg .b64 %in, %out, %a, %s, %l, %policy; .reg .b32 %x, %w, %r; .reg .pred %p, %q;
   .local .align 8 .b8 own[16];
-  ld.param.u64 %in, [p_in]; ld.param.u64 %out, [p_out]; mov.b32 %z, 0;
+  ld.param.u64 %in, [p_in]; ld.param.u64 %out, [p_out];
   prefetch.global.L1 [%in]; prefetch.L2 [%in]; prefetch.global.L2::evict_last [%in];
-  prefetchu.L1 [%in]; prefetch.tensormap [%in]; prefetch.param.tensormap [map];
+  prefetchu.L1 [%in];
   applypriority.global.L2::evict_normal [%in], 128; pmevent 3;
   cp.async.bulk.prefetch.L2.global [%in], 16;
-  cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%in, {%z, %z}];
   createpolicy.fractional.L2::evict_last.L2::evict_first.b64 %policy, 0.5;
   createpolicy.range.global.L2::evict_first.b64 %policy, [%in], 64, 64;
   createpolicy.cvt.L2.b64 %policy, 7;
@@ -54,5 +69,15 @@ def test_what_has_no_effect_and_where_addresses_are():
             bit += 1
     module = kernelbench.ptx.load("hints.ptx", text=TEXT.replace("ASK", "\n".join(ask)))
     given, out = np.full(4, 77, np.uint32), np.zeros(5, np.uint32)
-    module.launch("hints", 1, 1, [given, out, bytes(128)], check=2).require_clean()
+    module.launch("hints", 1, 1, [given, out], check=2).require_clean()
     assert out.tolist() == [77, want, 0, 0, 1]
+
+
+def test_maps_are_requested_ahead():
+    module = kernelbench.ptx.load("maps.ptx", text=TEXT.replace("ASK", ""))
+    given = np.zeros(16, np.uint8)
+    maps = np.zeros(256, np.uint8)
+    maps = maps[-maps.ctypes.data % 128 :][:128]
+    maps[:] = np.frombuffer(_initial(given.ctypes.data), np.uint8)
+    module.launch("of_maps", 1, 1, [maps, given], check=2).require_clean()
+    module.launch("of_parameters", 1, 1, [maps.tobytes()], check=2).require_clean()

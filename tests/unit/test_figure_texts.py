@@ -61,6 +61,13 @@ def test_a_noisy_device_time_is_a_note(metric: str, told: bool) -> None:
     assert any("noisy: 5th to 95th percentile span 26%" in note for note in noisy.notes) == told
 
 
+def test_a_metric_without_a_time_says_why() -> None:
+    why = MetricMeasured("A", "device", "none", ("no device time: capture failed",), 0.0)
+    row, samples = with_times(ROW, ShapeRows(measured={"device": why}))
+    assert (row.device_us, samples) == (None, [])
+    assert row.notes == ("no device time: capture failed",)
+
+
 @pytest.mark.parametrize(
     ("before", "l2", "note"),
     [

@@ -20,7 +20,7 @@ from kernelbench.project.shapes import ShapeTable, resolve_shape
 from kernelbench.project.step_files import read_submission
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
-from kernelbench.worker.messages import ArmChecked, BlockTimed, WorkCounted
+from kernelbench.worker.messages import ArmChecked, BlockTimed, MetricMeasured, WorkCounted
 
 TIMING = Timing(8, 1, "cold", "single", ("call",), 5.0)
 
@@ -137,3 +137,10 @@ def test_without_memory_for_several_they_are_prepared_one_by_one(
         found.collect(collected, 2)
     assert [len(group) for group in groups] == [2, 1, 1]
     assert len(collected.sessions["call"]) == 2
+
+
+def test_arms_without_a_time_are_not_compared(launcher: Launcher, job: CompareJob) -> None:
+    """A submission that no graph can hold, judged apart: there is nothing to compare."""
+    told = MetricMeasured("s", "device", "none", ("no device time: capture failed",), 0.0)
+    with pytest.raises(ArmFailure, match=r"no device time: capture failed; compare call times"):
+        a_comparer(launcher, job)._take(Collected(job.shape), told)

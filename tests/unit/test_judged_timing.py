@@ -21,7 +21,7 @@ from kernelbench.executors.callables import RaisedElsewhere
 from kernelbench.executors.targets import GPU
 from kernelbench.measure.outcomes import TimedBlock
 from kernelbench.measure.timing import InputSet, Measurement, TimingFault, quiet_gc
-from kernelbench.worker import judged_timing, shared_data, submission
+from kernelbench.worker import body, judged_timing, shared_data, submission
 from kernelbench.worker.jobs import JUDGE_ON_GPU, Arm, RunJob, processes_apart
 from kernelbench.worker.judge import SubmissionProcess
 from kernelbench.worker.judged_kernel import Submissions
@@ -143,6 +143,38 @@ def test_a_series_of_right_results_is_believed(
     assert found.method == "graph"
 
 
+def uncapturable(*given: object) -> dict[str, Any]:
+    """What is answered where no graph can be captured."""
+    return {"at": "unmeasured", "reason": "operation not permitted"}
+
+
+def test_a_call_that_cannot_be_captured_has_no_device_time(
+    made: list[SubmissionProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = timed(made, monkeypatch, [right], uncapturable)
+    assert (found.method, found.blocks) == ("none", [])
+    assert "no device time: capture failed (operation not permitted)" in found.notes[0]
+
+
+def test_a_generator_left_behind_ends_no_process(
+    made: list[SubmissionProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in one process: the shape stands, and the next one has another worker."""
+    judged: list[Any] = []
+    load = Submissions.load
+
+    def kept(self: Submissions, request: Load) -> Any:
+        judged.append(load(self, request))
+        return judged[-1]
+
+    monkeypatch.setattr(Submissions, "load", kept)
+    monkeypatch.setattr(submission, "generator_lost", lambda device: True)
+    timed(made, monkeypatch, [right], uncapturable)
+    assert not judged[0].lost and judged[0].generator_lost
+    gpu: Any = targets.Target(GPU, "cuda:0", None)
+    assert body._generator_lost(gpu, judged[0])
+
+
 class Keeps:
     """Right on the values that it has first had at an address."""
 
@@ -180,6 +212,8 @@ def raises(data: torch.Tensor) -> torch.Tensor:
         (lambda *given: {"at": "nonsense"}, "what was not asked"),
         (timer(lambda took: float("nan")), "times that cannot be"),
         (timer(lambda took: -1.0), "times that cannot be"),
+        (lambda *given: timer()(*given) | {"method": "profiler"}, "what was not asked"),
+        (lambda *given: timer()(*given) | {"at": "unmeasured"}, "what was not asked"),
     ],
 )
 def test_answers_that_cannot_be_are_refused(

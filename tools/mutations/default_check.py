@@ -11,11 +11,10 @@ python tools/mutations/default_check.py --table                       the record
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,8 @@ from planted_check import (  # noqa: E402
     record_all,
 )
 
+from kernelbench.base.seeds import derive  # noqa: E402
+
 RECORD = HERE / "default_check.jsonl"
 STEPS = {
     **{f"v{number:02}": "kernels" for number in range(1, 24)},
@@ -44,8 +45,12 @@ STEPS = {
 }
 
 
-def draw(count: int, seed: int) -> list[Mutant]:
-    """So many mutants that should be found, each step in turn, in an order of the seed's."""
+def draw(count: int, seed: int, before: Collection[str] = ()) -> list[Mutant]:
+    """So many mutants that should be found, each step in turn, in an order of the seed's.
+
+    The order is each mutant's own, so that a step that changes keeps the others' places. Those of
+    ``before``, ids drawn earlier, come first.
+    """
     piles = []
     for step, lineage in STEPS.items():
         # Drawn before the building blocks of the fused MoE were mutated, too, and before some
@@ -57,7 +62,7 @@ def draw(count: int, seed: int) -> list[Mutant]:
             and not each.gap
             and each.file not in MOE_BLOCKS
         ]
-        random.Random(f"{seed} {step}").shuffle(real)
+        real.sort(key=lambda each: (each.id not in before, derive(seed, each.id)), reverse=True)
         piles.append(real)
     drawn: list[Mutant] = []
     while len(drawn) < count and any(piles):
@@ -148,7 +153,7 @@ def main() -> None:
         return
     done = {row["id"] for row in record}
     first, parts = map(int, arguments.part.split("/"))
-    drawn = draw(arguments.sample, arguments.seed)[first - 1 :: parts]
+    drawn = draw(arguments.sample, arguments.seed, done)[first - 1 :: parts]
     left = [each for each in drawn if each.id not in done]
     if arguments.list:
         for each in left:

@@ -35,7 +35,8 @@ sys.path[:0] = [str(ROOT), str(TESTS), str(HERE)]
 _KEPT = ("kernel", "grid", "block", "cluster", "shared", "cooperative", "args", "maps", "test")
 _FILES = (
     "arithmetic", "integers", "narrow", "memory", "warps", "copies", "bulk", "sync", "tensor",
-    "calls", "launch", "matrices", "hints", "products",
+    "calls", "launch", "matrices", "hints", "products", "comparisons", "laps", "reductions",
+    "warpgroups", "wmma",
 )  # fmt: skip
 _TARGET = re.compile(r"\.target\s+sm_\d+a?")
 _ERROR = re.compile(r"line (\d+); error\s*: (.*)")

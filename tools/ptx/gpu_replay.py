@@ -18,8 +18,15 @@ import numpy as np
 
 #: Seconds for all launches of a module: a kernel that hangs must not take the others with it.
 _LIMIT_S = 25
-_UINT32, _COOPERATIVE, _CLUSTER = 2, 2, 4
-_MAP_WORDS = 16
+_COOPERATIVE, _CLUSTER = 2, 4
+#: Of the emulated map (``MapImage`` of the runtime): numpy's type, count, byte offset.
+_FIELDS = {
+    "dims": ("u8", 5, 16), "strides": ("u8", 4, 56), "box": ("u2", 5, 88),
+    "steps": ("u1", 5, 98), "rank": ("u1", 1, 103), "type": ("u1", 1, 104),
+}  # fmt: skip
+_MAP_BYTES = 128
+#: Up to f32 the driver numbers types as PTX does.
+_MOST_TYPE = 7
 
 
 class _Attribute(ctypes.Structure):
@@ -66,17 +73,24 @@ class Driver:
         self.call("cuModuleLoadData", ctypes.byref(found), image)
         return found
 
-    def tensor_map(self, address: int) -> bytes:
-        """A map of one dimension of 16 words: kernels replace its fields."""
+    def tensor_map(self, address: int, emulated: bytes) -> bytes:
+        """The map that the emulated one describes, without swizzle."""
         room = ctypes.create_string_buffer(256)
         at = -ctypes.addressof(room) % 64
-        one = (ctypes.c_uint64 * 1)(_MAP_WORDS)
+        field = {
+            name: np.frombuffer(emulated, kind, count, offset).tolist()
+            for name, (kind, count, offset) in _FIELDS.items()
+        }
+        ((rank,), (kind,)) = field["rank"], field["type"]
+        if kind > _MOST_TYPE:
+            raise RuntimeError(f"a map of type {kind}")
         self.call(
-            "cuTensorMapEncodeTiled", ctypes.byref(room, at), _UINT32, 1, ctypes.c_void_p(address),
-            one, (ctypes.c_uint64 * 1)(0), (ctypes.c_uint32 * 1)(_MAP_WORDS),
-            (ctypes.c_uint32 * 1)(1), 0, 0, 0, 0,
+            "cuTensorMapEncodeTiled", ctypes.byref(room, at), kind, rank,
+            ctypes.c_void_p(address), (ctypes.c_uint64 * 5)(*field["dims"]),
+            (ctypes.c_uint64 * 4)(*field["strides"]), (ctypes.c_uint32 * 5)(*field["box"]),
+            (ctypes.c_uint32 * 5)(*field["steps"]), 0, 0, 0, 0,
         )  # fmt: skip
-        return room.raw[at : at + 128]
+        return room.raw[at : at + _MAP_BYTES]
 
 
 def _launched(
@@ -94,7 +108,7 @@ def _launched(
         data = each.tobytes()
         source = launch["maps"].get(str(places.index(place)))
         if source is not None:
-            data = driver.tensor_map(places[source].value) + data[128:]
+            data = driver.tensor_map(places[source].value, data) + data[_MAP_BYTES:]
         driver.call("cuMemcpyHtoD_v2", place, data, ctypes.c_size_t(len(data)))
     values: list[Any] = [
         places[each] if isinstance(each, int) else ctypes.create_string_buffer(bytes.fromhex(each))

@@ -106,7 +106,7 @@ void Box::check_global(bool writing, const Actor& actor) const {
   const auto* begin = reinterpret_cast<const void*>(first);
   if (first == end || !global_watched(begin, writing)) return;
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map)) + inside_first;
-  const uint32_t size = (writing && !actor.atomic ? stored_end() : inside_end) - inside_first;
+  const uint32_t size = (writing ? stored_end() : inside_end) - inside_first;
   Region& region = *region_at(static_cast<const std::byte*>(begin));
   bool any = writing;
   each_row([&](uint64_t address, uint32_t, bool inside) {
@@ -208,10 +208,11 @@ void Box::store(const std::byte* image, uint32_t offset, const BulkReduction& re
     }
     auto* to =
         reinterpret_cast<std::byte*>(address + static_cast<uint64_t>(x_bytes) + inside_first);
+    const uint32_t size = stored_end() - inside_first;
     if (reduction.operation == BulkOperation::kCopy) {
-      std::memcpy(to, row + inside_first, stored_end() - inside_first);
+      std::memcpy(to, row + inside_first, size);
     } else {
-      reduce_into(to, row + inside_first, inside_end - inside_first, reduction);
+      reduce_into(to, row + inside_first, size, reduction);
     }
   });
 }

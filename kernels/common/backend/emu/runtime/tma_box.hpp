@@ -83,16 +83,16 @@ struct Box {
   uint32_t inside_first;
   uint32_t inside_end;
 
-  // What a store writes of a row ends on a multiple of 16 bytes, beyond the tensor's extent if need
-  // be; loads fill from the extent on.
+  // What a store writes of a row, or a reduction combines with, ends on a multiple of 16 bytes,
+  // beyond the tensor's extent if need be; loads fill from the extent on.
   uint32_t stored_end() const { return (inside_end + kPiece - 1) / kPiece * kPiece; }
 
   // Checks the rows inside the tensor against the shadow of global memory, and keeps the access.
   void check_global(bool writing, const Actor& actor) const;
   // Shared memory at `offset` ← tensor; elements outside are filled.
   void load(std::byte* shared, uint32_t offset) const;
-  // Tensor ← shared memory at `offset`, whose bytes are at `image`; elements outside are skipped.
-  // Or combined with them, each inside the tensor by itself.
+  // Tensor ← shared memory at `offset`, whose bytes are at `image`, or combined with them; elements
+  // behind `stored_end` are skipped.
   void store(const std::byte* image, uint32_t offset, const BulkReduction& reduction = {}) const;
   // Calls each(offset, bytes) for the parts of shared memory that a box at `offset` occupies.
   template <typename Each>
