@@ -436,3 +436,35 @@ def test_atomics_of_halves_and_vectors():
     assert halves[36:40].tolist() == [128, 64, 64, 64]
     assert data.view(np.uint16)[40:44].tolist() == [0x4300, 0x4280] * 2
     assert floats[[22, 23]].tolist() == [0, 128]
+
+
+WILD = (
+    HEAD
+    + """
+.visible .entry wild(.param .u64 p_at) .reqntid 32
+{
+  .reg .b64 %p; .reg .b32 %x, %y;
+  ld.param.u64 %p, [p_at];
+  ACCESS
+  ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "atom.global.add.u32 %x, [%p], 1;",
+        "ld.relaxed.gpu.global.v2.b32 {%x, %y}, [%p];",
+        "fence.proxy.tensormap::generic.acquire.gpu [%p], 128;",
+    ],
+)
+def test_an_access_at_no_address_ends_its_launch_alone(access):
+    """Some kept a lock, so that the next launch waited without end."""
+    module = kernelbench.ptx.load("wild.ptx", text=WILD.replace("ACCESS", access))
+    report = module.launch("wild", 1, args=[128], check=1)
+    assert {each.finding.kind for each in report.errors} & {"crash", "out-of-bounds"}
+    data = np.zeros(256, np.uint8)
+    data = data[-data.ctypes.data % 128 :][:128]
+    module.launch("wild", 1, args=[data], check=2).require_clean()

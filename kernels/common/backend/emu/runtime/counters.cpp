@@ -210,9 +210,10 @@ void counter_acquire(SyncWord word, Scope scope) {
 // What a word holds before this call's first atomic on it, or wait for it.
 void counter_used(const uint32_t* word, bool meeting) {
   if (!checking()) return;
+  // Where the address is wild this ends the launch: nothing may be locked then.
+  const uint32_t value = __atomic_load_n(word, __ATOMIC_RELAXED);
   const std::lock_guard lock(guard);
-  Kept& known =
-      kept.try_emplace(word, Kept{__atomic_load_n(word, __ATOMIC_RELAXED), false}).first->second;
+  Kept& known = kept.try_emplace(word, Kept{value, false}).first->second;
   known.meeting |= meeting;
   if (meeting) counters[SyncWord(word)].meeting = true;
 }

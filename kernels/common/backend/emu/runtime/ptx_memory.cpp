@@ -135,6 +135,11 @@ bool exchanged(T* word, uint64_t (*update)(uint64_t old, const void* context), c
   return made != old;
 }
 
+// A wild address ends the launch, and nothing may be locked then.
+void touch(const void* at) {
+  static_cast<void>(*static_cast<const volatile std::byte*>(at));
+}
+
 }  // namespace
 
 // PTX: atom and red, .shared and .global (9.7.13).
@@ -191,6 +196,7 @@ void strong_load_vector(const void* at, uint32_t bytes, const StrongForm& form, 
   interleave();
   strong_access(at, bytes, false, form.scope, pc, "a strong load");
   wait_if_polling(at, bytes, pc);
+  touch(at);
   {
     const std::lock_guard lock(wide_accesses);
     std::memcpy(values, at, bytes);
@@ -208,6 +214,7 @@ void strong_store_vector(void* at, uint32_t bytes, const void* values, const Str
   for (uint32_t word = 0; word < bytes; word += 8) {
     hand_over(static_cast<std::byte*>(at) + word, form.order, form.scope, pc);
   }
+  touch(at);
   const std::lock_guard lock(wide_accesses);
   std::memcpy(at, values, bytes);
 }

@@ -270,6 +270,7 @@ void fence_proxy_tensormap_acquire(const TensorMap* map) {
   check_map_alignment(map, pc, "fence.proxy.tensormap::generic.acquire");
   if (!checking()) return;
   Thread& thread = self();
+  const TensorMap present = *map;  // a wild address ends the launch: before anything is locked
   const std::lock_guard lock(changes_mutex);
   const auto found = changes.find(map);
   if (found == changes.end()) {
@@ -280,7 +281,7 @@ void fence_proxy_tensormap_acquire(const TensorMap* map) {
                       "without a release towards the tensormap proxy"});
       return;
     }
-    thread.cta->tma.views.insert_or_assign(map, *map);
+    thread.cta->tma.views.insert_or_assign(map, present);
     return;
   }
   const Change& change = found->second;
