@@ -62,7 +62,10 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 def summary(name: str, pairs: Sequence[dict[str, Any]]) -> list[str]:
     """A line for each metric."""
     lines = []
-    for metric in pairs[0]["here"]:
+    for metric in METRICS:
+        # What cannot be captured has no device time apart.
+        if not all(metric in pair[way] for pair in pairs for way in WAYS):
+            continue
         ratios = [pair["apart"][metric] / pair["here"][metric] for pair in pairs]
         here, apart = (statistics.median(pair[way][metric] for pair in pairs) for way in WAYS)
         low, high = interval(ratios)

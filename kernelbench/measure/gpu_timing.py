@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -55,7 +55,7 @@ class GpuTiming:
     on_block: OnBlock | None = None
     batch: int = 1
     #: Whether calls that cannot be captured are timed by the profiler.
-    profiles: bool = True
+    profiles: ClassVar[bool] = True
     #: Seconds that the spin kernel before the next block takes.
     spin_s: float = field(default=2e-3, init=False)
 

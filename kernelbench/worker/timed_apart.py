@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -75,7 +75,7 @@ class ApartTiming(GpuTiming):
     cannot be captured may take longer than the device's.
     """
 
-    profiles: bool = False
+    profiles: ClassVar[bool] = False
     elsewhere: WitnessElsewhere = field(kw_only=True)
 
     def witness(

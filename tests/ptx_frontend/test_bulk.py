@@ -274,9 +274,7 @@ def test_one_load_for_a_cluster(module):
 def test_one_load_for_pairs(module, name):
     """9.7.9.27.1.2: each signal goes to the CTA of its pair as even as the barrier's."""
     given = np.arange(100, 116, dtype=np.uint8)
-    maps = np.zeros(256, np.uint8)
-    maps = maps[-maps.ctypes.data % 128 :][:128]
-    maps[:] = np.frombuffer(_initial(given.ctypes.data), np.uint8)
+    maps = map_of(given)
     out = np.zeros((4, 16), np.uint8)
     report = module.launch(name, 4, args=[maps, out], check=6, memory={"given": given})
     assert report.clean, list(report.lines())
@@ -316,11 +314,19 @@ class _Map(ctypes.Structure):
     )  # fmt: skip
 
 
-def _initial(address: int) -> bytes:
+def aligned(size: int) -> np.ndarray:
+    """Zeros that begin at a multiple of 128 bytes."""
+    room = np.zeros(size + 128, np.uint8)
+    return room[-room.ctypes.data % 128 :][:size]
+
+
+def map_of(tensor: np.ndarray) -> np.ndarray:
     """A map of one dimension of 16 bytes."""
-    one = _Map(0x70616D2D726F736E, address, rank=1)
+    one = _Map(0x70616D2D726F736E, tensor.ctypes.data, rank=1)
     one.dims[0], one.box[0], one.element_strides[0] = 16, 16, 1
-    return bytes(one)
+    found = aligned(128)
+    found[:] = np.frombuffer(bytes(one), np.uint8)
+    return found
 
 
 @pytest.mark.parametrize("rank", range(1, 6))
@@ -343,11 +349,10 @@ def test_boxes_of_tensors(module, rank):
             for outside in (True, False)
         )
         out = np.full(shape, 7, np.uint32)
-        maps = np.zeros(384 + 128, np.uint8)
-        maps = maps[-maps.ctypes.data % 128 :][:384]
+        maps = aligned(384)
         # Fields replace those of a map, or fill one of zeros, as Triton has them do.
         if schedule % 2:
-            maps[:128] = np.frombuffer(_initial(given.ctypes.data), np.uint8)
+            maps[:128] = map_of(given)
         strides = [each * 4 for each in itertools.accumulate(dims, lambda a, b: a * b)]
         form = _form(dims, box, strides, start, to)
         args = [given, out, form, maps, 4 * int(np.prod(box))]

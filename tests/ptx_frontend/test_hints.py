@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_bulk import _initial
+from test_bulk import map_of
 
 import kernelbench.ptx
 
@@ -76,8 +76,6 @@ def test_what_has_no_effect_and_where_addresses_are():
 def test_maps_are_requested_ahead():
     module = kernelbench.ptx.load("maps.ptx", text=TEXT.replace("ASK", ""))
     given = np.zeros(16, np.uint8)
-    maps = np.zeros(256, np.uint8)
-    maps = maps[-maps.ctypes.data % 128 :][:128]
-    maps[:] = np.frombuffer(_initial(given.ctypes.data), np.uint8)
+    maps = map_of(given)
     module.launch("of_maps", 1, 1, [maps, given], check=2).require_clean()
     module.launch("of_parameters", 1, 1, [maps.tobytes()], check=2).require_clean()

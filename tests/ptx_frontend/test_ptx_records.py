@@ -49,10 +49,12 @@ def test_what_a_gpu_makes_otherwise_is_explained():
 
 def test_no_mistake_that_was_found_is_called_an_equivalent():
     rows = {row["id"]: row for one in MUTATIONS.values() for row in one["rows"]}
-    known = ptx_mutations.equivalents().keys() & rows.keys()  # others are of earlier samples
-    assert len(known) >= 10
-    for name in known:
-        assert not rows[name]["found"], name
+    assert ptx_mutations.equivalents()
+    for name in ptx_mutations.equivalents():
+        # Of a step of which a sample is run it may be of an earlier one.
+        one = MUTATIONS[name.partition("-")[0]]
+        assert name in rows or len(one["rows"]) < one["sites"], name
+        assert name not in rows or not rows[name]["found"], name
 
 
 def test_what_is_not_mutated_is_clean():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_bulk import WAIT, _initial
+from test_bulk import WAIT, map_of
 
 import kernelbench.ptx
 
@@ -184,9 +184,7 @@ def test_sums_of_f32_flush(module):
 def test_the_last_sixteen_bytes_are_combined_as_a_whole(module):
     """A box of four words of f32 on a tensor that has three: the fourth becomes a NaN (H200)."""
     out, given = np.array([1, 2, 3, 4], np.float32), np.array([10, 20, 30], np.float32)
-    maps = np.zeros(256, np.uint8)
-    maps = maps[-maps.ctypes.data % 128 :][:128]
-    maps[:] = np.frombuffer(_initial(out.ctypes.data), np.uint8)
+    maps = map_of(out)
     fields = maps[16:24].view(np.uint64), maps[88:90].view(np.uint16)
     fields[0][0], fields[1][0] = 3, 4
     maps[104] = 7  # the element: FLOAT32

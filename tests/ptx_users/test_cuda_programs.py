@@ -29,7 +29,8 @@ def checked(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
         name: str, *replaced: tuple[str, str], schedules: int = 2, arch: int | None = None
     ) -> Outcome:
         file = tmp_path / name
-        shutil.copy(PROGRAMS / name, file)
+        for each in (PROGRAMS / name, *PROGRAMS.glob("*.h")):
+            shutil.copy(each, tmp_path)
         text = file.read_text()
         for old, new in replaced:
             assert old in text

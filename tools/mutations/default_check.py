@@ -153,8 +153,10 @@ def main() -> None:
         return
     done = {row["id"] for row in record}
     first, parts = map(int, arguments.part.split("/"))
-    drawn = draw(arguments.sample, arguments.seed, done)[first - 1 :: parts]
-    left = [each for each in drawn if each.id not in done]
+    drawn = draw(arguments.sample, arguments.seed, done)
+    # By their names: the order changes with what is done.
+    share = sorted(each.id for each in drawn)[first - 1 :: parts]
+    left = [each for each in drawn if each.id in share and each.id not in done]
     if arguments.list:
         for each in left:
             print(f"{each.id:40} {each.file}:{each.line}  {each.code}")

@@ -6,15 +6,9 @@
 
 #include <cstdio>
 #include <vector>
+
+#include "check.h"
 namespace cg = cooperative_groups;
-#define CHECK(x)                                          \
-  do {                                                    \
-    cudaError_t e = (x);                                  \
-    if (e != cudaSuccess) {                               \
-      std::printf("%s: %s\n", #x, cudaGetErrorString(e)); \
-      return 1;                                           \
-    }                                                     \
-  } while (0)
 constexpr int kThreads = 64;
 __global__ void row_sums(const int* in, int* out, int rows, int n) {  // a tile of 16 a row
   auto block = cg::this_thread_block();

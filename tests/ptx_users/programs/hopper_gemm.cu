@@ -8,14 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <vector>
-#define CHECK(x)                                          \
-  do {                                                    \
-    cudaError_t e = (x);                                  \
-    if (e != cudaSuccess) {                               \
-      std::printf("%s: %s\n", #x, cudaGetErrorString(e)); \
-      return 1;                                           \
-    }                                                     \
-  } while (0)
+
+#include "check.h"
 using bf16 = __nv_bfloat16;
 constexpr int kM = 128, kN = 64, kK = 64, kStages = 3, kThreads = 3 * 128, kCluster = 2;
 struct Shared {

@@ -7,15 +7,9 @@
 #include <cmath>
 #include <cstdio>
 #include <vector>
+
+#include "check.h"
 namespace cg = cooperative_groups;
-#define CHECK(x)                                          \
-  do {                                                    \
-    cudaError_t e = (x);                                  \
-    if (e != cudaSuccess) {                               \
-      std::printf("%s: %s\n", #x, cudaGetErrorString(e)); \
-      return 1;                                           \
-    }                                                     \
-  } while (0)
 constexpr int kThreads = 128, kColumns = 1024;
 __device__ float2 block_sum(float2 v, float2* warps) {
   for (int d = 16; d; d /= 2) {

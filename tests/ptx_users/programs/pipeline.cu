@@ -6,15 +6,9 @@
 #include <cstdio>
 #include <cuda/pipeline>
 #include <vector>
+
+#include "check.h"
 namespace cg = cooperative_groups;
-#define CHECK(x)                                          \
-  do {                                                    \
-    cudaError_t e = (x);                                  \
-    if (e != cudaSuccess) {                               \
-      std::printf("%s: %s\n", #x, cudaGetErrorString(e)); \
-      return 1;                                           \
-    }                                                     \
-  } while (0)
 constexpr int kTile = 128, kStages = 2, kThreads = 96;
 __global__ void roles(const float* in, float* out, int tiles) {
   __shared__ alignas(16) float stages[kStages][kTile];

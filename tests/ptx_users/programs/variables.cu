@@ -2,11 +2,7 @@
 // memory; a template; atomics on a counter that each launch goes on with.
 #include <cstdio>
 
-#define CHECK(call)                                               \
-  if (const cudaError_t status = (call); status != cudaSuccess) { \
-    std::printf("%s: %s\n", #call, cudaGetErrorString(status));   \
-    return 1;                                                     \
-  }
+#include "check.h"
 
 __constant__ float factors[4];
 __device__ unsigned launches;
