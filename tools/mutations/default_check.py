@@ -81,15 +81,17 @@ def attempt(mutant: Mutant, options: list[str], cores: Cores) -> dict[str, Any]:
         checked = check(folder, mutant.step, options, cores)
     rows = [row for each in checked.report.get("steps", []) for row in each["rows"]]
     wrong = [row for row in rows if row["status"] not in ("clean", "skipped")]
+    schedules = sum(row["schedules"] for row in rows)
+    refused = bool(wrong) and not schedules  # it cannot be built: nothing was looked at
     return {
         "id": mutant.id,
         "exit": checked.exit,
         "seconds": checked.seconds,
-        "refused": all("cannot be built" in row["reason"] for row in wrong) and bool(wrong),
+        "refused": refused,
         "class_right": bool(wrong) and class_right(mutant, wrong[0]),
-        "schedules": sum(row["schedules"] for row in rows),
+        "schedules": schedules,
         "expected": sorted(mutant.expect.kinds),
-        "first": first_findings(checked.report)[:1],
+        "first": [] if refused else first_findings(checked.report)[:1],
         "place": f"{mutant.file}:{mutant.line}",
         "code": mutant.code,
         "error": checked.error,
