@@ -5,15 +5,18 @@ BIN    := $(VENV)/bin
 STEP   ?= v22
 SHAPE  ?= A
 
-CXX_SOURCES := $(shell find kernelbench kernels moe hopper tests tools \
+CXX_SOURCES := $(shell find kernelbench kernels moe hopper layer tests tools \
 	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \
 	-o -name '*.inl' \) 2>/dev/null)
-PROSE := $(wildcard *.md) docs kernelbench kernels moe hopper tests tools Makefile .ci .github
+PROSE := $(wildcard *.md) docs kernelbench kernels moe hopper layer tests tools Makefile .ci .github
 
-.PHONY: run test test-long bench check style types layers tables docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
+.PHONY: run demo test test-long bench check style types layers tables budget docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
+
+demo: setup  ## a Blackwell kernel without one of its lines: what the checker says of it
+	@$(BIN)/kernelbench demo
 
 test: check  ## all checks, then every test that needs no GPU
 	$(BIN)/python -m pytest -m "not gpu and not long" -q -n auto --maxprocesses 8 --dist worksteal
@@ -26,7 +29,7 @@ bench: setup-dev  ## measure what users wait for (results/bench.md) and the emul
 	$(BIN)/python tools/ptx/speed.py
 
 check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock, docs
-	@$(MAKE) --no-print-directory -j2 --output-sync=target docs types style layers tables
+	@$(MAKE) --no-print-directory -j2 --output-sync=target docs types style layers tables budget
 
 style: setup-dev
 	$(BIN)/ruff check
@@ -44,6 +47,9 @@ layers: setup-dev
 tables: setup-dev
 	$(BIN)/python -m kernelbench.report.readme_tables --check
 	$(BIN)/python -m kernelbench.inspection.code_lock --check
+
+budget: setup-dev  ## lines of each package against pyproject.toml, tool.line-budget
+	$(BIN)/python tools/line_budget.py
 
 docs: setup-dev  ## build the documentation into build/docs; warnings are errors
 	@echo "$(BIN)/python -m sphinx -W -E docs build/docs"
@@ -67,6 +73,10 @@ format: setup-dev  ## reformat sources and bring generated tables up to date
 lock: setup-dev  ## record what every step's kernels compile to (needs nvcc)
 	$(BIN)/python -m kernelbench.inspection.code_lock --update
 
+wheel: setup-dev  ## a wheel in dist/ with the emulator built
+	$(BIN)/python tools/prebuild.py build/prebuilt
+	KERNELBENCH_PREBUILT=build/prebuilt $(BIN)/python -m hatchling build -t wheel -d dist
+
 setup:
 	@$(PYTHON) tools/bootstrap.py
 
@@ -75,7 +85,7 @@ setup-dev:
 
 clean:  ## remove caches; keep .venv and results
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache *.egg-info
-	find kernelbench kernels moe hopper tests tools -name __pycache__ -type d -exec rm -rf {} +
+	find kernelbench kernels moe hopper layer tests tools -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean  ## clean, and remove .venv
 	rm -rf $(VENV) .venv.lock

@@ -1,9 +1,9 @@
 """kernelbench: check, time and compare the steps of an optimization lineage of GPU kernels.
 
 The library is four functions, :func:`run`, :func:`ab`, :func:`check` and :func:`load`, what they
-return, the errors that they raise, :class:`TensorProblem`, which a problem of one's own is written
-as, and :func:`triton_emulation`, for Triton's kernels without a GPU. Nothing of it is imported
-before it is used.
+return, the errors that they raise, :class:`Observer`, which is told what goes on meanwhile,
+:class:`TensorProblem`, which a problem of one's own is written as, and :func:`triton_emulation`,
+for Triton's kernels without a GPU. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RecordError,
         UsageError,
     )
+    from kernelbench.base.observer import Observer
     from kernelbench.checks.api import check
     from kernelbench.checks.report import CheckReport
     from kernelbench.compare.api import ab
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArmFailure", "CheckReport", "Comparison", "Emulation", "EnvironmentProblem", "IncorrectError",
-    "Interrupted", "KernelbenchError", "NotTimed", "RecordError", "Result", "RunRecord",
+    "Interrupted", "KernelbenchError", "NotTimed", "Observer", "RecordError", "Result", "RunRecord",
     "TensorProblem", "UsageError", "Work", "__version__", "ab", "check", "load", "run",
     "triton_emulation",
 ]  # fmt: skip
@@ -53,6 +54,7 @@ _MODULES = {
     "Interrupted": "base.errors",
     "KernelbenchError": "base.errors",
     "NotTimed": "compare.comparison",
+    "Observer": "base.observer",
     "RecordError": "base.errors",
     "Result": "records.run_record",
     "RunRecord": "records.run_record",

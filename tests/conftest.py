@@ -15,14 +15,8 @@ from typing import Any
 import pytest
 from emulated_kernels import emulated, emulated_files, emulator_runtime
 
-from kernelbench.records.run_record import (
-    RUN_SCHEMA,
-    Environment,
-    Protocol,
-    Result,
-    RunRecord,
-    TimeStats,
-)
+from kernelbench.records.metrics import Summary
+from kernelbench.records.run_record import RUN_SCHEMA, Environment, Protocol, Result, RunRecord
 
 __all__ = ["emulated", "emulated_files", "emulator_runtime"]  # fixtures
 
@@ -104,6 +98,7 @@ def launch(
     env: Mapping[str, str] | None = None,
     timeout: float = 150,
     gpu: bool = False,
+    cwd: Path | None = None,
 ) -> Outcome:
     """Run ``python -m kernelbench`` in a process of its own; a traceback fails the test."""
     done = subprocess.run(
@@ -112,6 +107,7 @@ def launch(
         env=environment_of(root, gpu=gpu) | dict(env or {}),
         timeout=timeout,
         check=False,
+        cwd=cwd,
     )
     outcome = Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in outcome.err, outcome.err
@@ -203,9 +199,9 @@ ENVIRONMENT = Environment(
 PROTOCOL = Protocol(seed=1, reps=500, warmups=50, l2="cold", call="single", flush_bytes=100 << 20)
 
 
-def times(median: float) -> TimeStats:
+def times(median: float) -> Summary:
     """Five hundred repetitions that all took ``median`` microseconds."""
-    return TimeStats(median, median, median, median, median, 0.0, 500, "graph")
+    return Summary(median, median, median, median, median, 0.0, 500, "graph")
 
 
 def result_row(step: str = "v00", shape: str = "A", median: float = 40.0, **changes: Any) -> Result:
@@ -213,9 +209,18 @@ def result_row(step: str = "v00", shape: str = "A", median: float = 40.0, **chan
     values: dict[str, Any] = {
         "step": step, "lineage": "group_gemm", "problem": "group_gemm", "shape": shape,
         "dims": "g=8", "inputs": "gpu-mode", "executor": "gpu", "status": "pass", "exact": True,
-        "max_abs_err": 0.0, "call_us": None, "device_us": times(median), "reason": "",
+        "max_abs_err": 0.0, "metrics": {"device": times(median)}, "reason": "",
     }  # fmt: skip
-    return Result(**(values | changes))
+    return with_metrics(Result(**values), **changes)
+
+
+def with_metrics(row: Result, **changes: Any) -> Result:
+    """The row with changes, of which ``device_us`` and ``call_us`` are of its metrics."""
+    found = {**row.metrics}
+    for name in ("device", "call"):
+        if f"{name}_us" in changes:
+            found[name] = changes.pop(f"{name}_us")
+    return replace(row, **{"metrics": {k: v for k, v in found.items() if v}, **changes})
 
 
 def run_record(*rows: Result, **changes: Any) -> RunRecord:

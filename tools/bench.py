@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ EMULATED = (
     ("m07", "s3", "routing, hardly a product"),
 )
 LIMIT_S = 900.0
+#: A block's sum whose steps nothing orders.
+RED = ROOT / "examples" / "race.cu"
 NAME = "bench"
 
 
@@ -69,20 +71,52 @@ class Tree:
     root: Path
     cache: Path
     emulation: subprocess.Popen[str] | None = None
+    environment: Path | None = None
+
+    def installed(self, *arguments: str, cache: Path | None = None) -> float:
+        """Seconds that the command takes as a stranger has it: a wheel, in an empty folder.
+
+        Its environment is new, but for the packages that kernelbench needs.
+        """
+        if self.environment is None:
+            self.environment = self._wheel_environment()
+        program = self.environment / "bin" / "kernelbench"
+        env = self._environment(cache or self.cache)
+        env = {k: v for k, v in env.items() if k not in ("KERNELBENCH_ROOT", "PYTHONPATH")}
+        with tempfile.TemporaryDirectory(prefix="bench-empty-") as folder:
+            shutil.copy(RED, folder)
+            return _timed([str(program), *arguments], Path(folder), env, {0, 3})
+
+    def _wheel_environment(self) -> Path:
+        folder = self.cache.with_name(f"{self.cache.name}-installed")
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        (packages,) = folder.glob("lib/python3*/site-packages")
+        (packages / "needed.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
+        _timed(["make", "wheel", f"BIN={Path(sys.executable).parent}"], self.root, dict(os.environ))
+        wheel = max((self.root / "dist").glob("*.whl"), key=lambda each: each.stat().st_mtime)
+        print(f"\n{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB", file=sys.stderr)
+        pip = [str(folder / "bin" / "pip"), "install", "-q", "--no-deps", str(wheel)]
+        _timed(pip, self.root, dict(os.environ))
+        return folder
+
+    def cloned(self, times: int) -> float:
+        """Seconds of the last of so many ``make run`` in a new clone, with empty caches."""
+        with tempfile.TemporaryDirectory(prefix="bench-clone-") as folder:
+            clone, home = Path(folder) / "clone", Path(folder) / "home"
+            home.mkdir()
+            env = {k: v for k, v in os.environ.items() if k != "KERNELBENCH_ROOT"}
+            env |= {"KERNELBENCH_CACHE": f"{folder}/cache", "PIP_CACHE_DIR": f"{folder}/pip"}
+            env["UV_CACHE_DIR"] = f"{folder}/uv"
+            took = _timed(["git", "clone", "-q", str(self.root), str(clone)], home, env)
+            for index in range(times):
+                run = _timed(["make", "run"], clone, env)
+                took = took + run if index == 0 else run
+            return took
 
     def command(self, *arguments: str, cache: Path | None = None) -> float:
         """Seconds that ``kernelbench`` with these arguments takes."""
-        began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", "kernelbench", *arguments],
-            cwd=self.root, env=self._environment(cache or self.cache), capture_output=True,
-            text=True, timeout=LIMIT_S, check=False,
-        )  # fmt: skip
-        took = time.perf_counter() - began
-        if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-            raise BenchError(f"kernelbench {' '.join(arguments)}: {' '.join(said)}")
-        return took
+        call = [sys.executable, "-m", "kernelbench", *arguments]
+        return _timed(call, self.root, self._environment(cache or self.cache))
 
     def _environment(self, cache: Path, code: Path | None = None) -> dict[str, str]:
         # Compiled modules are kept, as they are for a user.
@@ -137,6 +171,32 @@ class Figure:
     failed: str = ""
 
 
+def _timed(
+    command: Sequence[str], folder: Path, env: dict[str, str], right: Collection[int] = (0,)
+) -> float:
+    """Seconds that a command takes; ``right`` are the exit codes of one that did its work."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    took = time.perf_counter() - began
+    if done.returncode not in right:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise BenchError(f"{' '.join(map(str, command))}: {' '.join(said)}")
+    return took
+
+
+def _installed(*arguments: str, cold: bool) -> Callable[[Tree], float]:
+    def measure(tree: Tree) -> float:
+        if not cold:
+            return tree.installed(*arguments)
+        with tempfile.TemporaryDirectory(prefix="bench-cold-") as folder:
+            return tree.installed(*arguments, cache=Path(folder))
+
+    return measure
+
+
 def _cold(*arguments: str) -> Callable[[Tree], float]:
     def measure(tree: Tree) -> float:
         with tempfile.TemporaryDirectory(prefix="bench-cold-") as folder:
@@ -183,6 +243,21 @@ def figures(scratch: Path) -> dict[str, list[Figure]]:
         for checked in (False, True)
     ]  # fmt: skip
     return {
+        "first": [
+            Figure(
+                f"{name}, installed, {'cold' if cold else 'warm'}", _installed(*words, cold=cold)
+            )
+            for name, words in {
+                "check race.cu": ("check", "race.cu"),
+                "check v22 --budget 10s": ("check", "v22", "--budget", "10s"),
+                "demo": ("demo",),
+            }.items()
+            for cold in (True, False)
+        ],
+        "clone": [
+            Figure("make run in a fresh clone, empty caches", lambda tree: tree.cloned(1)),
+            Figure("make run again", lambda tree: tree.cloned(2)),
+        ],
         "list": [Figure("list", _warm("list"))],
         "show": [Figure("show", _warm("show"))],
         "lineage": [Figure("lineage", _warm("lineage"))],

@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.campaign.code_archive import CodeArchive
-from kernelbench.campaign.crew import Crew, Order, PieceWorker
-from kernelbench.campaign.dask_crew import DaskCrew, local_cluster
-from kernelbench.campaign.engine import Engine, EngineSettings, OutcomeKeeper
+from kernelbench.campaign.dask_pool import DaskPool, local_cluster
+from kernelbench.campaign.engine import Engine, EngineSettings, Eta, OutcomeKeeper
 from kernelbench.campaign.outcome_files import OutcomeFiles, PieceOutcome
-from kernelbench.campaign.pace import Pace
 from kernelbench.campaign.pieces import Piece
+from kernelbench.campaign.worker_pool import Order, PoolWorker, WorkerPool
 
 PIECE_S = 0.01
 PROGRAM = f"import time; time.sleep({PIECE_S})"
@@ -55,15 +54,15 @@ class InstantCrew:
     def __init__(self) -> None:
         self._done: list[dict[str, Any]] = []
 
-    def workers(self) -> Sequence[PieceWorker]:
+    def workers(self) -> Sequence[PoolWorker]:
         """Both."""
-        return [PieceWorker("a", "here", 1), PieceWorker("b", "here", 1)]
+        return [PoolWorker("a", "here", 1), PoolWorker("b", "here", 1)]
 
     def unfit(self) -> dict[str, str]:
         """Nobody."""
         return {}
 
-    def start(self, worker: PieceWorker, order: Order) -> None:
+    def start(self, worker: PoolWorker, order: Order) -> None:
         """Do it."""
         self._done.append(nothing(0.0)(order))
 
@@ -108,10 +107,10 @@ def small_archive() -> CodeArchive:
     return CodeArchive(buffer.getvalue(), f"bench-{os.getpid()}", "", "project")
 
 
-def seconds_of(crew: Crew, outcomes: OutcomeKeeper, number: int) -> float:
+def seconds_of(pool: WorkerPool, outcomes: OutcomeKeeper, number: int) -> float:
     """Seconds that a sweep of so many pieces takes."""
     settings = EngineSettings(60.0, False, {}, 5.0)
-    engine = Engine(crew, outcomes, Pace(), settings, lambda _text: None, print)
+    engine = Engine(pool, outcomes, Eta(), settings, lambda _text: None, print)
     began = time.perf_counter()
     engine.run(pieces(number))
     assert engine.done == number, f"{engine.done} of {number} pieces"
@@ -137,26 +136,26 @@ def main() -> None:
     print(f"engine alone, 100,000 pieces: {1e6 * took / 100_000:.0f} us a piece,")
     print(f"  peak memory {small:.1f} MiB after 1,000, {peak_mib():.1f} MiB after 100,000")
     with tempfile.TemporaryDirectory() as folder, local_cluster(workers, []) as address:
-        crew = DaskCrew(address, small_archive())
+        pool = DaskPool(address, small_archive())
         try:
             os.environ["KERNELBENCH_CACHE"] = folder
             places = [OutcomeFiles(Path(folder), name) for name in ("warm", "process", "sleep")]
-            seconds_of(crew, places[0], 2 * workers)
+            seconds_of(pool, places[0], 2 * workers)
             for what, place in (("a process each", places[1]), ("a sleep each", places[2])):
                 if place is places[2]:
-                    crew.task = nothing(PIECE_S)
-                took = seconds_of(crew, place, number)
+                    pool.task = nothing(PIECE_S)
+                took = seconds_of(pool, place, number)
                 beside = took * workers / number - PIECE_S
                 print(f"Dask, {workers} workers, {number} pieces of 10 ms, {what}: {took:.2f} s,")
                 print(f"  {1e3 * beside:.1f} ms of a worker beside its piece")
-            crew.task = nothing(0.0)
+            pool.task = nothing(0.0)
             before = peak_mib()
-            seconds_of(crew, KeepsNothing(), 2 * number)
+            seconds_of(pool, KeepsNothing(), 2 * number)
             print(
                 f"Dask, {2 * number} more: client {before:.1f} MiB before, {peak_mib():.1f} after"
             )
         finally:
-            crew.close()
+            pool.close()
     print(f"load at the end {os.getloadavg()[0]:.1f}")
 
 

@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from kernelbench.emulator.runtime import Runtime, load_emulated
 from kernelbench.emulator.settings import DEFAULT_EMULATION
-from kernelbench.executors.loaded_step import LoadedStep
-from kernelbench.executors.protocol import CompiledProblem
+from kernelbench.kinds.loaded_step import LoadedStep
+from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.shapes import resolve_shape

@@ -40,6 +40,13 @@ INTERRUPTED = 130
 
 REUSE, CUDA, CPU = "reuse", "cuda", "cpu"
 
+#: g++ needs nothing of what is installed, and this much of Python's packages.
+_BUILD_NEEDS = "filelock"
+_BUILD_EMULATOR = """
+from kernelbench.emulator.runtime import runtime_library
+from kernelbench.project.shipped import shipped_blocks
+runtime_library(shipped_blocks())
+"""
 _PROBE_TORCH = "import torch; print('torch', torch.__version__)"
 
 
@@ -264,6 +271,59 @@ def install_torch(environment: Environment, plan: str) -> None:
                  f"{environment.log}, or install torch >= 2.9 for python3 yourself")  # fmt: skip
 
 
+def install_packages(environment: Environment, dev: bool, plan: str, found: str | None) -> None:
+    """Install torch by its plan, kernelbench and, for ``dev``, the tools.
+
+    Args:
+        found: Version of the torch that is there.
+    """
+    if plan == REUSE:
+        print(f"setup: torch {found} is there and stays", file=sys.stderr)
+    else:
+        install_torch(environment, plan)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        text = (ROOT / "constraints.txt").read_text()
+        file.write(constraints(text, found if plan == REUSE else None))
+        file.flush()
+        what = ".[dev,torch]" if dev else ".[torch]"
+        with phase("kernelbench" + (" and the development tools" if dev else "")):
+            problem = environment.pip("--constraint", file.name, "--editable", what)
+            if problem:
+                fail(f"kernelbench cannot be installed: {problem}; see {environment.log}")
+        shared = tools_elsewhere(environment.folder) if dev and plan == REUSE else []
+        if shared:
+            with phase("development tools that python3 has, once more"):
+                problem = environment.pip("--ignore-installed", "--no-deps", *shared)
+                if problem:
+                    fail(f"{', '.join(shared)}: {problem}; see {environment.log}")
+
+
+@contextlib.contextmanager
+def emulator_meanwhile(environment: Environment) -> Iterator[None]:
+    """Build the emulator's runtime into the compile cache while packages are downloaded.
+
+    Whoever lacks it later builds it, or is told why that fails: here a failure is in the log only.
+    """
+    pinned = re.search(
+        rf"^{_BUILD_NEEDS}==.+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+    )
+    if pinned is None or environment.pip(pinned[0]):
+        yield
+        return
+    with environment.log.open("a") as log:
+        build = subprocess.Popen(
+            [environment.python, "-c", _BUILD_EMULATOR], stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        try:
+            yield
+            with phase("the rest of the emulator, built meanwhile"):
+                build.wait()
+        finally:
+            build.terminate()
+            build.wait()
+
+
 def install(environment: Environment, dev: bool) -> None:
     """Bring the environment up to date, from nothing if need be."""
     start = time.monotonic()
@@ -275,25 +335,8 @@ def install(environment: Environment, dev: bool) -> None:
             environment.create(share_packages=plan == REUSE)
     else:
         plan = choose_torch(found, has_nvidia_gpu())
-    if plan == REUSE:
-        print(f"setup: torch {found} is there and stays", file=sys.stderr)
-    else:
-        install_torch(environment, plan)
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        text = (ROOT / "constraints.txt").read_text()
-        file.write(constraints(text, found if plan == REUSE else None))
-        file.flush()
-        what = ".[dev]" if dev else "."
-        with phase("kernelbench" + (" and the development tools" if dev else "")):
-            problem = environment.pip("--constraint", file.name, "--editable", what)
-            if problem:
-                fail(f"kernelbench cannot be installed: {problem}; see {environment.log}")
-        shared = tools_elsewhere(environment.folder) if dev and plan == REUSE else []
-        if shared:
-            with phase("development tools that python3 has, once more"):
-                problem = environment.pip("--ignore-installed", "--no-deps", *shared)
-                if problem:
-                    fail(f"{', '.join(shared)}: {problem}; see {environment.log}")
+    with emulator_meanwhile(environment):
+        install_packages(environment, dev, plan, found)
     if torch_of(environment.python) is None:
         fail(f"torch does not import in {environment.folder}; remove that folder and try again")
     stamp = environment.stamp(dev)

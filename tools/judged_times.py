@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.seeds import derive
-from kernelbench.problems.gpumode import task_context
+from kernelbench.problems.task_folder import task_context
 from kernelbench.project.context import Context
-from kernelbench.records.run_record import Metric
+from kernelbench.records.metrics import Metric
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import Runner, StepRun
 from kernelbench.worker import launcher as launching
@@ -39,14 +39,14 @@ def times(
     """The median microseconds of each metric of one run, judged here or apart."""
     vars(launching)["processes_apart"] = processes_apart if way == "apart" else lambda job: 0
     (row,) = Runner(launcher, seed=seed, timing=timing, call_limit_s=60).run(run)
-    if row.status != "pass" or row.call_us is None:
+    if row.status != "pass" or row.metrics.get("call") is None:
         raise SystemExit(f"{run.step.name}, judged {way}: {row.status}: {row.reason}")
     said = "judged from another process" in row.notes
     if row.executor == "gpu" and said != (way == "apart"):
         raise SystemExit(f"{run.step.name} was to be judged {way}, and was not")
-    found = {"call": row.call_us.median}
-    if row.device_us is not None:
-        found["device"] = row.device_us.median
+    found = {"call": row.metrics["call"].median}
+    if row.metrics.get("device") is not None:
+        found["device"] = row.metrics["device"].median
     return found
 
 

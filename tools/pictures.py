@@ -1,8 +1,9 @@
-"""What `kernelbench check` says of v07 without one of its instructions, as the pages show it.
+"""What the checker says of v07 without one of its instructions, as the pages show it.
 
-``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` and ``trace.svg`` (without a
-tcgen05.commit) and fills in the report of ``docs/checker.md`` (without a proxy fence); ``--check``
-only says whether they are what the checker prints today. It needs a C++ compiler and no GPU.
+``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` (what ``kernelbench demo`` prints)
+and ``trace.svg``, both without a tcgen05.commit, and fills in the report of ``docs/checker.md``
+(without a proxy fence); ``--check`` only says whether they are what the checker prints today. It
+needs a C++ compiler and no GPU.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ import argparse
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 from trace_picture import trace_svg
 
+from kernelbench.cli.demo import COMMIT, COPY, SHAPE, broken_step
+from kernelbench.cli.demo import SOURCE as STEP
 from kernelbench.report.readme_tables import replace_between
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "finding.svg"
 TRACE = ROOT / "docs" / "pictures" / "trace.svg"
 
-STEP = "v07"
-COMMIT = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
 FENCE = "ptx::fence_proxy_async(ptx::space_shared_cta);"
 PAGE = ROOT / "docs" / "checker.md"
 MARKERS = ("<!-- fence:begin -->", "<!-- fence:end -->")
-COMMAND = ("check", STEP, "--shape", "u3", "--sms", "1", "--schedules", "1", "--seed", "7",
+OPTIONS = ("--shape", SHAPE, "--sms", "1", "--schedules", "1", "--seed", "7",
            "--no-save")  # fmt: skip
 _WIDTH = 104
 
@@ -56,25 +57,16 @@ _FORMAT = """\
 """
 
 
-def broken_project(folder: Path, dropped: str) -> None:
-    """A project with a copy of the step that lacks a line."""
-    lineage = folder / "kernels"
-    shutil.copytree(ROOT / "kernels" / STEP, lineage / STEP)
-    kernel = lineage / STEP / "kernel.cuh"
-    source = kernel.read_text()
-    if source.count(dropped) != 1:
-        raise SystemExit(f"{kernel.name} of {STEP} has not one line {dropped!r}")
-    kernel.write_text(source.replace(dropped, "// (left out)"))
-    toml = lineage / STEP / "step.toml"
-    lines = toml.read_text().splitlines(keepends=True)
-    toml.write_text("".join(line for line in lines if not line.startswith("parent")))
-    (lineage / "common").symlink_to(ROOT / "kernels" / "common")
-    (lineage / "lineage.toml").write_text(
-        'name = "group_gemm"\ntitle = "t"\nproblem = "kernelbench.problems.group_gemm:PROBLEM"\n'
-    )
-    (folder / "pyproject.toml").write_text('[tool.kernelbench]\nlineages = ["kernels"]\n')
-    text = (ROOT / "shapes.yaml").read_text()
-    (folder / "shapes.yaml").write_text(text.partition("\nfused_moe:")[0])
+def printed(command: Sequence[str], status: int) -> list[str]:
+    """The lines that a command prints; it must leave with this status."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kernelbench", *command],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+    )  # fmt: skip
+    if done.returncode != status:
+        raise SystemExit(f"{command[0]} left with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout.splitlines()
 
 
 def report(dropped: str, trace: Path) -> list[str]:
@@ -84,44 +76,45 @@ def report(dropped: str, trace: Path) -> list[str]:
         trace: Where the trace of its finding goes.
     """
     with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
-        broken_project(Path(folder), dropped)
-        environment = os.environ | {"KERNELBENCH_ROOT": folder, "NO_COLOR": "1"}
-        done = subprocess.run(
-            [sys.executable, "-m", "kernelbench", *COMMAND, "--trace", str(trace)],
-            capture_output=True, text=True, check=False, cwd=ROOT,
-            env=environment | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-    lines = done.stdout.splitlines()
-    begin = f"{STEP} u3:"
-    if done.returncode != 3 or begin not in lines:
-        raise SystemExit(f"the checker found nothing:\n{done.stdout}{done.stderr}")
-    return [line for line in lines[lines.index(begin) :] if not line.startswith("trace of ")]
+        step = broken_step(Path(folder), dropped=dropped, name=STEP)
+        lines = printed(["check", str(step), *OPTIONS, "--trace", str(trace)], 3)
+    begin = next(at for at, line in enumerate(lines) if line.startswith("error["))
+    return [line.replace(f"{folder}/", "") for line in lines[begin:] if "trace of " not in line]
 
 
-def drawn(lines: list[str]) -> str:
-    """The SVG of a terminal with the command and what it printed."""
+def drawn(lines: Sequence[str]) -> str:
+    """The SVG of a terminal with ``kernelbench demo`` and what it printed of its finding."""
     console = Console(
         record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    console.print(Text(f"# {STEP} without one of its tcgen05.commit", style="dim"))
-    console.print(Text(f"$ kernelbench {' '.join(COMMAND[:4])}", style="bold green"))
+    console.print(Text("$ kernelbench demo", style="bold green"))
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         for part in textwrap.wrap(line, _WIDTH, subsequent_indent=indent, drop_whitespace=False):
-            text = Text(part.rstrip() if part.strip() else "")
-            text.highlight_words(["hang:", f"{STEP} u3:"], "bold red")
-            text.highlight_words(["waits for"], "cyan")
-            text.highlight_regex(r"\[[\w./]+:\d+\]", "yellow")
+            removed = part.startswith("  - ")
+            text = Text(part.rstrip() if part.strip() else "", "bold red" if removed else "")
+            text.highlight_regex(r"^error\[[a-z-]+\]:.*", "bold red")
+            text.highlight_regex(r"\^\^+.*|.*<- the cause", "red")
+            text.highlight_regex(r"^ +(?:-->|:::|\||\d+ \||=)", "blue")
             console.print(text)
+        if not line:
+            console.print()
     console.print()  # the last line's lower edge
     return console.export_svg(title="", code_format=_FORMAT, unique_id="finding")
 
 
+def without_machine(lines: Sequence[str]) -> list[str]:
+    """What ``demo`` prints, but for the lines that name the machine or a time, and what is next."""
+    head = next(at for at, line in enumerate(lines) if line.startswith(f"{COPY}  "))
+    finding = next(at for at, line in enumerate(lines) if line.startswith("error["))
+    end = next(at for at, line in enumerate(lines) if line.startswith("next:"))
+    return [*lines[:head], *lines[finding:end]]
+
+
 def page_with(lines: list[str]) -> str:
     """The page with the first finding of a report between its markers."""
-    finding = lines[1:]
-    ends = [i for i, line in enumerate(finding) if i and not line.startswith("    ")]
-    block = "\n".join(["```", *finding[: ends[0] if ends else None], "```"])
+    end = next(at for at, line in enumerate(lines) if line.startswith("  = identity: "))
+    block = "\n".join(["```", *lines[: end + 1], "```"])
     return replace_between(PAGE.read_text(encoding="utf-8"), MARKERS, block)
 
 
@@ -136,7 +129,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
         trace = Path(folder) / "trace.json"
         page = page_with(report(FENCE, trace))
-        finding = drawn(report(COMMIT, trace))
+        finding = drawn(without_machine(printed(["demo"], 0)))
+        report(COMMIT, trace)
         title = f"{STEP} without one of its tcgen05.commit: the order of events, one schedule"
         shown = trace_svg(json.loads(trace.read_text()), title, r"(full|empty)\[[01]\]|tmem_full")
     for file, text in ((PICTURE, finding), (TRACE, shown), (PAGE, page)):

@@ -7,6 +7,7 @@ share this: a project in a folder of its own, a check in a process of its own, o
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import queue
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TextIO, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 LINEAGES = ("kernels", "moe", "hopper")
@@ -98,14 +99,24 @@ def check(folder: Path, step: str, options: Sequence[str], cores: Cores) -> Chec
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
     """A record of JSON lines; empty where there is none."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    if not file.exists():
+        return []
+    with _opened(file, "rt") as record:
+        return [json.loads(line) for line in record]
+
+
+def _opened(file: Path, mode: Literal["rt", "at"]) -> TextIO:
+    """A record, by its name a compressed one."""
+    if file.suffix == ".gz":
+        return cast("TextIO", gzip.open(file, mode, encoding="utf-8"))
+    return cast("TextIO", file.open(mode, encoding="utf-8"))
 
 
 def record_all(
     file: Path, at_once: int, attempts: Iterable[Callable[[], dict[str, Any]]]
 ) -> Iterator[dict[str, Any]]:
     """Each attempt's row as it comes, when it has been added to the record."""
-    with ThreadPoolExecutor(at_once) as pool, file.open("a") as record:
+    with ThreadPoolExecutor(at_once) as pool, _opened(file, "at") as record:
         for future in as_completed([pool.submit(attempt) for attempt in attempts]):
             row = future.result()
             record.write(json.dumps(row) + "\n")

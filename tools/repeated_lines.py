@@ -3,6 +3,7 @@
 python tools/repeated_lines.py                       every lineage here
 python tools/repeated_lines.py --functions 15        and which functions have most of them
 python tools/repeated_lines.py --tree /path/to/tree  of another checkout, to compare with
+python tools/repeated_lines.py --folders 'moe/m0[89]' 'moe/m1*'  of these steps alone
 
 A function is repeated where its text, from its head to the brace that ends it, stands in several
 files below the steps' folders. Every copy but one counts. Building blocks are no step's.
@@ -68,11 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--tree", type=Path, default=_ROOT, help="checkout (default: this one)")
     parser.add_argument("--functions", type=int, default=0, metavar="N", help="list the first N")
+    parser.add_argument("--folders", nargs="+", metavar="PATTERN", help="steps below the tree")
     options = parser.parse_args(arguments)
     if not (options.tree / "kernels").is_dir():
         parser.error(f"--tree {options.tree}: no folder kernels there")
-    everything = files_of(options.tree, [each for group in GROUPS.values() for each in group])
-    for name, patterns in GROUPS.items():
+    groups = {"these": options.folders} if options.folders else GROUPS
+    everything = files_of(options.tree, [each for group in groups.values() for each in group])
+    for name, patterns in groups.items():
         print(f"{repeated(copies(files_of(options.tree, patterns))):6}  {name}")
     found = copies(everything)
     print(f"{repeated(found):6}  all of them together")

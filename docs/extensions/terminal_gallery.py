@@ -25,7 +25,7 @@ CHECK = ROOT / "docs" / "pictures" / "check.json"
 WIDTHS = (80, 100, 160)
 #: The saved run and the entry of the ledger that are shown.
 RUN = "20261122T173100Z-c5d482e4"
-AB = "20261122T175651Z-55b11d6a"
+AB = "20261123T190240Z-be56cf41"
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def _command(*arguments: str) -> Callable[[], None]:
 
 def _run() -> None:
     from kernelbench.base import console
-    from kernelbench.cli.render import RunView
+    from kernelbench.cli.run import RunView
     from kernelbench.records.run_record import read_run
 
     path = RESULTS / "nvidia-h200" / "runs" / f"{RUN}.json.gz"
@@ -70,10 +70,9 @@ def _run() -> None:
 def _comparison() -> Any:
     """A comparison of the ledger, judged anew from its raw samples."""
     from kernelbench.base.json_file import read_json
-    from kernelbench.compare.collected import Collected, block_samples
-    from kernelbench.compare.comparison import Comparison
-    from kernelbench.compare.verdicts import judge
-    from kernelbench.measure.outcomes import TimedBlock
+    from kernelbench.compare.comparison import Comparison, judge
+    from kernelbench.compare.session_samples import SessionSamples, block_samples
+    from kernelbench.measure.results import TimedBlock
     from kernelbench.project.context import Context
     from kernelbench.records.ledger import read_ledger
     from kernelbench.worker.jobs import Timing
@@ -88,7 +87,7 @@ def _comparison() -> Any:
     everything = []
     for shape in read_json(RESULTS / str(first.samples_file)):
         problem = context.problems[context.shapes.problem_of[shape["shape"]]]
-        collected = Collected(context.shapes[shape["shape"]])
+        collected = SessionSamples(context.shapes[shape["shape"]])
         collected.work = problem.work(collected.shape)
         collected.methods = {entry.metric: entry.method for entry in entries}
         for session in shape["sessions"]:
@@ -118,7 +117,7 @@ def _ab() -> None:
 
 def _check() -> None:
     from kernelbench.base import console
-    from kernelbench.checks.store import read_check
+    from kernelbench.checks.report import read_check
     from kernelbench.cli.check_view import View
 
     report = read_check(CHECK)
@@ -130,7 +129,7 @@ SHOWN: dict[str, tuple[str, Callable[[], None]]] = {
     "run": ("kernelbench run h07 --shape all", _run),
     "list": ("kernelbench list moe", _command("list", "moe")),
     "show": ("kernelbench show m13 --shape qwen35", _command("show", "m13", "--shape", "qwen35")),
-    "ab": ("kernelbench ab m12 m13", _ab),
+    "ab": ("kernelbench ab m15 m16", _ab),
     "check": ("kernelbench check v07", _check),
 }
 

@@ -8,10 +8,12 @@ meaning that a colour carries is also a word.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, Self
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,24 +21,29 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from kernelbench.base.observer import Observer
+from kernelbench.base.table import Row
+
 __all__ = [
     "Console",
     "FittedTable",
     "Status",
     "Table",
     "Text",
+    "Watching",
     "err",
     "escape",
-    "fitted_table",
-    "make_table",
+    "fitted",
     "out",
     "renew",
+    "show",
     "styled",
     "terminal_of_width",
     "warn",
 ]
 
 _PIPE_WIDTH = 160
+_WORTH_SAYING_S = 2.0  # how long something lasts before its seconds are shown
 _FOLDED_WIDTH = 24  # what prose is folded to before a column goes
 
 #: Rich style of each status and verdict word.
@@ -109,7 +116,7 @@ err = _make(stderr=True)
 
 
 def styled(word: str) -> Text:
-    """``word`` in the style of its meaning."""
+    """A status or verdict in the colour that stands for it."""
     return Text(word, style=STYLES.get(word.split(" ")[0], STYLES.get(word, "")))
 
 
@@ -118,17 +125,9 @@ def warn(message: str) -> None:
     err.print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
 
 
-def make_table(columns: Sequence[tuple[str, str]], title: str | None = None) -> Table:
-    """A table with ``(heading, justify)`` columns in the house style."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for heading, justify in columns:
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    return table
-
-
 @dataclass(frozen=True)
 class FittedTable:
-    """A table that fits the terminal, and what went for that.
+    """A table as a terminal has room for it, and what went for that.
 
     Attributes:
         common: Headings and the value that all rows share, in place of a column.
@@ -151,54 +150,78 @@ class FittedTable:
             to.print(Text(f"no room for: {headings}"), soft_wrap=True)
 
 
-def fitted_table(
-    columns: Sequence[tuple[str, str]],
-    rows: Sequence[Sequence[str | Text]],
+def fitted(
+    rows: Sequence[Row],
     *,
-    prose: str,
-    spare: Sequence[Collection[str]],
+    right: Collection[str] = (),
+    center: Collection[str] = (),
+    prose: str | None = None,
+    spare: Sequence[Collection[str]] = (),
     width: int | None = None,
+    title: str | None = None,
 ) -> FittedTable:
-    """A table whose names and figures stay whole on a narrow terminal.
+    """A table of rows; one with ``prose`` keeps names and figures whole on a narrow terminal.
 
-    Where it does not fit, a column in which all rows say the same goes first, into one line below;
-    then columns that can be spared.
+    Where that does not fit, a column in which all rows say the same goes first, into one line
+    below; then columns that can be spared.
 
     Args:
-        columns: As for :func:`make_table`; the first names the rows.
-        rows: A string is shown as it is, brackets included.
-        prose: Heading of the column that may be folded.
+        rows: A string is shown as it is, brackets included. The first column names the rows.
+        right: Headings of columns that are aligned right; blanks at the end of a heading keep it
+            apart from another and are not shown.
+        center: Headings of columns that are centred.
+        prose: Heading of the column that may be folded; without one, every column may.
         spare: Headings to leave out, one set after the other, until the others fit.
         width: Of the terminal; that of ``out`` if None.
+        title: Shown above the table.
     """
-    width = width or out.width
-    widths = {}
-    for i, (heading, _) in enumerate(columns):
-        texts = (heading, *(str(row[i]) for row in rows))
-        needed = max(cell_len(line) for text in texts for line in text.split("\n"))
-        widths[heading] = min(needed, _FOLDED_WIDTH) if heading == prose else needed
+    headings = [*rows[0]] if rows else []
     common: dict[str, str] = {}
-    for i, (heading, _) in enumerate(columns[1:], 1):
-        if _fits(widths, width):
-            break
-        cells = {str(row[i]) for row in rows}
-        if len(rows) > 1 and len(cells) == 1 and heading and heading != prose:
-            common[heading] = cells.pop()
-            del widths[heading]
     left_out: list[str] = []
-    for group in spare:
-        if _fits(widths, width):
-            break
-        left_out += [heading for heading in group if widths.pop(heading, None) is not None]
-    kept = [i for i, (heading, _) in enumerate(columns) if heading in widths]
-    table = make_table([columns[i] for i in kept])
-    for column in table.columns:
-        if column.header != prose:
-            column.no_wrap, column.width = True, widths[str(column.header)]
+    widths: dict[str, int] = {}
+    if prose is not None:
+        widths = _widths(rows, headings, prose)
+        room = width or out.width
+        for heading in headings[1:]:
+            if _fits(widths, room):
+                break
+            cells = {str(row[heading]) for row in rows}
+            if len(rows) > 1 and len(cells) == 1 and heading and heading != prose:
+                common[heading] = cells.pop()
+                del widths[heading]
+        for group in spare:
+            if _fits(widths, room):
+                break
+            left_out += [heading for heading in group if widths.pop(heading, None) is not None]
+        headings = [*widths]
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        justify: Any = "right" if heading in right else "center" if heading in center else "left"
+        whole = prose is not None and heading != prose
+        column_width = widths[heading] if whole else None
+        table.add_column(
+            heading.rstrip(" "), justify=justify, overflow="fold", no_wrap=whole, width=column_width
+        )
     for row in rows:
         # Text, because a string would be read as markup.
-        table.add_row(*(Text(cell) if isinstance(cell := row[i], str) else cell for i in kept))
+        cells_of_row = (row[heading] for heading in headings)
+        table.add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in cells_of_row))
     return FittedTable(table, common, tuple(left_out))
+
+
+def show(rows: Sequence[Row], to: Console | None = None, **how: Any) -> None:
+    """Print rows, if there are any, as a table; ``how``: the arguments of :func:`fitted`."""
+    if rows:
+        fitted(rows, width=to.width if to else None, **how).show(to)
+
+
+def _widths(rows: Sequence[Row], headings: Sequence[str], prose: str) -> dict[str, int]:
+    widths = {}
+    for heading in headings:
+        texts = (heading, *(str(row[heading]) for row in rows))
+        needed = max(cell_len(line) for text in texts for line in text.split("\n"))
+        widths[heading] = min(needed, _FOLDED_WIDTH) if heading == prose else needed
+    return widths
 
 
 def _fits(widths: Mapping[str, int], width: int) -> bool:
@@ -209,31 +232,82 @@ def _one_line(heading: str) -> str:
     return heading.replace("\n", " ")
 
 
-class Status:
-    """One changing line about what is going on, on stderr.
+class Watching(Observer):
+    """Shows on stderr what goes on, in a line that changes, and warnings; a context manager."""
 
-    On a terminal it is a spinner that goes away; elsewhere a line at most every ``interval_s``
-    seconds, so that a log shows that work goes on without being flooded. Nothing is shown before
-    the first text, so that what is printed before it stands alone.
+    _status: Status | None = None
+    path: Path | None = None
+
+    def __enter__(self) -> Self:
+        self._status = Status()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.__exit__()
+
+    def progress(self, text: str) -> None:
+        """Say what is going on now."""
+        if self._status is not None:
+            self._status(text)
+
+    def saved(self, path: Path) -> None:
+        """Keep where the record is, to say it last."""
+        self.path = path
+
+    def warning(self, text: str) -> None:
+        """Print a warning on stderr."""
+        warn(text)
+
+
+class Status:
+    """One changing line about what is going on and for how long, on stderr.
+
+    On a terminal it is a spinner that goes away. Elsewhere a line comes every ``interval_s``
+    seconds, also while the work itself says nothing, so that a log shows that it goes on. Nothing
+    is shown before the first text, so that what is printed before it stands alone.
     """
 
     def __init__(self, interval_s: float = 10.0) -> None:
         self._interval_s = interval_s
-        self._printed = time.monotonic()
+        self._text = ""
+        self._since = self._printed = time.monotonic()
         self._live = err.status("starting") if err.is_terminal else None
+        self._ended = threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Status:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._clock.is_alive():
+            self._clock.join()
         if self._live is not None:
             self._live.stop()
 
     def __call__(self, text: str) -> None:
         """Say what is going on now."""
+        if text != self._text:
+            self._text, self._since = text, time.monotonic()
         if self._live is not None:
             self._live.update(escape(text))
             self._live.start()
         elif time.monotonic() - self._printed > self._interval_s:
-            self._printed = time.monotonic()
-            err.print(Text(text, style="dim"), soft_wrap=True)
+            self._print(text)
+        if self._interval_s > 0 and self._clock.ident is None:
+            self._clock.start()
+
+    def _tick(self) -> None:
+        """Say how long the same has been going on."""
+        while not self._ended.wait(1.0 if self._live is not None else self._interval_s):
+            seconds = time.monotonic() - self._since
+            text = f"{self._text} · {seconds:.0f} s" if seconds >= _WORTH_SAYING_S else self._text
+            if self._live is not None:
+                self._live.update(escape(text))
+            elif time.monotonic() - self._printed >= self._interval_s:
+                self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._printed = time.monotonic()
+        err.print(Text(text, style="dim"), soft_wrap=True)

@@ -8,8 +8,10 @@ code; a traceback therefore always means a defect in kernelbench itself.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ _MEANINGS = {
     ExitCode.ENVIRONMENT: "environment: no device, compiler, usable baseline or disk; all skipped",
     ExitCode.DEFECT: "a defect in kernelbench itself; the message names the file of its traceback",
 }
+
+
+#: Known names that a message lists; a list of a hundred hides what is wrong.
+_SHOWN_NAMES = 12
 
 
 class KernelbenchError(Exception):
@@ -103,7 +109,9 @@ class UnknownNameError(UsageError):
         if nearest and likeness[nearest] >= 0.4:
             hint = f"did you mean {nearest!r}?"
         else:
-            hint = "known: " + ", ".join(known) if known else f"no {kind} is known"
+            more = f" and {len(known) - _SHOWN_NAMES} more" if len(known) > _SHOWN_NAMES else ""
+            shown = ", ".join(known[:_SHOWN_NAMES])
+            hint = f"known: {shown}{more}" if known else f"no {kind} is known"
         super().__init__(f"unknown {kind} {name!r}{where}", hint)
 
 
@@ -149,3 +157,40 @@ class IncorrectError(KernelbenchError):
     """A step computed wrong values, hung or faulted where a right result was required."""
 
     exit_code = ExitCode.INCORRECT
+
+
+#: Set to anything, it has tracebacks printed, as ``kernelbench --debug`` does.
+DEBUG_VARIABLE = "KERNELBENCH_DEBUG"
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def describe_internal_error(error: BaseException) -> str:
+    """An exception in one line, with the innermost line of kernelbench that it passed."""
+    import traceback
+
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        file = Path(frame.filename)
+        if file.is_relative_to(_PACKAGE):
+            where = f" ({file.relative_to(_PACKAGE.parent)}:{frame.lineno})"
+    text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+    return f"a defect in kernelbench: {text[:300]}{where}"
+
+
+def internal_error(reason: str, trace: str) -> HarnessDefect:
+    """The error of a defect; its traceback goes to a file that it names, or to stderr if asked."""
+    if os.environ.get(DEBUG_VARIABLE):
+        import sys
+
+        print(trace, file=sys.stderr)
+        return HarnessDefect(reason, "please report it")
+    try:
+        import tempfile
+
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="kernelbench-defect-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(trace)
+    except OSError:
+        return HarnessDefect(reason, f"please report it ({DEBUG_VARIABLE}=1 shows its traceback)")
+    return HarnessDefect(reason, f"please report it with its traceback, {file.name}")

@@ -17,7 +17,13 @@ from typing import Any
 from kernelbench.base.errors import EnvironmentProblem
 
 #: A full disk, a quota, a limit on the size of files.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def from_here(path: Path) -> str:
+    """A path as a user reads it: from the working folder if it is below that, else as it is."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _umask() -> int:
@@ -62,10 +68,9 @@ def atomic_write(path: Path) -> Iterator[Any]:
         Path(temporary).replace(path)
         temporary = None
     except OSError as error:
-        advice = "free space or write elsewhere" if error.errno in _NO_ROOM else "write elsewhere"
+        advice = "free space or write elsewhere" if error.errno in NO_ROOM else "write elsewhere"
         raise EnvironmentProblem(
-            f"cannot write {path}: {error.strerror or error}",
-            f"{advice}; nothing was half-written",
+            f"cannot write {path}: {error.strerror or error}", f"{advice}; nothing was half-written"
         ) from error
     finally:
         if temporary is not None:

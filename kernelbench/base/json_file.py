@@ -70,7 +70,10 @@ def read_document(path: Path, kind: type[T], wanted: str, called: str) -> T:
     """A value of a dataclass from a JSON file that names its schema.
 
     Args:
-        wanted: The schema; called: what such a file is, for the error.
+        path: The file, plain or gzip-compressed.
+        kind: The dataclass.
+        wanted: The schema.
+        called: What such a file is, for the error.
 
     Raises:
         RecordError: If the file is absent, of another schema, or lacks a field.

@@ -12,9 +12,31 @@ import functools
 import math
 import types
 import typing
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+#: Key of a field's metadata, whose value is its :class:`Columns`.
+COLUMNS = "columns"
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """How a field that is a map is written: each entry is a field of the object in JSON.
+
+    Attributes:
+        names: From key to the name in JSON; a map has no other keys.
+        required: Keys whose name is always there, with null where the map has no such entry.
+    """
+
+    names: Mapping[str, str]
+    required: Collection[str]
+
+    def encoded(self, items: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields in JSON of a map."""
+        shown = (key for key in self.names if key in items or key in self.required)
+        return {self.names[key]: items.get(key) for key in shown}
 
 
 class SchemaError(ValueError):
@@ -27,7 +49,11 @@ def encode(value: Any) -> Any:
     Non-finite floats become None: JSON has none, and a reader must not take them for numbers.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        found: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            columns, item = field.metadata.get(COLUMNS), encode(getattr(value, field.name))
+            found |= {field.name: item} if columns is None else columns.encoded(item)
+        return found
     if isinstance(value, dict):
         return {key: encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -41,6 +67,9 @@ def decode(cls: type[T], value: Any, path: str = "", *, every_field: bool = Fals
     """Build ``cls`` from a JSON value.
 
     Args:
+        cls: A dataclass.
+        value: What JSON gave.
+        path: What the message calls the value; ``record`` if empty.
         every_field: Whether a field with a default must be there too.
 
     Raises:
@@ -116,13 +145,29 @@ def _load_dataclass(kind: Any, value: Any, path: str, full: bool) -> Any:
         raise SchemaError(f"{path}: expected an object, found {type(value).__name__}")
     hints = _hints(kind)
     fields = {f.name: f for f in dataclasses.fields(kind)}
-    unknown = sorted(set(value) - set(fields))
+    maps = {f.name: f.metadata[COLUMNS] for f in fields.values() if COLUMNS in f.metadata}
+    known = {*fields, *(name for columns in maps.values() for name in columns.names.values())}
+    unknown = sorted(set(value) - (known - set(maps)))
     if unknown:
         raise SchemaError(f"{path}: unknown field {unknown[0]!r}")
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for name, field in fields.items():
-        if name in value:
+        if name in maps:
+            arguments[name] = _load_columns(maps[name], hints[name], value, path, full)
+        elif name in value:
             arguments[name] = _load(hints[name], value[name], f"{path}.{name}", full)
         elif full or _is_required(field):
             raise SchemaError(f"{path}: missing field {name!r}")
     return kind(**arguments)
+
+
+def _load_columns(columns: Columns, kind: Any, value: Any, path: str, full: bool) -> dict[str, Any]:
+    """The map whose entries are fields of ``value``."""
+    found: dict[str, Any] = {}
+    for key, name in columns.names.items():
+        if name not in value:
+            if full and key in columns.required:
+                raise SchemaError(f"{path}: missing field {name!r}")
+        elif value[name] is not None:
+            found[key] = _load(typing.get_args(kind)[1], value[name], f"{path}.{name}", full)
+    return found

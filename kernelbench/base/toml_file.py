@@ -58,7 +58,13 @@ class TomlTable:
         return name in self._left
 
     def take(self, name: str, expectation: str, required: bool = False) -> Any:
-        """The raw value, or None where the field is absent and not required."""
+        """The raw value, or None where the field is absent and not required.
+
+        Args:
+            name: The field.
+            expectation: What it should be, for the error.
+            required: Whether it must be there.
+        """
         self._known.append(name)
         if name not in self._left:
             if required:
@@ -69,7 +75,13 @@ class TomlTable:
     def string(
         self, name: str, default: str | None = None, choices: Sequence[str] | None = None
     ) -> str:
-        """A string without surrounding white space; required where there is no default."""
+        """A string without surrounding white space; required where there is no default.
+
+        Args:
+            name: The field.
+            default: What stands for an absent field; None makes it required.
+            choices: The strings that it may be; any if None.
+        """
         expectation = f"one of {', '.join(choices)}" if choices else "a non-empty string"
         value = self.take(name, expectation, required=default is None)
         if value is None:

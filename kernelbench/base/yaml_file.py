@@ -18,6 +18,7 @@ def yaml_nodes(path: Path, called: str) -> Iterator[tuple[yaml.Node | None, yaml
     """The root of a file, None if that is empty, and the loader that makes values of nodes.
 
     Args:
+        path: The file.
         called: What the file is, for the error where it cannot be read: ``the shapes file``.
 
     Raises:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from kernelbench.base import files, json_file
+from kernelbench.base import files, json_file, schema
 from kernelbench.base.errors import ExitCode
-from kernelbench.base.markdown import table
+from kernelbench.base.table import markdown
 from kernelbench.project.registry import Step
 from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
+from kernelbench.records.metrics import COLUMNS, Metric
 from kernelbench.records.run_record import Environment, Result
 
 BRINGUP_SCHEMA = "kernelbench.bringup/1"
@@ -66,15 +68,14 @@ class Figure:
     """A measured time beside the figure that the step's source reports.
 
     Attributes:
-        call_us, device_us: Medians in microseconds, measured here.
+        medians: By metric, measured here; ``call_us`` and ``device_us`` in JSON.
         reported: The source's figure with its unit, metric and device; empty if it has none.
         shared: Whether other processes used the GPU meanwhile: not the step's own time, then.
     """
 
     step: str
     shape: str
-    call_us: float | None
-    device_us: float | None
+    medians: Mapping[Metric, float] = field(metadata={schema.COLUMNS: COLUMNS})
     reported: str
     shared: bool = False
 
@@ -82,9 +83,8 @@ class Figure:
     def times(self) -> tuple[str, str]:
         """Call and device time for people; with a star where :data:`SHARED` holds."""
         star = "*" if self.shared else ""
-        call, device = (
-            "–" if us is None else f"{us:.1f}{star}" for us in (self.call_us, self.device_us)
-        )
+        found = (self.medians.get("call"), self.medians.get("device"))
+        call, device = ("–" if us is None else f"{us:.1f}{star}" for us in found)
         return call, device
 
 
@@ -122,11 +122,8 @@ def figure(step: Step, row: Result, *, shared: bool) -> Figure:
             f"{reported.values[row.shape]:g} {UNITS[reported.unit]}, "
             f"{METRIC_NAMES[reported.metric]}, reported on {reported.device}"
         )
-    call, device = row.call_us, row.device_us
-    return Figure(
-        row.step, row.shape, call.median if call else None, device.median if device else None,
-        text, shared,
-    )  # fmt: skip
+    medians = {name: summary.median for name, summary in row.metrics.items()}
+    return Figure(row.step, row.shape, medians, text, shared)
 
 
 def footnote(record: BringupRecord) -> str:
@@ -170,26 +167,34 @@ def save_bringup(path: Path, record: BringupRecord) -> None:
 
 
 def bringup_markdown(record: BringupRecord) -> str:
-    """The record for people."""
+    """The record as a Markdown report."""
     lines = [
         f"# Bringup on {record.device} ({record.arch})",
         "",
         f"`{record.command}`, kernelbench {record.version}, {record.created}, seed {record.seed}"
         + ("" if record.complete else "; **not complete**"),
         "",
-        *table(
-            ("stage", "state", "found", "s"),
-            [(s.title, s.state, summary(s), f"{s.seconds:.0f}") for s in record.stages],
+        *markdown(
+            [
+                {"stage": s.title, "state": s.state, "found": summary(s), "s": f"{s.seconds:.0f}"}
+                for s in record.stages
+            ]
         ),
     ]
     for stage in record.stages:
         if stage.lines:
-            rows = [(line.name, line.outcome, line.text) for line in stage.lines]
-            lines += ["", f"## {stage.title}", "", *table(("", "outcome", "detail"), rows)]
+            rows = [
+                {"": line.name, "outcome": line.outcome, "detail": line.text}
+                for line in stage.lines
+            ]
+            lines += ["", f"## {stage.title}", "", *markdown(rows)]
     if record.figures:
-        figures = [(f.step, f.shape, *f.times, f.reported or "–") for f in record.figures]
         head = ("step", "shape", "call µs", "device µs", "reported, not measured here")
-        lines += ["", f"## Times measured on {record.device}", "", *table(head, figures)]
+        figures = [
+            dict(zip(head, (f.step, f.shape, *f.times, f.reported or "–"), strict=True))
+            for f in record.figures
+        ]
+        lines += ["", f"## Times measured on {record.device}", "", *markdown(figures)]
         if note := footnote(record):
             lines += ["", note]
     return "\n".join(lines) + "\n"

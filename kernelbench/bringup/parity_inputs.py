@@ -21,7 +21,7 @@ CHANGE_WORD = 512
 
 
 def words(rng: np.random.Generator, count: int) -> Words:
-    """Random words."""
+    """Uniform random 32-bit words."""
     return rng.integers(0, 2**32, count, dtype=np.uint32)
 
 
@@ -142,11 +142,11 @@ class Tensor:
             return [*values, *[fill] * (count - len(values))]
 
         found = np.zeros(DATA_WORDS, np.uint32)
-        row = [ELEMENTS[self.element][0], len(self.dims), *padded(self.dims, 3, 1)]
-        row += [*padded(self.strides, 2, 16), *padded(self.box, 3, 1)]
+        row = [ELEMENTS[self.element][0], len(self.dims), *padded(self.dims, 4, 1)]
+        row += [*padded(self.strides, 3, 16), *padded(self.box, 4, 1)]
         row += [self.swizzle, self.bytes_of_box, self.hint, len(corners)]
         found[: len(row)] = row
-        flat = np.zeros((len(corners), 3), np.int32)
+        flat = np.zeros((len(corners), 4), np.int32)
         flat[:, : corners.shape[1]] = corners
         found[len(row) : len(row) + flat.size] = flat.ravel().view(np.uint32)
         return found
@@ -189,7 +189,9 @@ def tensors(rng: np.random.Generator) -> dict[str, Tensor]:
         found[f"3d-swizzle{swizzle}"] = Tensor(
             "u8", (int(rng.integers(row, 300)), 19, 5), (304, 304 * 19), (inner, 8, 3), swizzle
         )
+    found["4d-swizzle3"] = Tensor("u8", (200, 9, 2, 5), (208, 208 * 9, 208 * 18), (128, 4, 2, 3), 3)
     for hint in (1, 2):
+        found[f"4d-hint{hint}"] = replace(found["4d-swizzle3"], hint=hint)
         found[f"2d-hint{hint}"] = replace(found["2d-swizzle3"], hint=hint)
         found[f"3d-hint{hint}"] = replace(found["3d-swizzle3"], hint=hint)
     for element, (_, size) in ELEMENTS.items():
@@ -234,7 +236,7 @@ def copy_cases(rng: np.random.Generator) -> dict[str, ParityCase]:
     found = {}
     for name, tensor in tensors(rng).items():
         found[f"load-{name}"] = load_case(rng, tensor)
-        if tensor.hint < 2:
+        if tensor.hint < 2 and len(tensor.dims) < 4:
             found[f"store-{name}"] = store_case(rng, tensor)
     found["bulk"] = ParityCase("bulk_copies", words(rng, 2048).tobytes(), (1028 + 1020) * 4)
     return found

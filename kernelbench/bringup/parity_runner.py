@@ -6,21 +6,22 @@ bit of their result in memory.
 
 from __future__ import annotations
 
+import ctypes
 import json
-import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.build import compiler
 from kernelbench.emulator import runtime
-from kernelbench.emulator.settings import Rounding
+from kernelbench.emulator.settings import Emulation, Rounding
+from kernelbench.machine.arch import SOFT_ARCHES, STEP_ARCHES
 from kernelbench.project.shipped import shipped_blocks
 
 SOURCES = Path(__file__).resolve().parent / "parity"
@@ -30,7 +31,10 @@ TIMEOUT_S = 150.0
 #: Processes that may time out one after another before the rest is given up.
 MAX_TIMEOUTS = 2
 #: Backend -> compute capability of the machine code.
-ARCHES = {"sm90a": (9, 0), "sm100a": (10, 0), "soft": (9, 0)}
+ARCHES = {
+    **{name.replace("_", ""): arch.capability for name, arch in STEP_ARCHES.items()},
+    "soft": STEP_ARCHES[SOFT_ARCHES["sm_100a"]].capability,
+}
 FLAGS = (
     "-std=c++20", "-O3", "-Werror", "all-warnings", "-Xptxas", "-warn-spills",
     "-Xcompiler", "-fvisibility=hidden",
@@ -116,33 +120,42 @@ def run_parity(
                 return found | {key: Ran(None, why, started=False) for key in left}
             cases = [(key, works[key].case, works[key].out_bytes) for key in left]
             (folder / "cases.json").write_text(json.dumps(cases))
-            said, timed_out = _drive([str(library), str(folder), *rounding], limit_s)
-            timeouts = timeouts + 1 if timed_out else 0
+            ended = run_in_child(_run_cases, [str(library), str(folder), *rounding], str, limit_s)
+            timeouts = timeouts + 1 if ended.timed_out else 0
+            said = ended.last_line or f"ended with status {ended.code}"
+            if ended.timed_out:
+                said = f"did not end within {limit_s:g} s"
             for key in left:
-                if (folder / f"{key}.out").is_file():
-                    out = np.frombuffer((folder / f"{key}.out").read_bytes(), np.uint32)
-                    found[key] = Ran(out, "")
-                    continue
-                error = folder / f"{key}.err"
-                if error.is_file():
-                    found[key] = Ran(None, error.read_text())
-                else:
-                    found[key] = Ran(None, said, timed_out)
-                break
+                if not (folder / f"{key}.out").is_file():
+                    found[key] = Ran(None, ended.value or said, ended.timed_out)
+                    break
+                out = np.frombuffer((folder / f"{key}.out").read_bytes(), np.uint32)
+                found[key] = Ran(out, "")
     return found
 
 
-def _drive(arguments: Sequence[str], limit_s: float) -> tuple[str, bool]:
-    """Run the driver; what it said, for a case that left no line of its own, and if it hung."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "kernelbench.bringup.parity_driver", *arguments],
-            capture_output=True, text=True, timeout=limit_s, check=False, cwd=COMMON.parents[1],
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"did not end within {limit_s:g} s", True
-    last = (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]
-    return last, False
+def _run_cases(library: str, folder: str, *rounding: Rounding) -> str:
+    """Run the cases of ``cases.json``, each from ``NAME.in`` to ``NAME.out``, in this process.
+
+    It ends at the first that fails: a fault may have taken the GPU's context with it.
+
+    Returns:
+        What the failing case says; empty if none fails.
+    """
+    if rounding:
+        runtime.runtime(COMMON).configure(Emulation(mma_rounding=rounding[0]))
+    loaded = ctypes.CDLL(library)
+    size = ctypes.c_size_t
+    for name, case, out_bytes in json.loads(Path(folder, "cases.json").read_text()):
+        run = getattr(loaded, f"run_{case}")
+        run.argtypes = [ctypes.c_char_p, size, ctypes.c_char_p, size, ctypes.c_char_p, size]
+        given = Path(folder, f"{name}.in").read_bytes()
+        out = ctypes.create_string_buffer(out_bytes)
+        message = ctypes.create_string_buffer(1024)
+        if run(given, len(given), out, len(out), message, len(message)) != 0:
+            return message.value.decode(errors="replace")
+        Path(folder, f"{name}.out").write_bytes(out.raw)
+    return ""
 
 
 def on_gpu(

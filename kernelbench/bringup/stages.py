@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
+from kernelbench.base.observer import OnProgress
 from kernelbench.base.version import __version__
 from kernelbench.bringup import native_stages, step_stages
 from kernelbench.bringup.bringup_record import (
@@ -25,9 +25,9 @@ from kernelbench.bringup.bringup_record import (
     save_bringup,
 )
 from kernelbench.bringup.step_stages import StepStage
-from kernelbench.executors.compiled import ARCH_CAPABILITY
 from kernelbench.inspection import doctor
 from kernelbench.machine import devices
+from kernelbench.machine.arch import STEP_ARCHES
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.project.context import Context
 from kernelbench.records import run_record
@@ -77,10 +77,10 @@ def native_gpu() -> tuple[GpuInfo, str]:
             f"bringup needs a GPU: {devices.gpu_problem()}", "`kernelbench doctor` shows more"
         )
     gpu = found[DEVICE]
-    for arch, capability in ARCH_CAPABILITY.items():
-        if gpu.capability == capability:
-            return gpu, arch.replace("_", "")
-    known = ", ".join(ARCH_CAPABILITY)
+    for name, arch in STEP_ARCHES.items():
+        if gpu.capability == arch.capability:
+            return gpu, name.replace("_", "")
+    known = ", ".join(STEP_ARCHES)
     raise EnvironmentProblem(
         f"bringup needs a GPU of {known}; this is {gpu.name} ({gpu.arch})",
         "choose another with CUDA_VISIBLE_DEVICES",
@@ -179,8 +179,7 @@ class Bringup:
     def _points(self) -> Iterator[BringupLine]:
         options = self._options
         return native_stages.points(
-            *(self._backend, options.seed, options.limit_s, self._progress),
-            planted=options.planted,
+            *(self._backend, options.seed, options.limit_s, self._progress), planted=options.planted
         )
 
     def _small(self) -> Iterator[BringupLine]:
@@ -199,7 +198,7 @@ class Bringup:
         if right:
             yield self._steps.wait_for_others(self._options.wait_s)
         for found in self._steps.timed(right, self._options.quick):
-            timed = [row for row in found.rows if row.call_us or row.device_us]
+            timed = [row for row in found.rows if row.metrics]
             figures = tuple(
                 figure(found.step, row, shared=found.line.shared)
                 for row in timed

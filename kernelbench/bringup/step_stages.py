@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernelbench.base.callbacks import OnProgress
+from kernelbench.base.observer import OnProgress
 from kernelbench.bringup.bringup_record import SHARED, BringupLine, StageOutcome
 from kernelbench.executors.gpu import GPU
 from kernelbench.machine import clocks
@@ -163,7 +163,7 @@ def _beside_others(row: Result) -> Result:
     """A row of the timed stage, with what other work on the GPU makes of it."""
     if row.status == "wrong" and row.reason.startswith(_ESCAPED):
         row = replace(row, status="skipped", reason=_NOT_JUDGED + row.reason)
-    elif not (row.call_us or row.device_us):
+    elif not row.metrics:
         return row
     return replace(row, notes=(*row.notes, SHARED))
 
@@ -187,5 +187,5 @@ def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> BringupLine:
         )
     limits = {row.reason for row in rows if row.status == "skipped"}
     skipped = f"; not run: {', '.join(sorted(limits))}" if limits else ""
-    untimed = timed and not any(row.device_us or row.call_us for row in ran)
+    untimed = timed and not any(row.metrics for row in ran)
     return BringupLine(step.name, "PASS", where + skipped + ("; not timed" if untimed else ""))

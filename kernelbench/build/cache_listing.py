@@ -52,16 +52,10 @@ def cache_entries() -> list[CacheEntry]:
 def _entry(meta_file: Path, meta: Mapping[str, Any]) -> CacheEntry:
     folder = meta_file.parent
     return CacheEntry(
-        key=folder.name,
-        name=str(meta["name"]),
-        compiler=str(meta["compiler"]),
-        path=folder / LIBRARY_FILE,
-        bytes=_size([folder]),
-        created=str(meta["created"]),
-        used=meta_file.stat().st_mtime,
-        sha256=str(meta["sha256"]),
-        seconds=float(meta["seconds"]),
-    )
+        key=folder.name, name=str(meta["name"]), compiler=str(meta["compiler"]),
+        path=folder / LIBRARY_FILE, bytes=_size([folder]), created=str(meta["created"]),
+        used=meta_file.stat().st_mtime, sha256=str(meta["sha256"]), seconds=float(meta["seconds"]),
+    )  # fmt: skip
 
 
 def _size(folders: Iterable[Path]) -> int:

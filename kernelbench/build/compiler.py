@@ -1,19 +1,17 @@
 """Compile to shared libraries, cached by content.
 
-An artefact's key is the hash of everything that makes it: sources, the headers that they include,
-flags, compiler and host compiler versions, machine. An entry appears by the rename of a finished
-folder, so that a reader, Ctrl-C or a power cut never meets half of one, and a lock keeps two builds
-of one key apart.
+An artefact's name has two hashes: of what is known before a build (sources, flags, compilers,
+environment, machine: its key), and of all that the compiler then read (:mod:`.dependencies`). An
+entry appears by the rename of a finished folder, so that a reader, Ctrl-C or a power cut never
+meets half of one, and a lock keeps two builds of one key apart.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -21,13 +19,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench.base.cache_folder import CACHE_VARIABLE, cache_dir, disk_full, writing
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build.includes import reached_files
+from kernelbench.build.dependencies import (
+    Dependencies,
+    content_hash,
+    dependencies_from,
+    dependencies_of,
+    prerequisites,
+    search_folders,
+)
+from kernelbench.build.recipe import Recipe, recipe_key
 from kernelbench.machine.toolchain import (
+    INSTALL_NVCC,
     Compiler,
     cpu_count,
     cuda_arch_flags,
@@ -53,8 +60,7 @@ __all__ = [
     "nvcc",
 ]
 
-_LAYOUT = "3"
-LIBRARY_FILE, META_FILE, _LOG = "lib.so", "meta.json", "log"
+LIBRARY_FILE, META_FILE, _LOG, _DEPENDENCIES = "lib.so", "meta.json", "log", "dependencies.json"
 _BUILD_TIMEOUT_S = 900.0
 #: What g++ and clang++ say of an assertion's two sides.
 _REDUCES = re.compile(r"(?:the comparison reduces to|expression evaluates to) '\([^']*\)'")
@@ -71,33 +77,6 @@ class CompileFailure(EnvironmentProblem):
     def __init__(self, message: str, hint: str, reason: str) -> None:
         super().__init__(message, hint)
         self.reason = reason
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a shared library (or, with such a flag, a cubin) is made of.
-
-    Attributes:
-        name: What it is, for the cache listing and messages.
-        sources: ``.cu`` or ``.cpp`` files.
-        flags: Compiler flags, the GPU's arch among them (:func:`cuda_arch_flags`).
-        include_dirs: Passed with ``-I``; the headers that are included are part of the key.
-        link_flags: None to compile and link all sources in one command; else each source is
-            compiled alone, on all cores, and linked with these flags. What else the compiler
-            leaves (``.gcno``) stays beside the library.
-        facts: What else decides the code and is part of the key only, e.g. the CPU.
-        names: What debug information calls a folder, for artefacts that do not depend on where
-            the checkout is.
-    """
-
-    name: str
-    compiler: Compiler
-    sources: Sequence[Path]
-    flags: Sequence[str] = ()
-    include_dirs: Sequence[Path] = ()
-    link_flags: Sequence[str] | None = None
-    facts: Sequence[str] = ()
-    names: Mapping[Path, str] = field(default_factory=dict)
 
 
 def compile_shared(
@@ -131,13 +110,18 @@ def needed_nvcc(name: str) -> Compiler:
     """:func:`nvcc`, to build something of this name.
 
     Raises:
-        EnvironmentProblem: If there is none.
+        EnvironmentProblem: If there is none, or no C++ compiler, which it calls.
     """
     compiler = nvcc()
     if compiler is None:
         raise EnvironmentProblem(
             f"cannot build {name}: no nvcc on PATH, in CUDA_HOME or in the Python environment",
-            "install the CUDA toolkit, or `pip install nvidia-cuda-nvcc`",
+            INSTALL_NVCC,
+        )
+    if host_compiler() is None and "NVCC_CCBIN" not in os.environ:
+        raise EnvironmentProblem(
+            f"cannot build {name}: nvcc needs a C++ compiler, and there is no g++ or clang++",
+            "install g++, or name one in NVCC_CCBIN",
         )
     return compiler
 
@@ -149,18 +133,14 @@ def build(recipe: Recipe) -> Path:
         CompileFailure: If the sources do not compile (first error and the log's path).
         EnvironmentProblem: If the cache folder cannot be written or is full.
     """
-    key = _key(recipe)
+    key = recipe_key(recipe)
     root = cache_dir()
-    entry = root / "builds" / key
-    if _valid(entry):
-        _touch(entry)
-        return entry / LIBRARY_FILE
-    with writing(root):
-        (root / "locks").mkdir(parents=True, exist_ok=True)
-        (root / "builds").mkdir(exist_ok=True)
-        with _lock(root / "locks" / f"{key}.lock", recipe.name):
-            if not _valid(entry):
-                _build(recipe, key, root)
+    if (entry := _found(recipe, key, root)) is None:
+        with writing(root):
+            (root / "locks").mkdir(parents=True, exist_ok=True)
+            (root / "builds").mkdir(exist_ok=True)
+            with _lock(root / "locks" / f"{key}.lock", recipe.name):
+                entry = _found(recipe, key, root, warn=True) or _build(recipe, key, root)
     return entry / LIBRARY_FILE
 
 
@@ -177,45 +157,40 @@ def build_log(library: Path) -> str:
     return (library.parent / _LOG).read_text()
 
 
-def _key(recipe: Recipe) -> str:
-    compiler = recipe.compiler
-    host = host_compiler() if compiler.kind == "nvcc" else None
-    digest = hashlib.sha256()
-    facts = [_LAYOUT, platform.machine(), compiler.kind, compiler.version, *recipe.flags]
-    facts += [host.kind, host.version] if host else []
-    facts += recipe.facts
-    facts += ["link", *recipe.link_flags] if recipe.link_flags is not None else []
-    facts += [f"{i} is {name}" for i, name in enumerate(recipe.names.values())]
-    for fact in facts:
-        digest.update(b"%d %s\n" % (len(fact.encode()), fact.encode()))
-    for label, content in _inputs(recipe):
-        digest.update(b"%d %s %d\n" % (len(label.encode()), label.encode(), len(content)))
-        digest.update(content)
-    return digest.hexdigest()
+def _found(recipe: Recipe, key: str, root: Path, *, warn: bool = False) -> Path | None:
+    """The entry of a key whose dependencies are as they were; with a warning if it is damaged."""
+    roots = recipe.roots
+    for entry in (root / "builds").glob(f"{key}-*"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            needs = dependencies_from((entry / _DEPENDENCIES).read_text())
+            if entry.name == _name(key, needs, roots):
+                if _valid(entry):
+                    _touch(entry)
+                    return entry
+                if warn:
+                    _warn_damaged(recipe.name, entry)
+    return None
 
 
-def _inputs(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
-    """Every file that makes the artefact, under a name that does not depend on the checkout."""
-    for source in recipe.sources:
-        if not source.is_file():
-            raise EnvironmentProblem(f"cannot build: source {source} is missing")
-        yield source.name, b""
-    for file in reached_files(recipe.sources, recipe.include_dirs):
-        yield file.label, file.read()
+def _name(key: str, needs: Dependencies, roots: Sequence[Path]) -> str:
+    return f"{key}-{needs.digest(roots)[:32]}"
 
 
 def _valid(entry: Path) -> bool:
     """Whether the entry is whole: a library cut short by a full disk must not be loaded."""
     try:
         meta = json.loads((entry / META_FILE).read_text())
-        return bool(meta["sha256"] == _sha256(entry / LIBRARY_FILE))
+        return bool(meta["sha256"] == content_hash(entry / LIBRARY_FILE))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _warn_damaged(name: str, entry: Path) -> None:
+    from kernelbench.base import console
+
+    console.warn(
+        f"the cached build of {name} is damaged ({entry / LIBRARY_FILE}); building it anew"
+    )
 
 
 def _touch(entry: Path) -> None:
@@ -237,117 +212,163 @@ def _lock(path: Path, name: str) -> Iterator[None]:
         ) from None
 
 
-def _build(recipe: Recipe, key: str, root: Path) -> None:
+def _build(recipe: Recipe, key: str, root: Path) -> Path:
     temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
     try:
         library = temporary / LIBRARY_FILE
-        start = time.monotonic()
-        objects = _compile(recipe, key, root, temporary)
+        start, began = time.monotonic(), time.time_ns()
+        objects, read = _compile(recipe, key, root, temporary)
         command = [str(recipe.compiler.path), *_position_independent(recipe, "-shared")]
         if recipe.link_flags is None:
-            command += [*recipe.flags, *_where(recipe), *map(str, recipe.sources)]
+            command += [*recipe.compiler_flags, *map(str, recipe.sources)]
         else:
             # Libraries after the objects that need them.
             command += [*map(str, objects), *recipe.link_flags]
-        command += ["-o", str(library)]
-        status, log = _run(command, temporary)
-        if status != 0 or not library.is_file():
-            raise _failure(recipe, key, root, command, status, log)
-        (temporary / _LOG).write_text(log)
+        done = _run([*command, "-o", str(library)], temporary, recipe)
+        if done.status != 0 or not library.is_file():
+            raise _failure(recipe, key, root, done)
+        (temporary / _LOG).write_text(done.log)
         for file in objects:
             file.unlink()
-        if _key(recipe) != key:
+        needs = _dependencies(recipe, [done.read] if recipe.link_flags is None else read, temporary)
+        roots = recipe.roots
+        changed = needs is not None and needs.changed_since(began, roots)
+        if changed or recipe_key(recipe) != key:
             raise EnvironmentProblem(
                 f"the sources of {recipe.name} changed while they were compiled", "run it again"
             )
-        meta = {
-            "name": recipe.name,
-            "compiler": f"{recipe.compiler.kind} {recipe.compiler.version}",
-            "flags": list(recipe.flags),
-            "sources": [source.name for source in recipe.sources],
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - start, 3),
-            "sha256": _sha256(library),
-        }
-        (temporary / META_FILE).write_text(json.dumps(meta, indent=1) + "\n")
-        for file in (library, temporary / META_FILE):
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-        temporary.chmod(0o755)
-        entry = root / "builds" / key
+        if needs is not None:
+            (temporary / _DEPENDENCIES).write_text(needs.text())
+        _write_meta(recipe, temporary, round(time.monotonic() - start, 3))
+        # What is not known to be the same is not found again.
+        entry = root / "builds" / (_name(key, needs, roots) if needs else temporary.name)
         if entry.exists():
             shutil.rmtree(entry)
-        temporary.rename(entry)
+        return temporary.rename(entry)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> list[Path]:
-    """Every source as an object file, compiled at the same time on as many cores as there are."""
-    if recipe.link_flags is None:
-        return []
-    objects = [folder / f"{i}-{source.stem}.o" for i, source in enumerate(recipe.sources)]
-    head = [str(recipe.compiler.path), *_position_independent(recipe, "-c"), *recipe.flags]
-    head += _where(recipe)
-    commands = [
-        [*head, "-o", str(made), str(source)]
-        for source, made in zip(recipe.sources, objects, strict=True)
+def _write_meta(recipe: Recipe, folder: Path, seconds: float) -> None:
+    library = folder / LIBRARY_FILE
+    meta = {
+        "name": recipe.name,
+        "compiler": f"{recipe.compiler.kind} {recipe.compiler.version}",
+        "flags": list(recipe.flags),
+        "sources": [source.name for source in recipe.sources],
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": seconds,
+        "sha256": content_hash(library),
+    }
+    (folder / META_FILE).write_text(json.dumps(meta, indent=1) + "\n")
+    for file in (library, folder / META_FILE):
+        with file.open("rb") as stream:
+            os.fsync(stream.fileno())
+    folder.chmod(0o755)
+
+
+def _dependencies(recipe: Recipe, rules: Sequence[str], temporary: Path) -> Dependencies | None:
+    """What commands have read whose dependency files these are; None if one does not say."""
+    compiler = recipe.compiler
+    searched = search_folders(compiler.path, recipe.compiler_flags, is_nvcc=compiler.kind == "nvcc")
+    read = [prerequisites(each) for each in rules]
+    if not searched or not all(read):
+        return None
+    own = {str(source) for source in recipe.sources}
+    files = {
+        file
+        for each in read
+        for file in each
+        if file not in own and not file.startswith(f"{temporary}/")
+    }
+    given = [
+        *recipe.words,
+        *(source.read_text(errors="surrogateescape") for source in recipe.sources),
     ]
+    return dependencies_of(files, searched, recipe.roots, given)
+
+
+def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[Path], list[str]]:
+    """Every source as an object file, compiled at the same time on as many cores as there are.
+
+    Returns:
+        The objects, and the dependency file of each.
+    """
+    if recipe.link_flags is None:
+        return [], []
+    objects = [folder / f"{i}-{source.stem}.o" for i, source in enumerate(recipe.sources)]
+    head = [str(recipe.compiler.path), *_position_independent(recipe, "-c")]
+    head += recipe.compiler_flags
+    read = []
     with ThreadPoolExecutor(cpu_count()) as pool:
-        jobs = [pool.submit(_run, command, folder) for command in commands]
+        jobs = [
+            pool.submit(_run, [*head, "-o", str(made), str(source)], folder, recipe)
+            for source, made in zip(recipe.sources, objects, strict=True)
+        ]
         try:
-            for command, made, job in zip(commands, objects, jobs, strict=True):
-                status, log = job.result()
-                if status != 0 or not made.is_file():
-                    raise _failure(recipe, key, root, command, status, log)
+            for made, job in zip(objects, jobs, strict=True):
+                done = job.result()
+                if done.status != 0 or not made.is_file():
+                    raise _failure(recipe, key, root, done)
+                read.append(done.read)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return objects
+    return objects, read
 
 
 def _position_independent(recipe: Recipe, what: str) -> list[str]:
     return [what, *(["-Xcompiler", "-fPIC"] if recipe.compiler.kind == "nvcc" else ["-fPIC"])]
 
 
-def _where(recipe: Recipe) -> list[str]:
-    """Where headers are, and what debug information calls the folders."""
-    maps = [f"-ffile-prefix-map={folder}={name}" for folder, name in recipe.names.items()]
-    if recipe.compiler.kind == "nvcc":
-        maps = [part for option in maps for part in ("-Xcompiler", option)]
-    return [*maps, *(part for folder in recipe.include_dirs for part in ("-I", str(folder)))]
+@dataclass(frozen=True)
+class _Done:
+    """A command that has run.
+
+    Attributes:
+        read: Its dependency file; empty if it wrote none.
+    """
+
+    command: Sequence[str]
+    status: int
+    log: str
+    read: str
 
 
-def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
+def _run(command: Sequence[str], folder: Path, recipe: Recipe) -> _Done:
+    # SUNPRO_DEPENDENCIES ends at a space.
+    place = folder if " " not in str(folder) else Path("/tmp")
+    number, rules = tempfile.mkstemp(suffix=".d", dir=place)
+    os.close(number)
     # The compiler's own temporary files go where the artefact goes: one disk to be full.
     environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
+    if recipe.compiler.kind == "clang++":
+        command = [*command, "-MD", "-MF", rules]
+    else:
+        environment["SUNPRO_DEPENDENCIES"] = rules
     try:
         run = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            timeout=_BUILD_TIMEOUT_S,
-            env=environment,
-            check=False,
-        )
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            text=True, errors="replace", timeout=_BUILD_TIMEOUT_S, env=environment, check=False,
+        )  # fmt: skip
+        read = Path(rules).read_text(errors="surrogateescape")
     except subprocess.TimeoutExpired:
-        return -1, f"error: the compiler took longer than {_BUILD_TIMEOUT_S:.0f} s\n"
-    return run.returncode, with_real_files(run.stdout)
+        log = f"error: the compiler took longer than {_BUILD_TIMEOUT_S:.0f} s\n"
+        return _Done(command, -1, log, "")
+    finally:
+        Path(rules).unlink()
+    return _Done(command, run.returncode, with_real_files(run.stdout), read)
 
 
-def _failure(
-    recipe: Recipe, key: str, root: Path, command: Sequence[str], status: int, log: str
-) -> EnvironmentProblem:
+def _failure(recipe: Recipe, key: str, root: Path, done: _Done) -> EnvironmentProblem:
+    log = done.log
     if "No space left on device" in log:
         return disk_full(root)
     path = root / "logs" / f"{key[:16]}.log"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(" ".join(command) + "\n" + log)
+    path.write_text(" ".join(done.command) + "\n" + log)
     lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
     first = next((line for line in lines if _ERROR_LINE.search(line)), "")
-    first = first or (lines[-1] if lines else f"it ended with status {status}")
+    first = first or (lines[-1] if lines else f"it ended with status {done.status}")
     if reduces := _REDUCES.search(log):
         first += f" ({reduces[0]})"
     compiler = recipe.compiler

@@ -62,7 +62,7 @@ class Folders:
         return f"{name}/{path.relative_to(self.paths[name]).as_posix()}"
 
     def path(self, label: str) -> Path:
-        """The file of a label."""
+        """The file that a label of an include stands for."""
         name, _, below = label.partition("/")
         return self.paths[name] / below
 

@@ -1,4 +1,5 @@
-"""Which project files a compiler reads: what ``#include`` reaches from a source.
+"""Which project files a source includes, by their text: for the code lock and for what is said of a
+step before it is built. What a build in the cache has read, its compiler says.
 
 The search is textual, as a compiler would look for each name: beside the file that includes it,
 then in the folders of ``-I`` in order. Conditions are not evaluated, so that no file is missed for
@@ -43,7 +44,7 @@ _KNOWS_ITS_PLACE = re.compile(r"\b(?:__LINE__|__FILE__|__COUNTER__|source_locati
 
 @dataclass(frozen=True)
 class Reached:
-    """A project file that a build reads.
+    """A project file that is included.
 
     Attributes:
         label: Its name, which does not depend on where the checkout is: the number of the folder
@@ -54,7 +55,7 @@ class Reached:
     path: Path
 
     def read(self) -> bytes:
-        """Its content."""
+        """The bytes of the file."""
         return self.path.read_bytes()
 
 

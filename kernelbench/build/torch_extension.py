@@ -9,7 +9,6 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.machine import devices
 
 #: What torch's own builder of extensions compiles with: half and bfloat16 have torch's operators.
@@ -20,7 +19,14 @@ _FLAGS = (
 )  # fmt: skip
 
 
-_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](torch|ATen|c10|pybind11)/", re.M)
+_HEADER = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"]((?:torch|ATen|c10|pybind11)/[^>\"\n]+)", re.M
+)
+
+
+def torch_headers(text: str) -> list[str]:
+    """Which headers of torch a source without comments includes."""
+    return _HEADER.findall(text)
 
 
 def uses_torch(text: str) -> bool:
@@ -50,9 +56,9 @@ def torch_folder() -> Path:
     Raises:
         EnvironmentProblem: If there is none.
     """
+    devices.require_torch("an extension")
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise EnvironmentProblem("torch is not installed", "`pip install torch`")
+    assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
 
 

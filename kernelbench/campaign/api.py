@@ -1,4 +1,4 @@
-"""A sweep: read the campaign, say what it comes to, and have a crew run what is not done."""
+"""A sweep: read the campaign, say what it comes to, and have a pool run what is not done."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError, ended_early
-from kernelbench.campaign.answers import Answers
+from kernelbench.base.observer import Observer, OnProgress
 from kernelbench.campaign.campaign_file import Campaign, OptionReader, read_campaign
 from kernelbench.campaign.code_archive import CodeArchive, pack_code
-from kernelbench.campaign.crew import AloneCrew, Crew
-from kernelbench.campaign.dask_crew import DaskCrew, local_cluster, require_dask
+from kernelbench.campaign.dask_pool import DaskPool, local_cluster, require_dask
 from kernelbench.campaign.engine import (
     SWEEP_SCHEMA,
+    Answers,
     Engine,
     EngineSettings,
+    Eta,
     PieceFault,
     SweepReport,
 )
 from kernelbench.campaign.outcome_files import OutcomeFiles
-from kernelbench.campaign.pace import Pace
 from kernelbench.campaign.pieces import PieceMaker
+from kernelbench.campaign.worker_pool import LocalPool, WorkerPool
 from kernelbench.machine.devices import gpus
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.project.context import Context, parse_results
@@ -44,7 +44,7 @@ class _Plan:
     recorded: int
     answers: Answers
     left_out: dict[str, int]
-    pace: Pace
+    eta: Eta
 
 
 def sweep(
@@ -55,10 +55,8 @@ def sweep(
     workers: int | None = None,
     results: str | Path | None = None,
     dry_run: bool = False,
-    on_plan: Callable[[SweepReport], None] | None = None,
-    on_progress: OnProgress | None = None,
+    observer: Observer | None = None,
     on_fault: Callable[[PieceFault], None] | None = None,
-    on_warning: OnWarning | None = None,
 ) -> SweepReport:
     """Run what is not done of a campaign.
 
@@ -70,8 +68,7 @@ def sweep(
             0 is this process, without Dask.
         results: Where records go; what the file says, or the project's, if None.
         dry_run: Only say what there is to do.
-        on_plan: Told what there is to do; on_progress: what is going on; on_fault: what a worker
-            did not do; on_warning: what a user must know.
+        observer: Told what happens; on_fault: what a worker did not do.
 
     Raises:
         UsageError: For a malformed file, and what does not exist.
@@ -88,13 +85,12 @@ def sweep(
     maker = PieceMaker(context, campaign, archive.code_sha)
     outcomes = OutcomeFiles(folder, campaign.name)
     began = time.monotonic()
-    tell = on_progress or (lambda _text: None)
-    plan = _count(maker, outcomes, tell)
+    observer = observer or Observer()
+    plan = _count(maker, outcomes, observer.progress)
     on_gpu = bool(gpus()) if campaign.gpu is None and scheduler is None else bool(campaign.gpu)
     number = _workers_here(workers, on_gpu)
     report = _report(campaign, plan, None, number, began)
-    if on_plan is not None:
-        on_plan(report)
+    observer.planned(report)
     if dry_run or report.complete:
         return report
     if workers != 0:
@@ -104,18 +100,17 @@ def sweep(
     # Several pieces share the cores of a machine.
     environment = {} if number == 0 else {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     settings = EngineSettings(campaign.limit_s, on_gpu, environment, _PATIENCE_S[place])
-    with outcomes.alone(), _crew(scheduler, number, on_gpu, archive) as crew:
+    with outcomes.alone(), _pool(scheduler, number, on_gpu, archive) as pool:
         engine = Engine(
-            crew, outcomes, plan.pace, settings, tell, on_fault or (lambda _fault: None)
+            pool, outcomes, plan.eta, settings, observer.progress, on_fault or (lambda _fault: None)
         )
         try:
             engine.run(maker.pieces())
         except (KernelbenchError, KeyboardInterrupt) as error:
             found = _report(campaign, plan, engine, engine.most_workers, began, ended=False)
             raise ended_early(error, found) from error
-        if on_warning is not None:
-            for name, why in crew.unfit().items():
-                on_warning(f"worker {name} was not used: {why}")
+        for name, why in pool.unfit().items():
+            observer.warning(f"worker {name} was not used: {why}")
     return _report(campaign, plan, engine, engine.most_workers, began)
 
 
@@ -129,17 +124,17 @@ def exit_code_of(report: SweepReport) -> ExitCode:
 
 def _count(maker: PieceMaker, outcomes: OutcomeFiles, tell: OnProgress) -> _Plan:
     """Go through all pieces once: what is wrong with the file is said before anything runs."""
-    plan = _Plan(0, 0, Answers(), {}, Pace())
+    plan = _Plan(0, 0, Answers(), {}, Eta())
     for piece in maker.pieces():
         plan.pieces += 1
         if plan.pieces % 1000 == 0:
             tell(f"{plan.pieces:,} pieces")
         found = outcomes.find(piece.key)
         if found is None:
-            plan.pace.left[piece.like] += 1
+            plan.eta.left[piece.like] += 1
             continue
         plan.recorded += 1
-        plan.pace.took(piece.like, found.seconds)
+        plan.eta.took(piece.like, found.seconds)
         plan.answers.add(piece, found.code)
     plan.left_out = maker.left_out
     return plan
@@ -156,17 +151,19 @@ def _workers_here(asked: int | None, on_gpu: bool) -> int:
 
 
 @contextlib.contextmanager
-def _crew(scheduler: str | None, number: int, on_gpu: bool, archive: CodeArchive) -> Iterator[Crew]:
+def _pool(
+    scheduler: str | None, number: int, on_gpu: bool, archive: CodeArchive
+) -> Iterator[WorkerPool]:
     with contextlib.ExitStack() as stack:
-        crew: Crew
+        pool: WorkerPool
         if scheduler is None and number == 0:
-            crew = AloneCrew(archive)
+            pool = LocalPool(archive)
         else:
             numbers = _gpu_names(number) if on_gpu else []
             address = scheduler or stack.enter_context(local_cluster(number, numbers))
-            crew = DaskCrew(address, archive)
-        stack.callback(crew.close)
-        yield crew
+            pool = DaskPool(address, archive)
+        stack.callback(pool.close)
+        yield pool
 
 
 def _gpu_names(number: int) -> list[str]:
@@ -184,7 +181,7 @@ def _report(
     began: float,
     ended: bool = True,
 ) -> SweepReport:
-    left = sum(plan.pace.left.values())
+    left = sum(plan.eta.left.values())
     none_left = ended and not (engine.missing or engine.not_run) if engine else left == 0
     before, now = plan.answers, engine.answers if engine else Answers()
     return SweepReport(
@@ -202,6 +199,6 @@ def _report(
         faults=tuple(engine.faults) if engine else (),
         workers=workers,
         seconds=round(time.monotonic() - began, 1),
-        estimate_s=plan.pace.seconds_left(workers) if left else 0.0,
+        estimate_s=plan.eta.seconds_left(workers) if left else 0.0,
         complete=bool(none_left),
     )

@@ -13,13 +13,11 @@ from pathlib import Path
 import kernelbench
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.project.project_file import Project
-from kernelbench.project.shipped import shipped_root
+from kernelbench.project.shipped import shipped_names, shipped_root
 
 #: Folders of the archive: for the import path, for the project, and for what results say already.
 CODE, PROJECT, RESULTS = "code", "project", "results"
 
-#: What ships beside the package in a checkout.
-_SHIPPED = ("pyproject.toml", "shapes.yaml", ".clang-format", "kernels", "moe", "hopper", "peers")
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 #: Of a project's root: what was built from it.
 _BUILT = ("build", "dist")
@@ -57,7 +55,7 @@ def pack_code(project: Project, results: Path) -> CodeArchive:
     blocks = f"{shipped}/kernels/common/"
     alone = project.nowhere or project.root.resolve() == shipped_root().resolve()
     files = dict(_files(package, f"{CODE}/kernelbench"))
-    for name in _SHIPPED:
+    for name in shipped_names():
         files |= dict(_files(shipped_root() / name, f"{shipped}/{name}"))
     if not alone:
         root = project.root.resolve()

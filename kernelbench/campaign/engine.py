@@ -8,18 +8,17 @@ piece is blamed.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from kernelbench.base.callbacks import OnProgress
-from kernelbench.campaign.answers import Answers
-from kernelbench.campaign.crew import Crew, PieceWorker
+from kernelbench.base.errors import ExitCode
+from kernelbench.base.observer import OnProgress
 from kernelbench.campaign.judging import judge_report
 from kernelbench.campaign.outcome_files import PIECE_SCHEMA, PieceOutcome
-from kernelbench.campaign.pace import Pace, duration_text
 from kernelbench.campaign.pieces import Piece
+from kernelbench.campaign.worker_pool import PoolWorker, WorkerPool
 from kernelbench.records.run_record import now_iso
 
 #: How often a piece is given to another worker.
@@ -88,7 +87,7 @@ class OutcomeKeeper(Protocol):
     """Where outcomes are kept: :class:`~kernelbench.campaign.outcome_files.OutcomeFiles`."""
 
     def find(self, key: str) -> PieceOutcome | None:
-        """The outcome of a piece."""
+        """A piece's outcome among those that are kept."""
 
     def keep(self, outcome: PieceOutcome, made: dict[str, bytes]) -> PieceOutcome:
         """Keep one that is new, with its files."""
@@ -108,7 +107,7 @@ class _Given:
 
     piece: Piece
     faults: dict[str, str] = field(default_factory=dict)
-    worker: PieceWorker | None = None
+    worker: PoolWorker | None = None
     until: float = 0.0
 
 
@@ -140,16 +139,16 @@ class Engine:
 
     def __init__(
         self,
-        crew: Crew,
+        pool: WorkerPool,
         outcomes: OutcomeKeeper,
-        pace: Pace,
+        eta: Eta,
         settings: EngineSettings,
         on_progress: OnProgress,
         on_fault: Callable[[PieceFault], None],
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._outcomes = outcomes
-        self._pace = pace
+        self._eta = eta
         self._settings = settings
         self._on_progress = on_progress
         self._on_fault = on_fault
@@ -177,7 +176,7 @@ class Engine:
         began = idle = time.monotonic()
         met = False
         while True:
-            workers = [each for each in self._crew.workers() if each.address not in self._unfit]
+            workers = [each for each in self._pool.workers() if each.address not in self._unfit]
             met = met or bool(workers)
             self.most_workers = max(self.most_workers, len(workers))
             self._fill(workers)
@@ -190,11 +189,11 @@ class Engine:
                 self._give_up_waiting()
                 return
             self._say(workers, time.monotonic() - began, met)
-            for report in self._crew.reports(_POLL_S):
+            for report in self._pool.reports(_POLL_S):
                 self._take(report)
-            self._look_for_lost({each.address for each in self._crew.workers()})
+            self._look_for_lost({each.address for each in self._pool.workers()})
 
-    def _fill(self, workers: list[PieceWorker]) -> None:
+    def _fill(self, workers: list[PoolWorker]) -> None:
         """Give every free place a piece."""
         busy = Counter(each.worker.address for each in self._running.values() if each.worker)
         # One for each worker first: no host is filled while another has nothing.
@@ -205,7 +204,7 @@ class Engine:
             if given is not None:
                 self._start(worker, given)
 
-    def _next(self, worker: PieceWorker) -> _Given | None:
+    def _next(self, worker: PoolWorker) -> _Given | None:
         for given in self._again:
             if worker.address not in given.faults:
                 self._again.remove(given)
@@ -222,7 +221,7 @@ class Engine:
         self._exhausted = True
         return None
 
-    def _start(self, worker: PieceWorker, given: _Given) -> None:
+    def _start(self, worker: PoolWorker, given: _Given) -> None:
         limit_s = self._settings.limit_s
         given.worker = worker
         given.until = time.monotonic() + 2 * limit_s + _GRACE_S
@@ -236,7 +235,7 @@ class Engine:
             "gpu": self._settings.gpu and given.piece.on_gpu,
             "environment": self._settings.environment,
         }
-        self._crew.start(worker, order)
+        self._pool.start(worker, order)
 
     def _take(self, report: dict[str, Any]) -> None:
         """A report that came back."""
@@ -259,8 +258,8 @@ class Engine:
             report["files"],
         )  # fmt: skip
         self.done += 1
-        self._pace.took(piece.like, report["seconds"])
-        self._pace.left[piece.like] -= 1
+        self._eta.took(piece.like, report["seconds"])
+        self._eta.left[piece.like] -= 1
         self.answers.add(piece, int(report["code"]))
 
     def _moved(self, given: _Given, why: str, host: str, final: bool = False) -> None:
@@ -288,7 +287,7 @@ class Engine:
             if worker is None or (worker.address in here and now < given.until):
                 continue
             del self._running[key]
-            self._crew.give_up(key)
+            self._pool.give_up(key)
             if worker.address in here:
                 self._unfit[worker.address] = "it does not answer"
                 self._moved(given, "it does not answer", worker.host)
@@ -305,16 +304,79 @@ class Engine:
         for piece in self._pieces:
             self.not_run += piece.key not in self._given_up and not self._outcomes.find(piece.key)
 
-    def _say(self, workers: list[PieceWorker], seconds: float, met: bool) -> None:
+    def _say(self, workers: list[PoolWorker], seconds: float, met: bool) -> None:
         if not met:
             self._on_progress("waiting for workers")
             return
-        left = sum(self._pace.left.values())
+        left = sum(self._eta.left.values())
         parts = [f"{self.done} of {self.done + left} pieces"]
         if self.done and seconds:
             parts.append(f"{60 * self.done / seconds:.3g} a minute")
-        ahead = self._pace.seconds_left(sum(each.slots for each in workers))
+        ahead = self._eta.seconds_left(sum(each.slots for each in workers))
         if ahead is not None:
             parts.append(f"about {duration_text(ahead)} left")
         parts.append(f"{len(self._running)} running on {len(workers)} workers")
         self._on_progress(", ".join(parts))
+
+
+@dataclass
+class Answers:
+    """Counted over pieces.
+
+    Attributes:
+        wrong: Commands whose step is not right, mutants left out.
+        found: Those of mutants that ``check`` calls not right, as it should; missed: the others'.
+    """
+
+    wrong: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+
+    def add(self, piece: Piece, code: int) -> None:
+        """Count the exit code of a piece."""
+        incorrect = code == ExitCode.INCORRECT
+        if piece.mutant:
+            (self.found if incorrect else self.missed).append(piece.in_words())
+        elif incorrect:
+            self.wrong.append(piece.in_words())
+
+
+class Eta:
+    """Seconds of pieces by what they are like, and how many are left; its size is that of the file.
+
+    Attributes:
+        left: Pieces to be done, by what they are like.
+    """
+
+    def __init__(self) -> None:
+        self.left: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._pieces: Counter[str] = Counter()
+
+    def took(self, like: str, seconds: float) -> None:
+        """A piece was measured, now or in an earlier sweep."""
+        self._seconds[like] += seconds
+        self._pieces[like] += 1
+
+    def seconds_left(self, slots: int) -> float | None:
+        """Seconds for what is left, by so many at a time; None before anything was measured.
+
+        Pieces of which none was measured are taken to be as all others are on average.
+        """
+        measured = sum(self._pieces.values())
+        if not measured:
+            return None
+        average = sum(self._seconds.values()) / measured
+        work = 0.0
+        for like, number in self.left.items():
+            known = self._pieces[like]
+            work += number * (self._seconds[like] / known if known else average)
+        return work / max(slots, 1)
+
+
+def duration_text(seconds: float) -> str:
+    """``40 s``, ``3 min``, ``2 h 10 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

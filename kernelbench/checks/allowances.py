@@ -10,12 +10,13 @@ from kernelbench.checks.rows import CheckRow, Seen
 from kernelbench.project.model import IDENTITY, Step
 
 
-def require_allowances(allow: Mapping[str, str]) -> None:
-    """Refuse what is no identity, and an allowance without a reason.
+def require_allowances(allow: Mapping[str, str] | None) -> dict[str, str]:
+    """Reasons by identity; none for None.
 
     Raises:
-        UsageError: Naming it.
+        UsageError: Naming what is no identity, or has no reason.
     """
+    allow = dict(allow or {})
     for identity, reason in allow.items():
         if not IDENTITY.fullmatch(identity):
             raise UsageError(
@@ -24,6 +25,7 @@ def require_allowances(allow: Mapping[str, str]) -> None:
             )
         if not reason.strip():
             raise UsageError(f"allow: {identity} has no reason", f"--allow '{identity}=why'")
+    return allow
 
 
 def of_step(step: Step, more: Mapping[str, str]) -> dict[str, str]:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base import seeds
-from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
-from kernelbench.checks import allowances, store
+from kernelbench.base.observer import Observer
+from kernelbench.checks import allowances
 from kernelbench.checks.checker import ScheduleChecker
-from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
-from kernelbench.checks.rows import CheckRequest, CheckRow, StepCheck
-from kernelbench.emulator.settings import (
-    DEFAULT_EMULATION,
-    MAX_SMS,
-    ROUNDINGS,
-    Emulation,
-    Rounding,
-)
-from kernelbench.machine.environment import cpu_name
+from kernelbench.checks.file_kinds import is_file_to_check
+from kernelbench.checks.report import CheckReport, report_of, save_check
+from kernelbench.checks.rows import CheckRequest, StepCheck
+from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.project.context import Context, parse_results
-from kernelbench.records import run_record
-from kernelbench.runs.api import warn_in_python
 from kernelbench.runs.plan import plan_check
 from kernelbench.runs.runner import StepRun
 from kernelbench.runs.settings import (
@@ -47,14 +39,23 @@ SMS = (1, 2, 3, 4, 10, 148)
 #: start of the command it takes a minute.
 BUDGET_S = 55.0
 MAX_FINDINGS = 20
+#: Of a file: schedules of each launch, and the SMs of the GPU, for which a script asks once.
+FILE_SCHEDULES, FILE_SMS = 20, (4,)
+_ROUNDING = DEFAULT_EMULATION.mma_rounding
 
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """What a check is about to do."""
+    """What a check is about to do.
+
+    Attributes:
+        steps: The steps; empty if files are checked.
+        files: Names of the files; empty if steps are checked.
+    """
 
     steps: tuple[StepRun, ...]
     request: CheckRequest
+    files: tuple[str, ...] = ()
 
 
 def check(
@@ -63,7 +64,7 @@ def check(
     *,
     schedules: int | None = None,
     budget_s: float | None = None,
-    sms: Sequence[int] = SMS,
+    sms: Sequence[int] | None = None,
     inputs: Names | None = None,
     sequence: bool = True,
     seed: int | None = None,
@@ -72,29 +73,32 @@ def check(
     strict: bool = False,
     allow: Mapping[str, str] | None = None,
     timeout_s: float = MEASURING.timeout_s,
-    mma_rounding: Rounding = DEFAULT_EMULATION.mma_rounding,
+    mma_rounding: Rounding = _ROUNDING,
+    arch: int = 90,
+    task: str | Path | None = None,
     save: bool = False,
     results: str | Path | None = None,
     command: str | None = None,
-    on_plan: Callable[[CheckPlan], None] | None = None,
-    on_progress: OnProgress | None = None,
-    on_row: Callable[[CheckRow], None] | None = None,
-    on_saved: Callable[[Path], None] | None = None,
-    on_warning: OnWarning = warn_in_python,
+    observer: Observer | None = None,
 ) -> CheckReport:
-    """Run compiled steps on the CPU under many seeded schedules, and compare every result's bits.
+    """Run kernels on the CPU under many seeded schedules.
 
-    A shape ends at the first wrong result or finding that ends a launch. What is not right is in
-    :attr:`CheckReport.failures`.
+    Of a compiled step every result's bits are compared, too, and a shape ends at the first wrong
+    result or finding that ends a launch. A CUDA program, a PTX file or a script runs as it is, each
+    of its launches under several schedules. What is not right is in :attr:`CheckReport.failures`.
 
     Args:
-        steps: A step's name, a range, a lineage's name or a step's folder; or several.
+        steps: A step's name, a range, a lineage's name or a step's folder; or several. Or files:
+            ``.cu``, ``.ptx`` with its launches in a TOML file beside it, or a ``.py`` script or
+            submission with kernels of its own. Files take ``schedules``, ``sms`` (one number),
+            ``seed``, ``max_findings``, ``allow``, ``timeout_s``, ``arch`` and ``task``.
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
-        schedules: For each shape, input class and number of SMs; at most 100 if None.
+        schedules: For each shape, input class and number of SMs; at most 100 if None. Of a file,
+            for each launch; 20 if None.
         budget_s: Seconds for each step, about, 0 for no limit: every shape and number of SMs is
             tried once, then again in rounds until the time is over. If None: 55 where ``schedules``
             is None, else no limit.
-        sms: Numbers of SMs to emulate.
+        sms: Numbers of SMs to emulate; 1, 2, 3, 4, 10 and 148 if None, 4 for files.
         inputs: Input classes; the problem's first if None.
         sequence: Whether to make calls in sequence, too, in which values, addresses and shapes
             change from one to the next.
@@ -105,42 +109,60 @@ def check(
         allow: Reasons by identity, for findings that may be there; ``step.toml`` may have more.
         timeout_s: Seconds after which one schedule counts as hung.
         mma_rounding: How the sums of an MMA are rounded.
-        save: Whether to keep the report in ``results`` (the project's, if None).
+        arch: Compute capability that nvcc and Triton compile files for, such as 90.
+        task: Folder of the GPU MODE task whose tests call the files, which are submissions.
+        save: Whether to keep the report; not of files.
+        results: Folder to keep it in; the project's if None.
         command: What the report says made it; the Python call if None.
-        on_plan, on_progress: Told what will run, and what is going on.
-        on_row: Told of each shape when its step is done; on_saved: where the record is.
-        on_warning: Told what a user must know (a Python warning).
+        observer: Told what happens.
 
     Raises:
         UsageError: For what does not exist, cannot be checked or is out of range.
         EnvironmentProblem: For what this machine lacks.
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
-    if budget_s is None:
-        budget_s = BUDGET_S if schedules is None else 0.0
-    at_least("budget_s", budget_s, 0)
-    schedules = SCHEDULES if schedules is None else schedules
-    asked = _request(tuple(sms), schedules, seed, timeout_s, max_findings, jobs)
-    allow = dict(allow or {})
-    allowances.require_allowances(allow)
-    asked = replace(asked, sequence=sequence, budget_s=budget_s, strict=strict, allow=allow)
-    one_of("mma_rounding", mma_rounding, ROUNDINGS)
-    steps, shapes = step_names(steps), names_of(shapes)
-    emulation = Emulation(mma_rounding=mma_rounding)
+    names, observer = step_names(steps), observer or Observer()
+    if any(map(is_file_to_check, names)):
+        of_steps = {
+            "shape": shapes, "inputs": inputs, "budget": budget_s is not None, "strict": strict,
+            "no-sequence": not sequence, "mma-rounding": mma_rounding != _ROUNDING,
+        }  # fmt: skip
+        _refuse_beside_files(names, sms, of_steps)
+        schedules = FILE_SCHEDULES if schedules is None else schedules
+        asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
+        asked = replace(asked, allow=allowances.require_allowances(allow))
+        return _check_files(names, asked, arch, sms[0] if sms else 0, task, command, observer)
+    _refuse(task, mma_rounding)
+    asked = replace(
+        _request(sms, schedules, budget_s, seed, timeout_s, max_findings, jobs),
+        sequence=sequence, strict=strict, allow=allowances.require_allowances(allow),
+    )  # fmt: skip
     context = Context.find()
-    folder = parse_results(results, context.project)
-    if save:
-        require_results(folder, "choose another with --results, or give --no-save")
-    runs = plan_check(context, steps, shapes, names_of(inputs), emulation, warn=on_warning)
-    if on_plan is not None:
-        on_plan(CheckPlan(tuple(runs), asked))
+    folder = _results(results, context, save)
+    shapes, emulation = names_of(shapes), Emulation(mma_rounding=mma_rounding)
+    runs = plan_check(context, names, shapes, names_of(inputs), emulation, warn=observer.warning)
+    observer.planned(CheckPlan(tuple(runs), asked))
     report = make_report(
         [(run, asked) for run in runs], asked, mma_rounding,
-        command or call_text("check", *steps, *shapes), on_progress, on_row,
+        command or call_text("check", *names, *shapes), observer,
     )  # fmt: skip
-    if save:
-        _save(folder, report, on_saved)
-    return report
+    return _save(folder, report, observer) if save else report
+
+
+def _check_files(
+    names: tuple[str, ...],
+    asked: CheckRequest,
+    arch: int,
+    gpu_sms: int,
+    task: str | Path | None,
+    command: str | None,
+    observer: Observer,
+) -> CheckReport:
+    from kernelbench.checks.files import check_files
+
+    observer.planned(CheckPlan((), asked, names))
+    command = command or call_text("check", *names)
+    return check_files(names, asked, arch, gpu_sms, str(task or ""), command, observer.progress)
 
 
 def make_report(
@@ -148,82 +170,104 @@ def make_report(
     asked: CheckRequest,
     mma_rounding: Rounding,
     command: str,
-    on_progress: OnProgress | None,
-    on_row: Callable[[CheckRow], None] | None,
+    observer: Observer,
 ) -> CheckReport:
     """Check steps, each as is asked of it.
 
     Args:
+        planned: Each step with what is asked of it.
         asked: What the report says was asked of all.
+        mma_rounding: How the sums of an MMA are rounded.
+        command: What the report says made it.
+        observer: Told what happens.
 
     Raises:
         KernelbenchError: What ended it early; its ``partial`` is the report up to there.
         Interrupted: After Ctrl-C, likewise.
     """
-    done, failure = _check_all(planned, on_progress, on_row)
-    report = CheckReport(
-        schema=CHECK_SCHEMA,
-        id=run_record.new_id(),
-        device=cpu_name(),
-        created=run_record.now_iso(),
-        command=command,
-        seed=asked.seed,
-        sms=asked.sms,
-        inputs=planned[0][0].classes,
-        mma_rounding=mma_rounding,
-        request=asked,
-        complete=failure is None,
-        steps=done,
-        unmatched=allowances.unmatched(asked.allow, [row for step in done for row in step.rows]),
-    )
-    if failure is not None:
-        raise ended_early(failure, report)
-    return report
+    done, failure = _check_all(planned, observer)
+    return report_of(asked, planned[0][0].classes, mma_rounding, command, done, failure)
+
+
+def _refuse_beside_files(
+    names: Sequence[str], sms: Sequence[int] | None, of_steps: Mapping[str, object]
+) -> None:
+    """Refuse a step among files, and what belongs to steps: options, with what was given."""
+    for name in names:
+        if not is_file_to_check(name):
+            raise UsageError(f"{name} is a step, and others are files", "check them one by one")
+        if not Path(name).is_file():
+            raise UsageError(f"{name}: there is no such file")
+    for option, given in of_steps.items():
+        if given:
+            raise UsageError(f"--{option} belongs to steps: {names[0]} is a file")
+    if len(sms or ()) > 1:
+        raise UsageError("--sms: one number for a file", "a script asks once how many there are")
 
 
 def _check_all(
-    planned: Sequence[tuple[StepRun, CheckRequest]],
-    on_progress: OnProgress | None,
-    on_row: Callable[[CheckRow], None] | None,
+    planned: Sequence[tuple[StepRun, CheckRequest]], observer: Observer
 ) -> tuple[tuple[StepCheck, ...], BaseException | None]:
     """The steps that were checked, and what ended it early."""
     done: list[StepCheck] = []
     failure: BaseException | None = None
-    checker = ScheduleChecker(planned[0][1].jobs, on_progress or (lambda _text: None))
+    checker = ScheduleChecker(planned[0][1].jobs, observer.progress)
     try:
         with contextlib.closing(checker.run(planned)) as found:
             for step in found:
                 done.append(step)
-                if on_row is not None:
-                    for row in step.rows:
-                        on_row(row)
+                for row in step.rows:
+                    observer.row(row)
     except (KernelbenchError, KeyboardInterrupt) as error:
         failure = error
     return tuple(done), KeyboardInterrupt() if checker.interrupted else failure
 
 
-def _save(folder: Path, report: CheckReport, on_saved: Callable[[Path], None] | None) -> None:
+def _results(results: str | Path | None, context: Context, save: bool) -> Path:
+    folder = parse_results(results, context.project)
+    if save:
+        require_results(folder, "choose another with --results, or give --no-save")
+    return folder
+
+
+def _save(folder: Path, report: CheckReport, observer: Observer) -> CheckReport:
     try:
-        path = store.save_check(folder, report)
+        path = save_check(folder, report)
     except KernelbenchError as error:
         raise ended_early(error, report) from error
-    if on_saved is not None:
-        on_saved(path)
+    observer.saved(path)
+    return report
+
+
+def _refuse(task: str | Path | None, mma_rounding: str) -> None:
+    one_of("mma_rounding", mma_rounding, ROUNDINGS)
+    if task:
+        raise UsageError(
+            "--task goes with submissions that launch kernels of their own",
+            "`kernelbench run STEP --task DIR` checks the results of any",
+        )
 
 
 def _request(
-    sms: tuple[int, ...],
-    schedules: int,
+    sms: Sequence[int] | None,
+    schedules: int | None,
+    budget_s: float | None,
     seed: int | None,
     timeout_s: float,
     max_findings: int,
     jobs: int | None,
 ) -> CheckRequest:
+    """What is asked of steps, the defaults filled in."""
+    if budget_s is None:
+        budget_s = BUDGET_S if schedules is None else 0.0
+    at_least("budget_s", budget_s, 0)
+    schedules = SCHEDULES if schedules is None else schedules
     at_least("schedules", schedules, 1)
     at_least("max_findings", max_findings, 1)
     at_least("timeout_s", timeout_s, 0.1)
     at_least("jobs", jobs if jobs is not None else 1, 1)
     at_least("seed", seed or 0, 0)
+    sms = tuple(SMS if sms is None else sms)
     if not sms or not all(1 <= number <= MAX_SMS for number in sms):
         raise UsageError(f"sms is {sms}: expected numbers from 1 to {MAX_SMS}")
     return CheckRequest(
@@ -233,4 +277,5 @@ def _request(
         timeout_s,
         max_findings,
         cpu_count() if jobs is None else jobs,
+        budget_s=budget_s,
     )

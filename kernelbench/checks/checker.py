@@ -12,31 +12,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.observer import OnProgress
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.checks import allowances
 from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator import branches
-from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
+from kernelbench.kinds import compiled
 from kernelbench.machine.toolchain import emulator_compiler
-from kernelbench.measure.outcomes import error_of
+from kernelbench.measure.results import error_of
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.records.run_record import UNJUDGED
 from kernelbench.runs.runner import StepRun
 from kernelbench.worker.jobs import CheckJob
 from kernelbench.worker.launcher import Launcher
-from kernelbench.worker.messages import (
-    JobFailed,
-    Message,
-    PhaseBegins,
-    ScheduleRun,
-    StepNotLoaded,
-)
+from kernelbench.worker.messages import JobFailed, Message, PhaseBegins, ScheduleRun, StepNotLoaded
 
 if TYPE_CHECKING:
-    from kernelbench.executors.protocol import CompiledProblem
+    from kernelbench.kinds.protocol import CompiledProblem
 
 
 _STILL_RUNNING = ": a loop without end, or slow: a larger --timeout tells"
@@ -118,11 +112,7 @@ class ScheduleChecker:
                     yield self._step(run, launchers, pool, Path(folder))
 
     def _step(
-        self,
-        run: StepRun,
-        launchers: Sequence[Launcher],
-        pool: ThreadPoolExecutor,
-        counters: Path,
+        self, run: StepRun, launchers: Sequence[Launcher], pool: ThreadPoolExecutor, counters: Path
     ) -> StepCheck:
         rows = [
             self._row(run, shape, "skipped", _Progress(reason=run.skip[shape.name]), 0.0)
@@ -378,6 +368,11 @@ def sequence_sms(run: StepRun, shape: Any, sms: Sequence[int]) -> int:
 
     What a host path sizes by its first call is too small for a later one only where SMs are left
     for more CTAs. The largest number is a whole GPU's, and takes long.
+
+    Args:
+        run: The step.
+        shape: One of its shapes.
+        sms: The numbers of SMs that were asked for.
     """
     taken = [each for each in run.shapes if each.name not in run.skip]
     return sorted(sms)[-2:][0] if taken.index(shape) % 2 == 0 else sms[len(sms) // 2]

@@ -1,4 +1,4 @@
-"""A schedule under gdb: ``check --replay FILE --gdb``.
+"""A schedule under gdb: ``kernelbench replay FILE --gdb``.
 
 ``python -m kernelbench.checks.debugger FILE`` runs the schedule in this very process, which gdb
 holds; the command line becomes gdb.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.checks.replay import Look, job_of, planned_file
-from kernelbench.executors.compiled import symbol_folders
+from kernelbench.kinds.compiled import symbol_folders
 
 _LIMIT_S = 86400.0  # a person looks
 _SETUP = (
@@ -46,8 +46,8 @@ def command_for(file: Path) -> list[str]:
 
 def main() -> None:
     """Run the schedule; gdb stops at each finding that is new."""
+    from kernelbench.worker.messages import Reporter
     from kernelbench.worker.replays import run_replay
-    from kernelbench.worker.reporter import Reporter
 
     file, run = planned_file(Path(sys.argv[1]))
     job = job_of(run, file, _LIMIT_S, Look(state=True))

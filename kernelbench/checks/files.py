@@ -3,50 +3,156 @@
 from __future__ import annotations
 
 import hashlib
-import signal
-import subprocess
+import os
+import runpy
 import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from kernelbench.base import schema, seeds
-from kernelbench.base.callbacks import OnProgress
-from kernelbench.base.errors import EnvironmentProblem, UsageError, ended_early
-from kernelbench.base.json_file import read_json, write_json
+from kernelbench.base.bytecode import no_bytecode
+from kernelbench.base.child_process import run_in_child
+from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
+from kernelbench.base.observer import OnProgress
 from kernelbench.checks import allowances
-from kernelbench.checks.file_worker import FileAnswer, FileAsked
-from kernelbench.checks.report import CHECK_SCHEMA, CheckReport
+from kernelbench.checks.report import CheckReport, report_of
 from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
+from kernelbench.emulator.runtime import runtime_library
 from kernelbench.emulator.settings import DEFAULT_EMULATION
-from kernelbench.machine.environment import cpu_name
+from kernelbench.kinds.callables import describe_exception
+from kernelbench.machine.devices import require_torch
+from kernelbench.machine.toolchain import host_compilers
+from kernelbench.project.shipped import shipped_blocks
 from kernelbench.project.step_files import is_submission
+from kernelbench.ptx.cuda_program import CudaProgram
 from kernelbench.ptx.demangle import source_name
+from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
-from kernelbench.ptx.triton_session import SCRIPT_SMS
-from kernelbench.records import run_record
+from kernelbench.ptx.script_session import script_emulation
 
-#: Schedules of each launch, if nobody says how many.
-FILE_SCHEDULES = 20
+#: How a file ended: ``usage`` and ``environment`` are errors of the user and of the machine.
+FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
+
+#: NVIDIA's driver, should anything reach it, has none: a file is checked on the emulator.
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 _SCRIPT_ROW = "script"
+
+
+@dataclass(frozen=True)
+class FileAsked:
+    """What to do.
+
+    Attributes:
+        schedules: Of each launch.
+        arch: What Triton compiles a script for.
+        limit_s: Seconds after which one schedule counts as hung.
+        task: Folder of the GPU MODE task that a submission solves; empty for a script.
+        gpu_sms: SMs on which CTAs that wait for each other reside; 0 for those of the arch's GPU.
+    """
+
+    file: str
+    schedules: int
+    seed: int
+    sms: int
+    arch: int
+    limit_s: float
+    task: str = ""
+    gpu_sms: int = 0
+
+
+@dataclass(frozen=True)
+class FileAnswer:
+    """What came of it.
+
+    Attributes:
+        reason: One line, of an end that is not ``done``; hint: what to do, empty if unknown.
+    """
+
+    launches: tuple[Launched, ...]
+    end: FileEnd = "done"
+    reason: str = ""
+    hint: str = ""
+
+
+def answer_to(asked: FileAsked) -> FileAnswer:
+    """Check a file in this process and say what came of it."""
+    launches: list[Launched] = []
+    file = Path(asked.file)
+    try:
+        if file.suffix == ".ptx":
+            launches += run_launches(
+                file, read_launches(file), check=asked.schedules, seed=asked.seed, sms=asked.sms,
+                limit_s=asked.limit_s,
+            )  # fmt: skip
+            return FileAnswer(tuple(launches))
+        if file.suffix == ".cu":
+            return _program(file, asked, launches)
+        return _script(file, asked, launches)
+    except KernelbenchError as error:
+        end: FileEnd = "usage" if isinstance(error, UsageError) else "environment"
+        return FileAnswer(tuple(launches), end, error.message, error.hint or "")
+
+
+def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:
+    program = CudaProgram(
+        file, asked.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms,
+        limit_s=asked.limit_s, gpu_sms=asked.gpu_sms,
+    )  # fmt: skip
+    launches_of = program.launches
+    try:
+        status = program.run()
+    finally:
+        launches += launches_of
+    if status:
+        return FileAnswer(tuple(launches), "wrong", f"main returned {status}")
+    if program.unnoticed:
+        return FileAnswer(tuple(launches), "fault", program.unnoticed)
+    return FileAnswer(tuple(launches))
+
+
+def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:
+    require_torch(f"{file.name}: a script")
+    from kernelbench.problems.task_folder import wrong_by_task
+
+    sys.argv = [str(file)]
+    sys.path.insert(0, str(file.parent.resolve()))
+    end: FileEnd = "done"
+    reason = ""
+    with script_emulation(
+        asked.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms, limit_s=asked.limit_s
+    ) as session:
+        try:
+            if asked.task:
+                reason = wrong_by_task(file, Path(asked.task), asked.seed)
+                end = "wrong" if reason else "done"
+            else:
+                with no_bytecode():
+                    runpy.run_path(str(file), run_name="__main__")
+        except KernelbenchError:
+            raise
+        except SystemExit as error:
+            if error.code not in (None, 0):
+                end, reason = "fault", f"it left with {error.code}"
+        except Exception as error:
+            end = "wrong" if isinstance(error, AssertionError) else "fault"
+            reason = describe_exception(error, file)
+        finally:
+            launches += session.launches
+    if end == "done" and session.unnoticed:
+        end, reason = "fault", session.unnoticed
+    return FileAnswer(tuple(launches), end, reason)
 
 
 def check_files(
     files: Sequence[str],
-    *,
-    schedules: int | None = None,
-    seed: int | None = None,
-    sms: int | None = None,
-    arch: int = 90,
-    max_findings: int = 20,
-    allow: Mapping[str, str] | None = None,
-    timeout_s: float = 60.0,
-    task: str = "",
-    command: str = "",
-    on_progress: OnProgress | None = None,
-    on_request: Callable[[CheckRequest], None] | None = None,
+    request: CheckRequest,
+    arch: int,
+    gpu_sms: int,
+    task: str,
+    command: str,
+    on_progress: OnProgress | None,
 ) -> CheckReport:
     """Look for faults in the kernels of PTX files, of CUDA programs, scripts and submissions.
 
@@ -54,68 +160,38 @@ def check_files(
 
     Args:
         files: Paths; a PTX file has its launches in a TOML file beside it.
-        schedules: Of each launch; 20 if None.
-        seed: Of schedules and random arrays; drawn anew if None.
-        sms: SMs of the emulated GPU; 4 if None.
-        arch: What Triton compiles for, such as 90.
-        max_findings: Different findings to keep for each kernel.
-        allow: Reasons by identity, for findings that may be there.
-        timeout_s: Seconds after which one schedule counts as hung.
+        request: Schedules of each launch, the emulated GPU's SMs, and so on.
+        arch: What Triton and nvcc compile for, such as 90.
+        gpu_sms: SMs on which what has to reside together does; 0 for a whole GPU of the arch.
         task: Folder of the GPU MODE task whose tests call the files, which are submissions.
-        on_request: Told what is asked, before anything runs.
+        command: What the report says made it.
+        on_progress: Told what is going on, in a line.
 
     Raises:
-        UsageError: For a file that is not there, or what it asks for and does not exist.
+        UsageError: For what a file asks for and does not exist.
         EnvironmentProblem: For what this machine lacks.
         Interrupted: After Ctrl-C.
     """
-    allow = dict(allow or {})
-    allowances.require_allowances(allow)
-    for name in files:
-        if not Path(name).is_file():
-            raise UsageError(f"{name}: there is no such file")
-    request = CheckRequest(
-        (sms or SCRIPT_SMS,), schedules or FILE_SCHEDULES,
-        seeds.new_seed() if seed is None else seed, timeout_s, max_findings, allow=allow,
-    )  # fmt: skip
-    if on_request is not None:
-        on_request(request)
-    done, failure = _checked_until(files, request, arch, task, on_progress)
-    report = CheckReport(
-        schema=CHECK_SCHEMA, id=run_record.new_id(), device=cpu_name(),
-        created=run_record.now_iso(), command=command, seed=request.seed, sms=request.sms,
-        inputs=(), mma_rounding=DEFAULT_EMULATION.mma_rounding, request=request,
-        complete=failure is None, steps=tuple(done),
-        unmatched=allowances.unmatched(allow, [row for step in done for row in step.rows]),
-    )  # fmt: skip
-    if failure is not None:
-        raise ended_early(failure, report)
-    return report
-
-
-def _checked_until(
-    files: Sequence[str],
-    request: CheckRequest,
-    arch: int,
-    task: str,
-    on_progress: OnProgress | None,
-) -> tuple[list[StepCheck], KeyboardInterrupt | None]:
-    """The files that were checked, and Ctrl-C if that ended it."""
     done: list[StepCheck] = []
+    failure: KeyboardInterrupt | None = None
     try:
+        if host_compilers():  # else each file says what it lacks
+            if on_progress is not None:
+                on_progress("building the emulator for this machine, once")
+            runtime_library(shipped_blocks())
         for name in files:
             if on_progress is not None:
                 on_progress(f"{Path(name).name}: checking")
-            done.append(_checked(Path(name), request, arch, task))
+            done.append(_checked(Path(name), request, arch, task, gpu_sms))
     except KeyboardInterrupt as error:
-        return done, error
-    return done, None
+        failure = error
+    return report_of(request, (), DEFAULT_EMULATION.mma_rounding, command, done, failure)
 
 
-def _checked(file: Path, request: CheckRequest, arch: int, task: str) -> StepCheck:
+def _checked(file: Path, request: CheckRequest, arch: int, task: str, gpu_sms: int) -> StepCheck:
     asked = FileAsked(
         str(file), request.schedules, request.seed, request.sms[0], arch, request.call_limit_s,
-        task or task_beside(file),
+        task or task_beside(file), gpu_sms,
     )  # fmt: skip
     answer = _answer(asked)
     if answer.end == "usage":
@@ -143,18 +219,12 @@ def task_beside(file: Path) -> str:
 
 
 def _answer(asked: FileAsked) -> FileAnswer:
-    with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
-        question, reply = Path(folder) / "asked.json", Path(folder) / "answer.json"
-        write_json(question, asked)
-        ended = subprocess.run(
-            [sys.executable, "-m", "kernelbench.checks.file_worker", question, reply],
-            check=False, stdout=sys.stderr.fileno(),
-        )  # fmt: skip
-        if reply.is_file():
-            return schema.decode(FileAnswer, read_json(reply))
-    code = ended.returncode
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return FileAnswer((), "fault", f"its process ended with {how}")
+    ended = run_in_child(
+        answer_to, [asked], FileAnswer, environment={**os.environ, **_NO_GPU}, shown=True
+    )
+    if ended.value is not None:
+        return ended.value
+    return FileAnswer((), "fault", f"its process ended with {ended.ended_with}")
 
 
 def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Iterator[CheckRow]:

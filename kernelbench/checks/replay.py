@@ -1,29 +1,26 @@
-"""Schedules that show a finding: made shorter, saved, and run again."""
+"""Schedules that show a finding, made shorter, saved and run again; recorded checks run again."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.errors import UsageError
+from kernelbench.base.json_file import read_document, write_json
+from kernelbench.base.observer import Observer, OnProgress
+from kernelbench.checks.api import CheckPlan, make_report
 from kernelbench.checks.checker import other_shape
-from kernelbench.checks.report import CheckReport
-from kernelbench.checks.rows import CheckRow, Seen
-from kernelbench.checks.schedule_file import (
-    SCHEDULE_SCHEMA,
-    ScheduleFile,
-    read_schedule,
-    write_schedule,
-)
+from kernelbench.checks.report import CheckReport, read_check
+from kernelbench.checks.rows import CheckRequest, CheckRow, Seen, StepCheck
+from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.findings import Access, Finding
 from kernelbench.emulator.settings import Emulation, Rounding
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.measure.outcomes import error_of
+from kernelbench.measure.results import error_of
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.context import Context
 from kernelbench.runs.plan import plan_check
@@ -39,6 +36,62 @@ from kernelbench.worker.messages import (
     StateTold,
     StepNotLoaded,
 )
+
+SCHEDULE_SCHEMA: Literal["kernelbench.schedule/1"] = "kernelbench.schedule/1"
+
+
+@dataclass(frozen=True)
+class ScheduleFile:
+    """One schedule of a step.
+
+    Attributes:
+        identity: What it shows: a finding's identity, or ``wrong`` for wrong values.
+        text: The same in a line.
+        source_sha: Of the step's sources; a changed step has other schedules.
+        seed: The check's, of which that of the inputs is derived.
+        index: Which schedule of the check it was; ``calls``: which call of its sequence, or empty.
+        other_shape: The second shape of a sequence; empty if there was none.
+        decisions: Launch, cluster, who, number and value of each one that is not the usual one;
+            None: the seed draws all of them.
+        made: Decisions of the schedule that the check ran; kept: those that were not usual.
+    """
+
+    schema: Literal["kernelbench.schedule/1"]
+    step: str
+    shape: str
+    inputs: str
+    sms: int
+    identity: str
+    text: str
+    source_sha: str
+    seed: int
+    index: int
+    calls: str
+    other_shape: str
+    mma_rounding: Rounding
+    max_findings: int
+    decisions: tuple[Decision, ...] | None
+    made: int
+    kept: int
+
+
+def write_schedule(path: Path, file: ScheduleFile) -> None:
+    """Write it, whole or not at all.
+
+    Raises:
+        EnvironmentProblem: If it cannot be written.
+    """
+    write_json(path, file)
+
+
+def read_schedule(path: Path) -> ScheduleFile:
+    """Read it.
+
+    Raises:
+        RecordError: If the file is no schedule, with the field.
+    """
+    return read_document(path, ScheduleFile, SCHEDULE_SCHEMA, "schedule of check --minimize")
+
 
 #: What a schedule without a finding shows.
 _NOTHING = Finding("", "", Access(), None, "", (), 0, -1, -1)
@@ -64,12 +117,20 @@ class Shortened:
 
 
 def shorten_findings(
-    report: CheckReport, folder: Path, timeout_s: float, on_progress: OnProgress
+    report: CheckReport,
+    steps: Sequence[str],
+    folder: Path,
+    timeout_s: float,
+    on_progress: OnProgress,
 ) -> Iterator[Shortened]:
     """Write a file below ``folder`` for each identity that a step of the report has.
 
     Args:
+        report: What a check found.
+        steps: What was checked, as :func:`kernelbench.check` was told it.
+        folder: Where to write the schedules.
         timeout_s: Seconds after which one schedule counts as hung.
+        on_progress: Told what is going on, in a line.
 
     Raises:
         KernelbenchError: As of every check.
@@ -82,17 +143,24 @@ def shorten_findings(
                 if identity in known:
                     continue
                 known.add(identity)
-                run = _planned(
-                    context, row.step, [r.shape for r in step.rows], seen.inputs,
-                    report.mma_rounding,
-                )  # fmt: skip
-                file = _as_drawn(report, run, row, seen, identity, text)
+                again = _named_again(context, steps, row.step)
+                shapes = [each.shape for each in step.rows]
+                run = _planned(context, again, shapes, seen.inputs, report.mma_rounding)
+                file = _as_drawn(report, again, run, row, (identity, seen, text))
                 yield _shorten(run, file, folder, timeout_s, on_progress)
 
 
 def _shown(row: CheckRow) -> Iterator[tuple[str, Seen, str]]:
     for seen in row.seen:
         yield seen.finding.identity, seen, f"{seen.finding.kind}: {seen.finding.text}"
+
+
+def _named_again(context: Context, steps: Sequence[str], name: str) -> str:
+    """What finds a checked step again: its name, or its folder if that is outside the project."""
+    lineages = context.lineages
+    checked = next(step for step in lineages.select(steps) if step.name == name)
+    known = any(step.path == checked.path for step in lineages.all_steps)
+    return name if known else str(checked.path)
 
 
 def _planned(
@@ -104,12 +172,13 @@ def _planned(
 
 
 def _as_drawn(
-    report: CheckReport, run: StepRun, row: CheckRow, seen: Seen, identity: str, text: str
+    report: CheckReport, step: str, run: StepRun, row: CheckRow, found: tuple[str, Seen, str]
 ) -> ScheduleFile:
+    identity, seen, text = found
     other = other_shape(run, _shape_of(run, row.shape))
     return ScheduleFile(
         SCHEDULE_SCHEMA,
-        step=row.step,
+        step=step,
         shape=row.shape,
         inputs=seen.inputs,
         sms=seen.sms,
@@ -150,7 +219,7 @@ def _shorten(
                 )
     if not _looked(run, file, Look(), timeout_s).shown:
         return without("it was not seen again in a process of its own")
-    path = folder / f"{file.step}-{file.shape.replace('/', '_')}-{file.identity}.json"
+    path = folder / f"{run.step.name}-{file.shape.replace('/', '_')}-{file.identity}.json"
     write_schedule(path, file)
     return Shortened(file.step, file.shape, file.identity, path, file, trials)
 
@@ -188,6 +257,12 @@ class Look:
 def replay_file(path: Path, look: Look, timeout_s: float, on_progress: OnProgress) -> Replayed:
     """Run the schedule of a file again.
 
+    Args:
+        path: A file of ``check --minimize``.
+        look: What to look at, and how often.
+        timeout_s: Seconds after which the schedule counts as hung.
+        on_progress: Told what is going on, in a line.
+
     Raises:
         RecordError: If it is none.
         UsageError: If the step is gone or has changed since.
@@ -200,22 +275,30 @@ def replay_file(path: Path, look: Look, timeout_s: float, on_progress: OnProgres
 
 
 def look_at_report(
-    report: CheckReport, look: Look, timeout_s: float, on_progress: OnProgress
+    report: CheckReport, steps: Sequence[str], look: Look, timeout_s: float, on_progress: OnProgress
 ) -> Replayed | None:
     """The schedule of a report's first finding once more; if there is none, its first schedule.
 
-    None if the report has no schedule.
+    ``steps`` is what was checked, as :func:`kernelbench.check` was told it. None if the report has
+    no schedule.
+
+    Args:
+        report: What a check found.
+        steps: What was checked, as :func:`kernelbench.check` was told it.
+        look: What to look at.
+        timeout_s: Seconds after which the schedule counts as hung.
+        on_progress: Told what is going on, in a line.
     """
     context = Context.find()
     rows = [(step, row) for step in report.steps for row in step.rows if row.rounds]
     for step, row in sorted(rows, key=lambda each: not each[1].seen):
-        found = next(_shown(row), None)
         first = Seen(_NOTHING, next(iter(row.rounds)), report.sms[0], 0)
-        identity, seen, text = found or ("", first, "no finding")
+        found = next(_shown(row), ("", first, "no finding"))
         shapes = [each.shape for each in step.rows]
-        run = _planned(context, row.step, shapes, seen.inputs, report.mma_rounding)
+        again = _named_again(context, steps, row.step)
+        run = _planned(context, again, shapes, found[1].inputs, report.mma_rounding)
         on_progress(f"{row.step} {row.shape}: once more, for a closer look")
-        return _looked(run, _as_drawn(report, run, row, seen, identity, text), look, timeout_s)
+        return _looked(run, _as_drawn(report, again, run, row, found), look, timeout_s)
     return None
 
 
@@ -279,7 +362,16 @@ def job_of(
     counters: str = "",
     fewest_s: float = 0.0,
 ) -> ReplayJob:
-    """What a worker is asked to do with a schedule."""
+    """What a worker is asked to do with a schedule.
+
+    Args:
+        run: The step.
+        file: The schedule.
+        timeout_s: Seconds after which it counts as hung.
+        look: What to look at.
+        counters: Folder of counters of branches; empty for none.
+        fewest_s: Seconds to look for fewer decisions; 0: the schedule is run as it is.
+    """
     return ReplayJob(
         _check_job(run, file, timeout_s, counters),
         index=file.index,
@@ -321,3 +413,82 @@ def _check_job(run: StepRun, file: ScheduleFile, timeout_s: float, counters: str
 
 def _shape_of(run: StepRun, name: str) -> Any:
     return next(shape for shape in run.shapes if shape.name == name)
+
+
+def repeat_check(
+    file: Path, *, jobs: int, command: str, observer: Observer
+) -> tuple[CheckReport, tuple[str, ...]]:
+    """Run what a record says was run.
+
+    Args:
+        file: A record of a check.
+        jobs: Shapes to check at the same time.
+        command: What the new report says made it.
+        observer: Told what happens.
+
+    Returns:
+        The report, and a line for each row that came out otherwise.
+
+    Raises:
+        RecordError: If the file is no record of a check.
+        UsageError: If a step is gone or has changed since.
+    """
+    record = read_check(file)
+    context = Context.find()
+    planned = [
+        _recorded_run(context, record, step)
+        for step in record.steps
+        if any(r.rounds for r in step.rows)
+    ]
+    if not planned:
+        raise UsageError(f"{file}: no schedule was run in that check")
+    observer.planned(CheckPlan(tuple(run for run, _ in planned), planned[0][1]))
+    report = make_report(
+        [(run, replace(asked, jobs=jobs)) for run, asked in planned],
+        record.request, record.mma_rounding, command, observer,
+    )  # fmt: skip
+    return report, tuple(_differences(record, report))
+
+
+def _recorded_run(
+    context: Context, record: CheckReport, step: StepCheck
+) -> tuple[StepRun, CheckRequest]:
+    rows = [row for row in step.rows if row.rounds]
+    classes = [*dict.fromkeys(name for row in rows for name in row.rounds)]
+    (run,) = plan_check(
+        context, [step.step], [row.shape for row in step.rows], classes,
+        Emulation(mma_rounding=record.mma_rounding), warn=lambda _line: None,
+    )  # fmt: skip
+    if source_sha(run.step) != step.source_sha:
+        raise UsageError(
+            f"{step.step} has changed since that check: its sources were {step.source_sha[:12]}",
+            f"check it anew: kernelbench check {step.step}",
+        )
+    rounds = {row.shape: row.rounds for row in rows}
+    skip = run.skip | {
+        row.shape: "skipped: as in the record" for row in step.rows if not row.rounds
+    }
+    return replace(run, skip=skip), replace(record.request, rounds=rounds)
+
+
+def _differences(record: CheckReport, report: CheckReport) -> Iterator[str]:
+    after = {(row.step, row.shape): row for step in report.steps for row in step.rows}
+    for step in record.steps:
+        for row in step.rows:
+            if not row.rounds or row.status == "interrupted":
+                continue
+            other = after.get((row.step, row.shape))
+            if other is None or _outcome(row) != _outcome(other):
+                yield f"{row.step} {row.shape}: was {_words(row)}, is {_words(other)}"
+
+
+def _outcome(row: CheckRow) -> tuple[object, ...]:
+    seen = tuple((s.finding.identity, s.finding.count, s.sms, s.index, s.calls) for s in row.seen)
+    return row.status, row.schedules, row.calls, seen
+
+
+def _words(row: CheckRow | None) -> str:
+    if row is None:
+        return "missing"
+    found = [seen.finding.identity for seen in row.seen]
+    return ", ".join([row.status, f"{row.schedules} schedules", *found])

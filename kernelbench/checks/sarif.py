@@ -10,7 +10,7 @@ from kernelbench.base.version import __version__
 from kernelbench.checks.report import CheckReport
 from kernelbench.checks.rows import FAILED, CheckRow, Seen
 from kernelbench.emulator.findings import CLASSES, Access
-from kernelbench.executors.compiled import common_folder, lineage_blocks
+from kernelbench.kinds.compiled import common_folder, lineage_blocks
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
 
@@ -29,13 +29,14 @@ def sarif_of(report: CheckReport, files: Mapping[str, Path] | None = None) -> _J
     """The SARIF document of a check; paths are relative to the project's folder.
 
     Args:
+        report: Of a check.
         files: Where those are that are no steps, by the name in the report.
     """
     context = Context.find()
     root = context.project.root
     results: list[_Json] = []
     for checked in report.steps:
-        if files is not None:
+        if files and checked.step in files:
             places = _Places(files[checked.step].absolute(), [], root)
         else:
             places = _places_of(context.lineages.select([checked.step])[0], root)

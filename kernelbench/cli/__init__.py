@@ -10,8 +10,13 @@ from typing import Any
 
 import click
 
-from kernelbench.base.defects import DEBUG_VARIABLE, defect, describe_defect
-from kernelbench.base.errors import ExitCode, KernelbenchError
+from kernelbench.base.errors import (
+    DEBUG_VARIABLE,
+    ExitCode,
+    KernelbenchError,
+    describe_internal_error,
+    internal_error,
+)
 from kernelbench.base.version import __version__
 from kernelbench.cli.served_command import run_elsewhere
 
@@ -20,7 +25,10 @@ from kernelbench.cli.served_command import run_elsewhere
 COMMANDS = {
     "run": "Check steps for correctness, then time them.",
     "ab": "Compare two steps: is the candidate really faster?",
+    "demo": "Take a line out of a Blackwell kernel: what the checker says.",
     "check": "Look for hangs, races and misused barriers in the emulator.",
+    "explain": "What a class of findings means: wrong code, right code, why.",
+    "replay": "Run a schedule of check again, or a saved check.",
     "sweep": "Run many runs, comparisons or checks side by side.",
     "gate": "Fail CI on a regression.",
     "calibrate": "Measure this device's false-positive rate and power.",
@@ -96,7 +104,11 @@ class _Lazy(click.Group):
 @click.group(
     cls=_Lazy,
     epilog=EXAMPLES + "\n\n" + EXIT_CODES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, "-V", "--version", prog_name="kernelbench")
 @click.option("--debug", is_flag=True, help="Print the traceback of a defect in kernelbench.")
@@ -115,17 +127,17 @@ def main(args: list[str] | None = None) -> None:
         _fail(str(error))
         code = int(error.exit_code)
     if code is None:
-        _begin_ahead(words)
+        _prefork(words)
         code = invoke(args)
     sys.exit(code)
 
 
-def _begin_ahead(words: list[str]) -> None:
+def _prefork(words: list[str]) -> None:
     """Start the workers of a command that times: torch, which they import, takes longest."""
     if words[:1] == ["ab"] and not {"-h", "--help"} & {*words}:
-        from kernelbench.worker.ahead import begin_ahead
+        from kernelbench.worker.served import prefork
 
-        begin_ahead()
+        prefork()
 
 
 def invoke(args: list[str] | None = None) -> int:
@@ -153,7 +165,12 @@ def invoke(args: list[str] | None = None) -> int:
         sys.stdout = None
         return PIPE_CLOSED
     except Exception as error:
-        found = defect(describe_defect(error), traceback.format_exc())
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            from kernelbench.machine.devices import TORCH_HINT
+
+            _fail(f"this takes torch, which is not installed; {TORCH_HINT}")
+            return int(ExitCode.ENVIRONMENT)
+        found = internal_error(describe_internal_error(error), traceback.format_exc())
         _fail(str(found))
         return int(found.exit_code)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
 from kernelbench.cli import options
-from kernelbench.runs.settings import MeasuringOptions
 from kernelbench.stats.defaults import ALPHA, MARGIN, SESSIONS
 
 if TYPE_CHECKING:
@@ -29,23 +28,11 @@ if TYPE_CHECKING:
 @options.step_argument("base")
 @options.step_argument("cand")
 @options.shape_option
-@click.option(
-    "--sessions",
-    type=click.IntRange(min=1),
-    default=None,
-    show_default=str(SESSIONS),
-    help="Fresh processes per shape; 5 for figures to publish.",
+@options.count_option(
+    "--sessions", "Fresh processes per shape; 5 for figures to publish.", shown=str(SESSIONS)
 )
-@click.option(
-    "--metric",
-    type=click.Choice(["device", "call"]),
-    default="device",
-    show_default=True,
-    help="The time that decides; both are shown on a GPU.",
-)
-@click.option(
-    "--alpha", type=click.FloatRange(0, 0.5, True, True), default=ALPHA, show_default=True
-)
+@options.metric_option("What decides; both times, or device time beside it, are shown on a GPU.")
+@click.option("--alpha", type=click.FloatRange(0, 0.5, True, True), default=ALPHA)
 @click.option(
     "--margin",
     type=options.Percent(),
@@ -65,24 +52,20 @@ if TYPE_CHECKING:
     metavar="PERCENT",
     help="The slowdown that --power speaks of. Default: twice the margin.",
 )
-@click.option("--why", default="", help="The hypothesis, kept in the ledger.")
+@click.option("--why", default="", show_default=False, help="The hypothesis, kept in the ledger.")
 @options.fail_on_option("slower", "ambiguous", "skipped")
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Device replays per event pair, for kernels of a few microseconds.",
+@options.count_option(
+    "--batch", "Device replays per event pair, for kernels of a few microseconds.", default=1
 )
 @click.option(
     "--inputs",
-    default=None,
     metavar="CLASS",
     help="Input class to check and time (default: check all, time the first).",
 )
-@click.option("--executor", default="auto", show_default=True, metavar="NAME")
+@click.option("--executor", default="auto", metavar="NAME")
 @options.task_option
 @click.option("--check", is_flag=True, help="Check both also where they cannot be timed.")
+@options.predict_option
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
 @click.option(
     "--plot",
@@ -95,43 +78,34 @@ def command(
     base: str,
     cand: str,
     shapes: tuple[str, ...],
-    sessions: int | None,
-    metric: Literal["device", "call"],
-    alpha: float,
-    margin: float,
-    power: float | None,
-    detect: float | None,
-    why: str,
     fail_on: tuple[str, ...],
-    batch: int,
-    inputs: str | None,
-    executor: str,
-    task: str | None,
-    check: bool,
     explain: bool,
     plot_path: str | None,
-    results: str | None,
-    measuring: MeasuringOptions,
+    predict: bool,
+    **asked: Any,
 ) -> int:
     """Say whether CAND is really faster or slower than BASE.
 
     Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
     corrected for the number of comparisons. Naming one step twice times it against itself. Where
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
+    With --predict nothing is timed: a model says what a B200 would take, or that it cannot tell.
     """
-    _require_drawable(plot_path)
+    if predict:
+        from kernelbench.cli import predict_view
+
+        predict_view.refuse_others("base", "cand", "shapes")
+        return predict_view.show_ab(base, cand, shapes)
+    options.require_plot(plot_path)
     from kernelbench.cli import ab_view
     from kernelbench.compare import api
     from kernelbench.compare.comparison import Comparison, NotTimed
 
     try:
-        with console.Status() as status:
+        with ab_view.View() as view:
             comparison = api.ab(
-                base, cand, shapes, sessions=sessions, metric=metric, alpha=alpha, margin=margin,
-                power=power, detect=detect, batch=batch, inputs=inputs, executor=executor,
-                task=task, check=check, why=why, save=True, results=results,
-                command=options.command_line(), on_plan=ab_view.planned, on_progress=status,
-                on_warning=console.warn, **measuring,
+                base, cand, shapes, save=True, command=options.command_line(), observer=view,
+                **asked,
             )  # fmt: skip
     except NotTimed as error:
         ab_view.not_timed(error.partial)
@@ -143,15 +117,6 @@ def command(
     ab_view.compared(comparison, explain)
     _plot(comparison, plot_path)
     return int(_exit_code(comparison, fail_on))
-
-
-def _require_drawable(path: str | None) -> None:
-    """Before minutes of measuring."""
-    if path is not None:
-        from kernelbench.report.drawing import require_drawable
-
-        options.require_writable(path)
-        require_drawable(path)
 
 
 def _plot(comparison: Comparison, path: str | None) -> None:

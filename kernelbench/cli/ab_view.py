@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kernelbench.base import console
-from kernelbench.compare.comparison import Comparison
+from kernelbench.base.table import Row
+from kernelbench.compare.comparison import Comparison, ComparisonLine
 from kernelbench.compare.session_plan import SessionPlan
-from kernelbench.compare.verdicts import ComparisonLine
-from kernelbench.lineages.line_counts import source_delta
+from kernelbench.lineages.source_diff import source_delta
+from kernelbench.records.metrics import METRICS, is_time
 
 
 def p_text(p: float) -> str:
@@ -22,15 +23,18 @@ def p_text(p: float) -> str:
     return text.removeprefix("0")
 
 
-def planned(plan: SessionPlan) -> None:
-    """How many sessions a power takes, and how long, before they begin."""
-    time = "" if plan.seconds is None else f"; about {plan.seconds:.0f} s"
-    console.err.print(
-        f"{plan.sessions} session{'' if plan.sessions == 1 else 's'} a shape: a slowdown of "
-        f"{plan.detect:.2%} is found beyond {plan.margin:.2%} in {plan.power:.0%} of cases, by "
-        f"{plan.source}{time}",
-        soft_wrap=True,
-    )
+class View(console.Watching):
+    """What is shown before the comparison is there."""
+
+    def planned(self, plan: SessionPlan) -> None:
+        """How many sessions a power takes, and how long, before they begin."""
+        time = "" if plan.seconds is None else f"; about {plan.seconds:.0f} s"
+        console.err.print(
+            f"{plan.sessions} session{'' if plan.sessions == 1 else 's'} a shape: a slowdown of "
+            f"{plan.detect:.2%} is found beyond {plan.margin:.2%} in {plan.power:.0%} of cases, by "
+            f"{plan.source}{time}",
+            soft_wrap=True,
+        )
 
 
 def compared(comparison: Comparison, explain: bool) -> None:
@@ -51,7 +55,7 @@ def compared(comparison: Comparison, explain: bool) -> None:
     console.out.print(
         f"[bold]{title}[/bold]  {console.escape(comparison.device)}  "
         f"{comparison.sessions} × {estimate.reps // estimate.sessions}/arm  abba  {l2}  "
-        f"[bold]{summary}[/bold] by {comparison.metric} time",
+        f"[bold]{summary}[/bold] by {METRICS[comparison.metric].title}",
         soft_wrap=True,
     )
     _print_table(comparison)
@@ -107,44 +111,35 @@ def _dim(text: str) -> None:
 
 def _print_table(comparison: Comparison) -> None:
     usual = comparison.lines[0].verdict.estimate.alpha == 0.05
+    interval = "95% CI" if usual else "CI"
     base, cand = comparison.base.name, comparison.cand.name
-    columns = [
-        ("shape", "left"),
-        ("time", "left"),
-        (f"{base} µs", "right"),
-        (f"{cand} µs" if cand != base else f"{cand} again µs", "right"),
-        ("Δ", "right"),
-        ("95% CI" if usual else "CI", "center"),
-        ("p(Holm)", "right"),
-        ("Welch p", "right"),
-        ("MHz", "right"),
-        ("of SOL", "right"),
-        ("verdict", "left"),
-    ]
-    rows: list[tuple[str | console.Text, ...]] = []
+    again = f"{cand} µs" if cand != base else f"{cand} again µs"
+    rows: list[Row] = []
     for line in comparison.lines:
         estimate = line.verdict.estimate
         low, high = estimate.change_ci
         mhz = line.collected.sm_mhz(line.metric)
         sol = 100 * line.sol_us / estimate.cand_us if line.sol_us else None
         method = line.collected.methods[line.metric]
+        unit = "" if is_time(line.metric) else f" {METRICS[line.metric].symbol}"
         rows.append(
-            (
-                line.collected.shape.name,
-                line.metric + (" (prof)" if method == "profiler" else ""),
-                f"{estimate.base_us:.2f}",
-                f"{estimate.cand_us:.2f}",
-                f"{100 * estimate.change:+.2f}%",
-                f"[{100 * low:+.2f}, {100 * high:+.2f}]",
-                p_text(line.verdict.p_holm),
-                p_text(estimate.welch.p),
-                f"{mhz:.0f}" if mhz else "–",
-                f"{sol:.0f}%" if sol else "–",
-                console.styled(str(line.verdict)),
-            )
+            {
+                "shape": line.collected.shape.name,
+                "time": line.metric + (" (prof)" if method == "profiler" else ""),
+                f"{base} µs": f"{estimate.base_us:.2f}{unit}",
+                again: f"{estimate.cand_us:.2f}{unit}",
+                "Δ": f"{100 * estimate.change:+.2f}%",
+                interval: f"[{100 * low:+.2f}, {100 * high:+.2f}]",
+                "p(Holm)": p_text(line.verdict.p_holm),
+                "Welch p": p_text(estimate.welch.p),
+                "MHz": f"{mhz:.0f}" if mhz else "–",
+                "of SOL": f"{sol:.0f}%" if sol else "–",
+                "verdict": console.styled(str(line.verdict)),
+            }
         )
     spare = [["MHz"], ["of SOL"], ["Welch p"], ["p(Holm)"]]
-    console.fitted_table(columns, rows, prose="shape", spare=spare).show()
+    right = {*rows[0]} - {"shape", "time", interval, "verdict"}
+    console.show(rows, right=right, center=[interval], prose="shape", spare=spare)
 
 
 def _print_after(line: ComparisonLine, explain: bool) -> None:

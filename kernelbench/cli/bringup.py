@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kernelbench.base import seeds
-from kernelbench.base.console import Status, Text, make_table, out
+from kernelbench.base.console import Status, Text, out, show
 from kernelbench.base.errors import UsageError
 from kernelbench.bringup.bringup_record import (
     BringupRecord,
@@ -18,6 +18,7 @@ from kernelbench.bringup.bringup_record import (
 )
 from kernelbench.bringup.stages import Bringup, BringupOptions, native_gpu
 from kernelbench.cli import options
+from kernelbench.cli.options import Seconds
 from kernelbench.project.context import Context
 from kernelbench.records import run_record
 
@@ -41,30 +42,22 @@ _STYLES = {
 @click.option(
     "--report",
     metavar="FILE.json",
-    default=None,
     help="The report; the same as Markdown goes beside it. Default: bringup-ID.json here.",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(0.1),
     default=150.0,
-    show_default=True,
     help="Seconds for one process of cases, and for one call of a step.",
 )
 @click.option(
     "--wait",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=60.0,
-    show_default=True,
     help="Wait this long, before timing, for other processes to leave the GPU; 0: do not wait.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=None,
-    help="Seed of the inputs; drawn anew if not given, and always shown.",
-)
+@options.seed_option("the inputs")
 def command(
     quick: bool, planted: bool, report: str | None, timeout: float, wait: float, seed: int | None
 ) -> int:
@@ -112,12 +105,11 @@ def _stage(stage: Stage) -> None:
 def _figures(record: BringupRecord) -> None:
     if not record.figures:
         return
-    columns = [("step", "left"), ("shape", "left"), ("call µs", "right"), ("device µs", "right")]
-    table = make_table(
-        [*columns, ("reported", "left")], title=f"\nTimes measured on {record.device}"
-    )
-    for figure in record.figures:
-        table.add_row(figure.step, figure.shape, *figure.times, figure.reported or "–")
-    out.print(table)
+    head = ("step", "shape", "call µs", "device µs", "reported")
+    rows = [
+        dict(zip(head, (f.step, f.shape, *f.times, f.reported or "–"), strict=True))
+        for f in record.figures
+    ]
+    show(rows, right=head[2:4], title=f"\nTimes measured on {record.device}")
     if note := footnote(record):
         out.print(Text(note))

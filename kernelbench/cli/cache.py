@@ -62,20 +62,25 @@ def command(context: click.Context, json_path: str | None) -> None:
 
 
 def _render(entries: list[cache_listing.CacheEntry]) -> None:
-    from kernelbench.base.console import make_table, out
+    from kernelbench.base.console import out, show
     from kernelbench.build import compiler
 
     total = sum(entry.bytes for entry in entries) / 1e6
     out.print(f"{compiler.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB", soft_wrap=True)
     if not entries:
         return
-    columns = [("name", "left"), ("compiler", "left"), ("MB", "right")]
-    columns += [("build s", "right"), ("created", "left"), ("key", "left")]
-    table = make_table(columns)
-    for entry in entries:
-        size, seconds = f"{entry.bytes / 1e6:.2f}", f"{entry.seconds:.1f}"
-        table.add_row(entry.name, entry.compiler, size, seconds, entry.created, entry.key[:12])
-    out.print(table)
+    rows = [
+        {
+            "name": entry.name,
+            "compiler": entry.compiler,
+            "MB": f"{entry.bytes / 1e6:.2f}",
+            "build s": f"{entry.seconds:.1f}",
+            "created": entry.created,
+            "key": entry.key[:12],
+        }
+        for entry in entries
+    ]
+    show(rows, right=("MB", "build s"))
 
 
 @command.command("clear")

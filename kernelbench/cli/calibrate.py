@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
-from kernelbench.cli import calibrate_view, options
+from kernelbench.base.table import Row
+from kernelbench.cli import options
 from kernelbench.compare import calibrator
 from kernelbench.compare.calibrator import SIZE, CalibrationSize
 from kernelbench.records.calibration_record import CalibrationRecord
-from kernelbench.runs.settings import MeasuringOptions
+from kernelbench.records.metrics import TIMES
 from kernelbench.stats.defaults import MARGIN
 
 
@@ -25,51 +28,28 @@ from kernelbench.stats.defaults import MARGIN
 )
 @options.step_argument("step")
 @options.shape_option
-@click.option(
-    "--metric", type=click.Choice(["device", "call"]), default="device", show_default=True
+@options.metric_option(choices=TIMES)
+@options.count_option(
+    "--aa", "A/A comparisons, spread over the sessions.", least=20, default=SIZE.aa
 )
-@click.option(
-    "--aa",
-    type=click.IntRange(min=20),
-    default=SIZE.aa,
-    show_default=True,
-    help="A/A comparisons, spread over the sessions.",
+@options.count_option(
+    "--sessions", "Fresh processes for the A/A comparisons.", least=2, default=SIZE.sessions
 )
-@click.option(
-    "--sessions",
-    type=click.IntRange(min=2),
-    default=SIZE.sessions,
-    show_default=True,
-    help="Fresh processes for the A/A comparisons.",
-)
-@click.option(
+@options.count_option(
     "--planted",
-    type=click.IntRange(min=0),
+    "Trials of each planted slowdown: 0.5, 1, 2 % and margin + 2 MDE.",
+    least=0,
     default=SIZE.planted,
-    show_default=True,
-    help="Trials of each planted slowdown: 0.5, 1, 2 % and margin + 2 MDE.",
 )
-@click.option(
+@options.count_option(
     "--sequential",
-    type=click.IntRange(min=0),
+    "Sequential A…A B…B pairs, the negative control.",
+    least=0,
     default=SIZE.sequential,
-    show_default=True,
-    help="Sequential A…A B…B pairs, the negative control.",
 )
 @click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
 @options.measuring_options
-def command(
-    step: str,
-    shapes: tuple[str, ...],
-    metric: Literal["device", "call"],
-    aa: int,
-    sessions: int,
-    planted: int,
-    sequential: int,
-    margin: float,
-    results: str | None,
-    measuring: MeasuringOptions,
-) -> int:
+def command(step: str, shapes: tuple[str, ...], **asked: Any) -> int:
     """Measure how far verdicts on this device can be trusted, with STEP as the test object.
 
     A/A comparisons give the false-positive rate and the spread between sessions, which `ab` and
@@ -78,25 +58,87 @@ def command(
     against trusting verdicts. With fewer comparisons, sessions or trials than by default the
     evidence is called partial.
     """
-    saved: list[Path] = []
+    observer = console.Watching()
+    size = CalibrationSize(**{each.name: asked.pop(each.name) for each in fields(CalibrationSize)})
     try:
-        with console.Status() as status:
+        with observer:
             record = calibrator.calibrate(
-                step,
-                shapes,
-                metric=metric,
-                size=CalibrationSize(aa, sessions, planted, sequential),
-                margin=margin,
-                results=results,
-                command=options.command_line(),
-                on_progress=status,
-                on_saved=saved.append,
-                on_warning=console.warn,
-                **measuring,
+                step, shapes, size=size, command=options.command_line(), observer=observer, **asked
             )
     except (KernelbenchError, Interrupted) as error:
         if isinstance(error.partial, CalibrationRecord):
-            calibrate_view.calibrated(error.partial, *saved)
+            _calibrated(error.partial, observer.path)
         raise
-    calibrate_view.calibrated(record, *saved)
+    _calibrated(record, observer.path)
     return int(ExitCode.PASS if not record.findings() else ExitCode.AMBIGUOUS)
+
+
+def _calibrated(record: CalibrationRecord, path: Path | None) -> None:
+    """The findings, conclusion first; then where they are kept."""
+    findings, gaps = record.findings(), record.gaps()
+    if findings:
+        verdict = "NOT to be trusted as they are"
+    elif gaps:
+        verdict = "verdicts: nothing found against them; the evidence is partial"
+    else:
+        verdict = "verdicts can be trusted"
+    style = "bold yellow" if findings or gaps else "bold green"
+    console.out.print(
+        f"[bold]calibrate {record.step} {record.shape}[/bold]  {console.escape(record.device)}  "
+        f"{record.metric} time  [{style}]{verdict}[/{style}]",
+        soft_wrap=True,
+    )
+    console.show(_rows(record), right=["found"])
+    for line in findings:
+        console.out.print(console.Text(f"→ {line}", style="bold yellow"), soft_wrap=True)
+    for line in gaps:
+        console.out.print(console.Text(f"  partial evidence: {line}"), soft_wrap=True)
+    for line in record.remarks():
+        console.out.print(console.Text(f"  {line}", style="dim"), soft_wrap=True)
+    console.out.print(console.Text(f"  saved {path and path.name}", style="dim"), soft_wrap=True)
+
+
+def _rows(record: CalibrationRecord) -> list[Row]:
+    found = [*_false_positives(record), *_power(record)]
+    if record.sequential is not None:
+        control = record.sequential
+        rejected = f"{control.rejections.count}/{control.rejections.total} rejected"
+        expected = f"≤ {control.band_hi} if there were no drift"
+        found.append(("sequential A…A B…B, Welch", rejected, expected))
+    for name, spread in (
+        ("session SD of a comparison", record.comparison_spread),
+        ("session SD of one arm's median", record.level_spread),
+    ):
+        if spread is not None:
+            upper = f"≤ {100 * spread.upper:.3f}% (95 %), {spread.sessions} sessions"
+            found.append((name, f"{100 * spread.sd:.3f}%", upper))
+    return [dict(zip(("", "found", "expected"), cells, strict=True)) for cells in found]
+
+
+def _false_positives(record: CalibrationRecord) -> Iterator[tuple[str, str, str]]:
+    fp = record.false_positives
+    total = fp.rejections.total
+    rejected = f"{fp.rejections.count}/{total} ({100 * fp.rejections.rate:.1f}%)"
+    yield (
+        "A/A rejections at α = .05", rejected, f"{fp.band_lo} to {fp.band_hi} (97 % binomial band)"
+    )  # fmt: skip
+    if record.session_aware is not None:
+        aware = record.session_aware
+        of = f"{aware.rejections.count}/{aware.rejections.total}"
+        yield "  … with the session spread", of, f"≤ {aware.band_hi}"
+    verdicts = ", ".join(f"{count} {label}" for label, count in sorted(fp.verdicts.items()))
+    yield "A/A verdicts", verdicts, "SAME"
+    yield "A/A p uniform (KS p)", f"{fp.ks_p:.3f}", "> .01"
+    yield "A/A signs positive", f"{fp.positive}/{total}", "about half"
+
+
+def _power(record: CalibrationRecord) -> Iterator[tuple[str, str, str]]:
+    for kind, powers in (("planted", record.planted), ("synthetic", record.synthetic)):
+        for power in powers:
+            name = "margin + 2 MDE = " if power.target else ""
+            seen = f"really {100 * power.planted:+.2f}%, seen {100 * power.median_change:+.2f}%"
+            yield (
+                f"{kind} {name}{100 * power.level:+.2f}% ({seen})",
+                f"{power.slower.count}/{power.slower.total} SLOWER",
+                "≥ 95%" if power.target else "power, stated",
+            )

@@ -7,60 +7,72 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelbench.base import console
+from kernelbench.base.files import from_here
 from kernelbench.checks.api import CheckPlan
 from kernelbench.checks.replay import Look, Replayed, Shortened
-from kernelbench.checks.rows import CheckRequest, CheckRow, Seen, StepCheck
-from kernelbench.emulator import findings
+from kernelbench.checks.rows import CheckRow, Seen, StepCheck
+from kernelbench.emulator import diagnostics
 from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
-from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.emulator.findings import Access
+from kernelbench.emulator.identity import code_at
 from kernelbench.machine import environment
+from kernelbench.project.shipped import shipped_names, shipped_root
 
 _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"}
+
+#: Of findings: blocks with excerpts, a line each, or a line each as GitHub annotates files by.
+LAYOUTS = ("full", "concise", "github")
+
 _SHOWN_BRANCHES = 40
 _SHOWN_DECISIONS = 12
 
 
-class View:
+class View(console.Watching):
     """Renders a check to one console."""
 
-    def __init__(self, to: console.Console, max_findings: int) -> None:
+    def __init__(
+        self, to: console.Console, max_findings: int, *, repeats: bool = True, layout: str = "full"
+    ) -> None:
+        """Render to ``to``.
+
+        Args:
+            max_findings: Blocks for each step.
+            repeats: Whether a user can run again what is shown.
+            layout: One of :data:`LAYOUTS`.
+        """
         self._to = to
+        self._repeats = repeats
+        self._layout = layout
         self._max_findings = max_findings
         self._budget = False
-        self._path: Path | None = None
+        self._plan: CheckPlan | None = None
 
-    def keep_path(self, path: Path) -> None:
-        """Say last where the record is."""
-        self._path = path
-
-    def head(self, plan: CheckPlan) -> None:
+    def planned(self, plan: CheckPlan) -> None:
         """Say what is about to run."""
+        self._plan = plan
+        if self._layout != "full":
+            return
         runs, request = plan.steps, plan.request
-        self._budget = bool(request.budget_s)
-        names = [run.step.name for run in runs]
-        label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+        self._budget = bool(request.budget_s or plan.files)
+        names = [Path(name).name for name in plan.files] or [run.step.name for run in runs]
+        label = ", ".join(names) if plan.files else names[0]
+        if runs and len(names) > 1:
+            label = f"{names[0]} … {names[-1]}"
         sms = ", ".join(map(str, request.sms))
         budget = f", {request.budget_s:g} s a step" if request.budget_s else ""
         count = f"{'up to ' if request.budget_s else ''}{request.schedules}"
-        parts = [
-            "executor emulator, checking", environment.cpu_name(), f"SMs {sms}",
-            f"{count} schedule{'s' if request.schedules > 1 else ''} each{budget}",
-            ", ".join(runs[0].classes),
-            *(["calls in sequence"] if request.sequence else []),
-            f"seed {request.seed}",
-        ]  # fmt: skip
-        self._print(label, " · ".join(parts))
-
-    def file_head(self, names: Sequence[str], request: CheckRequest) -> None:
-        """The same of files that are no steps."""
-        count, sms = request.schedules, request.sms[0]
-        parts = [
-            "executor emulator, checking", environment.cpu_name(), f"{sms} SMs",
-            f"{count} schedule{'s' if count > 1 else ''} of each launch", f"seed {request.seed}",
-        ]  # fmt: skip
-        self._budget = True
-        self._print(", ".join(names), " · ".join(parts))
+        plural = "s" if request.schedules > 1 else ""
+        parts = ["executor emulator, checking", environment.cpu_name()]
+        if plan.files:
+            parts += [f"{sms} SMs", f"{count} schedule{plural} of each launch"]
+        else:
+            parts += [
+                f"SMs {sms}", f"{count} schedule{plural} each{budget}",
+                ", ".join(runs[0].classes),
+                *(["calls in sequence"] if request.sequence else []),
+            ]  # fmt: skip
+        self._print(label, " · ".join([*parts, f"seed {request.seed}"]))
 
     def results(self, steps: Sequence[StepCheck], unmatched: Sequence[str] = ()) -> None:
         """The table, then findings and branches step by step, then the conclusion.
@@ -71,31 +83,26 @@ class View:
         rows = [row for step in steps for row in step.rows]
         if not rows:
             return
-        table = console.make_table(
-            [
-                ("step", "left"),
-                ("shape", "left"),
-                ("", "left"),
-                ("schedules", "right"),
-                ("findings", "right"),
-                ("seconds", "right"),
-            ]
-        )
+        if self._layout != "full":
+            errors = sum(self._short(step) for step in steps)
+            self._conclude(rows, errors)
+            return
+        shown = []
         for row in rows:
             style = _STYLES.get(row.status, console.STYLES.get(row.status, ""))
-            count = str(row.schedules)
-            table.add_row(
-                console.escape(row.step),
-                row.shape,
-                console.Text(row.status, style=style),
-                count if row.schedules == row.asked or self._budget else f"{count} of {row.asked}",
-                str(len(row.seen)),
-                f"{row.seconds:.1f}",
+            whole = row.schedules == row.asked or self._budget
+            shown.append(
+                {
+                    "step": row.step,
+                    "shape": row.shape,
+                    "": console.Text(row.status, style=style),
+                    "schedules": row.schedules if whole else f"{row.schedules} of {row.asked}",
+                    "findings": _count_of(row.seen),
+                    "seconds": f"{row.seconds:.1f}",
+                }
             )
-        self._to.print(table)
-        for step in steps:
-            for row in step.rows:
-                self._row(row)
+        console.show(shown, self._to, right=("schedules", "findings", "seconds"))
+        errors = sum(self._findings(step) for step in steps)
         self._assumptions(rows)
         for step in steps:
             for identity in step.unmatched:
@@ -110,11 +117,15 @@ class View:
                 self._branches(step)
             if step.not_reached and any(row.status == "clean" for row in step.rows):
                 self._line(f"{step.step}: not reached: {'; '.join(step.not_reached)}", "bold")
+        self._conclude(rows, errors)
+
+    def _conclude(self, rows: Sequence[CheckRow], errors: int) -> None:
         counts = {"clean": 0} | Counter(row.status for row in rows)
         verdict = ", ".join(f"{count} {status}" for status, count in counts.items())
-        self._to.print(f"→ {verdict} of {len(rows)}")
-        if self._path is not None:
-            self._line(f"saved {self._path}", "dim")
+        found = f" ({errors} error{'' if errors == 1 else 's'})" if errors else ""
+        self._to.print(f"→ {verdict} of {len(rows)}{found}")
+        if self.path is not None:
+            self._line(f"saved {self.path}", "dim")
 
     def repeated(self, differences: Sequence[str]) -> None:
         """Whether a check that was repeated came out as it did."""
@@ -147,8 +158,8 @@ class View:
             self._line(f"  {in_words(decision)}", "dim")
         if found.runs:
             last = found.runs[-1]
-            for line in findings.lines(last.report, self._max_findings):
-                self._line("  " + line)
+            for style, line in diagnostics.report_lines(last.report, self._max_findings):
+                self._line(f"  {line}", diagnostics.STYLES[style])
             if last.reason.startswith("wrong: "):
                 self._line(f"  {last.reason}", "bold")
         times = f"{found.shown} of {len(found.runs)}"
@@ -175,26 +186,116 @@ class View:
     def _line(self, text: str, style: str = "") -> None:
         self._to.print(console.Text(text, style=style), soft_wrap=True)
 
-    def _row(self, row: CheckRow) -> None:
-        fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
-        if row.reason and not fatal:
-            why = row.reason.removeprefix(f"{row.status}: ")
-            self._line(f"{row.step} {row.shape}: {row.status}: {why}", "bold")
-        for seen in row.seen[: self._max_findings]:
-            self._seen(row, seen)
-        if len(row.seen) > self._max_findings:
-            self._line(f"  … and {len(row.seen) - self._max_findings} more", "dim")
+    def _findings(self, step: StepCheck) -> int:
+        """A block for each cause, then what else ended a shape; returns the number of errors."""
+        causes: dict[str, list[tuple[CheckRow, Seen]]] = {}
+        for row in step.rows:
+            for seen in row.seen:
+                causes.setdefault(seen.finding.identity, []).append((row, seen))
+        open_ones = [found for found in causes.values() if not all(s.allowed for _, s in found)]
+        for found in open_ones[: self._max_findings]:
+            self._cause(step, found)
+        if len(open_ones) > self._max_findings:
+            self._line(f"… and {len(open_ones) - self._max_findings} more findings", "dim")
+        self._reasons(step, explained=bool(open_ones))
+        for found in causes.values():
+            row, seen = found[0]
+            if found not in open_ones:
+                head = diagnostics.headline_of(seen.finding, "allowed")
+                where = f"{seen.finding.access.where}, " if seen.finding.access.where else ""
+                self._line(f"{head} ({where}{seen.finding.identity})", "yellow")
+                self._line(f"  = allowed: {seen.allowed}")
+        return len(open_ones)
 
-    def _seen(self, row: CheckRow, seen: Seen) -> None:
-        self._line(f"{row.step} {row.shape}:" + (" allowed" if seen.allowed else ""), "bold")
-        for line in findings.lines(EmulatorReport((seen.finding,), seen.waits)):
-            self._line("  " + line)
-        again = f"; in {seen.schedules} schedules" if seen.schedules > 1 else ""
+    def _short(self, step: StepCheck) -> int:
+        """A line for each cause and for what else ended a shape; returns the number of errors."""
+        seen = {each.finding.identity: each for row in step.rows for each in row.seen}
+        for each in seen.values():
+            finding = each.finding
+            where, _, line = finding.access.where.rpartition(":")
+            file = self._locate(finding.access)
+            if file is not None:
+                where = from_here(file)
+            self._short_line(
+                f"{where}:{line}" if where else step.step, "allowed" if each.allowed else "error",
+                finding.kind, f"{finding.text} ({finding.identity})",
+            )  # fmt: skip
+        reasons = {row.reason for row in step.rows if row.reason and not row.seen}
+        for reason in sorted(reasons):
+            kind, _, text = reason.partition(": ")
+            self._short_line(step.step, "error", kind, text)
+        return sum(not each.allowed for each in seen.values())
+
+    def _short_line(self, where: str, severity: str, kind: str, text: str) -> None:
+        if self._layout == "concise":
+            self._line(f"{where}: {severity}[{kind}]: {text}")
+            return
+        file, _, line = where.rpartition(":")
+        place = f" file={file},line={line},title={kind}" if file else f" title={kind}"
+        level = "error" if severity == "error" else "notice"
+        text = text.replace("%", "%25").replace("\n", "%0A")
+        self._to.print(f"::{level}{place}::{text}", markup=False, highlight=False, soft_wrap=True)
+
+    def _cause(self, step: StepCheck, found: Sequence[tuple[CheckRow, Seen]]) -> None:
+        row, seen = next(each for each in found if not each[1].allowed)
+        again = f", in {seen.schedules} schedules" if seen.schedules > 1 else ""
         when = f"in sequence: {seen.calls}" if seen.calls else f"schedule {seen.index + 1}{again}"
         sms = f"{seen.sms} SM{'s' if seen.sms > 1 else ''}"
-        self._line(f"    seen     {seen.inputs}, {sms}, {when}")
-        if seen.allowed:
-            self._line(f"    allowed  {seen.allowed}")
+        names = " ".join(each.shape for each, _ in found)
+        rows = (
+            f"{step.step}, {len(found)} of {len(step.rows)}: {names}"
+            if len(found) > 1
+            else (f"{step.step}, {row.shape}")
+        )
+        notes = [("seen", f"{rows}; first with {seen.inputs}, {sms}, {when}")]
+        if self._plan is not None and self._repeats:
+            notes.append(("rerun", self._rerun(step, row, seen)))
+            notes.append(("more", f"kernelbench explain {seen.finding.kind}"))
+        self._to.print()
+        for style, line in diagnostics.finding_lines(
+            seen.finding, seen.waits, notes, locate=self._locate if self._repeats else None,
+            width=min(self._to.width, diagnostics.WIDTH),
+        ):  # fmt: skip
+            self._line(line, diagnostics.STYLES[style])
+
+    def _rerun(self, step: StepCheck, row: CheckRow, seen: Seen) -> str:
+        """The options that show a finding again."""
+        assert self._plan is not None
+        files = {Path(name).name: name for name in self._plan.files}
+        where = "" if step.step in files else f" --shape {row.shape} --sms {seen.sms}"
+        schedule = f"--seed {self._plan.request.seed} --schedules {seen.index + 1}"
+        return f"kernelbench check {files.get(step.step, step.step)}{where} {schedule}"
+
+    def _reasons(self, step: StepCheck, *, explained: bool) -> None:
+        """What ended shapes early and is no finding, such as wrong results, each once."""
+        reasons: dict[str, list[CheckRow]] = {}
+        for row in step.rows:
+            fatal = [seen for seen in row.seen if row.reason.startswith(f"{seen.finding.kind}: ")]
+            if row.reason and not fatal:
+                reasons.setdefault(f"{row.status}: {row.reason}", []).append(row)
+        for rows in reasons.values():
+            first = rows[0]
+            self._to.print()
+            why = first.reason.removeprefix(f"{first.status}: ")
+            names = " ".join(row.shape for row in rows)
+            self._line(f"{step.step} {names}: {first.status}: {why}", "bold")
+            if explained and first.status == "wrong":
+                self._line("  = note: most likely a consequence of the errors above")
+
+    def _locate(self, access: Access) -> Path | None:
+        """The file of an access, if its line says there what the finding quotes."""
+        name, _, line = access.where.rpartition(":")
+        if self._plan is None or not line.isdecimal():
+            return None
+        shipped = shipped_root()
+        folders = [Path.cwd(), *(Path(file).absolute().parent for file in self._plan.files)]
+        folders += [run.step.path.parent for run in self._plan.steps]
+        folders += [shipped / each for each in shipped_names()]
+        for folder in folders:
+            file = folder / name
+            if code_at(file, int(line)) == access.code and access.code:
+                return file
+        return None
 
     def _assumptions(self, rows: Sequence[CheckRow]) -> None:
         """What verdicts rest on beyond PTX's text, and whose."""
@@ -217,16 +318,21 @@ class View:
         )
         if not found.missed:
             return
-        table = console.make_table(
-            [("  not taken", "left"), ("sides", "right"), ("reached", "right"), ("", "left")]
-        )
-        for line in found.missed[:_SHOWN_BRANCHES]:
-            table.add_row(
-                f"  {console.escape(line.file)}:{line.line}",
-                f"{line.sides - line.taken} of {line.sides}",
-                f"{line.executions}×",
-                console.Text(line.text[:70]),
-            )
-        self._to.print(table)
+        shown = [
+            {
+                "  not taken": f"  {line.file}:{line.line}",
+                "sides": f"{line.sides - line.taken} of {line.sides}",
+                "reached": f"{line.executions}×",
+                "": line.text[:70],
+            }
+            for line in found.missed[:_SHOWN_BRANCHES]
+        ]
+        console.show(shown, self._to, right=("sides", "reached"))
         if len(found.missed) > _SHOWN_BRANCHES:
             self._line(f"  … and {len(found.missed) - _SHOWN_BRANCHES} more lines", "dim")
+
+
+def _count_of(seen: Sequence[Seen]) -> str:
+    """How many findings a row has; allowed ones beside it."""
+    allowed = sum(bool(each.allowed) for each in seen)
+    return f"{len(seen) - allowed}" + (f" + {allowed} allowed" if allowed else "")

@@ -17,19 +17,45 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kernelbench.base import console
-from kernelbench.base.parent_process import end_with_parent
+from kernelbench.base.child_process import end_with_parent, kill_group
+from kernelbench.machine.devices import require_torch
 from kernelbench.worker import served
 
 #: Environment and arguments; the kernel's limit for one message is about as much.
 _LONGEST = 1 << 18
 #: What the commands import while they run.
 _MODULES = (
-    "kernelbench.cli.ab_view", "kernelbench.cli.render", "kernelbench.compare.api",
+    "kernelbench.cli.ab_view", "kernelbench.cli.run", "kernelbench.compare.api",
     "kernelbench.runs.api", "scipy.stats",
 )  # fmt: skip
+
+
+def keep_workers(idle_s: float, on_listening: Callable[[], None]) -> NoReturn:
+    """Be the launcher of command lines until none has come for so many seconds.
+
+    The same process goes on, so that it is what a shell waits for and Ctrl-C reaches; one beside it
+    carries out commands, and ends with it.
+
+    Args:
+        on_listening: Called when commands find it.
+
+    Raises:
+        UsageError: If another process serves the project already.
+        EnvironmentProblem: Without torch.
+    """
+    require_torch("running steps")
+    listening = served.listen()
+    on_listening()
+    if not os.fork():
+        listening.close()
+        serve_commands()
+    listening.set_inheritable(True)
+    words = [sys.executable, "-m", "kernelbench.worker.fork_server", "--serve"]
+    os.execv(sys.executable, [*words, str(listening.fileno()), str(idle_s)])
 
 
 def serve_commands() -> NoReturn:
@@ -57,7 +83,7 @@ def serve_commands() -> NoReturn:
             _tell_of_ends(running)
         for pid, connection in running.items():
             if connection in ready:  # nothing is ever said: whoever asked has gone
-                _kill(pid)
+                kill_group(pid)
         if listening in ready:
             asks, _ = listening.accept()
             begun = _begun(asks, (listening, woken, wakes, *running.values()))
@@ -71,12 +97,6 @@ def _tell_of_ends(running: dict[int, socket.socket]) -> None:
         if found:
             with running.pop(pid) as connection, contextlib.suppress(OSError):
                 connection.send(b"%d" % status)
-
-
-def _kill(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError):
-            kill(pid, signal.SIGKILL)
 
 
 def _begun(asks: socket.socket, others: tuple[socket.socket, ...]) -> int | None:

@@ -2,18 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.console import Text, out, show, styled, warn
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
+from kernelbench.lineages.source_diff import BlockChange, DeltaTable, SourceDiff
+from kernelbench.lineages.step_diff import Change, FigureChange, KernelChange, StepDiff
+from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
 
 if TYPE_CHECKING:
     from kernelbench.lineages.step_diff import StepDiff
     from kernelbench.project.context import Context
     from kernelbench.project.registry import Step
+
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def head(found: StepDiff) -> None:
+    """The two steps and the idea of the second."""
+    out.print(Text.assemble((f"{found.base} → {found.cand}", "bold"), f"  {found.title}"))
+    out.print(Text(found.technique), soft_wrap=True)
+
+
+def text(source: SourceDiff, base: str, cand: str) -> None:
+    """Print the unified diff of the sources."""
+    if source.files:
+        out.print()
+    for file in source.files:
+        old = f"{base}/{file.name}" if file.change != "added" else "/dev/null"
+        new = f"{cand}/{file.name}" if file.change != "removed" else "/dev/null"
+        out.print(Text(f"--- {old}\n+++ {new}", style="bold"), soft_wrap=True)
+        for line in file.text:
+            out.print(Text(line, style=_STYLES.get(line[:1], "")), soft_wrap=True)
+
+
+def counts(source: SourceDiff) -> None:
+    """Lines per file, and the building blocks that came and went."""
+    out.print()
+    if not source.files:
+        out.print("the sources are the same")
+        return
+    rows = [
+        {"file": file.name, "": file.change, "+": file.added, "−": file.removed}
+        for file in source.files
+    ]
+    added, removed = sum(f.added for f in source.files), sum(f.removed for f in source.files)
+    rows.append({"file": "all files", "": "", "+": added, "−": removed})
+    show(rows, right="+−")
+    if not source.formatted:
+        out.print(Text(f"lines are compared as they are: {source.unformatted}"), soft_wrap=True)
+    _blocks("newly included", source.blocks_added)
+    _blocks("no longer included", source.blocks_removed)
+
+
+def _blocks(label: str, blocks: Iterable[BlockChange]) -> None:
+    names = ", ".join(f"{block.folder}/{block.name} ({block.lines} lines)" for block in blocks)
+    if names:
+        out.print(Text(f"{label}: {names}"), soft_wrap=True)
+
+
+def changes(found: StepDiff) -> None:
+    """Settings, resources, figures and verdicts."""
+    lines: list[tuple[str | Text, str, str]]
+    lines = [(f"config.{change.what}", *_ends(change)) for change in found.settings]
+    lines += [(change.what, *_ends(change)) for change in found.constants]
+    for kernel in found.kernels:
+        lines.append(_kernel(kernel))
+        lines += [(f"  {change.what}", *_ends(change)) for change in kernel.changes]
+    if lines:
+        # Blanks keep two steps of one name apart.
+        head = ("", found.base, f"{found.cand} ")
+        out.print()
+        show([dict(zip(head, line, strict=True)) for line in lines], right=head[1:])
+    for line in found.not_built:
+        out.print(Text(f"not built: {line}"), soft_wrap=True)
+    for line in found.remarks:
+        warn(line)
+    if found.figures:
+        out.print()
+        _figures(found)
+    for verdict in found.verdicts:
+        by = "" if verdict.change is None else f" {_percent(verdict.change)}"
+        where = f"{verdict.base}→{verdict.cand} on {verdict.device}, {verdict.shape}, "
+        where += f"{verdict.metric} time, {verdict.l2} L2: "
+        out.print(Text.assemble(where, styled(verdict.verdict), by), soft_wrap=True)
+
+
+def _ends(change: Change) -> tuple[str, str]:
+    return change.before or "–", change.after or "–"
+
+
+def _kernel(kernel: KernelChange) -> tuple[Text, str, str]:
+    name = " → ".join(dict.fromkeys(filter(None, (kernel.before_name, kernel.after_name))))
+    if kernel.before_name and kernel.after_name:
+        return Text(name, style="bold"), "", ""
+    return Text(name, style="bold"), *(("", "gone") if kernel.before_name else ("", "new"))
+
+
+def _figures(found: StepDiff) -> None:
+    head = ("", "device", "shape", "time", found.base, f"{found.cand} ", " ", "change")
+    rows = [dict(zip(head, _figure(figure), strict=True)) for figure in found.figures]
+    show(rows, right=(*head[4:6], "change"))
+    if any(figure.source == "measured" for figure in found.figures):
+        out.print(
+            "measured: newest runs, each on its own; `kernelbench ab` compares", soft_wrap=True
+        )
+
+
+def _figure(figure: FigureChange) -> tuple[str, ...]:
+    return (
+        figure.source,
+        figure.device,
+        figure.shape,
+        METRIC_NAMES.get(figure.metric, figure.metric),
+        *(_amount(figure, value) for value in (figure.before, figure.after)),
+        UNITS[figure.unit],
+        _percent(figure.change),
+    )
+
+
+def _amount(figure: FigureChange, value: float) -> str:
+    # What was reported is shown to the digit that was.
+    return str(value) if figure.source == "reported" else f"{value:.2f}"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.1f}%".replace("-", "−")
+
+
+def delta_table(table: DeltaTable) -> None:
+    """Every step of a lineage against its parent, in lines."""
+    out.print(Text(table.lineage, style="bold"))
+    head = ("step", "parent", "+", "−", "changed", "in new blocks", "new building blocks")
+    lines: list[tuple[object, ...]] = []
+    for row in table.rows:
+        names = ", ".join(block.name for block in row.blocks) or "–"
+        figures = (row.added, row.removed, row.changed, row.block_lines)
+        lines.append((row.step, row.parent, *figures, names))
+    medians = (table.median_added, table.median_removed, table.median_changed)
+    shown = ("–" if median is None else f"{median:g}" for median in medians)
+    lines.append(("median", "main line", *shown, "", ""))
+    show([dict(zip(head, line, strict=True)) for line in lines], right=head[2:6])
+    out.print(
+        "lines of the step's own files; changed: a line that replaces another counts once; new "
+        "building blocks: those that no step above includes",
+        soft_wrap=True,
+    )
+    out.print()
 
 
 @click.command(
@@ -51,7 +191,6 @@ def command(
     Registers and the like come from the compilers, which build what is not in the cache; no GPU is
     asked.
     """
-    from kernelbench.cli import diff_view
     from kernelbench.project.context import Context
 
     options.require_writable(json_path)
@@ -65,12 +204,12 @@ def command(
         options.write_json_output(json_path, found)
     if json_path == "-":
         return
-    diff_view.head(found)
+    head(found)
     if not stat:
-        diff_view.text(found.source, found.base, found.cand)
-    diff_view.counts(found.source)
+        text(found.source, found.base, found.cand)
+    counts(found.source)
     if not stat:
-        diff_view.changes(found)
+        changes(found)
 
 
 def _pair(context: Context, names: Sequence[str]) -> tuple[Step, Step]:
@@ -111,7 +250,6 @@ def _diff(
 
 
 def _tables(context: Context, names: Sequence[str], json_path: str | None) -> None:
-    from kernelbench.cli import diff_view
     from kernelbench.lineages import source_diff
 
     lineages = context.lineages
@@ -122,4 +260,4 @@ def _tables(context: Context, names: Sequence[str], json_path: str | None) -> No
         options.write_json_output(json_path, record)
     if json_path != "-":
         for table in tables:
-            diff_view.delta_table(table)
+            delta_table(table)

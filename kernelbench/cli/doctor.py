@@ -58,7 +58,7 @@ def command(problem: str | None, shapes: tuple[str, ...], json_path: str | None)
         click.echo(
             f"steps can run here with: {', '.join(working)}"
             if working
-            else "nothing can run here: no executor works"
+            else "no step can run here: no executor works; .cu and .ptx files need none"
         )
     return int(ExitCode.PASS if found.usable else ExitCode.ENVIRONMENT)
 
@@ -70,13 +70,19 @@ def _examine_problem(name: str, shapes: tuple[str, ...], json_path: str | None) 
     if json_path is not None:
         write_json_output(json_path, found)
     if json_path != "-":
-        from kernelbench.base.console import Text, make_table, out
+        from kernelbench.base.console import Text, show
 
         styles = {"ok": "green", "warn": "yellow", "fault": "bold red", "not tried": "dim"}
-        table = make_table([(found.problem, "left"), ("state", "left"), ("found", "left")])
-        for row in found.rows:
-            table.add_row(row.hook, Text(row.state, style=styles[row.state]), Text(row.detail))
-        out.print(table)
+        show(
+            [
+                {
+                    found.problem: row.hook,
+                    "state": Text(row.state, style=styles[row.state]),
+                    "found": row.detail,
+                }
+                for row in found.rows
+            ]
+        )
         tried = f"tried on {found.device} with {', '.join(found.shapes)}"
         left = f"; left out, as they take long: {', '.join(found.left_out)}"
         click.echo(f"\n{tried}{left if found.left_out else ''}")
@@ -86,11 +92,17 @@ def _examine_problem(name: str, shapes: tuple[str, ...], json_path: str | None) 
 
 
 def _render(rows: tuple[doctor.DoctorRow, ...]) -> None:
-    from kernelbench.base.console import Text, make_table, out
+    from kernelbench.base.console import Text, show
 
     styles = {"ok": "green", "warn": "yellow", "missing": "red"}
-    table = make_table([("", "left"), ("state", "left"), ("found", "left"), ("do", "left")])
-    for row in rows:
-        state = Text(row.state, style=styles[row.state])
-        table.add_row(row.name, state, Text(row.detail), Text(row.action))
-    out.print(table)
+    show(
+        [
+            {
+                "": row.name,
+                "state": Text(row.state, style=styles[row.state]),
+                "found": row.detail,
+                "do": row.action,
+            }
+            for row in rows
+        ]
+    )

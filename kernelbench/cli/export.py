@@ -13,11 +13,7 @@ from kernelbench.cli.options import step_argument
 @click.command("export")
 @step_argument("step")
 @click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE|-",
-    help="The file to write; '-' is stdout.",
+    "-o", "--output", required=True, metavar="FILE|-", help="The file to write; '-' is stdout."
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--leaderboard", metavar="NAME", help="Leaderboard for the file's header.")

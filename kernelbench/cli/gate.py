@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
@@ -12,9 +12,8 @@ from kernelbench.base import console, files
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
 from kernelbench.compare import gating
-from kernelbench.compare.gate_report import GateReport, RowStatus
-from kernelbench.report import gate_markdown, junit
-from kernelbench.runs.settings import MeasuringOptions
+from kernelbench.compare.gate_report import GateReport
+from kernelbench.report import gate_markdown
 from kernelbench.stats.defaults import MARGIN, SESSIONS
 
 
@@ -32,7 +31,6 @@ from kernelbench.stats.defaults import MARGIN, SESSIONS
 @click.option(
     "--best",
     metavar="GIT_REF|PATH",
-    default=None,
     help="Best-ever revision (live form; default: the one kept in results/<device>/best.json).",
 )
 @click.option(
@@ -41,11 +39,9 @@ from kernelbench.stats.defaults import MARGIN, SESSIONS
     help="After a pass, keep HEAD as the best-ever revision if none is kept or it is faster.",
 )
 @options.shape_option
-@click.option(
-    "--metric", type=click.Choice(["device", "call"]), default="device", show_default=True
-)
+@options.metric_option()
 @click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
-@click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS, show_default=True)
+@click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS)
 @options.fail_on_option("ambiguous", "skipped")
 @click.option("--markdown", metavar="PATH", help="Write the summary as Markdown.")
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the result as JUnit XML.")
@@ -56,18 +52,11 @@ def command(
     baseline: str | None,
     current: str | None,
     against: str | None,
-    best: str | None,
-    update_best: bool,
     shapes: tuple[str, ...],
-    metric: Literal["device", "call"],
-    margin: float,
-    sessions: int,
-    fail_on: tuple[RowStatus, ...],
     markdown: str | None,
     junit_path: str | None,
     json_path: str | None,
-    results: str | None,
-    measuring: MeasuringOptions,
+    **asked: Any,
 ) -> int:
     """Fail on a regression against the predecessor or the best ever.
 
@@ -80,34 +69,14 @@ def command(
     for path in (markdown, junit_path, json_path):
         options.require_writable(path)
     tables = _tables_given(baseline, current, against)
-    if tables is not None:
-        if steps or shapes or best or update_best:
+    with console.Watching() as observer:
+        if tables is None:
+            report = gating.gate_against(against or "", steps, shapes, observer=observer, **asked)
+        elif steps or shapes or asked["best"] or asked["update_best"]:
             raise UsageError("steps, --shape and --best belong to the live form, --against REF")
-        report = gating.gate_files(
-            *tables,
-            metric=metric,
-            margin=margin,
-            fail_on=fail_on,
-            results=results,
-            on_warning=console.warn,
-        )
-    else:
-        with console.Status() as status:
-            report = gating.gate_against(
-                against or "",
-                steps,
-                shapes,
-                best=best,
-                update_best=update_best,
-                metric=metric,
-                margin=margin,
-                sessions=sessions,
-                fail_on=fail_on,
-                results=results,
-                on_progress=status,
-                on_warning=console.warn,
-                **measuring,
-            )
+        else:
+            both = {name: asked[name] for name in ("metric", "margin", "fail_on", "results")}
+            report = gating.gate_files(*tables, observer=observer, **both)
     _publish(report, markdown, junit_path, json_path)
     return int(report.exit_code)
 
@@ -137,7 +106,7 @@ def _publish(
     if markdown is not None:
         files.write_text(Path(markdown), text)
     if junit_path is not None:
-        files.write_text(Path(junit_path), junit.junit_xml(report))
+        files.write_text(Path(junit_path), gate_markdown.junit_xml(report))
     if json_path is not None:
         options.write_json_output(json_path, {"schema": "kernelbench.gate/1", "report": report})
     summary = os.environ.get("GITHUB_STEP_SUMMARY")

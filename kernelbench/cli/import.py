@@ -29,6 +29,7 @@ def command(source: str, output: str | None) -> None:
       kernelbench import definitions/rmsnorm/rmsnorm_h4096.json
     """
     from kernelbench.base import console
+    from kernelbench.base.files import from_here
     from kernelbench.problems.flashinfer import import_project
 
     imported = import_project(Path(source), Path(output) if output else None)
@@ -45,8 +46,4 @@ def command(source: str, output: str | None) -> None:
         )
     if imported.figures:
         console.out.print(f"{imported.figures} reported figures, of the dataset's traces")
-    console.out.print(f"wrote {console.escape(_shown(imported.target))}", soft_wrap=True)
-
-
-def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    console.out.print(f"wrote {console.escape(from_here(imported.target))}", soft_wrap=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kernelbench.lineages.project_templates import new_project, template_names
-from kernelbench.problems.gpumode import task_project
+from kernelbench.problems.task_folder import task_project
 
 
 @click.command(
@@ -24,13 +24,11 @@ from kernelbench.problems.gpumode import task_project
     "template",
     type=click.Choice(template_names()),
     default="rmsnorm",
-    show_default=True,
     help="What is computed at first: RMSNorm, a matrix product, or next to nothing.",
 )
 @click.option(
     "--task",
     metavar="DIR",
-    default=None,
     help="Folder of a GPU MODE task: the project is a lineage of it, and of a copy of its files.",
 )
 def command(folder: Path, template: str, task: str | None) -> None:

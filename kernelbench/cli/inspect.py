@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelbench.cli import options
+from kernelbench.machine.toolchain import INSTALL_NVCC
 
 if TYPE_CHECKING:
     from kernelbench.inspection.resources import Build, Code, Inspection
@@ -27,7 +28,7 @@ class _Arch(click.ParamType[str]):
     name = "sm_NN|all"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is."""
+        """The name of the arch, if it has the form of one."""
         if value != "all" and not re.fullmatch(r"sm_\d+[af]?", value):
             self.fail(f"expected sm_90a, sm_89, ... or all, found {value!r}", param, ctx)
         return str(value)
@@ -46,7 +47,6 @@ class _Arch(click.ParamType[str]):
     "--arch",
     type=_Arch(),
     default="all",
-    show_default=True,
     help="What to build for; of an sm_100a step, sm_90a is what gpu-soft runs.",
 )
 @click.option("--shape", metavar="NAME", help="What a Triton step is called with, to compile it.")
@@ -104,8 +104,8 @@ def command(
     missing = [*dict.fromkeys(line for inspected in found for line in inspected.missing)]
     if nvcc is None and any(step.built for step in fitting):
         missing.append(
-            "no nvcc on PATH, in CUDA_HOME or in the Python environment: constants only; install "
-            "the CUDA toolkit, or `pip install nvidia-cuda-nvcc`"
+            "no nvcc on PATH, in CUDA_HOME or in the Python environment: constants only; "
+            + INSTALL_NVCC
         )
     for line in missing[:-1]:
         console.warn(line)
@@ -114,17 +114,16 @@ def command(
 
 
 def _render(found: Inspection, compiler: str) -> None:
-    from kernelbench.base.console import Text, make_table, out
+    from kernelbench.base.console import Text, out, show
 
     out.print(Text.assemble((found.step, "bold"), f"  {found.title} · {compiler}"), soft_wrap=True)
     columns = [(build, code) for build in found.builds for code in build.code]
-    heads = [(build.label, "left") for build, _ in columns] or [("", "left")]
-    table = make_table([("", "left"), *heads])
-    for label, cells in _code_rows(columns) if columns else ():
-        table.add_row(label, *cells)
+    # Blanks keep the kernels of one build apart.
+    heads = [build.label + " " * i for i, (build, _) in enumerate(columns)] or [" "]
+    lines = _code_rows(columns) if columns else []
     for label, names in _CONSTANTS if found.kind == "step" else ():
-        table.add_row(label, *[_constant(found, names)] * len(heads))
-    out.print(table)
+        lines.append((label, [_constant(found, names)] * len(heads)))
+    show([{"": label, **dict(zip(heads, cells, strict=True))} for label, cells in lines])
     if found.undescribed:
         out.print(Text(f"  ?: {found.undescribed}"), soft_wrap=True)
     for build in found.builds:

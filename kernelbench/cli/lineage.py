@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.argument("lineage", required=False, metavar="[LINEAGE]")
 @options.figures_shape_option
-@click.option("--device", default=None, help="Only devices whose name contains this.")
+@click.option("--device", help="Only devices whose name contains this.")
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option(
     "--plot",
@@ -57,12 +57,13 @@ def command(
     of `kernelbench run` on a GPU of the step's own kind; what an emulator ran has no time.
     """
     from kernelbench.base import console
-    from kernelbench.checks.store import last_checks
+    from kernelbench.checks.report import last_checks
     from kernelbench.lineages.tree import SCHEMA, TreeRecord, trees
     from kernelbench.project.context import Context, parse_results
     from kernelbench.records import ledger, outcomes, store
 
     options.require_writable(json_path)
+    options.require_plot(plot_path)
     if over is not None and plot_path is None:
         raise UsageError("--over is for a drawing", "name its file: --plot sweep.svg")
     context = Context.find()
@@ -74,15 +75,9 @@ def command(
         console.warn(line)
     comparisons = ledger.read_ledger(folder)
     found = trees(
-        context.lineages,
-        chosen,
-        runs,
-        comparisons,
-        outcomes=outcomes.read_outcomes(folder),
-        checks=checks,
-        shapes=shapes,
-        device=device,
-    )
+        context.lineages, chosen, runs, comparisons, outcomes=outcomes.read_outcomes(folder),
+        checks=checks, shapes=shapes, device=device,
+    )  # fmt: skip
     if plot_path is not None:
         _plot(context, found, runs, shapes, over, plot_path)
         console.err.print(f"wrote {plot_path}")
@@ -107,7 +102,6 @@ def _plot(
 
     if len(found) > 1:
         raise UsageError("--plot draws one lineage", "name it: kernelbench lineage moe --plot …")
-    options.require_writable(path)
     (tree,) = found
     if over is None:
         ladder_plot.save_ladder(ladder_plot.ladder(context, tree, shapes), path)
@@ -119,7 +113,7 @@ def _plot(
 
 
 def _render(tree: Tree, as_markdown: bool) -> None:
-    from kernelbench.base.console import Text, fitted_table, out, styled
+    from kernelbench.base.console import Text, out, show, styled
     from kernelbench.report.tree_grid import grid, tree_markdown
 
     if as_markdown:
@@ -128,16 +122,16 @@ def _render(tree: Tree, as_markdown: bool) -> None:
     shown = grid(tree)
     out.print(Text.assemble((tree.lineage, "bold"), f"  {tree.title}"), soft_wrap=True)
     # Words of a heading on lines of their own: figures are narrow.
-    narrow = [
-        (head.replace(" ", "\n") if side == "right" else head, side) for head, side in shown.heads
+    narrow = {head: head.replace(" ", "\n") for head in shown.right}
+    rows = [
+        {narrow.get(head, head): cell for head, cell in row.items()}
+        | {"status": styled(row["status"])}
+        for row in shown.rows
     ]
-    rows: list[tuple[str | Text, ...]] = [
-        (step, styled(status), *rest) for step, status, *rest in shown.rows
-    ]
-    reported = [head for head, _ in narrow if "\nreported\n" in head]
-    measured = [head for head, _ in narrow if "\nmeasured\n" in head]
+    reported = [head for head in narrow.values() if "\nreported\n" in head]
+    measured = [head for head in narrow.values() if "\nmeasured\n" in head]
     spare = [reported, ["right on"], measured, ["against its parent"]]
-    fitted_table(narrow, rows, prose="what changes", spare=spare).show()
+    show(rows, right=narrow.values(), prose="what changes", spare=spare)
     for note in shown.notes:
         out.print(Text(note), soft_wrap=True)
     out.print()

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from kernelbench.inspection.offsets import OffsetFinding
 
 
-@click.command(
-    "lint",
-    epilog="\b\nExamples:\n  kernelbench lint m08\n  kernelbench lint v01..v07",
-)
+@click.command("lint", epilog="\b\nExamples:\n  kernelbench lint m08\n  kernelbench lint v01..v07")
 @options.steps_argument
 def command(steps: tuple[str, ...]) -> int:
     """Look in each compiled STEP for offsets that only large shapes make wrong.
@@ -49,7 +46,7 @@ def command(steps: tuple[str, ...]) -> int:
 
 
 def _described(found: OffsetFinding) -> str:
-    from kernelbench.project.guarded import shown_path
+    from kernelbench.project.error_attribution import shown_path
 
     where = f" in line {found.used_line}" if found.used_line is not None else ""
     return (

@@ -17,6 +17,7 @@ from kernelbench.project.registry import STATUSES
 
 if TYPE_CHECKING:
     from kernelbench.lineages import listing
+    from kernelbench.problems.task_folder import TaskContext
 
 
 @click.command("list")
@@ -59,12 +60,11 @@ def command(
     if task is None:
         lineages = Context.find().lineages
     else:
-        from kernelbench.cli import task_view
-        from kernelbench.problems.gpumode import task_context
+        from kernelbench.problems.task_folder import task_context
 
         of_task = task_context(task)
         if json_path != "-":
-            task_view.print_task(of_task)
+            _print_task(of_task)
         lineages = of_task.lineages
     chosen = listing.select_steps(lineages, steps, lineage, status)
     if json_path is not None:
@@ -97,22 +97,28 @@ def _say_shipped(names: list[str]) -> None:
 
 
 def _render(views: list[listing.LineageView]) -> None:
-    from kernelbench.base.console import Text, fitted_table, out, styled
+    from kernelbench.base.console import Text, fitted, out, styled
 
     if not views:
         out.print("no step fits")
     for view in views:
         out.print(Text.assemble((view.name, "bold"), f"  {view.title}"))
-        names = ("step", "what changes", "parent", "status", "kind", "arch", "here")
-        columns = [(name, "left") for name in names]
         reported = [f"reported\n{shape} {view.unit}".rstrip() for shape in view.shapes]
-        columns += [(heading, "right") for heading in reported]
-        table = fitted_table(
-            columns,
+        table = fitted(
             [
-                (s.name, s.title, s.parent or "–", styled(s.status), s.kind, s.arch, here, *figures)
-                for s, here, figures in view.rows
+                {
+                    "step": step.name,
+                    "what changes": step.title,
+                    "parent": step.parent or "–",
+                    "status": styled(step.status),
+                    "kind": step.kind,
+                    "arch": step.arch,
+                    "here": here,
+                    **dict(zip(reported, figures, strict=True)),
+                }
+                for step, here, figures in view.rows
             ],
+            right=reported,
             prose="what changes",
             spare=[["kind"], ["parent"], ["arch"], ["here"], ["status"], reported],
         )
@@ -122,8 +128,33 @@ def _render(views: list[listing.LineageView]) -> None:
                 out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
             for name, note in view.notes:
                 out.print(f"{name}: {note}", soft_wrap=True)
-        if view.on_gpu_only:
-            out.print(view.on_gpu_only, soft_wrap=True)
         if view.blocked:
             out.print("`kernelbench doctor` says why a step does not run here.")
         out.print()
+
+
+def _print_task(context: TaskContext) -> None:
+    """Print a task with its shapes and steps."""
+    from kernelbench.base import console
+
+    task = context.task
+    facts = [
+        f"ranking_by {task.ranking_by}",
+        f"timeouts {task.test_timeout_s:g} s (tests), {task.benchmark_timeout_s:g} s (benchmarks)",
+    ]
+    if task.gpus:
+        facts.append(f"leaderboard for {', '.join(task.gpus)}")
+    head = console.Text.assemble((task.name, "bold"), f"  GPU MODE task · {' · '.join(facts)}")
+    console.out.print(head, soft_wrap=True)
+    if task.description:
+        console.out.print(console.Text(f"  {task.description.splitlines()[0]}"), soft_wrap=True)
+    console.show(
+        [
+            {"shape": shape.name, "arguments of generate_input": shape.describe()}
+            for shape in task.shapes
+        ]
+    )
+    names = ", ".join(step.name for step in context.lineages.steps)
+    console.out.print(console.Text(f"  steps: {names}; or any file with custom_kernel(data)"))
+    for note in task.notes:
+        console.out.print(console.Text(f"  {note}", style="dim"), soft_wrap=True)

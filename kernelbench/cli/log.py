@@ -13,12 +13,11 @@ from kernelbench.records import ledger
 
 
 @click.command(
-    "log",
-    epilog="\b\nExamples:\n  kernelbench log\n  kernelbench log --step v16 --last 20",
+    "log", epilog="\b\nExamples:\n  kernelbench log\n  kernelbench log --step v16 --last 20"
 )
-@click.option("--step", default=None, help="Only comparisons in which this step took part.")
-@click.option("--shape", default=None, help="Only this shape.")
-@click.option("--last", type=click.IntRange(min=1), default=None, help="Only the last N lines.")
+@click.option("--step", help="Only comparisons in which this step took part.")
+@click.option("--shape", help="Only this shape.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the last N lines.")
 @options.results_option
 @options.json_option
 def command(
@@ -47,32 +46,22 @@ def command(
             raise UsageError("no comparison matches", "`kernelbench log` alone prints all of them")
         console.out.print("no comparisons; `kernelbench ab BASE CAND` makes one")
         return 0
-    table = console.make_table(
-        [
-            ("date", "left"),
-            ("device", "left"),
-            ("base→cand", "left"),
-            ("shape", "left"),
-            ("time", "left"),
-            ("Δ", "right"),
-            ("CI", "center"),
-            ("p(Holm)", "right"),
-            ("verdict", "left"),
-            ("why", "left"),
-        ]
-    )
-    for entry in entries:
-        table.add_row(
-            entry.created[:16].replace("T", " "),
-            entry.device,
-            console.escape(f"{entry.base.step}→{entry.cand.step}"),
-            entry.shape,
-            entry.metric,
-            "–" if entry.change is None else f"{100 * entry.change:+.2f}%",
-            "–" if entry.ci is None else f"[{100 * entry.ci[0]:+.2f}, {100 * entry.ci[1]:+.2f}]",
-            "–" if entry.p_holm is None else p_text(entry.p_holm),
-            console.styled(entry.verdict),
-            console.escape(entry.why),
-        )
-    console.out.print(table)
+    rows = [
+        {
+            "date": entry.created[:16].replace("T", " "),
+            "device": entry.device,
+            "base→cand": f"{entry.base.step}→{entry.cand.step}",
+            "shape": entry.shape,
+            "time": entry.metric,
+            "Δ": "–" if entry.change is None else f"{100 * entry.change:+.2f}%",
+            "CI": "–"
+            if entry.ci is None
+            else "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in entry.ci)),
+            "p(Holm)": "–" if entry.p_holm is None else p_text(entry.p_holm),
+            "verdict": console.styled(entry.verdict),
+            "why": entry.why,
+        }
+        for entry in entries
+    ]
+    console.show(rows, right=["Δ", "p(Holm)"], center=["CI"])
     return 0

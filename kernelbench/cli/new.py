@@ -40,9 +40,14 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --variant: a file of STEP to copy and change; repeatable.",
 )
-@click.option("--title", default="", help="What changes, in a few words.")
-@click.option("--technique", default="", help="What changes, in one line.")
-@click.option("--hypothesis", default="", help="What should get faster because of it, and why.")
+@click.option("--title", default="", show_default=False, help="What changes, in a few words.")
+@click.option("--technique", default="", show_default=False, help="What changes, in one line.")
+@click.option(
+    "--hypothesis",
+    default="",
+    show_default=False,
+    help="What should get faster because of it, and why.",
+)
 def command(
     name: str,
     source: str,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,8 +14,38 @@ from click.shell_completion import CompletionItem
 
 from kernelbench.base.errors import ExitCode, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
+from kernelbench.records.metrics import METRICS
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Seconds(click.ParamType[float]):
+    """A duration in seconds: ``90``, ``90s``, ``1.5m`` or ``1h``.
+
+    Args:
+        minimum: The least that makes sense.
+    """
+
+    name = "seconds"
+
+    def __init__(self, minimum: float = 0.0) -> None:
+        self._minimum = minimum
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([smh]?)", str(value).strip())
+        if match is None:
+            self.fail(f"expected a time such as 60, 60s or 5m, found {value!r}", param, ctx)
+        seconds = float(match[1]) * _UNITS[match[2]]
+        if seconds < self._minimum:
+            self.fail(f"expected {self._minimum:g}s or more, found {value!r}", param, ctx)
+        return seconds
 
 
 class Percent(click.ParamType[float]):
@@ -70,6 +101,15 @@ _CONDITIONS = {
     "ambiguous": "an AMBIGUOUS (4)",
     "skipped": "a shape that was skipped (5)",
 }
+
+
+def predict_option(function: F) -> F:
+    """``--predict``, which takes no other option than ``--shape``."""
+    return click.option(
+        "--predict",
+        is_flag=True,
+        help="Measure nothing: predict, from an emulated call, what a B200 would take.",
+    )(function)
 
 
 def fail_on_option(*words: str) -> Callable[[F], F]:
@@ -173,48 +213,37 @@ def _shapes(default: str) -> Callable[[F], F]:
     )
 
 
-def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--results`` and the options of a measurement; those are passed on as ``measuring``."""
-    from kernelbench.runs.settings import MEASURING, MeasuringOptions
+def count_option(
+    name: str, text: str, *, least: int = 1, most: int | None = None, default: Any = None,
+    shown: str | None = None,
+) -> Callable[[F], F]:  # fmt: skip
+    """A whole number.
 
-    @functools.wraps(function)
-    def command(
-        *args: Any,
-        reps: int,
-        warm: bool,
-        device: int,
-        seed: int | None,
-        timeout: float | None,
-        budget: float,
-        **rest: Any,
-    ) -> Any:
-        measuring: MeasuringOptions = {
-            "reps": reps, "l2": "warm" if warm else "cold", "device": device, "seed": seed,
-            "budget_s": budget,
-        }  # fmt: skip
-        if timeout is not None:
-            measuring["timeout_s"] = timeout
-        return function(*args, measuring=measuring, **rest)
+    Args:
+        name: As typed, with its dashes; text: the help.
+        least, most: What it may be; no limit above if None.
+        shown: Describes the default where that is None, or a function.
+    """
+    return click.option(
+        name, type=click.IntRange(least, most), default=default, show_default=shown, help=text
+    )
 
-    decorated: Callable[..., Any] = command
+
+def measuring_options(function: F) -> F:
+    """``--results`` and the options of a measurement, named as the fields of ``Measuring``."""
+    from kernelbench.runs.settings import MAX_REPS, MEASURING
+
     for option in (
+        count_option("--reps", "Timed repetitions per arm.", most=MAX_REPS, default=MEASURING.reps),
         click.option(
-            "--reps",
-            type=click.IntRange(min=1),
-            default=MEASURING.reps,
-            show_default=True,
-            help="Timed repetitions per arm.",
+            "--warm",
+            "l2",
+            flag_value="warm",
+            default=MEASURING.l2,
+            show_default=False,
+            help="Leave the L2 warm (back to back) instead of flushing it.",
         ),
-        click.option(
-            "--warm", is_flag=True, help="Leave the L2 warm (back to back) instead of flushing it."
-        ),
-        click.option(
-            "--device",
-            type=click.IntRange(min=0),
-            default=MEASURING.device,
-            show_default=True,
-            help="CUDA ordinal of the GPU.",
-        ),
+        count_option("--device", "CUDA ordinal of the GPU.", least=0, default=MEASURING.device),
         seed_option("inputs, poison and order"),
         timeout_option(
             None,
@@ -223,15 +252,20 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--budget",
-            type=click.FloatRange(min=0.1),
+            "budget_s",
+            type=Seconds(0.1),
             default=MEASURING.budget_s,
-            show_default=True,
             help="Seconds of timed work per shape (and session) on a CPU.",
         ),
         results_option,
     ):
-        decorated = option(decorated)
-    return decorated
+        function = option(function)
+    return function
+
+
+def metric_option(help: str | None = None, choices: Iterable[str] = METRICS) -> Callable[[F], F]:
+    """``--metric``"""
+    return click.option("--metric", type=click.Choice([*choices]), default="device", help=help)
 
 
 def seed_option(of: str) -> Callable[[F], F]:
@@ -239,7 +273,6 @@ def seed_option(of: str) -> Callable[[F], F]:
     return click.option(
         "--seed",
         type=click.IntRange(min=0),
-        default=None,
         help=f"Seed of {of}; drawn anew if not given, and always shown.",
     )
 
@@ -249,12 +282,9 @@ def timeout_option(
 ) -> Callable[[F], F]:
     """``--timeout``, after which ``what`` happens; ``shown`` describes a default of None."""
     return click.option(
-        "--timeout",
-        type=click.FloatRange(min=0.1),
-        default=default_s,
-        show_default=shown or True,
+        "--timeout", "timeout_s", type=Seconds(0.1), default=default_s, show_default=shown or True,
         help=f"Seconds after which {what}.",
-    )
+    )  # fmt: skip
 
 
 def rounding_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -263,7 +293,6 @@ def rounding_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--mma-rounding",
         type=click.Choice(ROUNDINGS),
         default=DEFAULT_EMULATION.mma_rounding,
-        show_default=True,
         help="How the emulator rounds the sums of an MMA.",
     )(function)
 
@@ -279,7 +308,6 @@ def emulation_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--sms",
         type=click.IntRange(1, MAX_SMS),
         default=DEFAULT_EMULATION.sms,
-        show_default=True,
         help="Streaming multiprocessors of the emulated GPU.",
     )(rounding_option(command))
 
@@ -289,7 +317,6 @@ def task_option(function: F) -> F:
     return click.option(
         "--task",
         metavar="DIR",
-        default=None,
         help="Folder of a GPU MODE task (task.yml), in place of this project's problems.",
     )(function)
 
@@ -299,7 +326,6 @@ def results_option(function: F) -> F:
     return click.option(
         "--results",
         type=click.Path(file_okay=False),
-        default=None,
         help="Results folder (default: the project's).",
     )(function)
 
@@ -310,7 +336,6 @@ def json_option(function: F) -> F:
         "--json",
         "json_path",
         metavar="PATH|-",
-        default=None,
         help="Also write the record as JSON; '-' is stdout, and then nothing else goes there.",
     )(function)
 
@@ -343,6 +368,20 @@ def require_writable(json_path: str | None) -> None:
         raise UsageError(f"cannot write {json_path}: it is a folder", "name a file in it")
     if not is_writable_folder(folder):
         raise UsageError(f"cannot write {json_path}: {folder} is not a writable folder")
+
+
+def require_plot(path: str | None) -> None:
+    """Refuse a drawing that could not be made, before minutes of work.
+
+    Raises:
+        UsageError: For a file that cannot be written or is of another kind.
+        EnvironmentProblem: If matplotlib is missing.
+    """
+    if path is not None:
+        from kernelbench.report import drawing
+
+        require_writable(path)
+        drawing.require_drawable(path)
 
 
 def command_line() -> str:

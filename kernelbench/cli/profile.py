@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from kernelbench.base.console import Console, Status, Text, err, make_table, out
+from kernelbench.base.console import Console, Status, Text, err, out, show
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.cli import options, tool_options
 from kernelbench.cli.tool_options import Subject
@@ -27,10 +27,7 @@ _NONE = "–"
 )
 @tool_options.subject_options("the problem's first benchmark shape")
 @click.option(
-    "--kernel",
-    metavar="REGEX",
-    default=None,
-    help="Only kernels whose name, without namespace, matches.",
+    "--kernel", metavar="REGEX", help="Only kernels whose name, without namespace, matches."
 )
 @click.option(
     "--no-counters",
@@ -66,15 +63,8 @@ def _render(to: Console, record: ProfileRecord) -> None:
     if not record.counters:
         label = f"without hardware counters ({record.why_not})"
         to.print(Text(label, style="bold yellow"), soft_wrap=True)
-    table = make_table(
-        [
-            (heading, "left" if heading in ("kernel", "top stalls") else "right")
-            for heading in _COLUMNS
-        ]
-    )
-    for launch in record.launches:
-        table.add_row(*(Text(cell(launch)) for cell in _COLUMNS.values()))
-    to.print(table)
+    rows = [{head: cell(launch) for head, cell in _COLUMNS.items()} for launch in record.launches]
+    show(rows, to, right={*_COLUMNS} - {"kernel", "top stalls"})
     if record.total is not None:
         to.print(
             f"one call: {record.total.busy_us:.1f} µs of kernels and copies, caches warm; bytes of "

@@ -15,14 +15,7 @@ from kernelbench.cli import options
     "  kernelbench report --json report.json",
 )
 @click.argument("lineages", nargs=-1, metavar="[LINEAGE...]")
-@click.option(
-    "-o",
-    "--output",
-    default="report.html",
-    show_default=True,
-    metavar="FILE",
-    help="The page to write.",
-)
+@click.option("-o", "--output", default="report.html", metavar="FILE", help="The page to write.")
 @click.option("--no-diff", is_flag=True, help="Leave out what each step changes in its parent.")
 @options.results_option
 @options.json_option
@@ -39,10 +32,12 @@ def command(
     rooflines, sweeps, the ledger, calibrations, what the checker found. Nothing is run or built.
     --json has every figure of it; `--json -` writes no page.
     """
+    from dataclasses import replace
     from pathlib import Path
 
     from kernelbench.base import console, files
     from kernelbench.project.context import Context, parse_results
+    from kernelbench.report.drawing import NOT_DRAWN, can_draw
     from kernelbench.report.html.gather import gather
     from kernelbench.report.html.page import page_text
 
@@ -54,6 +49,8 @@ def command(
     folder = parse_results(results, context.project)
     with console.Status() as status:
         record = gather(context, folder, lineages, diffs=not no_diff, on_progress=status)
+        if page and not can_draw():
+            record = replace(record, notes=(*record.notes, NOT_DRAWN))
         text = page_text(record, on_progress=status) if page else ""
     for note in record.notes:
         console.warn(note)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kernelbench.base import console
+from kernelbench.base.table import Row
 from kernelbench.cli import options
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import conversion, outcomes, run_record, store
@@ -33,10 +34,7 @@ def command(context: click.Context, results: str | None) -> None:
     if not rows:
         console.out.print("no saved runs; `kernelbench run STEP` makes one")
         return
-    table = console.make_table([("device", "left"), ("records", "right"), ("MB", "right")])
-    for row in rows:
-        table.add_row(*row)
-    console.out.print(table)
+    console.show(rows, right=["records", "MB"])
 
 
 def _folder(results: str | None) -> Path:
@@ -47,10 +45,10 @@ def _devices(folder: Path) -> list[Path]:
     return sorted({path.parent.parent for path in run_record.list_runs(folder)})
 
 
-def _device_row(device: Path) -> tuple[str, str, str]:
+def _device_row(device: Path) -> Row:
     size = sum(path.stat().st_size for path in device.rglob("*") if path.is_file())
     records = run_record.list_runs(device.parent, device.name)
-    return device.name, str(len(records)), f"{size / 1e6:.2f}"
+    return {"device": device.name, "records": len(records), "MB": f"{size / 1e6:.2f}"}
 
 
 @command.command("tables")

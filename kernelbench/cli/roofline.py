@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
-from kernelbench.base.console import Table, Text, err, make_table, out, styled
+from kernelbench.base.console import Text, err, out, show, styled
 from kernelbench.base.errors import ExitCode, UsageError
+from kernelbench.base.table import Row
 from kernelbench.cli import options
 from kernelbench.measure.speed_of_light import Ceilings
+from kernelbench.records.run_record import L2Mode
 from kernelbench.report.roofline import LineageReport, RooflineReport, ShapeReport, roofline
 
 _BOUNDS = {"memory": "mem", "compute": "math"}
@@ -29,7 +31,6 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
     "--l2",
     type=click.Choice(["cold", "warm", "both"]),
     default="both",
-    show_default=True,
     help="Whether operands start in DRAM or may be in the L2 cache.",
 )
 @click.option(
@@ -42,14 +43,10 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
 @options.json_option
 def command(
     shapes: tuple[str, ...],
-    lineage: str | None,
-    problem: str | None,
-    device: str | None,
-    measure: bool,
     l2: Literal["cold", "warm", "both"],
     plot_path: str | None,
-    results: str | None,
     json_path: str | None,
+    **asked: Any,
 ) -> int:
     """Speed of light per shape, and the fraction of it that each measured step reaches.
 
@@ -64,17 +61,9 @@ def command(
       kernelbench roofline --lineage moe --shape every --device h200 --plot roofline.pdf
     """
     options.require_writable(json_path)
-    options.require_writable(plot_path)
-    report = roofline(
-        shapes,
-        lineage=lineage,
-        problem=problem,
-        device=device,
-        measure=measure,
-        modes=("cold", "warm") if l2 == "both" else (l2,),
-        results=results,
-        on_progress=err.print,
-    )
+    options.require_plot(plot_path)
+    modes: tuple[L2Mode, ...] = ("cold", "warm") if l2 == "both" else (l2,)
+    report = roofline(shapes, modes=modes, on_progress=err.print, **asked)
     if plot_path is not None:
         _plot(report, plot_path)
     if json_path is not None:
@@ -102,9 +91,9 @@ def _render(report: LineageReport) -> None:
     for ceilings in (device.datasheet, device.measured):
         if ceilings is not None:
             out.print(_ceilings_line(ceilings), soft_wrap=True)
-    out.print(_floor_table(report))
+    _show_floors(report)
     if any(shape.steps for shape in report.shapes):
-        out.print(_step_table(report.shapes))
+        _show_steps(report.shapes)
     else:
         out.print(f"no measured steps on {device.name}: `kernelbench run STEP` on one saves them")
     if any(shape.published_us is not None for shape in report.shapes):
@@ -133,44 +122,39 @@ def _ceilings_line(ceilings: Ceilings) -> str:
     return f"{ceilings.source}{when}: {' · '.join(parts)}{notes}"
 
 
-def _floor_table(report: LineageReport) -> Table:
-    kinds = [(f.source, f.floor.l2_mode) for f in report.shapes[0].floors] if report.shapes else []
-    columns = [("shape", "left"), ("dims", "left")]
-    columns += [("GFLOP", "right"), ("MB", "right"), ("FLOP/B", "right")]
-    columns += [(f"{source}\n{mode} µs", "right") for source, mode in kinds]
+def _show_floors(report: LineageReport) -> None:
     published = any(shape.published_us is not None for shape in report.shapes)
-    if published:
-        columns.append((f"reported\n{report.published_device} µs", "right"))
-    table = make_table(columns)
+    rows: list[Row] = []
     for shape in report.shapes:
         total = shape.bytes_read + shape.bytes_written
-        cells = [shape.shape, shape.dims, f"{shape.flops / 1e9:.4g}", f"{total / 1e6:.4g}"]
-        cells.append(f"{shape.intensity:.0f}")
-        cells += [f"{f.floor.us:.2f} {_BOUNDS[f.floor.bound]}" for f in shape.floors]
+        row = {"shape": shape.shape, "dims": shape.dims, "GFLOP": f"{shape.flops / 1e9:.4g}"}
+        row |= {"MB": f"{total / 1e6:.4g}", "FLOP/B": f"{shape.intensity:.0f}"}
+        for each in shape.floors:
+            heading = f"{each.source}\n{each.floor.l2_mode} µs"
+            row[heading] = f"{each.floor.us:.2f} {_BOUNDS[each.floor.bound]}"
         if published:
-            cells.append("" if shape.published_us is None else f"{shape.published_us:g}")
-        table.add_row(*cells)
-    return table
+            reported = "" if shape.published_us is None else f"{shape.published_us:g}"
+            row[f"reported\n{report.published_device} µs"] = reported
+        rows.append(row)
+    show(rows, right={*(rows[0] if rows else ())} - {"shape", "dims"})
 
 
-def _step_table(shapes: tuple[ShapeReport, ...]) -> Table:
-    columns = [("step", "left"), ("shape", "left"), ("L2", "left"), ("metric", "left")]
-    columns += [("µs", "right"), ("of datasheet", "right"), ("of measured", "right"), ("", "left")]
-    table = make_table(columns)
-    for shape in shapes:
-        for time in shape.steps:
-            verdict = "FAIL faster than possible" if time.below_floor else ""
-            table.add_row(
-                time.step,
-                shape.shape,
-                time.l2,
-                time.metric,
-                f"{time.time_us:.2f}",
-                _percent(time.fraction),
-                _percent(time.fraction_measured),
-                styled(verdict),
-            )
-    return table
+def _show_steps(shapes: tuple[ShapeReport, ...]) -> None:
+    rows = [
+        {
+            "step": time.step,
+            "shape": shape.shape,
+            "L2": time.l2,
+            "metric": time.metric,
+            "µs": f"{time.time_us:.2f}",
+            "of datasheet": _percent(time.fraction),
+            "of measured": _percent(time.fraction_measured),
+            "": styled("FAIL faster than possible" if time.below_floor else ""),
+        }
+        for shape in shapes
+        for time in shape.steps
+    ]
+    show(rows, right=("µs", "of datasheet", "of measured"))
 
 
 def _percent(fraction: float | None) -> str:

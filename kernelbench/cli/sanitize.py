@@ -33,9 +33,7 @@ _STYLES = {"clean": "bold green", "explained": "bold yellow", "failed": "bold ye
     show_default=", ".join(DEFAULT_CHECKS),
     help="A tool of compute-sanitizer; repeatable.",
 )
-@click.option(
-    "--calls", type=click.IntRange(min=1), default=2, show_default=True, help="Calls of the step."
-)
+@click.option("--calls", type=click.IntRange(min=1), default=2, help="Calls of the step.")
 @click.option("--strict", is_flag=True, help="Leave with 3 for explained findings, too.")
 @options.json_option
 def command(

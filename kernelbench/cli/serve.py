@@ -15,7 +15,6 @@ import click
     "--idle",
     type=click.FloatRange(min=0.01),
     default=10.0,
-    show_default=True,
     metavar="MINUTES",
     help="Without a command, after which it ends.",
 )
@@ -30,11 +29,10 @@ def command(idle: float) -> int:
     from kernelbench.base import console
     from kernelbench.cli import command_server
     from kernelbench.project.project_file import find_project
-    from kernelbench.runs import serving
 
     def say_so() -> None:
         root = find_project().root
         text = f"serving {root}; ends {idle:g} min after the last command, or with Ctrl-C"
         console.err.print(text, soft_wrap=True)
 
-    serving.keep_workers(60 * idle, say_so, command_server.serve_commands)
+    command_server.keep_workers(60 * idle, say_so)

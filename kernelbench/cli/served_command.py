@@ -1,6 +1,6 @@
 """A command line that another process carries out: the one that ``kernelbench serve`` keeps.
 
-Here is the side of the command line, which imports next to nothing; ``command_server.py`` is the
+Here is the side of the command line, which imports next to nothing; ``serve.py`` is the
 other. Folder, environment and the three standard files go there, signals follow, and the exit code
 comes back.
 """

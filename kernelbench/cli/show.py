@@ -12,17 +12,18 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import UsageError
+from kernelbench.base.table import Row
 from kernelbench.cli import options
-from kernelbench.cli.figure_texts import TimeUnit, error_text, unit_for
-from kernelbench.problems.gpumode import task_context
+from kernelbench.cli.figure_texts import TimeUnit, error_text, unit_for, unit_of
+from kernelbench.problems.task_folder import task_context
 from kernelbench.project.context import Context, parse_results
-from kernelbench.records import device_table, rows, run_record, store, tables
-from kernelbench.records.device_table import TableRow, TableTime
-from kernelbench.records.rows import Saved
-from kernelbench.records.run_record import Result, RunRecord, TimeStats
+from kernelbench.records import device_table, run_record, store, tables
+from kernelbench.records.device_table import TableRow
+from kernelbench.records.metrics import Metric, is_time, shown
+from kernelbench.records.run_record import Result, RunRecord
+from kernelbench.records.tables import Saved
 
 T = TypeVar("T")
-_Cells = tuple[str | console.Text, ...]
 
 
 @click.command(
@@ -35,17 +36,9 @@ _Cells = tuple[str | console.Text, ...]
 )
 @click.argument("steps", nargs=-1, metavar="[STEP...]")
 @click.option("--shape", "shapes", multiple=True, help="Only this shape; repeatable.")
-@click.option("--device", default=None, help="Only devices whose name contains this.")
-@click.option(
-    "--run", "run_file", type=click.Path(dir_okay=False), default=None, help="One record's file."
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "markdown", "csv"]),
-    default="table",
-    show_default=True,
-)
+@click.option("--device", help="Only devices whose name contains this.")
+@click.option("--run", "run_file", type=click.Path(dir_okay=False), help="One record's file.")
+@click.option("--format", "form", type=click.Choice(["table", "markdown", "csv"]), default="table")
 @options.task_option
 @options.results_option
 def command(
@@ -71,7 +64,7 @@ def command(
         runs, broken = store.load_runs(folder)
         _warn(broken)
         checked = _checks(folder, steps) if form == "table" else []
-        if not checked or any(row.result.step in steps for row in rows.latest(runs)):
+        if not checked or any(row.result.step in steps for row in tables.latest(runs)):
             _show_rows(wanted.of(runs), form)
         for line in checked:
             console.out.print(console.Text(line), soft_wrap=True)
@@ -87,7 +80,7 @@ def command(
 
 def _checks(folder: Path, steps: Sequence[str]) -> list[str]:
     """What the newest check of each step found."""
-    from kernelbench.checks.store import last_checks
+    from kernelbench.checks.report import last_checks
 
     found, broken = last_checks(folder, steps)
     _warn(broken)
@@ -112,7 +105,7 @@ class _Filter:
         return self._any(
             [
                 row
-                for row in rows.latest(runs)
+                for row in tables.latest(runs)
                 if self._fits(row.run.device, row.result.shape)
                 and (not self.steps or row.result.step in self.steps)
             ]
@@ -141,21 +134,21 @@ class _Filter:
         return found
 
 
-def _show_rows(shown: Sequence[Saved], form: str) -> None:
+def _show_rows(found: Sequence[Saved], form: str) -> None:
     """A row for each input class, executor and L2 state."""
     if form == "csv":
-        click.echo(tables.rows_csv(shown), nl=False)
+        click.echo(tables.rows_csv(found), nl=False)
         return
     for device, group in groupby(
-        sorted(shown, key=lambda row: row.run.device), key=lambda row: row.run.device
+        sorted(found, key=lambda row: row.run.device), key=lambda row: row.run.device
     ):
         of_device = list(group)
         if form == "markdown":
             click.echo(tables.rows_markdown(of_device))
         else:
             results = [row.result for row in of_device]
-            unit = _unit((row.device_us, row.call_us, row.sol_us) for row in results)
-            _table(device, [_row_cells(row, unit) for row in of_device], unit)
+            unit, metrics = _unit(results), shown(results)
+            _table(device, [_saved_row(row, unit, metrics) for row in of_device], unit)
 
 
 def _show_figures(figures: Mapping[str, Sequence[TableRow]], form: str) -> None:
@@ -168,82 +161,60 @@ def _show_figures(figures: Mapping[str, Sequence[TableRow]], form: str) -> None:
             newest = max(row.run for row in of_device)
             click.echo(device_table.write_markdown(device, newest, of_device))
         else:
-            unit = _unit((row.device, row.call, row.sol_us) for row in of_device)
-            _table(device, [_figure_cells(row, unit) for row in of_device], unit)
+            unit, metrics = _unit(of_device), shown(of_device)
+            _table(device, [_figures_row(row, unit, metrics) for row in of_device], unit)
 
 
-_Times = tuple[TimeStats | TableTime | None, TimeStats | TableTime | None, float | None]
+def _unit(rows: Iterable[Result | TableRow]) -> TimeUnit:
+    """For times and speeds of light."""
+    found: list[float | None] = []
+    for row in rows:
+        found += [stats.median for name, stats in row.metrics.items() if is_time(name)]
+        found.append(row.sol_us)
+    return unit_for(found)
 
 
-def _unit(rows: Iterable[_Times]) -> TimeUnit:
-    """For device times, call times and speeds of light."""
-    return unit_for(
-        time.median if isinstance(time, TimeStats | TableTime) else time
-        for times in rows
-        for time in times
-    )
+def _saved_row(row: Saved, unit: TimeUnit, metrics: Sequence[Metric]) -> Row:
+    run, result = row.run, row.result
+    return _row(result, result.inputs, run.protocol.l2, run.created[:10], unit, metrics)
 
 
-def _row_cells(row: Saved, unit: TimeUnit) -> _Cells:
-    result = row.result
-    return (
-        *(result.step, result.shape, result.inputs, result.executor, row.run.protocol.l2),
-        *_error_cells(result),
-        *_time_cells((result.device_us, result.call_us, result.sol_us), unit),
-        row.run.created[:10],
-        console.styled(result.status),
-    )
-
-
-def _figure_cells(row: TableRow, unit: TimeUnit) -> _Cells:
+def _figures_row(row: TableRow, unit: TimeUnit, metrics: Sequence[Metric]) -> Row:
     classes = f"{row.classes} class{'es' if row.classes > 1 else ''}"
-    return (
-        *(row.step, row.shape, classes, row.executor, row.l2),
-        *_error_cells(row),
-        *_time_cells((row.device, row.call, row.sol_us), unit),
-        row.date,
-        console.styled(row.status),
-    )
+    return _row(row, classes, row.l2, row.date, unit, metrics)
 
 
-def _error_cells(row: Result | TableRow) -> _Cells:
-    exact = {True: "yes", False: "no", None: "–"}[row.exact]
-    return exact, error_text(row.max_abs_err), error_text(row.rel_rms_err)
+def _row(
+    row: Result | TableRow,
+    inputs: str,
+    l2: str,
+    date: str,
+    unit: TimeUnit,
+    metrics: Sequence[Metric],
+) -> Row:
+    medians = {}
+    for name in metrics:
+        of = unit_of(name, unit)
+        medians[f"{name} {of.name}"] = of.median(row.metrics.get(name))
+    return {
+        "step": row.step,
+        "shape": row.shape,
+        "inputs": inputs,
+        "executor": row.executor,
+        "L2": l2,
+        "exact": {True: "yes", False: "no", None: "–"}[row.exact],
+        "max err": error_text(row.max_abs_err),
+        "rel rms": error_text(row.rel_rms_err),
+        **medians,
+        f"SOL {unit.name}": unit.text(row.sol_us),
+        "date": date,
+        "status": console.styled(row.status),
+    }
 
 
-def _time_cells(times: _Times, unit: TimeUnit) -> _Cells:
-    device, call, sol_us = times
-    return unit.median(device), unit.median(call), unit.text(sol_us)
-
-
-def _table(device: str, rows: Sequence[_Cells], unit: TimeUnit) -> None:
-    table = console.fitted_table(
-        [
-            ("step", "left"),
-            ("shape", "left"),
-            ("inputs", "left"),
-            ("executor", "left"),
-            ("L2", "left"),
-            ("exact", "left"),
-            ("max err", "right"),
-            ("rel rms", "right"),
-            (f"device {unit.name}", "right"),
-            (f"call {unit.name}", "right"),
-            (f"SOL {unit.name}", "right"),
-            ("date", "left"),
-            ("status", "left"),
-        ],
-        rows,
-        prose="shape",
-        spare=[
-            ["rel rms"],
-            ["L2"],
-            ["date"],
-            [f"SOL {unit.name}"],
-            ["executor"],
-            ["max err"],
-            ["inputs"],
-        ],
-    )
+def _table(device: str, rows: Sequence[Row], unit: TimeUnit) -> None:
+    headings = [*rows[0]]
+    right = headings[headings.index("max err") : headings.index("date")]
+    spare = ("rel rms", "L2", "date", f"SOL {unit.name}", "executor", "max err", "inputs")
     console.out.print(console.Text(device, style="bold"))
-    table.show()
+    console.show(rows, right=right, prose="shape", spare=[[heading] for heading in spare])

@@ -12,8 +12,7 @@ from kernelbench.base import console
 from kernelbench.base.errors import Interrupted, KernelbenchError
 from kernelbench.campaign import api
 from kernelbench.campaign.campaign_file import OptionFault
-from kernelbench.campaign.engine import PieceFault, SweepReport
-from kernelbench.campaign.pace import duration_text
+from kernelbench.campaign.engine import PieceFault, SweepReport, duration_text
 from kernelbench.cli import options
 
 #: Options that are the campaign's to give, or that belong to a terminal.
@@ -36,27 +35,18 @@ _SHOWN = 20
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    default=None,
     help="Of a Dask cluster that is there already; default: one of this machine.",
 )
-@click.option(
+@options.count_option(
     "--workers",
-    type=click.IntRange(min=0),
-    default=None,
-    show_default="one for each GPU, or for each core",
-    help="Processes on this machine; 0: one piece after another, without Dask.",
+    "Processes on this machine; 0: one piece after another, without Dask.",
+    least=0,
+    shown="one for each GPU, or for each core",
 )
 @options.results_option
 @click.option("--dry-run", is_flag=True, help="Say what there is to do, and run nothing.")
 @options.json_option
-def command(
-    file: str,
-    scheduler: str | None,
-    workers: int | None,
-    results: str | None,
-    dry_run: bool,
-    json_path: str | None,
-) -> int:
+def command(file: str, dry_run: bool, json_path: str | None, **asked: Any) -> int:
     """Run the campaign that FILE describes: many runs, comparisons or checks, side by side.
 
     What is done is kept piece by piece: a sweep that is stopped, by whatever, goes on where it was
@@ -66,19 +56,11 @@ def command(
     options.require_writable(json_path)
     view = _View(console.err if json_path == "-" else console.out)
     try:
-        with console.Status() as status:
+        with view:
             report = api.sweep(
-                file,
-                options=arguments_of,
-                scheduler=scheduler,
-                workers=workers,
-                results=results,
-                dry_run=dry_run,
-                on_plan=view.planned,
-                on_progress=status,
-                on_fault=view.fault,
-                on_warning=console.warn,
-            )
+                file, options=arguments_of, dry_run=dry_run, on_fault=view.fault, observer=view,
+                **asked,
+            )  # fmt: skip
     except (KernelbenchError, Interrupted) as error:
         if isinstance(error.partial, SweepReport):
             _show(view, error.partial, json_path)
@@ -134,14 +116,14 @@ def _words(option: click.Option, flag: str, name: str, value: Any) -> list[str]:
     return [word for each in values for word in (flag, str(each))]
 
 
-class _View:
+class _View(console.Watching):
     """What a sweep prints."""
 
     def __init__(self, to: console.Console) -> None:
         self._to = to
 
     def planned(self, report: SweepReport) -> None:
-        """What there is to do."""
+        """Say how many pieces are left, and about how long they take."""
         left = report.pieces - report.recorded
         self._line(
             f"{report.name}: {report.pieces:,} pieces, {report.recorded:,} recorded already, "
@@ -160,7 +142,7 @@ class _View:
         console.warn(f"{fault.host} ({fault.worker}) did not do `{fault.piece}`: {fault.why}")
 
     def ended(self, report: SweepReport) -> None:
-        """What came of it."""
+        """Say what was done, what is wrong and what is missing."""
         for title, lines in (
             ("not right", report.wrong),
             ("mutant not found", report.mutants_missed),

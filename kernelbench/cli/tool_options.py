@@ -11,6 +11,7 @@ import click
 
 from kernelbench.base import console, seeds
 from kernelbench.cli import options
+from kernelbench.cli.options import Seconds
 from kernelbench.inspection import gpu_tool
 from kernelbench.project.context import Context
 from kernelbench.runs.runner import StepRun
@@ -63,28 +64,15 @@ def subject_options(default_shape: str) -> Callable[[Callable[..., Any]], Callab
         for option in (
             click.option(
                 "--timeout",
-                type=click.FloatRange(min=0.1),
+                type=Seconds(0.1),
                 default=600.0,
-                show_default=True,
                 help="Seconds for each run of a tool.",
             ),
-            click.option(
-                "--seed",
-                type=click.IntRange(min=0),
-                default=None,
-                help="Seed of the inputs; drawn anew if not given, and always shown.",
-            ),
-            click.option(
-                "--device",
-                type=click.IntRange(min=0),
-                default=0,
-                show_default=True,
-                help="CUDA ordinal of the GPU.",
-            ),
+            options.seed_option("the inputs"),
+            options.count_option("--device", "CUDA ordinal of the GPU.", least=0, default=0),
             click.option(
                 "--shape",
                 metavar="NAME",
-                default=None,
                 help=f"Shape by name or ad hoc (m=40,76:n=512:k=768). Default: {default_shape}.",
             ),
             options.step_argument("step"),

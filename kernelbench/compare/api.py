@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, get_args
 
-from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
-from kernelbench.compare.collected import Collected
+from kernelbench.base.observer import Observer
 from kernelbench.compare.comparer import ArmFailure, Comparer, identical
-from kernelbench.compare.comparison import Comparison, NotTimed
-from kernelbench.compare.session_plan import SessionPlan, plan_sessions
-from kernelbench.compare.verdicts import append_to_ledger, judge
-from kernelbench.executors.compiled import ARCH_GPUS
+from kernelbench.compare.comparison import Comparison, NotTimed, append_to_ledger, judge
+from kernelbench.compare.session_plan import plan_sessions
+from kernelbench.compare.session_samples import SessionSamples
+from kernelbench.machine.arch import arch_named
 from kernelbench.machine.environment import cpu_name
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.registry import Step, require_runnable
-from kernelbench.records.run_record import Environment, Metric
-from kernelbench.runs.api import warn_in_python
-from kernelbench.runs.plan import plan
+from kernelbench.records.metrics import METRICS, TIMES, Metric, is_time
+from kernelbench.records.run_record import Environment
+from kernelbench.runs.plan import plan, resolve_context
 from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
     Measuring,
@@ -33,7 +32,6 @@ from kernelbench.runs.settings import (
     one_of,
     require_results,
 )
-from kernelbench.runs.working_in import working_in
 from kernelbench.stats.defaults import ALPHA, MARGIN, SESSIONS
 from kernelbench.worker.launcher import Launcher
 
@@ -58,10 +56,7 @@ def ab(
     save: bool = False,
     results: str | Path | None = None,
     command: str | None = None,
-    on_plan: Callable[[SessionPlan], None] | None = None,
-    on_progress: OnProgress | None = None,
-    on_row: Callable[[Collected], None] | None = None,
-    on_warning: OnWarning = warn_in_python,
+    observer: Observer | None = None,
     **measuring: Unpack[MeasuringOptions],
 ) -> Comparison:
     """Say whether ``cand`` is really faster or slower than ``base``.
@@ -71,26 +66,26 @@ def ab(
     are checked before they are timed; where they cannot be timed, nothing runs.
 
     Args:
-        base, cand: A step's name, its folder, or a Python file with ``custom_kernel(data)``.
+        base: A step's name, its folder, or a Python file with ``custom_kernel(data)``.
+        cand: Likewise, the candidate.
         shapes: By name or ad hoc; the problem's benchmark shapes if None.
         sessions: Fresh processes per shape, 3 if None; 5 for figures to publish.
-        metric: The time that decides; both are taken on a GPU.
-        alpha: Level of the tests; margin: change below which nobody cares, as a fraction.
-        power: In place of ``sessions``: as many as call a slowdown of ``detect`` (a fraction, twice
-            the margin if None) SLOWER with this probability, by this device's calibration.
+        metric: What decides. On a GPU both times are taken, or device time beside another metric.
+        alpha: Level of the tests.
+        margin: Change below which nobody cares, as a fraction.
+        power: In place of ``sessions``: as many as call a slowdown of ``detect`` SLOWER with this
+            probability, by this device's calibration.
+        detect: The slowdown, a fraction; twice the margin if None.
         batch: Device replays per event pair, for kernels of a few microseconds.
         inputs: Input class to check and time; if None all are checked and the first is timed.
         executor: What runs them; ``auto`` picks the best that this machine has.
         task: Folder of a GPU MODE task in place of the project's problems.
         check: Whether both are checked also where they cannot be timed.
         why: The hypothesis, kept in the ledger.
-        save: Whether to add the comparison to the ledger of ``results`` (the project's, if None);
-            a calibration of this device is looked up there in any case.
+        save: Whether to add the comparison to the ledger.
+        results: Folder of the ledger and of this device's calibration; the project's if None.
         command: What the ledger says made it; the Python call if None.
-        on_plan: Told how many sessions a power takes, before they begin.
-        on_progress: Told what is going on; on_warning: what a user must know (a Python warning).
-        on_row: Told what each shape's sessions gave when they are done; its verdict waits for the
-            other shapes, being corrected for their number.
+        observer: Told what happens.
         measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`: ``reps``, ``l2``,
             ``device``, ``seed``, ``timeout_s``, ``budget_s``.
 
@@ -102,30 +97,29 @@ def ab(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the comparison of the shapes
             before it, which is saved, too.
     """
+    observer = observer or Observer()
     _require_ranges(sessions, metric, alpha, margin, batch)
     _require_power(power, detect, sessions)
     base, cand = str(base), str(cand)
-    context, settings = working_in(task, measuring)
+    context, settings = resolve_context(task, measuring)
     folder = parse_results(results, context.project)
     for spec in (base, cand):
         require_runnable(_one_step(context, spec))
     plans = plan(
         context, [base, cand], names_of(shapes), executor, names_of(inputs), settings.device,
-        warn=on_warning,
+        warn=observer.warning,
     )  # fmt: skip
     found = _planned(plans[0], plans[-1], settings, metric, batch, sessions or SESSIONS, why)
     if found.same_code and base != cand:
         return replace(found, not_timed="")
     if found.not_timed:
-        raise NotTimed(_checked(found, plans, settings, on_progress) if check else found)
+        raise NotTimed(_checked(found, plans, settings, observer) if check else found)
     if save:
         require_results(folder)
     if power is not None:
-        found = _with_power(found, plans[0], folder, power, detect, margin, alpha, on_plan)
+        found = _with_power(found, plans[0], folder, power, detect, margin, alpha, observer)
     with contextlib.ExitStack() as ending:  # the sessions' processes end beside the verdict
-        environment, everything, failure = _collect(
-            found, plans, settings, on_progress, on_row, on_warning, ending
-        )
+        environment, everything, failure = _collect(found, plans, settings, observer, ending)
         found = replace(found, device=environment.device, complete=failure is None)
         found = _judged(found, everything, folder, alpha, margin)
         found = _saved(folder, found, command or call_text("ab", base, cand)) if save else found
@@ -135,7 +129,11 @@ def ab(
 
 
 def _judged(
-    found: Comparison, everything: Sequence[Collected], folder: Path, alpha: float, margin: float
+    found: Comparison,
+    everything: Sequence[SessionSamples],
+    folder: Path,
+    alpha: float,
+    margin: float,
 ) -> Comparison:
     lines = judge(everything, found.device, folder, found.timing, alpha, margin, found.seed)
     return replace(found, lines=tuple(lines))
@@ -177,7 +175,7 @@ def _with_power(
     detect: float | None,
     margin: float,
     alpha: float,
-    on_plan: Callable[[SessionPlan], None] | None,
+    observer: Observer,
 ) -> Comparison:
     """The comparison with as many sessions as the power takes."""
     detect = 2 * margin if detect is None else detect
@@ -186,8 +184,7 @@ def _with_power(
         folder, gpu.name if gpu else cpu_name(), found.shapes, found.metric, found.timing,
         power=power, detect=detect, margin=margin, alpha=alpha,
     )  # fmt: skip
-    if on_plan is not None:
-        on_plan(planned)
+    observer.planned(planned)
     return replace(found, sessions=planned.sessions, plan=planned)
 
 
@@ -214,7 +211,9 @@ def _planned(
             f"({first.problem.name}, {second.problem.name})"
         )
     on_gpu = first.target.gpu is not None and second.target.gpu is not None
-    metrics: tuple[Metric, ...] = ("device", "call") if on_gpu else ("call",)
+    # Times in any case: what they cost tells what another metric means.
+    metrics = TIMES if is_time(metric) else ("device", metric)
+    metrics = metrics if on_gpu else ("call",)
     same_code = identical(first.step, second.step)
     not_timed, settled_by = _cannot_time(first, second, metric)
     return Comparison(
@@ -242,35 +241,31 @@ def _cannot_time(first: StepRun, second: StepRun, metric: Metric) -> tuple[str, 
             arch = step_plan.step.arch
             executor = step_plan.target.executor.name
             why = f"runs on the {executor} here, whose times stand for no device"
-            return (
-                f"{step_plan.step.name} {why}",
-                f"run it on {ARCH_GPUS.get(arch, f'a GPU for {arch}')}",
-            )
+            known = arch_named(arch)
+            gpu = known.gpus if known else f"a GPU for {arch}"
+            return f"{step_plan.step.name} {why}", f"run it on {gpu}"
     if first.target != second.target:
         return (
             f"the steps run on different devices ({first.target.device}, {second.target.device})",
             "name an --executor that runs both",
         )
-    if first.target.gpu is None and metric == "device":
+    if first.target.gpu is None and metric != "call":
         return (
-            "device time needs a GPU",
+            f"{METRICS[metric].title} needs a GPU",
             "--metric call compares wall-clock times on this CPU",
         )
     return "", ""
 
 
 def _checked(
-    found: Comparison,
-    plans: Sequence[StepRun],
-    settings: Measuring,
-    on_progress: OnProgress | None,
+    found: Comparison, plans: Sequence[StepRun], settings: Measuring, observer: Observer
 ) -> Comparison:
     """With the check of both arms, which may be one step."""
     plans = plans[:1] if plans[0].step is plans[-1].step else plans
     with Launcher() as launcher:
         runner = Runner(
             launcher, seed=settings.seed, timing=None, call_limit_s=settings.timeout_s,
-            on_progress=on_progress,
+            on_progress=observer.progress,
         )  # fmt: skip
         rows = [row for step_plan in plans for row in runner.run(step_plan)]
     return replace(found, checks=tuple(rows))
@@ -280,14 +275,16 @@ def _collect(
     found: Comparison,
     plans: Sequence[StepRun],
     settings: Measuring,
-    on_progress: OnProgress | None,
-    on_row: Callable[[Collected], None] | None,
-    on_warning: OnWarning,
+    observer: Observer,
     ending: contextlib.ExitStack,
-) -> tuple[Environment, list[Collected], BaseException | None]:
+) -> tuple[Environment, list[SessionSamples], BaseException | None]:
     """Measure shape by shape; after a failure, the shapes that every metric has samples of.
 
     Args:
+        found: The comparison as planned.
+        plans: Both arms.
+        settings: How they are measured.
+        observer: Told what happens.
         ending: What waits for the processes' ends.
 
     Raises:
@@ -296,24 +293,23 @@ def _collect(
     skipped = {arm.step.name: arm.skip for arm in plans}
     for step, reasons in skipped.items():
         for shape, reason in reasons.items():
-            on_warning(f"{step} cannot run {shape}: {reason}")
-    everything: list[Collected] = []
+            observer.warning(f"{step} cannot run {shape}: {reason}")
+    everything: list[SessionSamples] = []
     failure: BaseException | None = None
     first = plans[0]
     launcher = ending.enter_context(Launcher())
     launcher.begin()
     comparer = ending.enter_context(Comparer(
         launcher, found.base, found.cand, first.lineage, first.target, first.classes,
-        found.timing, found.seed, settings.timeout_s, on_progress or (lambda _text: None),
+        found.timing, found.seed, settings.timeout_s, observer.progress,
     ))  # fmt: skip
     try:
         for shape in first.shapes:
             if any(shape.name in reasons for reasons in skipped.values()):
                 continue
-            everything.append(Collected(shape))
+            everything.append(SessionSamples(shape))
             comparer.collect(everything[-1], found.sessions)
-            if on_row is not None:
-                on_row(everything[-1])
+            observer.row(everything[-1])
     except ArmFailure as error:
         everything, failure = everything[:-1], error
     except (KernelbenchError, KeyboardInterrupt) as error:
@@ -324,16 +320,13 @@ def _collect(
         nothing = UsageError("no shape is left that both steps can run")
         raise ended_early(failure or nothing, None)
     for warning in warnings_of(comparer.environment):
-        on_warning(warning)
+        observer.warning(warning)
     return comparer.environment, everything, failure
 
 
 def _saved(folder: Path, found: Comparison, command: str) -> Comparison:
     try:
-        identifier = append_to_ledger(
-            folder, found.lines, found.device, found.base, found.cand, command=command,
-            why=found.why, timing=found.timing, sessions=found.sessions, seed=found.seed,
-        )  # fmt: skip
+        identifier = append_to_ledger(folder, found, command)
     except (KernelbenchError, KeyboardInterrupt) as error:
         raise ended_early(error, found) from error
     return replace(found, ledger_id=identifier)

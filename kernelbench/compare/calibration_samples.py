@@ -14,14 +14,10 @@ import numpy as np
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.seeds import derive
-from kernelbench.compare.collected import block_samples
-from kernelbench.compare.comparer import (
-    ArmFailure,
-    prepared_together,
-    protocol_size,
-)
+from kernelbench.compare.comparer import ArmFailure, prepared_together, protocol_size
+from kernelbench.compare.session_samples import block_samples
 from kernelbench.executors.targets import Target
-from kernelbench.measure.outcomes import TimedBlock, error_of
+from kernelbench.measure.results import TimedBlock, error_of
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import UNJUDGED, Environment
 from kernelbench.stats.blocks import Floats
@@ -31,7 +27,7 @@ from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
     ArmFailed,
     BlockTimed,
-    DelayPlanted,
+    DelayInjected,
     EnvironmentRead,
     JobFailed,
     Message,
@@ -39,7 +35,7 @@ from kernelbench.worker.messages import (
     PhaseBegins,
     TimingFailed,
 )
-from kernelbench.worker.running import RunningWorker
+from kernelbench.worker.worker_handle import WorkerHandle
 
 
 @dataclass
@@ -70,7 +66,13 @@ class Collector:
         return self.timing.metrics[0]
 
     def a_a(self, found: list[AASample], sessions: int, per_session: int) -> None:
-        """Add A/A comparisons to ``found``: ``per_session`` in each of ``sessions`` processes."""
+        """Add A/A comparisons to ``found``: ``per_session`` in each of ``sessions`` processes.
+
+        Args:
+            found: Where they are added.
+            sessions: Number of processes.
+            per_session: Comparisons in each.
+        """
         jobs = [self._job("aa", i, repeats=per_session, check=i == 0) for i in range(sessions)]
         for session, blocks, _ in self._rounds("aa", jobs):
             found.append(AASample(session, block_samples(blocks, self.shape.name)))
@@ -81,6 +83,12 @@ class Collector:
         """Add planted slowdowns to ``found``: ``levels`` maps a fraction to its number of trials.
 
         Trials are spread over fresh processes, ten each, levels shuffled.
+
+        Args:
+            found: Where they are added.
+            levels: Number of trials by slowdown, a fraction.
+            base_us: The step's time in microseconds, of which the delay is a fraction.
+            target: The level that has to be found.
         """
         wanted = [level for level, trials in levels.items() for _ in range(trials)]
         np.random.default_rng(derive(self.seed, "planted order")).shuffle(wanted)
@@ -99,13 +107,19 @@ class Collector:
     def sequential(
         self, found: list[tuple[Floats, Floats]], sessions: int, per_session: int
     ) -> None:
-        """Add the negative control to ``found``: all of one arm, then all of the other."""
+        """Add the negative control to ``found``: all of one arm, then all of the other.
+
+        Args:
+            found: Where they are added.
+            sessions: Number of processes.
+            per_session: Pairs in each.
+        """
         jobs = [
             self._job("sequential", i, repeats=per_session, sequential=True)
             for i in range(sessions)
         ]
         for _, blocks, _ in self._rounds("sequential", jobs):
-            first, second = (np.array(block.time_us) for block in blocks)
+            first, second = (np.array(block.values) for block in blocks)
             found.append((first, second))
 
     def _job(
@@ -121,24 +135,12 @@ class Collector:
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
         plant = 0.0 if plants_us else None
         return CompareJob(
-            base=Arm(self.step, plant),
-            cand=Arm(self.step, plant),
-            lineage=self.lineage,
-            shape=self.shape,
-            classes=(self.input_class,),
-            target=self.target,
-            seed=derive(self.seed, series, session),
-            timing=self.timing,
-            blocks=blocks,
-            quads=quads,
-            check=check,
-            call_limit_s=self.call_limit_s,
-            own_stream=True,
-            repeats=repeats,
-            sequential=sequential,
-            plants_us=plants_us,
-            gated=True,
-        )
+            base=Arm(self.step, plant), cand=Arm(self.step, plant), lineage=self.lineage,
+            shape=self.shape, classes=(self.input_class,), target=self.target,
+            seed=derive(self.seed, series, session), timing=self.timing, blocks=blocks, quads=quads,
+            check=check, call_limit_s=self.call_limit_s, own_stream=True, repeats=repeats,
+            sequential=sequential, plants_us=plants_us, gated=True,
+        )  # fmt: skip
 
     def _rounds(
         self, series: str, jobs: Sequence[CompareJob]
@@ -151,7 +153,7 @@ class Collector:
         together = prepared_together(self.target)
         for first in range(0, len(jobs), together):
             group = [*enumerate(jobs)][first : first + together]
-            running: list[RunningWorker] = []
+            running: list[WorkerHandle] = []
             try:
                 for _, job in group:
                     running.append(self.launcher.start(job))
@@ -165,7 +167,7 @@ class Collector:
                         yield session, blocks, planted_us
             finally:
                 for worker in running:
-                    worker.let_go()
+                    worker.release()
                 for worker in running:
                     worker.close()
 
@@ -181,13 +183,13 @@ class Collector:
         return attempt
 
     def _timed(
-        self, worker: RunningWorker, attempt: dict[str, Any]
+        self, worker: WorkerHandle, attempt: dict[str, Any]
     ) -> Iterator[tuple[list[TimedBlock], float]]:
         """The rounds of one worker that was told to go on."""
         current: list[TimedBlock] = []
         planted_us = 0.0
         for message in worker.messages():
-            if isinstance(message, DelayPlanted):
+            if isinstance(message, DelayInjected):
                 planted_us = message.found_us
             elif isinstance(message, BlockTimed):
                 current.append(message.block)
@@ -198,7 +200,7 @@ class Collector:
                         "session": attempt["session"],
                         "round": message.round,
                         "method": message.method,
-                        "blocks": [block.to_json() for block in current],
+                        "blocks": [block.to_json(message.metric) for block in current],
                     }
                 )
                 attempt["rounds"] += 1

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Unpack, get_args
+from typing import Unpack
 
-from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError, ended_early
+from kernelbench.base.observer import Observer, OnProgress
 from kernelbench.compare.calibration_samples import Collector
 from kernelbench.project.context import Context, parse_results
 from kernelbench.records import run_record
 from kernelbench.records.calibration_record import CalibrationRecord, save_calibration
-from kernelbench.records.run_record import Environment, Metric
-from kernelbench.runs.api import warn_in_python
+from kernelbench.records.metrics import TIMES, Metric
+from kernelbench.records.run_record import Environment
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import StepRun, warnings_of
 from kernelbench.runs.settings import (
@@ -72,20 +71,20 @@ def calibrate(
     margin: float = MARGIN,
     results: str | Path | None = None,
     command: str | None = None,
-    on_progress: OnProgress | None = None,
-    on_saved: Callable[[Path], None] | None = None,
-    on_warning: OnWarning = warn_in_python,
+    observer: Observer | None = None,
     **measuring: Unpack[MeasuringOptions],
 ) -> CalibrationRecord:
     """Measure how far verdicts on this device can be trusted; what was measured is always kept.
 
     Args:
-        step: The test object; shapes: one shape, of which there is no default.
+        step: The test object.
+        shapes: One shape; there is no default.
+        metric: Which time.
+        size: How much is measured.
         margin: Change below which nobody cares, as a fraction.
         results: Folder to keep record and raw samples in; the project's if None.
         command: What the record says made it; the Python call if None.
-        on_progress, on_saved: Told what is going on, and where the record is.
-        on_warning: Told what a user must know (a Python warning).
+        observer: Told what happens.
         measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`.
 
     Raises:
@@ -93,35 +92,34 @@ def calibrate(
         EnvironmentProblem: For what this machine lacks, or if nothing was measured.
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the record up to there.
     """
+    observer = observer or Observer()
     settings = Measuring.of(measuring)
-    one_of("metric", metric, get_args(Metric))
+    one_of("metric", metric, TIMES)
     context = Context.find()
     plans = plan(
-        context, [str(step)], names_of(shapes), "auto", [], settings.device, warn=on_warning
+        context, [str(step)], names_of(shapes), "auto", [], settings.device, warn=observer.warning
     )
     if len(plans) != 1 or len(plans[0].shapes) != 1:
         raise UsageError(
             "calibrate takes one step and one shape", "give --shape NAME once and a single step"
         )
     chosen = plans[0]
-    if chosen.target.gpu is None and (metric == "device" or size.planted):
+    if chosen.target.gpu is None and (metric != "call" or size.planted):
         raise EnvironmentProblem(
-            "device times and planted slowdowns need a GPU",
-            "on a CPU: --metric call --planted 0",
+            "device times and planted slowdowns need a GPU", "on a CPU: --metric call --planted 0"
         )
     folder = parse_results(results, context.project)
     require_results(folder)
-    samples = _collect(chosen, metric, size, margin, settings, on_progress)
+    samples = _collect(chosen, metric, size, margin, settings, observer.progress)
     environment = samples.collector.environment
     if environment is None or not samples.a_a:
         nothing = EnvironmentProblem("nothing was measured")
         raise ended_early(samples.failure or nothing, None)
     for warning in warnings_of(environment):
-        on_warning(warning)
+        observer.warning(warning)
     text = command or call_text("calibrate", str(step))
     record, path = _keep(folder, samples, environment, metric, margin, text)
-    if on_saved is not None:
-        on_saved(path)
+    observer.saved(path)
     if samples.failure is not None:
         raise ended_early(samples.failure, record)
     return record

@@ -17,15 +17,16 @@ from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
-from kernelbench.compare.collected import Collected, block_samples
+from kernelbench.compare.session_samples import SessionSamples, block_samples
 from kernelbench.executors.targets import Target
 from kernelbench.measure import speed_of_light
-from kernelbench.measure.outcomes import TimedBlock, error_of
+from kernelbench.measure.results import TimedBlock, error_of
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
+from kernelbench.records.metrics import Metric, is_time
 from kernelbench.records.run_record import UNJUDGED, Environment
 from kernelbench.stats.inference import TICK_US, Estimate, estimate_change
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
@@ -43,15 +44,15 @@ from kernelbench.worker.messages import (
     TimingFailed,
     WorkCounted,
 )
-from kernelbench.worker.running import RunningWorker
+from kernelbench.worker.worker_handle import WorkerHandle
 
 #: Reps of one arm per block at full size; each quad has two of each arm.
 _QUADS_PER_BLOCK = 10
 _BLOCKS = 25
 #: Sessions that are prepared side by side on a GPU; each has its own inputs in the device's memory.
 PREPARED_TOGETHER = 3
-#: A host clock has no coarse tick.
-_HOST_TICK_US = 0.001
+#: A host clock has no coarse tick, nor has what is no time; in the metric's unit.
+_FINE_TICK = 0.001
 
 
 class _NotPrepared(Exception):
@@ -103,7 +104,7 @@ class Comparer:
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
     environment: Environment | None = None
-    _ending: list[RunningWorker] = field(default_factory=list, init=False)
+    _ending: list[WorkerHandle] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Comparer:
         return self
@@ -111,7 +112,7 @@ class Comparer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def collect(self, collected: Collected, sessions: int) -> None:
+    def collect(self, collected: SessionSamples, sessions: int) -> None:
         """Add ``sessions`` sessions of a shape; the first one checks both arms before it times.
 
         Raises:
@@ -138,7 +139,7 @@ class Comparer:
                 if fault:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
 
-    def _sessions(self, collected: Collected, group: range, of: int) -> None:
+    def _sessions(self, collected: SessionSamples, group: range, of: int) -> None:
         """Prepare some sessions side by side, each in a process of its own, and time them in turn.
 
         Raises:
@@ -146,7 +147,7 @@ class Comparer:
         """
         began = time.monotonic()
         self.close()
-        running: list[RunningWorker] = []
+        running: list[WorkerHandle] = []
         try:
             for index, session in enumerate(group):
                 running.append(self.launcher.start(self._job(collected, session, index, group)))
@@ -167,7 +168,7 @@ class Comparer:
             self._ending, running = running, []
         finally:
             for worker in (*running, *self._ending):
-                worker.let_go()
+                worker.release()
             for worker in running:
                 worker.close()
 
@@ -177,7 +178,7 @@ class Comparer:
         for worker in ending:
             worker.close()
 
-    def _job(self, collected: Collected, session: int, index: int, group: range) -> CompareJob:
+    def _job(self, collected: SessionSamples, session: int, index: int, group: range) -> CompareJob:
         blocks, quads = protocol_size(self.timing.reps, self.target.gpu is not None)
         return CompareJob(
             base=Arm(self.base),
@@ -197,15 +198,17 @@ class Comparer:
             gated=True,
         )
 
-    def _say(self, message: Message, collected: Collected, session: int, of: int) -> None:
+    def _say(self, message: Message, collected: SessionSamples, session: int, of: int) -> None:
         if isinstance(message, PhaseBegins):
             name = collected.shape.name
             self.on_progress(f"{name} session {session + 1}/{of}: {message.name}")
 
-    def _timed(self, collected: Collected, worker: RunningWorker, session: int, of: int) -> None:
+    def _timed(
+        self, collected: SessionSamples, worker: WorkerHandle, session: int, of: int
+    ) -> None:
         """Take one session's times."""
         shape = collected.shape
-        found: dict[str, list[TimedBlock]] = {}
+        found: dict[Metric, list[TimedBlock]] = {}
         for message in worker.messages():
             self._say(message, collected, session, of)
             if isinstance(message, BlockTimed):
@@ -224,13 +227,13 @@ class Comparer:
             )
         for metric, of_metric in found.items():
             samples = block_samples(of_metric, shape.name)
-            blocks_json = [block.to_json() for block in of_metric]
+            blocks_json = [block.to_json(metric) for block in of_metric]
             collected.raw.append({"session": session, "metric": metric, "blocks": blocks_json})
             collected.sessions.setdefault(metric, []).append(samples)
             clocks = [block.sm_mhz for block in of_metric if block.sm_mhz]
             collected.clocks.setdefault(metric, []).extend(clocks)
 
-    def _take(self, collected: Collected, message: Message) -> None:
+    def _take(self, collected: SessionSamples, message: Message) -> None:
         shape = collected.shape
         if isinstance(message, EnvironmentRead):
             self.environment = self.environment or message.environment
@@ -267,15 +270,22 @@ class Comparer:
             )
 
 
-def impossible(collected: Collected, arm: ArmName, device: str, timing: Timing) -> str:
-    """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not."""
+def impossible(collected: SessionSamples, arm: ArmName, device: str, timing: Timing) -> str:
+    """Why an arm (``base`` or ``cand``) is faster than any right kernel; empty if it is not.
+
+    Args:
+        collected: The samples of a shape.
+        arm: ``base`` or ``cand``.
+        device: Name of the GPU or CPU.
+        timing: How they were timed.
+    """
     ceilings = speed_of_light.datasheet(device)
     if ceilings is None or collected.work is None or not collected.work.bytes_total:
         return ""
     # Of a batch only the first launch is cold.
     l2 = timing.l2 if timing.batch == 1 else "warm"
     floor = speed_of_light.speed_of_light(collected.work, ceilings, l2)
-    for metric in collected.sessions:
+    for metric in filter(is_time, collected.sessions):
         median = collected.median_us(metric, arm)
         if speed_of_light.below_floor(median, floor):
             return (
@@ -285,7 +295,7 @@ def impossible(collected: Collected, arm: ArmName, device: str, timing: Timing) 
 
 
 def estimate(
-    collected: Collected,
+    collected: SessionSamples,
     metric: str,
     *,
     results: Path,
@@ -295,12 +305,24 @@ def estimate(
     timing: Timing,
     seed: int,
 ) -> Estimate:
-    """Infer one metric of one shape, with the device's calibrated session spread if any."""
+    """Infer one metric of one shape, with the device's calibrated session spread if any.
+
+    Args:
+        collected: The samples of a shape.
+        metric: What decides.
+        results: Folder of the device's calibrations.
+        device: Name of the GPU or CPU.
+        margin: Change below which nobody cares, as a fraction.
+        alpha: Level of the tests.
+        timing: How they were timed.
+        seed: Of the permutations.
+    """
     spread = calibration_record.load_session_sd(
         results, device, collected.shape.name, metric, timing.l2
     )
     on_host = collected.methods.get(metric) == "wall"
-    tick = _HOST_TICK_US if on_host else TICK_US / (timing.batch if metric == "device" else 1)
+    fine = on_host or not is_time(metric)
+    tick = _FINE_TICK if fine else TICK_US / (timing.batch if metric == "device" else 1)
     found = estimate_change(
         collected.sessions[metric],
         margin=margin,

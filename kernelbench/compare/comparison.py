@@ -2,21 +2,84 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode
-from kernelbench.base.row_table import Row, RowTable
-from kernelbench.compare.collected import Collected
+from kernelbench.base.table import Row, RowTable
+from kernelbench.compare import comparer
 from kernelbench.compare.session_plan import SessionPlan
-from kernelbench.compare.verdicts import ComparisonLine
-from kernelbench.measure.outcomes import error_of
+from kernelbench.compare.session_samples import SessionSamples
+from kernelbench.measure import speed_of_light
+from kernelbench.measure.results import error_of
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.model import Step
-from kernelbench.records.run_record import FAILED, UNJUDGED, Metric, Result
-from kernelbench.stats.inference import Label
+from kernelbench.records import ledger, run_record
+from kernelbench.records.metrics import METRICS, Metric, is_time
+from kernelbench.records.run_record import FAILED, UNJUDGED, Result
+from kernelbench.stats.inference import Label, Verdict, family
 from kernelbench.worker.jobs import Timing
 
 
 @dataclass(frozen=True)
+class ComparisonLine:
+    """One line of a comparison: a shape and a metric; ``sol_us`` is the speed of light."""
+
+    collected: SessionSamples
+    metric: Metric
+    verdict: Verdict
+    sol_us: float | None
+
+
+def judge(
+    everything: Sequence[SessionSamples],
+    device: str,
+    folder: Path,
+    timing: Timing,
+    alpha: float,
+    margin: float,
+    seed: int,
+) -> list[ComparisonLine]:
+    """One line per shape and metric; all of them are one family.
+
+    Args:
+        everything: The samples, a shape each.
+        device: Name of the GPU or CPU.
+        folder: Results folder with the device's calibrations.
+        timing: How they were timed.
+        alpha: Level of the tests.
+        margin: Change below which nobody cares, as a fraction.
+        seed: Of the permutations.
+    """
+    pairs = [(collected, m) for collected in everything for m in timing.metrics]
+    estimates = [
+        comparer.estimate(
+            collected, m, results=folder, device=device, margin=margin, alpha=alpha, timing=timing,
+            seed=seed,
+        )
+        for collected, m in pairs
+    ]  # fmt: skip
+    ceilings = speed_of_light.datasheet(device)
+    lines = []
+    for (collected, m), verdict in zip(pairs, family(estimates), strict=True):
+        sol = None
+        work = collected.work
+        if is_time(m) and ceilings is not None and work is not None and work.bytes_total:
+            sol = speed_of_light.speed_of_light(work, ceilings, timing.l2).us
+        lines.append(ComparisonLine(collected, m, verdict, sol))
+    return lines
+
+
+def medians(line: ComparisonLine) -> dict[str, float]:
+    """Both arms' medians, by names that say their unit: ``base_us``, ``cand_us``."""
+    unit, estimate = METRICS[line.metric].unit, line.verdict.estimate
+    return {f"base_{unit}": estimate.base_us, f"cand_{unit}": estimate.cand_us}
+
+
+@dataclass(frozen=True, repr=False)
 class Comparison(RowTable):
     """Two steps, timed interleaved on some shapes.
 
@@ -68,30 +131,30 @@ class Comparison(RowTable):
         return any(line.verdict.may_be_slower for line in self.lines if line.metric == self.metric)
 
     @property
-    def collected(self) -> tuple[Collected, ...]:
+    def collected(self) -> tuple[SessionSamples, ...]:
         """What the sessions of each shape gave."""
         return tuple({id(line.collected): line.collected for line in self.lines}.values())
 
     def rows(self) -> list[Row]:
         """One row per shape and metric; times are medians in microseconds, changes fractions."""
-        return [_flat(line) for line in self.lines]
+        units = dict.fromkeys(unit for line in self.lines for unit in medians(line))
+        return [_flat(line, dict.fromkeys(units) | medians(line)) for line in self.lines]
 
     def _caption(self) -> str:
         title = f"{self.base.name} → {self.cand.name}"
         if not self.lines:
             return f"{title}: {self.not_timed or 'the same code, not timed'}"
-        return f"{title} on {self.device}, {self.metric} time decides, seed {self.seed}"
+        return f"{title} on {self.device}, {METRICS[self.metric].title} decides, seed {self.seed}"
 
 
-def _flat(line: ComparisonLine) -> Row:
+def _flat(line: ComparisonLine, medians: dict[str, float | None]) -> Row:
     verdict, estimate = line.verdict, line.verdict.estimate
     low, high = estimate.change_ci
     return {
         "shape": line.collected.shape.name,
         "metric": line.metric,
         "verdict": verdict.label,
-        "base_us": estimate.base_us,
-        "cand_us": estimate.cand_us,
+        **medians,
         "change": estimate.change,
         "change_low": low,
         "change_high": high,
@@ -104,6 +167,93 @@ def _flat(line: ComparisonLine) -> Row:
         "reason": verdict.reason,
         "next_step": verdict.next_step,
     }
+
+
+def append_to_ledger(folder: Path, found: Comparison, command: str) -> str:
+    """Keep raw samples and add every line to the ledger; returns the identifier of its entries.
+
+    Args:
+        folder: The results folder.
+        found: The comparison.
+        command: What made it.
+
+    Raises:
+        EnvironmentProblem: If one of the files cannot be written.
+    """
+    identifier = run_record.new_id()
+    device_folder = folder / run_record.device_slug(found.device) / "ab"
+    samples = device_folder / f"{identifier}.samples.json.gz"
+    raw = [{"shape": each.shape.name, "sessions": each.raw} for each in found.collected]
+    run_record.write_samples(samples, raw)
+    created, timing = run_record.now_iso(), found.timing
+    entries = []
+    for line in found.lines:
+        e = line.verdict.estimate
+        entries.append(
+            ledger.LedgerEntry(
+                schema=ledger.SCHEMA,
+                id=identifier,
+                created=created,
+                device=found.device,
+                command=command,
+                why=found.why,
+                base=ledger.ArmRecord(found.base.name, source_sha(found.base)),
+                cand=ledger.ArmRecord(found.cand.name, source_sha(found.cand)),
+                shape=line.collected.shape.name,
+                metric=line.metric,
+                method=line.collected.methods[line.metric],
+                verdict=line.verdict.label,
+                reason=line.verdict.reason,
+                base_us=e.base_us if is_time(line.metric) else None,
+                cand_us=e.cand_us if is_time(line.metric) else None,
+                change=e.change,
+                ci=e.change_ci,
+                p_holm=line.verdict.p_holm,
+                figures=_figures(line),
+                protocol={
+                    "seed": found.seed,
+                    "reps": timing.reps,
+                    "warmups": timing.warmups,
+                    "l2": timing.l2,
+                    "batch": timing.batch,
+                    "sessions": found.sessions,
+                }
+                | _seconds(line.collected),
+                samples_file=samples.relative_to(folder).as_posix(),
+            )
+        )
+    ledger.append(folder, entries)
+    return identifier
+
+
+def _seconds(collected: SessionSamples) -> dict[str, float]:
+    """Median seconds of a session, which ``ab --power`` tells beforehand of later ones."""
+    if not collected.session_s:
+        return {}
+    return {"session_s": round(statistics.median(collected.session_s), 2)}
+
+
+def _figures(line: ComparisonLine) -> dict[str, Any]:
+    """What a verdict rests on, by name, as the ledger keeps it."""
+    e = line.verdict.estimate
+    return {
+        "p": e.p,
+        "p_permutation": e.p_perm,
+        "welch_p": e.welch.p,
+        "welch_t": e.welch.t,
+        "welch_df": e.welch.df,
+        "rho1": e.rho1,
+        "ess": e.ess,
+        "s_d": e.s_d,
+        "mde": e.mde,
+        "margin": e.margin,
+        "margin_source": e.margin_source,
+        "blocks": e.blocks,
+        "dropped": e.dropped,
+        "reps": e.reps,
+        "sm_mhz": line.collected.sm_mhz(line.metric),
+        "sol_us": line.sol_us,
+    } | ({} if is_time(line.metric) else medians(line))
 
 
 class NotTimed(EnvironmentProblem):

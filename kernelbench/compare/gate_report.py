@@ -25,22 +25,23 @@ class GateRow:
         margin: Largest change that passes; ``margin_best``: the same against the best.
         reason: What decided, in one line; empty where nothing needs saying.
         beyond_margin: Whether an ambiguous row's best estimate is a loss beyond the margin: too
-            little is known to call it a regression, and too much to let it pass.
+            little is known to call it a regression, and too much to let it pass. Of stored tables a
+            gain, too: noise that makes one hides a loss.
         next_step: What to do about it; may be empty.
     """
 
     step: str
     shape: str
+    inputs: str
     metric: str
-    base: float | None
-    current: float | None
-    best: float | None
-    delta: float | None
-    delta_best: float | None
-    margin: float | None
     status: RowStatus
     reason: str = ""
-    inputs: str = ""
+    base: float | None = None
+    current: float | None = None
+    best: float | None = None
+    delta: float | None = None
+    delta_best: float | None = None
+    margin: float | None = None
     margin_best: float | None = None
     next_step: str = ""
     beyond_margin: bool = False
@@ -50,26 +51,6 @@ class GateRow:
         """Step, shape and metric, and the input class where known, as printed."""
         inputs = f" ({self.inputs})" if self.inputs else ""
         return f"{self.step} {self.shape}{inputs} {self.metric}".rstrip()
-
-
-def bare_row(
-    step: str, shape: str, inputs: str, metric: str, status: RowStatus, reason: str
-) -> GateRow:
-    """A row without figures."""
-    return GateRow(
-        step=step,
-        shape=shape,
-        metric=metric,
-        base=None,
-        current=None,
-        best=None,
-        delta=None,
-        delta_best=None,
-        margin=None,
-        status=status,
-        reason=reason,
-        inputs=inputs,
-    )
 
 
 @dataclass(frozen=True)
@@ -193,7 +174,14 @@ def from_live(
     notes: Sequence[str] = (),
     fail_on: tuple[RowStatus, ...] = (),
 ) -> GateReport:
-    """The report of live, interleaved comparisons; only a confirmed SLOWER is a regression."""
+    """The report of live, interleaved comparisons; only a confirmed SLOWER is a regression.
+
+    Args:
+        comparisons: One for each step, shape and reference.
+        device: Name of the GPU or CPU.
+        notes: Lines for the reader.
+        fail_on: Beside what always fails: ``ambiguous``, ``skipped``.
+    """
     rows = tuple(_live_row(comparison) for comparison in comparisons)
     widest = max((row.margin for row in rows if row.margin is not None), default=MARGIN)
     note = f"margin up to {100 * widest:.2g}%; only a second run that agrees makes a regression"

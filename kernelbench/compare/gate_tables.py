@@ -7,7 +7,9 @@ calibrated SD of one arm's ln median between sessions and t the one-sided quanti
 An unchanged table then fails with probability at most alpha, plus what a sigma from few sessions
 leaves to chance (its degrees of freedom are in t). Sigma is measured over the sessions of one
 calibration: what weeks, or another neighbour on the machine, add is not in it. Uncalibrated, the
-margin asked for stands alone and the report says so.
+margin asked for stands alone and the report says so. Then, and for every time by the wall clock of
+a CPU, which belongs to others too, a change beyond the margin is AMBIGUOUS, gain or loss, unless
+the stored repetitions lie apart (:func:`overlap`).
 
 *Best ever.* The least of n noisy medians lies below their mean by sigma * E[max of n normals], so
 this much is added to the margin against the best; E is Blom's approximation (1958).
@@ -20,31 +22,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
 
 from scipy import special
 
 from kernelbench.base.errors import RecordError
-from kernelbench.compare.gate_report import (
-    GateReport,
-    GateRow,
-    LiveRow,
-    RowStatus,
-    bare_row,
-    from_live,
-)
+from kernelbench.compare.gate_report import GateReport, GateRow, LiveRow, RowStatus, from_live
 from kernelbench.executors.targets import never_timed
 from kernelbench.records.calibration_record import SessionSpread
-from kernelbench.records.run_record import (
-    FAILED,
-    UNJUDGED,
-    UNKNOWN,
-    Metric,
-    Result,
-    RunRecord,
-    TimeStats,
-)
+from kernelbench.records.metrics import METRICS, Metric, Metrics, Summary
+from kernelbench.records.run_record import FAILED, UNJUDGED, UNKNOWN, Result, RunRecord
 from kernelbench.stats.inference import MARGIN, TICK_US
 
 __all__ = [
@@ -54,7 +42,6 @@ __all__ = [
 GateMetric = Metric | Literal["both"]
 #: Step, shape, input class, metric.
 BestKey = tuple[str, str, str, str]
-RowKey = tuple[str, str, str]
 
 #: Chance that an unchanged table fails: 1 %, so that 20 unchanged tables in a row mostly pass.
 GATE_ALPHA = 0.01
@@ -62,10 +49,15 @@ GATE_ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Best:
-    """The least median ever measured, in microseconds, among ``runs`` comparable runs."""
+    """The least median ever measured, in microseconds, among ``runs`` comparable runs.
+
+    Attributes:
+        stats: The series that it is of.
+    """
 
     median_us: float
     runs: int = 1
+    stats: Summary | None = field(default=None, compare=False)
 
 
 def expected_maximum(count: int) -> float:
@@ -80,21 +72,22 @@ def best_ever(runs: Iterable[RunRecord], like: RunRecord) -> dict[BestKey, Best]
     another executor or timing method, and ``like`` itself.
     """
     best: dict[BestKey, Best] = {}
-    wanted = {_row_key(row): row for row in like.results}
+    wanted = {row_key(row): row for row in like.results}
     for run in runs:
-        if run.id == like.id or _differences(run, like):
+        if run.id == like.id or differences(run, like):
             continue
         for row in run.results:
-            mine = wanted.get(_row_key(row))
+            mine = wanted.get(row_key(row))
             if mine is None or row.status != "pass" or row.executor != mine.executor:
                 continue
-            for metric in ("device", "call"):
-                stats, now = _time(row, metric), _time(mine, metric)
-                if stats is None or now is None or stats.method != now.method:
+            for metric, now in _measured(mine).items():
+                stats = _measured(row).get(metric)
+                if stats is None or stats.method != now.method:
                     continue
-                key = (*_row_key(row), metric)
+                key = (*row_key(row), metric)
                 old = best.get(key, Best(math.inf, 0))
-                best[key] = Best(min(old.median_us, stats.median), old.runs + 1)
+                least = min(old.stats or stats, stats, key=lambda each: each.median)
+                best[key] = Best(least.median, old.runs + 1, least)
     return best
 
 
@@ -113,17 +106,22 @@ def compare_tables(
     """Compare two tables of one device.
 
     Args:
+        baseline: The run of before.
+        current: The run to judge.
         best: From :func:`best_ever`; rows without an entry are judged against the baseline alone.
         spreads: Level spreads by (shape, metric), from ``calibration_record.load_spreads``. A shape
             that was never calibrated takes the largest of its metric.
+        margin: Change below which nobody cares, as a fraction.
         metric: ``device`` compares device time, and call time where the baseline has no other.
+        alpha: Level of the tests.
         tick_us: Timer resolution; used for CUDA devices only.
+        fail_on: Beside what always fails: ``ambiguous``, ``skipped``.
 
     Raises:
         RecordError: If the tables are of different devices, executors, protocols or software, or
             if the baseline is incomplete or holds no correct row.
     """
-    _refuse(baseline, current)
+    require_comparable(baseline, current)
     best, spreads = best or {}, spreads or {}
     base_rows = _rows(baseline, "baseline")
     current_rows = _rows(current, "current")
@@ -146,15 +144,11 @@ def compare_tables(
     for key, base in base_rows.items():
         if base.status != "pass" and key not in current_rows:
             reason = f"{base.status} in the baseline, absent now"
-            rows.append(bare_row(*key, "", "skipped", reason))
+            rows.append(GateRow(*key, "", "skipped", reason))
     return GateReport(
-        "tables",
-        current.device,
-        tuple(_without_lone_inputs(rows)),
-        margins.note(),
-        tuple(_notes(baseline, current, margins)),
-        fail_on,
-    )
+        "tables", current.device, tuple(_without_lone_inputs(rows)), margins.note(),
+        tuple(_notes(baseline, current, margins)), fail_on,
+    )  # fmt: skip
 
 
 def _notes(baseline: RunRecord, current: RunRecord, margins: _Margins) -> list[str]:
@@ -226,6 +220,13 @@ class _Margins:
             self.borrowed.append(label)
         return max(others, key=lambda spread: spread.sd)
 
+    def doubt(self, shape: str, metric: str, before: Summary | None, now: Summary) -> str:
+        """Why a change beyond the margin is not certain; empty if it is."""
+        calibrated = self._spread(shape, metric) is not None and now.method != "wall"
+        return (
+            "" if calibrated or before is None else overlap(before, now, self._alpha / self._tests)
+        )
+
     def note(self) -> str:
         """One line on the margins used."""
         used = ", ".join(
@@ -241,21 +242,15 @@ class _Margins:
 
 
 def _judge(
-    key: RowKey,
-    metric: str,
-    base: Result,
-    now: Result | None,
-    best: Best | None,
-    margins: _Margins,
+    key: RowKey, metric: str, base: Result, now: Result | None, best: Best | None, margins: _Margins
 ) -> GateRow:
-    base_stats = _time(base, metric)
-    now_stats = _time(now, metric) if now is not None else None
+    base_stats, now_stats = (_measured(row).get(cast(Metric, metric)) for row in (base, now))
     base_us = base_stats.median if base_stats else None
     current_us = now_stats.median if now_stats else None
 
     def row(status: RowStatus, reason: str, next_step: str = "") -> GateRow:
         best_us = best.median_us if best else None
-        bare = bare_row(*key, metric, status, reason)
+        bare = GateRow(*key, metric, status, reason)
         return replace(bare, base=base_us, current=current_us, best=best_us, next_step=next_step)
 
     if now is not None and now.status in FAILED:
@@ -275,23 +270,30 @@ def _judge(
     delta = now_stats.median / base_stats.median - 1
     margin, source = margins.of(key[1], metric, base_stats.median)
     delta_best = margin_best = None
-    reasons = []
-    if delta > margin:
-        reasons.append(_exceeds(delta, "predecessor", margin, source))
+    # What is beyond its margin: in words, and why it is not certain.
+    beyond = []
+    if abs(delta) > margin:
+        said = _exceeds(delta, "predecessor", margin, source)
+        beyond.append((said, delta > 0, margins.doubt(key[1], metric, base_stats, now_stats)))
     if best is not None:
         delta_best = now_stats.median / best.median_us - 1
         margin_best, source = margins.of(key[1], metric, best.median_us, best.runs)
         if delta_best > margin_best:
-            runs = f"best of {best.runs} runs"
-            reasons.append(_exceeds(delta_best, runs, margin_best, source))
-    status: RowStatus = "regression" if reasons else "faster" if delta < -margin else "ok"
+            said = _exceeds(delta_best, f"best of {best.runs} runs", margin_best, source)
+            beyond.append((said, True, margins.doubt(key[1], metric, best.stats, now_stats)))
+    lost = [said for said, loss, doubt in beyond if loss and not doubt]
+    unclear = [f"{said}; {doubt}" for said, _, doubt in beyond if doubt]
+    status: RowStatus = "ok"
+    if beyond:
+        status = "regression" if lost else "ambiguous" if unclear else "faster"
     return replace(
-        row(status, "; ".join(reasons)),
+        row(status, "; ".join(lost or unclear)),
         delta=delta,
         delta_best=delta_best,
         margin=margin,
         margin_best=margin_best,
-        next_step="confirm live: kernelbench gate --against GIT_REF" if reasons else "",
+        next_step="confirm live: kernelbench gate --against GIT_REF" if lost or unclear else "",
+        beyond_margin=status == "ambiguous",
     )
 
 
@@ -302,56 +304,47 @@ def _exceeds(delta: float, against: str, margin: float, source: str) -> str:
 def _unpaired(key: RowKey, row: Result, base: Result | None) -> GateRow:
     """A current row that the baseline has no figure for."""
     if row.status in FAILED:
-        return bare_row(*key, "", "incorrect", f"{row.status}: {row.reason}")
+        return GateRow(*key, "", "incorrect", f"{row.status}: {row.reason}")
     if row.status in UNJUDGED:
-        return bare_row(*key, "", "missing", f"{row.status}: {row.reason}")
+        return GateRow(*key, "", "missing", f"{row.status}: {row.reason}")
     if row.status == "skipped":
-        return bare_row(*key, "", "skipped", row.reason)
-    timed = [name for name in ("device", "call") if _time(row, name) is not None]
-    stats = _time(row, timed[0]) if timed else None
+        return GateRow(*key, "", "skipped", row.reason)
+    name = next((name for name in METRICS if name in _measured(row)), None)
     reason = f"{base.status} in the baseline" if base else "not in the baseline"
-    new = bare_row(*key, timed[0] if timed else "", "new", reason)
-    return replace(new, current=stats.median if stats else None)
-
-
-def _row_key(row: Result) -> RowKey:
-    return row.step, row.shape, row.inputs
+    new = GateRow(*key, name or "", "new", reason)
+    return replace(new, current=row.metrics[name].median if name else None)
 
 
 def _rows(record: RunRecord, which: str) -> dict[RowKey, Result]:
     rows: dict[RowKey, Result] = {}
     for row in record.results:
-        if _row_key(row) in rows:
+        if row_key(row) in rows:
             raise RecordError(
-                f"the {which} table holds {' '.join(_row_key(row))} twice", "make it anew"
+                f"the {which} table holds {' '.join(row_key(row))} twice", "make it anew"
             )
-        for stats in (row.device_us, row.call_us):
-            if stats is not None and not stats.median > 0:
+        for name, stats in row.metrics.items():
+            if not stats.median > 0:
                 raise RecordError(
-                    f"the {which} table has a time of {stats.median:g} µs for "
-                    f"{' '.join(_row_key(row))}",
+                    f"the {which} table has a time of {stats.median:g} {METRICS[name].symbol} for "
+                    f"{' '.join(row_key(row))}",
                     "make it anew",
                 )
-        rows[_row_key(row)] = row
+        rows[row_key(row)] = row
     return rows
 
 
-def _time(row: Result | None, metric: str) -> TimeStats | None:
-    if row is None or never_timed(row.executor):
-        return None
-    return {"device": row.device_us, "call": row.call_us}.get(metric)
+def _measured(row: Result | None) -> Metrics:
+    return {} if row is None or never_timed(row.executor) else row.metrics
 
 
 def _metrics(base: Result, metric: GateMetric) -> list[str]:
     """Metrics to compare of a baseline row; none if it was not correct."""
     if base.status != "pass":
         return []
-    timed = [name for name in ("device", "call") if _time(base, name) is not None]
-    if metric == "call":
-        return ["call"]
-    if metric == "both":
-        return timed or [""]
-    return timed[:1] or [""]
+    if metric not in ("both", "device"):
+        return [metric]
+    timed = [name for name in METRICS if name in _measured(base)]
+    return [*(timed if metric == "both" else timed[:1])] or [""]
 
 
 def _without_lone_inputs(rows: Sequence[GateRow]) -> list[GateRow]:
@@ -360,7 +353,42 @@ def _without_lone_inputs(rows: Sequence[GateRow]) -> list[GateRow]:
     return [replace(row, inputs="") if single else row for row in rows]
 
 
-def _differences(first: RunRecord, second: RunRecord) -> list[str]:
+def overlap(before: Summary, now: Summary, alpha: float) -> str:
+    """Why two stored series cannot be told apart, in a few words; empty if they can.
+
+    A record keeps the median of a series, its 5th and its 95th percentile. Where no calibration
+    says how far the median of a session moves by itself, all that is known is how far single
+    repetitions moved: two medians are taken to differ if the intervals between these percentiles
+    have no point in common. With few repetitions that happens by chance: n and m samples of one
+    distribution lie apart with a probability of 2 / C(n + m, n), all orders being equally likely.
+
+    Args:
+        before: The earlier series.
+        now: The later one.
+        alpha: Level of the tests.
+    """
+    if now.p05 <= before.p95 and before.p05 <= now.p95:
+        return f"p5–p95 {_range(before)} before, {_range(now)} now: they overlap"
+    by_chance = 2 / math.comb(before.reps + now.reps, now.reps)
+    if by_chance > alpha:
+        return f"{before.reps} and {now.reps} repetitions lie apart by chance with {by_chance:.2g}"
+    return ""
+
+
+def _range(stats: Summary) -> str:
+    return f"{stats.p05:.4g} to {stats.p95:.4g} µs"
+
+
+#: Step, shape, input class.
+RowKey = tuple[str, str, str]
+
+
+def row_key(row: Result) -> RowKey:
+    """What makes a row of one table the counterpart of another's."""
+    return row.step, row.shape, row.inputs
+
+
+def differences(first: RunRecord, second: RunRecord) -> list[str]:
     """What makes the times of two runs incomparable, each as ``what (one, other)``."""
     a, b, p, q = first.environment, second.environment, first.protocol, second.protocol
     pairs: dict[str, tuple[object, object]] = {
@@ -378,11 +406,16 @@ def _differences(first: RunRecord, second: RunRecord) -> list[str]:
     return [f"{name} ({x}, {y})" for name, (x, y) in pairs.items() if x != y]
 
 
-def _refuse(baseline: RunRecord, current: RunRecord) -> None:
-    found = _differences(baseline, current)
-    before = {_row_key(row): row.executor for row in baseline.results}
+def require_comparable(baseline: RunRecord, current: RunRecord) -> None:
+    """Refuse tables of different devices, executors, protocols or software, and unusable baselines.
+
+    Raises:
+        RecordError: Naming what differs, or what is wrong with the baseline.
+    """
+    found = differences(baseline, current)
+    before = {row_key(row): row.executor for row in baseline.results}
     for row in current.results:
-        executor = before.get(_row_key(row), row.executor)
+        executor = before.get(row_key(row), row.executor)
         if executor != row.executor:
             found.append(f"executor of {row.step} {row.shape} ({executor}, {row.executor})")
     if found:

@@ -12,18 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.seeds import derive
-from kernelbench.compare.collected import Collected
 from kernelbench.compare.comparer import ArmFailure, Comparer, estimate, identical
-from kernelbench.compare.gate_report import (
-    GateReport,
-    GateRow,
-    LiveRow,
-    RowStatus,
-    bare_row,
-    from_live,
-)
+from kernelbench.compare.gate_report import GateReport, GateRow, LiveRow, RowStatus, from_live
+from kernelbench.compare.session_samples import SessionSamples
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Lineages, Step
+from kernelbench.records.metrics import Metric
 from kernelbench.runs.runner import StepRun
 from kernelbench.stats.inference import Estimate, Verdict, family
 from kernelbench.worker.jobs import Timing
@@ -38,7 +32,7 @@ class Settings:
 
     timing: Timing
     sessions: int
-    metric: Literal["device", "call"]
+    metric: Metric
     margin: float
     alpha: float
     seed: int
@@ -88,7 +82,15 @@ class LiveGate:
         notes: Sequence[str] = (),
         fail_on: tuple[RowStatus, ...] = (),
     ) -> GateReport:
-        """Compare every plan, shape by shape, and report."""
+        """Compare every plan, shape by shape, and report.
+
+        Args:
+            plans: Steps with their shapes.
+            predecessor: The lineages of the revision before.
+            best: Those of the best revision, if one is kept.
+            notes: Lines for the reader.
+            fail_on: Beside what always fails: ``ambiguous``, ``skipped``.
+        """
         extra: list[GateRow] = []
         pairs: list[_Pair] = []
         for plan in plans:
@@ -101,11 +103,9 @@ class LiveGate:
             if pair.verdict is not None and pair.verdict.label == "SLOWER":
                 self._confirm(pair)
         report = from_live(
-            self._live_rows(pairs),
-            device=self.device or "no device",
-            notes=(*notes, *self.confirmations),
-            fail_on=fail_on,
-        )
+            self._live_rows(pairs), device=self.device or "no device",
+            notes=(*notes, *self.confirmations), fail_on=fail_on,
+        )  # fmt: skip
         return replace(report, rows=(*report.rows, *extra))
 
     def _pairs(
@@ -137,7 +137,7 @@ class LiveGate:
         return pairs
 
     def _row(self, step: str, shape: str, status: RowStatus, reason: str) -> GateRow:
-        return bare_row(step, shape, "", self.settings.metric, status, reason)
+        return GateRow(step, shape, "", self.settings.metric, status, reason)
 
     def _gone(self, predecessor: Lineages, plans: Sequence[StepRun]) -> list[GateRow]:
         """Steps that ran in the baseline and are not here any more fail closed."""
@@ -170,7 +170,7 @@ class LiveGate:
 
     def _measure(self, pair: _Pair, label: str) -> Estimate | None:
         comparer = self._comparer(pair, label)
-        collected = Collected(pair.shape)
+        collected = SessionSamples(pair.shape)
         try:
             with comparer:
                 comparer.collect(collected, self.settings.sessions)
@@ -186,18 +186,13 @@ class LiveGate:
         pair.estimate = self._estimate(collected)
         return pair.estimate
 
-    def _estimate(self, collected: Collected) -> Estimate:
+    def _estimate(self, collected: SessionSamples) -> Estimate:
         settings = self.settings
         return estimate(
-            collected,
-            settings.metric,
-            results=settings.results,
-            device=self.device,
-            margin=settings.margin,
-            alpha=settings.alpha,
-            timing=settings.timing,
+            collected, settings.metric, results=settings.results, device=self.device,
+            margin=settings.margin, alpha=settings.alpha, timing=settings.timing,
             seed=settings.seed,
-        )
+        )  # fmt: skip
 
     @staticmethod
     def _judge(pairs: Sequence[_Pair]) -> None:

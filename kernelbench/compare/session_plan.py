@@ -11,7 +11,7 @@ from pathlib import Path
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.records import ledger
 from kernelbench.records.calibration_record import MIN_SESSIONS, SessionSpread, load_spreads
-from kernelbench.records.run_record import Metric
+from kernelbench.records.metrics import Metric
 from kernelbench.stats.inference import MAX_SESSIONS
 from kernelbench.stats.planning import power_of, sessions_needed
 from kernelbench.worker.jobs import Timing
@@ -56,9 +56,14 @@ def plan_sessions(
 
     Args:
         results: Folder with the device's calibrations and the ledger.
+        device: Name of the GPU or CPU.
         shapes: Compared together: the level is shared among them and their metrics.
         metric: The time that decides.
-        power: Probability, between 0 and 1; ``detect``, ``margin``: changes, as fractions.
+        timing: How the arms will be timed.
+        power: Probability, between 0 and 1.
+        detect: The slowdown, as a fraction.
+        margin: Change below which nobody cares, as a fraction.
+        alpha: Level of the tests.
 
     Raises:
         EnvironmentProblem: If the device was never calibrated for the metric.

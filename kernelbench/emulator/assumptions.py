@@ -33,5 +33,6 @@ LAUNCH_ASSUMPTIONS = {
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
     "(programmatic stream serialization) waits for it: here one ends before the next begins",
     NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "
-    "whose module has no griddepcontrol.wait (cudaGridDependencySynchronize), needs nothing of it",
+    "that has no griddepcontrol.wait (cudaGridDependencySynchronize), needs nothing of it (of a "
+    "CUDA program this is checked: what it accesses is compared with what that writes)",
 }

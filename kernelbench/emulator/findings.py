@@ -1,7 +1,7 @@
 """What the emulator found, as an engineer reads it: roles, barriers by name, file and line.
 
 :func:`resolve_report` resolves a report where the step's library is; the result is plain data that
-travels from the worker to the command line, where :func:`lines` puts it into words.
+travels from the worker to the command line, where :mod:`.diagnostics` puts it into words.
 """
 
 from __future__ import annotations
@@ -41,9 +41,6 @@ CLASSES = {
 }
 
 
-#: CTAs whose waits are shown; of a cluster of two and its neighbour, say.
-_SHOWN_CTAS = 4
-
 #: What a wait is for, where it is not a barrier of the step's own.
 _WAITS = {
     "warp": "the other lanes of its warp",
@@ -54,6 +51,8 @@ _WAITS = {
     "global": "a value in global memory",
     "cp.async": "its cp.async copies",
     "wgmma": "its wgmma groups",
+    "shared": "a value in shared memory",
+    "registers": "registers of its CTA",
 }
 
 
@@ -172,9 +171,10 @@ class EmulatorReport:
         text = first.text.rstrip(".")
         place = first.access.where
         if first.kind == "hang" and self.waits and not place:
-            stuck = _stuck(self.waits)
-            text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
-            text += f": {stuck.needs} missing" if stuck.needs else ""
+            stuck = first_cause(self.waits)
+            if not text.startswith("livelock"):
+                text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
+                text += f": {stuck.needs} missing" if stuck.needs else ""
             place = stuck.access.where
         elif first.access.role:
             place = f"{first.access.role}, {place}"
@@ -210,14 +210,17 @@ def _identified(finding: Finding, waits: Sequence[Waiting]) -> Finding:
     sides = [finding.access, *([finding.other] if finding.other else [])]
     obj = finding.object
     if finding.kind == "hang" and waits and not finding.access.where:
-        stuck = _stuck(waits)
+        stuck = first_cause(waits)
         sides, obj = [stuck.access], stuck.what
     places = [(side.role, side.where, side.code) for side in sides]
     return replace(finding, identity=identity_of(finding.kind, finding.kernel, obj, places))
 
 
-def _stuck(waits: Sequence[Waiting]) -> Waiting:
-    """The wait to name first; among equals the one with few threads: many wait for a result."""
+def first_cause(waits: Sequence[Waiting]) -> Waiting:
+    """The wait that the others are most likely behind.
+
+    Among equals it is the one with the fewest threads: many wait for a result.
+    """
     return min(
         waits,
         key=lambda wait: (wait.victim, not wait.needs, wait.lanes.bit_count() * len(wait.warps)),
@@ -283,7 +286,15 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         needs = _needs(pending, tx)
         victim = 0 if tx else 1 if pending < expected else 2
     elif kind == "global":
+        state = str(wait["word"])
         victim = 2  # other CTAs' work; the thread's own CTA waits for it
+    elif kind == "shared":
+        offset = int(wait["object"])
+        name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
+        state = f"{name or f'shared memory + {offset:#x}'} holds {wait['parity']}"
+    elif kind == "registers":
+        state = f"{wait['object']} for each thread; {wait['parity']} are free in the CTA's pool"
+        victim = 0
     elif kind == "named-barrier":
         what = f"named barrier {wait['object']}"
         if expected:
@@ -333,71 +344,3 @@ def _group(waits: Iterator[Waiting]) -> Iterator[Waiting]:
 
     for key, group in groupby(sorted(waits, key=order), key=same):
         yield replace(key, warps=tuple(sorted(w for wait in group for w in wait.warps)))
-
-
-def lines(report: EmulatorReport, max_findings: int | None = None) -> Iterator[str]:
-    """The report in words: a block per finding, then who waits for what."""
-    shown = report.findings[:max_findings]
-    for finding in shown:
-        yield from _finding_lines(finding)
-    more = len(report.findings) - len(shown) + report.dropped
-    if more:
-        yield f"… and {_count(more, 'more finding')}"
-    ctas = [*dict.fromkeys((wait.cta, wait.rank) for wait in report.waits)]
-    if ctas:
-        yield "waiting:"
-    for cta, rank in ctas[:_SHOWN_CTAS]:
-        yield f"  CTA {_triple(cta)}" + (f" (rank {rank})" if rank else "")
-        for wait in report.waits:
-            if (wait.cta, wait.rank) == (cta, rank):
-                yield "    " + _waiting_line(wait)
-    if len(ctas) > _SHOWN_CTAS:
-        yield f"  … and {len(ctas) - _SHOWN_CTAS} more CTAs"
-
-
-def _finding_lines(finding: Finding) -> Iterator[str]:
-    times = f" ×{finding.count}" if finding.count > 1 else ""
-    yield f"{finding.kind}{times}: {finding.text}"
-    meaning = CLASSES.get(finding.kind)
-    if meaning:
-        yield f"  meaning  {meaning}"
-    if finding.object:
-        yield f"  object   {finding.object}"
-    if finding.access.where or finding.access.role:
-        thread = f", thread {finding.thread}" if finding.thread >= 0 else ""
-        where = f" (CTA {_triple(finding.cta)}{thread})" if finding.cta else ""
-        yield f"  here     {finding.access}{where}"
-    if finding.other is not None:
-        thread = f" (thread {finding.other_thread})" if finding.other_thread >= 0 else ""
-        yield f"  against  {finding.other}{thread}"
-    yield f"  identity {finding.identity}"
-
-
-def _waiting_line(wait: Waiting) -> str:
-    warps = _ranges(wait.warps)
-    lanes = wait.lanes.bit_count()
-    who = f"{wait.access.role or 'warp'} (warp{'s' if len(wait.warps) > 1 else ''} {warps}"
-    who += f", {lanes} lane{'s' if lanes > 1 else ''})" if lanes < 32 else ")"
-    text = f"{who} waits for {wait.what}"
-    if wait.state:
-        text += f": {wait.state}"
-    if wait.needs:
-        text += f"; {wait.needs} would end it"
-    return text + (f"  [{wait.access.where}]" if wait.access.where else "")
-
-
-def _triple(cta: Sequence[int]) -> str:
-    if len(cta) == 3 and cta[1] == cta[2] == 0:
-        return str(cta[0])
-    return ",".join(map(str, cta))
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """``0–3, 5`` for 0, 1, 2, 3, 5."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{p[0]}–{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -1,8 +1,9 @@
 """The CPU emulator as Python sees it: building its parts, loading them, its options and report.
 
 A step runs in the emulator as a shared library that calls the emulator's runtime, itself a shared
-library that is built once per machine. ``check`` builds a step so that every load and store calls
-the runtime too (the hooks of ``-fsanitize=thread``, which the runtime defines) and counts branches.
+library that a wheel brings or that is built once per machine. ``check`` builds a step so that every
+load and store calls the runtime too (the hooks of ``-fsanitize=thread``, which the runtime defines)
+and counts branches.
 
 Nothing here imports torch.
 """
@@ -18,25 +19,30 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.build import compiler
+from kernelbench.build import compiler, prebuilt
+from kernelbench.build.compiler import Recipe
 from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.settings import DEFAULT_EMULATION, ROUNDINGS, Emulation
-from kernelbench.machine.toolchain import cpu_facts, emulator_compiler
+from kernelbench.machine.toolchain import cpu_facts, cpu_level, emulator_compiler
 
 #: What debug information calls the folders of a step; see :mod:`kernelbench.emulator.symbols`.
 STEP_NAME, LINEAGE_NAME, COMMON_NAME = "/kb/step", "/kb/lineage", "/kb/common"
 
-_RUNTIME_FLAGS = ("-std=c++20", "-O3", "-march=native", "-g1", "-pthread", "-Wall")
+_RUNTIME_FLAGS = ("-std=c++20", "-O3", "-g1", "-pthread", "-Wall")
 # gnu-unique symbols would be one for all libraries of a process, even for two builds of one step.
 _STEP_FLAGS = ("-x", "c++", "-std=c++20", "-g", "-fvisibility=hidden", "-pthread")
 _PLAIN_FLAGS = ("-O2",)
 _CHECK_FLAGS = ("-O1", "-fsanitize=thread", "-fsanitize=bounds")
+_TIMED_FLAGS = ("-O2", "-fsanitize=thread")
 _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
 
 
 _MESSAGE_BYTES = 1024
+_SYNC_WORDS = 4096
+#: Of a record in timing.hpp.
+TIMED_BYTES = 40
 
 
 class EmulatorOptions(ctypes.Structure):
@@ -66,26 +72,37 @@ class _Decision(ctypes.Structure):
     )
 
 
-def runtime_library(common: Path) -> Path:
-    """The emulator's runtime, built on first use.
+def runtime_recipe(common: Path, level: str) -> Recipe:
+    """How the emulator's runtime is built.
 
     Args:
         common: The folder of the building blocks (``kernels/common``).
+        level: One of :data:`~kernelbench.machine.toolchain.CPU_LEVELS`, or ``native``.
     """
     backend = common / "backend" / "emu"
     sources = sorted((backend / "runtime").glob("*.cpp"))
     if not sources:
         raise EnvironmentProblem(f"{backend}/runtime has no sources: the emulator is not there")
-    return compiler.compile_shared(
+    return Recipe(
         "emulator runtime",
+        emulator_compiler(),
         sources,
-        _RUNTIME_FLAGS,
-        include_dirs=(common, backend),
-        compiler=emulator_compiler(),
-        link_flags=("-pthread",),
-        facts=cpu_facts(),
-        names={common: COMMON_NAME},
+        (*_RUNTIME_FLAGS, f"-march={level}"),
+        (common, backend),
+        ("-pthread",),
+        cpu_facts() if level == "native" else (),
+        {common: COMMON_NAME},
     )
+
+
+def runtime_library(common: Path) -> Path:
+    """The emulator's runtime: what the wheel brought of these sources, else built on first use.
+
+    Args:
+        common: The folder of the building blocks (``kernels/common``).
+    """
+    recipe = runtime_recipe(common, cpu_level())
+    return prebuilt.library(recipe) or compiler.build(recipe)
 
 
 def step_library(
@@ -95,6 +112,7 @@ def step_library(
     *,
     check: bool,
     count: bool = False,
+    timed: bool = False,
     include_dirs: Sequence[Path] = (),
 ) -> Path:
     """A step (or test) built for the emulator.
@@ -106,10 +124,12 @@ def step_library(
         check: Whether for the checker.
         count: Whether to count branches, see :mod:`kernelbench.emulator.branches`; with g++
             only. Such a library writes its counters when the process ends, too.
+        timed: Whether for :meth:`Runtime.time`, which counts loads and stores.
         include_dirs: Searched before ``common``.
     """
     with_compiler = emulator_compiler()
-    flags = [*_STEP_FLAGS, *(_CHECK_FLAGS if check else _PLAIN_FLAGS)]
+    plain = _TIMED_FLAGS if timed else _PLAIN_FLAGS
+    flags = [*_STEP_FLAGS, *(_CHECK_FLAGS if check else plain)]
     link = [*_LINK_FLAGS]
     if with_compiler.kind == "g++":
         flags.append("-fno-gnu-unique")
@@ -177,6 +197,13 @@ class Runtime:
         lib.kb_emu_trace.restype = None
         lib.kb_emu_trace_events.argtypes = []
         lib.kb_emu_trace_events.restype = ctypes.c_char_p
+        lib.kb_emu_sync_words.restype = ctypes.c_uint64
+        lib.kb_emu_time.argtypes = []
+        lib.kb_emu_time.restype = None
+        lib.kb_emu_timed.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
+        lib.kb_emu_timed.restype = ctypes.c_void_p
+        lib.kb_emu_program_report.argtypes = []
+        lib.kb_emu_program_report.restype = ctypes.c_char_p
         lib.kb_emu_report.argtypes = []
         lib.kb_emu_report.restype = ctypes.c_char_p
 
@@ -244,6 +271,16 @@ class Runtime:
         events: dict[str, Any] = json.loads(self._library.kb_emu_trace_events())
         return events
 
+    def time(self) -> None:
+        """Keep records for a prediction of the launches to come until :meth:`configure`."""
+        self._library.kb_emu_time()
+
+    def timed(self) -> bytes:
+        """The records that were kept, see ``timing.hpp``."""
+        count = ctypes.c_uint64()
+        at = self._library.kb_emu_timed(ctypes.byref(count))
+        return ctypes.string_at(at, count.value * TIMED_BYTES) if count.value else b""
+
     def register(
         self, address: int, size: int, name: str, *, writable: bool, fresh: bool = False
     ) -> None:
@@ -254,6 +291,16 @@ class Runtime:
         """
         if size:
             self._library.kb_emu_register(address, size, name.encode(), int(writable), int(fresh))
+
+    def registers(self, of_a_thread: int) -> None:
+        """Say how many a thread of the launches to come has at first; 0 if that is not known."""
+        self._library.kb_emu_registers(ctypes.c_uint32(of_a_thread))
+
+    def sync_words(self) -> list[int]:
+        """Addresses in global memory at which CTAs have waited or counted since
+        :meth:`configure`, in order."""
+        found = (ctypes.c_uint64 * _SYNC_WORDS)()
+        return list(found[: self._library.kb_emu_sync_words(found, ctypes.c_uint64(len(found)))])
 
     def unregister_all(self) -> None:
         """Forget all registered memory."""
@@ -301,6 +348,11 @@ class Runtime:
         """What was found since the last :meth:`configure`."""
         text: bytes = self._library.kb_emu_report()
         found: dict[str, Any] = json.loads(text)
+        return found
+
+    def program_report(self) -> dict[str, Any]:
+        """What was found of the last program where no launch was, as :meth:`report` has it."""
+        found: dict[str, Any] = json.loads(self._library.kb_emu_program_report())
         return found
 
 

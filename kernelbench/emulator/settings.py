@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kernelbench.base.errors import UsageError
+from kernelbench.machine.arch import ARCHES, EMULATED_ARCHES
 
 Rounding = Literal["fp32", "hardware"]
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 #: SMs of a B200, which the Blackwell steps were written for.
-DEFAULT_SMS = 148
+DEFAULT_SMS = ARCHES[100].sms
 #: More than any GPU has; beyond it only memory is used.
 MAX_SMS = 1024
-#: Bytes of a CTA's dynamic shared memory by compute capability (CUDA C++ Programming Guide, 16.2).
-SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448}
 
 
 @dataclass(frozen=True)
@@ -39,5 +38,5 @@ def require_arch(arch: int) -> None:
     Raises:
         UsageError: With those that it has.
     """
-    if arch not in SHARED_BYTES:
-        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, SHARED_BYTES))}")
+    if arch not in EMULATED_ARCHES:
+        raise UsageError(f"arch {arch}", f"known: {', '.join(map(str, EMULATED_ARCHES))}")

@@ -20,7 +20,7 @@ PRIMITIVE, WAIT, RESUMED, ISSUE, RUN, DONE, BARRIER, FINDING = range(8)
 #: ``Wait::Kind`` in wait.hpp.
 _WAITS = (
     "none", "mbarrier", "named-barrier", "warp", "cluster", "bulk-group", "tmem-alloc",
-    "tmem-load", "global", "cp.async", "wgmma", "yield",
+    "tmem-load", "global", "cp.async", "wgmma", "shared", "yield",
 )  # fmt: skip
 #: ``Pipe`` in knowledge.hpp; -1 is none.
 _UNITS = {-1: "copies and arrivals", 0: "tensor pipe", 1: "TMEM loads"}

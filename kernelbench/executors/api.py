@@ -8,8 +8,8 @@ from typing import Any
 
 from kernelbench.base.errors import UsageError
 from kernelbench.executors import targets
-from kernelbench.executors.callables import LoadError, load_callable
 from kernelbench.executors.exported import as_runnable
+from kernelbench.kinds.callables import LoadError, load_callable
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import require_runnable

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
-from kernelbench.executors.compiled import (
+from kernelbench.executors.executor import Target
+from kernelbench.kinds.compiled import (
     LibraryExecutor,
     bind_problem,
     common_folder,
@@ -19,10 +20,10 @@ from kernelbench.executors.compiled import (
     lineage_blocks,
     symbols_of,
 )
-from kernelbench.executors.emulated_gpu import unknown_gpu
-from kernelbench.executors.executor import Target
-from kernelbench.executors.python_step import lacking_modules
-from kernelbench.machine.toolchain import emulator_compiler, nvcc
+from kernelbench.kinds.loaded_step import KernelFault
+from kernelbench.kinds.python_step import lacking_modules
+from kernelbench.machine.arch import unknown_gpu
+from kernelbench.machine.toolchain import INSTALL_NVCC, emulator_compiler, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.shipped import shipped_blocks
@@ -55,6 +56,58 @@ class OpenedStep:
     library: ctypes.CDLL | None = None
 
 
+class EmulatedKernel:
+    """A compiled step's callable on the emulator: a finding is a fault of the call."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        runtime: Runtime,
+        symbols: Symbols,
+        emulation: Emulation,
+        limit_s: float,
+    ) -> None:
+        self._kernel = kernel
+        self._runtime = runtime
+        self._symbols = symbols
+        self._emulation = emulation
+        self._limit_s = limit_s
+        self._seconds: list[float] = []
+
+    def __call__(self, data: Any) -> Any:
+        """Call the step.
+
+        Raises:
+            KernelFault: If the emulator found something, with its report.
+        """
+        from kernelbench.emulator import findings
+
+        self._runtime.configure(self._emulation, limit_s=self._limit_s)
+        fault: KernelFault | None = None
+        result = None
+        try:
+            result = self._kernel(data)
+        except KernelFault as error:
+            fault = error
+        report = findings.resolve_report(self._runtime.report(), self._symbols)
+        if report.faults:
+            hang = report.findings[0].kind == "hang"
+            text = report.headline().removeprefix("hang: ")
+            raise KernelFault(text, hang=hang, report=report) from fault
+        if fault is not None:
+            raise fault
+        self._seconds.append(report.seconds)
+        return result
+
+    def take_note(self) -> str:
+        """How long a call took to emulate since the last note, in words; empty without a call."""
+        if not self._seconds:
+            return ""
+        note = f"emulated in {max(self._seconds):.2g} s a call"
+        self._seconds.clear()
+        return note
+
+
 @dataclass(frozen=True)
 class EmulatorExecutor(LibraryExecutor):
     """See :class:`kernelbench.executors.executor.Executor`. For correctness, never timed."""
@@ -81,7 +134,7 @@ class EmulatorExecutor(LibraryExecutor):
         if lacking := lacking_modules(step):
             return False, lacking
         if step.kind == "cuda" and nvcc() is None:
-            return False, "no nvcc to build it with; install the CUDA toolkit"
+            return False, f"no nvcc to build it with; {INSTALL_NVCC}"
         if step.kind in ("triton", "cuda") and (why := unknown_gpu(step)):
             return False, why
         try:
@@ -99,13 +152,9 @@ class EmulatorExecutor(LibraryExecutor):
         from kernelbench.emulator.runtime import step_library
 
         return step_library(
-            step.name,
-            overlay.entry_of(step),
-            common_folder(step),
-            check=check,
-            count=check,
+            step.name, overlay.entry_of(step), common_folder(step), check=check, count=check,
             include_dirs=lineage_blocks(step),
-        )
+        )  # fmt: skip
 
     def runtime(self, step: Step) -> Runtime:
         """The emulator of the step's building blocks, loaded once per process."""
@@ -138,11 +187,11 @@ class EmulatorExecutor(LibraryExecutor):
         if step.host is not None:
             self.library(step.host, check=check)
         if step.kind == "ptx":
-            from kernelbench.executors.ptx_step import ptx_library
+            from kernelbench.kinds.ptx_step import ptx_library
 
             return artefact_sha(ptx_library(step, check=check))
         if step.kind == "cuda":
-            from kernelbench.executors.cuda_on_emulator import built_cuda_step
+            from kernelbench.kinds.cuda_on_emulator import built_cuda_step
 
             return artefact_sha(built_cuda_step(step, check=check))
         return artefact_sha(self.library(step, check=check))
@@ -164,17 +213,17 @@ class EmulatorExecutor(LibraryExecutor):
         """
         runtime = self.runtime(step)
         if step.kind == "triton":
-            from kernelbench.executors.triton_on_cpu import TritonStepKernel
+            from kernelbench.kinds.triton_on_cpu import TritonStepKernel
 
             script = TritonStepKernel(step, problem, runtime, sms, check=check)
             return OpenedStep(script, runtime, script.symbols)
         if step.kind == "ptx" and step.host is None:
-            from kernelbench.executors.ptx_step import PtxStepKernel
+            from kernelbench.kinds.ptx_step import PtxStepKernel
 
             launched = PtxStepKernel(step, runtime, check=check)
             return OpenedStep(launched, runtime, launched.symbols)
         if step.kind == "cuda":
-            from kernelbench.executors.cuda_on_emulator import CudaStepKernel
+            from kernelbench.kinds.cuda_on_emulator import CudaStepKernel
 
             hosting = CudaStepKernel(step, runtime, sms, check=check, copy=copy)
             return OpenedStep(hosting, runtime, hosting.symbols)
@@ -182,7 +231,7 @@ class EmulatorExecutor(LibraryExecutor):
         entry = self.open(native, check=check, copy=copy)
         kernel, symbols = bind_problem(problem, entry, native, device), symbols_of(native)
         if step.host is not None:
-            from kernelbench.executors.ptx_step import HostedPtx
+            from kernelbench.kinds.ptx_step import HostedPtx
 
             hosted = HostedPtx(step, entry, kernel, symbols, check=check)
             return OpenedStep(hosted, runtime, hosted.symbols, entry.library)
@@ -190,8 +239,6 @@ class EmulatorExecutor(LibraryExecutor):
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """A callable whose faults are what the emulator found; it ends a launch at the limit."""
-        from kernelbench.executors.emulated_kernel import EmulatedKernel
-
         emulation = target.emulation or DEFAULT_EMULATION
         opened = self.opened(step, problem, target.device, emulation.sms)
         return EmulatedKernel(opened.kernel, opened.runtime, opened.symbols, emulation, limit_s)
@@ -202,8 +249,6 @@ class EmulatorExecutor(LibraryExecutor):
 
     def notes(self, kernel: Any) -> tuple[str, ...]:
         """How long a call took to emulate: no time of any kernel."""
-        from kernelbench.executors.emulated_kernel import EmulatedKernel
-
         note = kernel.take_note() if isinstance(kernel, EmulatedKernel) else ""
         return (note,) if note else ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kernelbench.emulator.settings import Emulation
 from kernelbench.machine.devices import GpuInfo
@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     from kernelbench.project.problem import Kernel, Problem
 
 
+Isolation = Literal["always", "on request"]
+
+
 class Executor(Protocol):
     """A way to run steps on this machine: one module each, found by the registry.
 
     An executor is a value without state of its own: it travels to workers by pickle, so its class
     is at the top level of a module that the worker can import, and equal executors compare equal.
+
+    An executor whose callables run code of a submission in Python may have ``isolation``
+    (:data:`Isolation`): whether that code has a process apart from what judges it. Without the
+    attribute it has none.
     """
 
     @property

@@ -19,10 +19,10 @@ from kernelbench.base.files import write_text
 from kernelbench.build.flatten import Folders, with_backend
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors import targets
-from kernelbench.executors.compiled import ARCH_CAPABILITY, backend_folders
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.gpu import GPU, find_gpu
-from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.gpu import GPU, SOFT_GPU, find_gpu
+from kernelbench.kinds.compiled import backend_folders
+from kernelbench.machine.arch import STEP_ARCHES
 from kernelbench.project.model import Step
 from kernelbench.project.overlay import FOLDER
 from kernelbench.project.registry import Lineages
@@ -117,7 +117,8 @@ def as_runnable(
 
 def _fits(found: ExportedStep, device: int) -> bool:
     gpu, _ = find_gpu(device)
-    return gpu is not None and gpu.capability == ARCH_CAPABILITY.get(found.arch)
+    known = STEP_ARCHES.get(found.arch)
+    return gpu is not None and known is not None and gpu.capability == known.capability
 
 
 def _rebuilt(found: ExportedStep, folders: Folders) -> Path:

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import cuda_step, python_step
-from kernelbench.executors.compiled import (
-    ARCH_CAPABILITY,
-    ARCH_GPUS,
+from kernelbench.executors.executor import Isolation, Target
+from kernelbench.kinds import cuda_step, python_step
+from kernelbench.kinds.compiled import (
     LibraryExecutor,
     bind_problem,
     buildable,
     gpu_artefact,
     no_backend,
 )
-from kernelbench.executors.executor import Target
 from kernelbench.machine import devices
+from kernelbench.machine.arch import SOFT_ARCHES, STEP_ARCHES
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.project.model import Step
 
@@ -49,6 +48,7 @@ class GpuExecutor(LibraryExecutor):
     meaning: str = "a GPU of the step's own arch"
     timed: bool = True
     device_timed: bool = True
+    isolation: Isolation = "on request"
 
     def refusal(self, step: Step) -> str:
         """It runs every kind but PTX, and compiled steps for archs that the ptx layer has."""
@@ -65,8 +65,9 @@ class GpuExecutor(LibraryExecutor):
             return python_step.runs_on_gpu(step, gpu, problem)
         if gpu is None:
             return False, problem
-        if gpu.capability != ARCH_CAPABILITY.get(step.arch):
-            need = ARCH_GPUS.get(step.arch, step.arch)
+        known = STEP_ARCHES.get(step.arch)
+        if known is None or gpu.capability != known.capability:
+            need = known.gpus if known else step.arch
             return False, f"{step.name} is written for {step.arch}, {need}; this is {gpu.name}"
         return buildable(step, step.arch.replace("_", ""), gpu.name)
 
@@ -81,16 +82,65 @@ class GpuExecutor(LibraryExecutor):
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
         """Build a compiled or CUDA step; any other is its file."""
         if step.kind == "cuda":
-            return cuda_step.prepare_cuda_step(step, target)
-        return self.prepare_library(step, problem, target) if step.compiled else None
+            return cuda_step.prepare_cuda_step(step, target.gpu)
+        return self.prepare_library(step, problem, target.timed) if step.compiled else None
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
         """The step's callable on CUDA tensors; the watchdog keeps the limit."""
         if step.kind == "cuda":
-            return cuda_step.load_cuda_step(step, target)
+            return cuda_step.load_cuda_step(step, target.gpu, target.device)
         if not step.compiled:
             return python_step.load_python_step(step, problem, target.device)
         return bind_problem(problem, self.open(step, timed=True), step, target.device)
 
 
 GPU = GpuExecutor()
+
+
+@dataclass(frozen=True)
+class SoftGpuExecutor(LibraryExecutor):
+    """See :class:`kernelbench.executors.executor.Executor`."""
+
+    name: str = "gpu-soft"
+    letter: str = "S"
+    meaning: str = "a Hopper GPU with tensor cores in software"
+    timed: bool = False
+    device_timed: bool = False
+
+    def refusal(self, step: Step) -> str:
+        """It runs compiled steps of one arch."""
+        if not step.compiled:
+            return f"{step.in_words}; this executor runs compiled steps"
+        if step.arch not in SOFT_ARCHES:
+            runs = ", ".join(SOFT_ARCHES)
+            return f"gpu-soft runs {runs} steps; {step.name} is written for {step.arch}"
+        return ""
+
+    def availability(self, step: Step, device: int) -> tuple[bool, str]:
+        """It takes a Hopper GPU and nvcc."""
+        gpu, problem = find_gpu(device)
+        if gpu is None:
+            return False, problem
+        known = STEP_ARCHES[SOFT_ARCHES[step.arch]]
+        if gpu.capability != known.capability:
+            return False, f"gpu-soft needs {known.gpus}; this is {gpu.name}"
+        return buildable(step, "soft", gpu.name)
+
+    def target(self, device: int, emulation: Emulation) -> Target:
+        """That GPU."""
+        return Target(self, f"cuda:{device}", devices.gpus()[device])
+
+    def library(self, step: Step, *, check: bool = False) -> Path:
+        """What nvcc makes of the step for a Hopper GPU."""
+        return gpu_artefact(step, soft=True)
+
+    def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
+        """Build the step."""
+        return self.prepare_library(step, problem, target.timed)
+
+    def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
+        """The step's callable on CUDA tensors; the watchdog keeps the limit."""
+        return bind_problem(problem, self.open(step), step, target.device)
+
+
+SOFT_GPU = SoftGpuExecutor()

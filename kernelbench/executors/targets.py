@@ -22,9 +22,9 @@ from kernelbench.base.errors import (
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.executor import Executor, Target
-from kernelbench.executors.gpu import GPU
-from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.gpu import GPU, SOFT_GPU
 from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.machine.devices import require_torch
 from kernelbench.project.installed import entry_points_of
 from kernelbench.project.model import Step
 
@@ -139,10 +139,7 @@ def _why_none(step: Step, found: Iterable[Availability]) -> str:
 
 
 def resolve(
-    step: Step,
-    requested: str = "auto",
-    device: int = 0,
-    emulation: Emulation = DEFAULT_EMULATION,
+    step: Step, requested: str = "auto", device: int = 0, emulation: Emulation = DEFAULT_EMULATION
 ) -> Target:
     """The target on which ``step`` runs.
 
@@ -168,6 +165,7 @@ def resolve(
     working = [name for name, works, _ in found if works]
     if requested == "auto":
         if not working:
+            require_torch(f"running {step.name}")
             raise EnvironmentProblem(
                 f"this machine cannot run {step.name}: {_why_none(step, found)}",
                 "`kernelbench doctor` shows what is missing",

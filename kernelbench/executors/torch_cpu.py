@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import python_step
-from kernelbench.executors.executor import Target
+from kernelbench.executors.executor import Isolation, Target
+from kernelbench.kinds import python_step
 from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class TorchExecutor:
     meaning: str = "torch on a CPU"
     timed: bool = True
     device_timed: bool = False
+    isolation: Isolation = "always"
 
     def refusal(self, step: Step) -> str:
         """Only Python steps can do without a GPU or its emulator."""
@@ -35,11 +36,11 @@ class TorchExecutor:
         return python_step.runs_on_cpu(step)
 
     def target(self, device: int, emulation: Emulation) -> Target:
-        """The CPU."""
+        """The CPU as a target."""
         return Target(self, "cpu", None)
 
     def prepare(self, step: Step, problem: Problem, target: Target) -> str | None:
-        """Nothing is built."""
+        """Do nothing: Python steps are not built."""
         return None
 
     def load(self, step: Step, problem: Problem, target: Target, limit_s: float) -> Kernel:
@@ -47,7 +48,7 @@ class TorchExecutor:
         return python_step.load_python_step(step, problem, target.device)
 
     def watchdog_limit(self, call_limit_s: float) -> float:
-        """The limit itself."""
+        """The limit of a call, unchanged."""
         return call_limit_s
 
     def notes(self, kernel: Any) -> tuple[str, ...]:

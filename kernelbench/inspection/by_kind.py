@@ -12,12 +12,10 @@ from kernelbench.inspection import cubin, resources, triton_code
 from kernelbench.inspection.disassembly import disassemble
 from kernelbench.inspection.resources import Build, Inspection
 from kernelbench.machine import devices
+from kernelbench.machine.arch import DEFAULT_ARCH
 from kernelbench.machine.toolchain import cpu_count, own_arch, unknown_arch
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
-
-#: What steps of arch ``any`` are compiled for where there is no GPU and no ``--arch``.
-DEFAULT_ARCH = "sm_90a"
 
 
 def require_known(arch: str) -> None:
@@ -66,7 +64,7 @@ def inspect_step(
 
     Args:
         arch: What to compile for; ``all`` for the step's own, else the GPU at hand, else
-            :data:`DEFAULT_ARCH`.
+            :data:`kernelbench.machine.arch.DEFAULT_ARCH`.
         shape: Of the problem, for what Triton compiles; its first benchmark shape if None.
         sass: Whether to disassemble it; ptx: whether to give its PTX.
 
@@ -91,7 +89,7 @@ def inspected_arch(step: Step, arch: str = "all") -> str:
     if step.arch != "any":
         return step.arch
     here = devices.gpus()
-    return own_arch(here[0].capability) if here else DEFAULT_ARCH
+    return own_arch(here[0].capability) if here else DEFAULT_ARCH.name
 
 
 def inspect_cuda(step: Step, arch: str, *, sass: bool = False, ptx: bool = False) -> Inspection:

@@ -7,21 +7,20 @@ standard library that the emulator's compiler has. libclang is imported where it
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.executors import compiled
-from kernelbench.machine.toolchain import Compiler, emulator_compiler
+from kernelbench.build.dependencies import search_folders
+from kernelbench.kinds import compiled
+from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.source_files import sources_of
 
 _FLAGS = ("-x", "c++", "-std=c++20", "-pthread", "-w", "-ferror-limit=1")
-_FOLDERS = re.compile(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", re.DOTALL)
 _NO_LIBCLANG = "lint reads C++ with libclang, and {reason}"
 
 # CXBinaryOperatorKind (clang-c/Index.h, from LLVM 17 on).
@@ -101,7 +100,11 @@ def parse_unit(step: Step) -> StepTree:
     common = compiled.common_folder(step)
     blocks = compiled.lineage_blocks(step)
     args = [*_FLAGS, "-nostdinc++"]
-    for folder in _standard_folders(emulator_compiler()):
+    compiler = emulator_compiler()
+    folders = search_folders(compiler.path, [], is_nvcc=False)
+    if not folders:
+        raise EnvironmentProblem(f"{compiler.path} does not say where its headers are")
+    for folder in folders:
         args += ["-isystem", folder]
     for path in (*blocks, common, common / "backend" / "emu"):
         args += ["-I", str(path)]
@@ -118,19 +121,6 @@ def parse_unit(step: Step) -> StepTree:
                 f"`kernelbench check {step.name}` says what the emulator's compiler says",
             )
     return StepTree(unit, _files(unit, step, (*blocks, common), common / "backend"))
-
-
-def _standard_folders(compiler: Compiler) -> list[str]:
-    """Where the emulator's compiler finds the headers of the standard library."""
-    run = subprocess.run(
-        [str(compiler.path), "-x", "c++", "-E", "-v", "-"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-        env={"LC_ALL": "C"}, timeout=60,
-    )  # fmt: skip
-    match = _FOLDERS.search(run.stderr)
-    if match is None:
-        raise EnvironmentProblem(f"{compiler.path} does not say where its headers are")
-    return [line.split(" (")[0].strip() for line in match[1].splitlines()]
 
 
 def _files(unit: Any, step: Step, blocks: tuple[Path, ...], backend: Path) -> dict[str, Path]:

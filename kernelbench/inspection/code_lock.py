@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelbench.base import schema
-from kernelbench.base.callbacks import OnProgress
 from kernelbench.base.console import Status
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, RecordError, UsageError
 from kernelbench.base.files import write_text
+from kernelbench.base.observer import OnProgress
 from kernelbench.build import compiler
 from kernelbench.build.includes import reached_files, without_comments
 from kernelbench.inspection import cubin, resources
-from kernelbench.machine.toolchain import cpu_count
+from kernelbench.machine.toolchain import INSTALL_NVCC, cpu_count
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Step, load_lineages
 from kernelbench.project.source_files import sources_of
@@ -118,9 +118,7 @@ def _untold(_text: str) -> None:
 
 
 def build_entries(
-    steps: Sequence[Step],
-    recorded: Lock | None = None,
-    on_progress: OnProgress = _untold,
+    steps: Sequence[Step], recorded: Lock | None = None, on_progress: OnProgress = _untold
 ) -> tuple[dict[LockKey, LockedStep], list[Move]]:
     """The entries of steps as they are now, and what is wrong with their builds.
 
@@ -160,7 +158,7 @@ def _nvcc() -> str:
     if nvcc is None:
         raise EnvironmentProblem(
             "the code lock needs nvcc: none on PATH, in CUDA_HOME or in the Python environment",
-            "install the CUDA toolkit, or `pip install nvidia-cuda-nvcc`",
+            INSTALL_NVCC,
         )
     return nvcc.version
 

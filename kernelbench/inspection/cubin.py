@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.build import compiler
-from kernelbench.executors import compiled, cuda_build
+from kernelbench.kinds import compiled, cuda_build
 from kernelbench.machine.toolchain import gencode
 from kernelbench.project import overlay
 from kernelbench.project.model import Allowance, Step

@@ -23,7 +23,7 @@ from kernelbench.emulator import branches
 from kernelbench.executors import targets
 from kernelbench.executors.executor import Executor
 from kernelbench.machine import clocks, devices
-from kernelbench.machine.toolchain import builds_emulator
+from kernelbench.machine.toolchain import INSTALL_NVCC, builds_emulator
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Step, load_lineages
 
@@ -150,7 +150,7 @@ def _compiler_rows() -> Iterator[DoctorRow]:
     if nvcc is not None:
         yield DoctorRow("nvcc", "ok", f"{nvcc.version}, {home_relative(nvcc.path)}")
     else:
-        action = "install the CUDA toolkit, or set CUDA_HOME; Python steps need none"
+        action = f"{INSTALL_NVCC}; Python steps need none"
         yield DoctorRow("nvcc", "missing", "not on PATH, in CUDA_HOME or from PyPI", action)
     found = {each.kind: each for each in reversed(compiler.host_compilers())}
     for kind in ("g++", "clang++"):
@@ -214,9 +214,8 @@ def check_torch(
 ) -> DoctorRow:
     """Import torch in a process of its own, so that a broken one is a row and not a crash."""
     if devices.torch_info() is None:
-        return DoctorRow(
-            "torch", "missing", "not installed", "pip install torch; docs: Getting started"
-        )
+        detail = "not installed: steps, scripts and submissions take it"
+        return DoctorRow("torch", "missing", detail, devices.TORCH_HINT)
     action = "reinstall torch"
     try:
         run = subprocess.run(

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernelbench.base import schema
 from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.child_process import Outcome, run_in_child
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.gpu import GPU
-from kernelbench.inspection.tool_child import Outcome, ToolJob, write_job
+from kernelbench.inspection.tool_child import CallsMade, ToolJob, perform
 from kernelbench.machine.toolchain import cuda_tools
 from kernelbench.project.context import Context
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import StepRun
 
 _VERSION = re.compile(r"Version (\d+(?:\.\d+)+)")
 _VERSION_LIMIT_S = 60
-_KILL_LIMIT_S = 20
 
 
 @dataclass(frozen=True)
@@ -45,28 +42,6 @@ class Tool:
 
     def __str__(self) -> str:
         return f"{self.name} {'.'.join(map(str, self.version))}"
-
-
-@dataclass(frozen=True)
-class ChildEnd:
-    """How a step's process ended under a tool.
-
-    Attributes:
-        outcome: What the process says of the calls; None if it did not come to that.
-        output: What tool and process printed.
-        timed_out: Whether it was killed for taking too long.
-    """
-
-    code: int
-    outcome: Outcome | None
-    output: str
-    timed_out: bool
-
-    @property
-    def last_line(self) -> str:
-        """The last thing printed, for messages."""
-        lines = self.output.strip().splitlines()
-        return " ".join(lines[-1].split())[:200] if lines else ""
 
 
 def find(name: str) -> Path | None:
@@ -208,15 +183,13 @@ def plain_kernel_name(function: str) -> str:
     return re.split(r"[<(]", name, maxsplit=1)[0].strip() or function
 
 
-def run_child(
+def run_tool(
     prefix: Sequence[str],
     job: ToolJob,
     limit_s: float,
     environment: Mapping[str, str] | None = None,
-) -> ChildEnd:
-    """Run :mod:`kernelbench.inspection.tool_child` under a tool.
-
-    Whatever happens, no process of it is left.
+) -> Outcome[CallsMade]:
+    """Make the calls of :mod:`kernelbench.inspection.tool_child` under a tool.
 
     Args:
         prefix: The tool's command up to the program that it runs; empty for no tool.
@@ -226,61 +199,7 @@ def run_child(
     Raises:
         EnvironmentProblem: If the tool cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="kernelbench-tool-") as name:
-        folder = Path(name)
-        job_file, outcome_file = folder / "job", folder / "outcome"
-        write_job(job_file, job)
-        child = [
-            sys.executable,
-            "-m",
-            "kernelbench.inspection.tool_child",
-            str(job_file),
-            str(outcome_file),
-        ]
-        with (folder / "output").open("w+b") as output:
-            code, timed_out = run_limited(
-                [*prefix, *child], output.fileno(), limit_s, os.environ | dict(environment or {})
-            )
-            output.seek(0)
-            text = output.read().decode(errors="replace")
-        outcome = None
-        with contextlib.suppress(OSError, ValueError):
-            outcome = schema.decode(Outcome, json.loads(outcome_file.read_text(encoding="utf-8")))
-        return ChildEnd(code, outcome, text, timed_out)
-
-
-def run_limited(
-    command: Sequence[str], output: int, limit_s: float, environment: Mapping[str, str]
-) -> tuple[int, bool]:
-    """Run a command until it ends or its time is up, with none of its processes left.
-
-    Args:
-        output: Descriptor of the file that gets what it prints.
-
-    Returns:
-        Its exit code, and whether it was killed.
-
-    Raises:
-        EnvironmentProblem: If it cannot be started.
-    """
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise EnvironmentProblem(f"{command[0]} does not run: {error.strerror}") from error
-    try:
-        return process.wait(limit_s), False
-    except subprocess.TimeoutExpired:
-        return -signal.SIGKILL, True
-    finally:
-        # The tool's own children are in its session, whether it is still there or not.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_KILL_LIMIT_S)
+    return run_in_child(
+        perform, [job], CallsMade, limit_s, before=(load_problem, job.lineage), prefix=prefix,
+        environment=os.environ | dict(environment or {}),
+    )  # fmt: skip

@@ -2,8 +2,14 @@
 
 A product of three sizes (``expert * rows * k``) passes 2^32 on shapes that no emulated check is
 large enough for; widened to a pointer's offset only afterwards, it addresses other memory. Found is
-each place where a 32-bit expression of degree 3 or more (:mod:`offset_degrees`) becomes 64-bit, is
-added to a pointer or is a pointer's subscript.
+each place where a 32-bit expression of degree 3 or more becomes 64-bit, is added to a pointer or is
+a pointer's subscript.
+
+A degree is that of a polynomial of what is not constant, how many sizes are multiplied:
+``(expert * rows + row) * k`` has degree 3. A constant has degree 0, as has what a small type or a
+thread's place in its CTA bounds; a sum has that of its largest term, a quotient that of its
+dividend less its divisor's. Local variables stand for what they are set to, a counter of a loop for
+its bound, a call of the step's own function for what that returns.
 """
 
 from __future__ import annotations
@@ -15,11 +21,230 @@ from typing import Any
 
 from kernelbench.inspection.chosen_steps import choose_steps
 from kernelbench.inspection.clang_ast import StepTree, cindex, operator_of, parse_unit, walk
-from kernelbench.inspection.offset_degrees import Degrees
 from kernelbench.project.model import Step
+
+#: Calls whose value the hardware bounds: places of a thread, a warp, a CTA of a cluster.
+_BOUNDED_CALLS = {
+    "thread_index", "warp_index", "lane_index", "cluster_ctarank", "cluster_nctarank",
+    "getctarank", "vote_sync_ballot", "elect_sync",
+}  # fmt: skip
+#: Bytes of a type whose values count as bounded.
+_SMALL_BYTES = 2
+_DEEPEST = 24
 
 #: Factors from which a product is reported: two sizes are a matrix, three are many of them.
 LEAST_FACTORS = 3
+
+
+@dataclass(frozen=True)
+class Degree:
+    """A degree, and the product that has it (``clang.cindex.Cursor``; None for a lone value)."""
+
+    value: int
+    product: Any = None
+
+
+_CONSTANT = Degree(0)
+_ONE = Degree(1)
+
+Arguments = dict[int, Degree]
+
+
+class Degrees:
+    """The degrees of a step's expressions."""
+
+    def __init__(self, tree: StepTree) -> None:
+        self._tree = tree
+        self._kinds = cindex().CursorKind
+        self._integers = _integer_kinds()
+        self._set: dict[int, list[Any]] = {}
+        self._bounds: dict[int, Any] = {}
+        self._constexpr: dict[int, bool] = {}
+        for cursor in walk(tree):
+            self._note(cursor)
+
+    def _note(self, cursor: Any) -> None:
+        """Keep what variables are set to, and what bounds counters of loops."""
+        kinds = self._kinds
+        if cursor.kind in (kinds.BINARY_OPERATOR, kinds.COMPOUND_ASSIGNMENT_OPERATOR):
+            if operator_of(cursor) in ("=", "+=", "-=", "|=", "^="):
+                target, value = cursor.get_children()
+                if target.kind == kinds.DECL_REF_EXPR and target.referenced is not None:
+                    self._set.setdefault(target.referenced.hash, []).append(value)
+            elif operator_of(cursor) in ("*=", "<<="):
+                target = next(cursor.get_children())
+                if target.kind == kinds.DECL_REF_EXPR and target.referenced is not None:
+                    self._set.setdefault(target.referenced.hash, []).append(cursor)
+        elif cursor.kind == kinds.FOR_STMT:
+            for condition in cursor.get_children():
+                if condition.kind == kinds.BINARY_OPERATOR and operator_of(condition) in (
+                    "<", "<=", "!=",
+                ):  # fmt: skip
+                    counter, bound = condition.get_children()
+                    counter = self._bare(counter)
+                    if counter.kind == kinds.DECL_REF_EXPR and counter.referenced is not None:
+                        self._bounds[counter.referenced.hash] = bound
+
+    def _bare(self, cursor: Any) -> Any:
+        """What stands in implicit casts and parentheses."""
+        while cursor.kind in (self._kinds.UNEXPOSED_EXPR, self._kinds.PAREN_EXPR):
+            children = [*cursor.get_children()]
+            if len(children) != 1:
+                break
+            cursor = children[0]
+        return cursor
+
+    def width(self, cursor: Any) -> int:
+        """Bytes of an integer expression; 0 for what is none.
+
+        What a template's arguments decide has the width of its widest part; a lone value of such a
+        type is taken for 32 bits.
+        """
+        type_ = cursor.type.get_canonical()
+        if type_.kind in self._integers:
+            return max(int(type_.get_size()), 0)
+        if type_.kind.name != "DEPENDENT":
+            return 0
+        kinds = self._kinds
+        if cursor.kind not in (kinds.BINARY_OPERATOR, kinds.PAREN_EXPR):
+            return 4
+        widths = [self.width(each) for each in cursor.get_children()]
+        return max(widths) if all(widths) else 0
+
+    def of(self, cursor: Any, arguments: Arguments | None = None, depth: int = 0) -> Degree:
+        """The degree of an integer expression.
+
+        Args:
+            arguments: Degrees of a function's parameters, by the hash of their declarations.
+            depth: How many expressions it stands in; beyond a limit it counts as one value.
+        """
+        if depth > _DEEPEST:
+            return _ONE
+        kinds = self._kinds
+        arguments = arguments or {}
+        if 0 < self.width(cursor) <= _SMALL_BYTES or cursor.type.kind.name == "ENUM":
+            return _CONSTANT
+        if cursor.kind in (
+            kinds.INTEGER_LITERAL, kinds.CXX_UNARY_EXPR, kinds.CHARACTER_LITERAL,
+            kinds.CXX_BOOL_LITERAL_EXPR, kinds.FLOATING_LITERAL, kinds.SIZE_OF_PACK_EXPR,
+        ):  # fmt: skip
+            return _CONSTANT
+        if cursor.kind in (kinds.BINARY_OPERATOR, kinds.COMPOUND_ASSIGNMENT_OPERATOR):
+            return self._of_operator(cursor, arguments, depth + 1)
+        if cursor.kind == kinds.CONDITIONAL_OPERATOR:
+            _, *chosen = cursor.get_children()
+            return _largest(self.of(each, arguments, depth + 1) for each in chosen)
+        if cursor.kind == kinds.CALL_EXPR:
+            return self._of_call(cursor, arguments, depth + 1)
+        if cursor.kind in (kinds.DECL_REF_EXPR, kinds.MEMBER_REF_EXPR):
+            return self._of_name(cursor.referenced, arguments, depth + 1)
+        if cursor.kind == kinds.UNARY_OPERATOR and self.width(next(cursor.get_children())) == 0:
+            return _ONE  # what a pointer points to
+        children = [each for each in cursor.get_children() if each.kind.is_expression()]
+        if cursor.kind == kinds.ARRAY_SUBSCRIPT_EXPR or len(children) != 1:
+            return _ONE
+        return self._narrowed(cursor, children[0], self.of(children[0], arguments, depth + 1))
+
+    def _narrowed(self, cursor: Any, inner: Any, degree: Degree) -> Degree:
+        """A value cut to 32 bits is one value: what it was made of is lost in any case."""
+        lost = self.width(inner) > 4 >= self.width(cursor) > 0
+        return _ONE if degree.value > 1 and (lost or self.width(inner) == 0) else degree
+
+    def _of_operator(self, cursor: Any, arguments: Arguments, depth: int) -> Degree:
+        left, right = (self.of(each, arguments, depth) for each in cursor.get_children())
+        name = operator_of(cursor)
+        name = name.removesuffix("=") if name not in ("<=", "!=") else name
+        if name in ("*", "<<"):
+            both = left.value + right.value
+            if left.value and right.value:
+                return Degree(both, cursor)
+            return left if left.value else right
+        if name == "/":
+            return Degree(max(min(left.value, 1), left.value - right.value), left.product)
+        if name == ">>":
+            return left
+        if name in ("%", "&"):
+            return min(left, right, key=lambda each: each.value)
+        if name in ("+", "-", "|", "^"):
+            return _largest((left, right))
+        return right if name in ("", ",") else _CONSTANT  # an assignment; a comparison
+
+    def _of_call(self, cursor: Any, arguments: Arguments, depth: int) -> Degree:
+        name = cursor.spelling
+        given = [*cursor.get_arguments()]
+        if name in _BOUNDED_CALLS or name.startswith("shfl_sync"):
+            return self.of(given[0], arguments, depth) if name.startswith("shfl") else _CONSTANT
+        degrees = [self.of(each, arguments, depth) for each in given]
+        if name == "min" and degrees:
+            return min(degrees, key=lambda each: each.value)
+        if name == "max":
+            return _largest(degrees)
+        function = cursor.referenced.get_definition() if cursor.referenced else None
+        if function is None or not self._tree.is_own(function):
+            return _ONE
+        parameters = [*function.get_arguments()]
+        inside = {
+            parameter.hash: degree for parameter, degree in zip(parameters, degrees, strict=False)
+        }
+        returned = [
+            self.of(value, inside, depth)
+            for each in function.walk_preorder()
+            if each.kind == self._kinds.RETURN_STMT
+            for value in each.get_children()
+        ]
+        return _largest(returned) if returned else _ONE
+
+    def _of_name(self, declared: Any, arguments: Arguments, depth: int) -> Degree:
+        kinds = self._kinds
+        if declared is None:
+            return _ONE
+        if declared.kind in (kinds.ENUM_CONSTANT_DECL, kinds.TEMPLATE_NON_TYPE_PARAMETER):
+            return _CONSTANT
+        if declared.kind == kinds.FIELD_DECL:
+            bits = declared.get_bitfield_width()
+            return _CONSTANT if 0 < bits <= 8 * _SMALL_BYTES else _ONE
+        if declared.kind == kinds.PARM_DECL:
+            return arguments.get(declared.hash, _ONE)
+        if declared.kind != kinds.VAR_DECL:
+            return _ONE
+        if self._is_constexpr(declared):
+            return _CONSTANT
+        if (bound := self._bounds.get(declared.hash)) is not None:
+            return self.of(bound, arguments, depth)
+        if not self._tree.is_own(declared):
+            return _ONE
+        first = [each for each in declared.get_children() if each.kind.is_expression()]
+        values = [*first[-1:], *self._set.get(declared.hash, [])]
+        if not values or (first and not self.width(declared)):
+            return _ONE
+        degrees = []
+        for value in values:
+            degree = self.of(value, arguments, depth)
+            degrees.append(self._narrowed(declared, value, degree))
+        return _largest(degrees)
+
+    def _is_constexpr(self, declared: Any) -> bool:
+        if declared.hash not in self._constexpr:
+            words = []
+            for token in declared.get_tokens():
+                if token.spelling in ("=", "{"):
+                    break
+                words.append(token.spelling)
+            self._constexpr[declared.hash] = "constexpr" in words
+        return self._constexpr[declared.hash]
+
+
+def _largest(degrees: Any) -> Degree:
+    return max(degrees, key=lambda each: each.value, default=_CONSTANT)
+
+
+def _integer_kinds() -> set[Any]:
+    kinds = cindex().TypeKind
+    names = (
+        "BOOL", "CHAR_U", "UCHAR", "USHORT", "UINT", "ULONG", "ULONGLONG", "CHAR_S", "SCHAR",
+        "SHORT", "INT", "LONG", "LONGLONG",
+    )  # fmt: skip
+    return {getattr(kinds, name) for name in names}
 
 
 @dataclass(frozen=True, order=True)

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench.base.errors import (
-    EnvironmentProblem,
-    KernelbenchError,
-    UnknownNameError,
-    UsageError,
-)
+from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError
 from kernelbench.machine import devices
 from kernelbench.project.context import Context
-from kernelbench.project.guarded import HOOKS
+from kernelbench.project.error_attribution import HOOKS
 from kernelbench.project.installed import installed_problems
 from kernelbench.project.model import Lineage
 from kernelbench.project.problem import Problem
@@ -76,8 +71,7 @@ def examine_problem(name: str, specs: Sequence[str] = ()) -> ProblemDiagnosis:
         UsageError: If there is no such problem or shape, or a part of the problem is missing.
         EnvironmentProblem: If torch is missing.
     """
-    if devices.torch_info() is None:
-        raise EnvironmentProblem("torch is not installed: no hook can be tried", "install torch")
+    devices.require_torch("trying a problem's hooks")
     context = Context.find()
     problem = _problem(name, context)
     shapes = sorted(_shapes(problem, specs, context), key=_size)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from kernelbench.base.child_process import Outcome
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError, UsageError
-from kernelbench.executors import cuda_build
 from kernelbench.inspection import by_kind, gpu_tool, resources
-from kernelbench.inspection.gpu_tool import ChildEnd
 from kernelbench.inspection.nsight_counters import (
     SECTIONS,
     CountersError,
@@ -24,8 +23,9 @@ from kernelbench.inspection.nsight_counters import (
     missing,
     read_raw_page,
 )
-from kernelbench.inspection.occupancy import SM_LIMITS
-from kernelbench.inspection.tool_child import Marking, Outcome, ToolJob
+from kernelbench.inspection.tool_child import CallsMade, Marking, ToolJob
+from kernelbench.kinds import cuda_build
+from kernelbench.machine.arch import arch_named
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.runs.runner import StepRun
 
@@ -109,7 +109,7 @@ class ProfileRequest:
 
     @property
     def shape(self) -> Any:
-        """The shape."""
+        """The shape that is profiled."""
         return self.run.shapes[0]
 
 
@@ -203,7 +203,7 @@ def _with_counters(request: ProfileRequest) -> _Found:
         raise _NoCounters(str(error)) from error
     kept = gpu_tool.log_folder("profile", request.run) / "ncu.csv"
     with gpu_tool.own_log(kept) as log:
-        end = gpu_tool.run_child(_command(tool.path, log, request), _job(request), request.limit_s)
+        end = gpu_tool.run_tool(_command(tool.path, log, request), _job(request), request.limit_s)
         text = log.read_text(encoding="utf-8", errors="replace")
     try:
         launches = read_raw_page(text)
@@ -230,7 +230,7 @@ def _command(ncu: Path, log: Path, request: ProfileRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def _why(text: str, end: ChildEnd, limit_s: float, otherwise: str) -> str:
+def _why(text: str, end: Outcome[CallsMade], limit_s: float, otherwise: str) -> str:
     """Why ncu gave nothing, in one line."""
     said = f"{text}\n{end.output}"
     if _PERMISSION in said:
@@ -242,7 +242,7 @@ def _why(text: str, end: ChildEnd, limit_s: float, otherwise: str) -> str:
 
 
 def _without_counters(request: ProfileRequest) -> _Found:
-    end = gpu_tool.run_child([], _job(request, "torch-profiler"), request.limit_s)
+    end = gpu_tool.run_tool([], _job(request, "torch-profiler"), request.limit_s)
     outcome = _require_done(request, end)
     facts = _static_facts(request.run)
     activities = [
@@ -274,9 +274,9 @@ def _base(name: str) -> str:
     return name.rpartition("::")[2]
 
 
-def _require_done(request: ProfileRequest, end: ChildEnd) -> Outcome:
+def _require_done(request: ProfileRequest, end: Outcome[CallsMade]) -> CallsMade:
     """The outcome of calls that went well."""
-    step, outcome = request.run.step.name, end.outcome
+    step, outcome = request.run.step.name, end.value
     if end.timed_out:
         raise IncorrectError(f"{step} hangs: no end within {request.limit_s:g} s", "see --timeout")
     if outcome is None:
@@ -313,10 +313,11 @@ def _static_facts(run: StepRun) -> dict[str, Launch]:
 
 
 def _occupancy_limit(arch: str, code: resources.Code) -> float | None:
-    if code.ctas_per_sm is None or not code.threads or arch not in SM_LIMITS:
+    known = arch_named(arch)
+    if code.ctas_per_sm is None or not code.threads or known is None:
         return None
     warps = code.ctas_per_sm * -(-code.threads // _WARP)
-    return 100.0 * warps / (SM_LIMITS[arch].threads // _WARP)
+    return 100.0 * warps / (known.sm.threads // _WARP)
 
 
 def _job(request: ProfileRequest, marking: Marking = "cuda-profiler") -> ToolJob:

@@ -17,14 +17,14 @@ from typing import Literal
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler
-from kernelbench.executors import compiled
-from kernelbench.executors.compiled import SOFT_ARCH
-from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.inspection import cubin
 from kernelbench.inspection.chosen_steps import choose_steps
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.inspection.disassembly import disassemble
-from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, Occupancy, occupancy
+from kernelbench.kinds import compiled
+from kernelbench.kinds.loaded_step import LoadedStep
+from kernelbench.machine.arch import SOFT_ARCHES, arch_named
+from kernelbench.machine.occupancy import CtaNeeds, Occupancy, occupancy
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project import overlay
 from kernelbench.project.model import Allowance, Kind, Step
@@ -156,9 +156,7 @@ def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
         UsageError: If none has.
     """
     return choose_steps(
-        steps,
-        _has_kernels,
-        lambda step: f"{step.in_words}: there is no code of its own to inspect",
+        steps, _has_kernels, lambda step: f"{step.in_words}: there is no code of its own to inspect"
     )
 
 
@@ -172,7 +170,9 @@ def _has_kernels(step: Step) -> bool:
 
 def flavours(step: Step, arch: str) -> list[bool]:
     """The builds that an arch (or ``all``) means for a step, as their ``soft``."""
-    every = {False: step.arch} | ({True: SOFT_ARCH} if step.arch == "sm_100a" else {})
+    every = {False: step.arch} | (
+        {True: SOFT_ARCHES[step.arch]} if step.arch in SOFT_ARCHES else {}
+    )
     return [soft for soft, built_for in every.items() if arch in ("all", built_for)]
 
 
@@ -215,7 +215,7 @@ def _built(
     if with_ptx or len(code.kernels) > 1:
         ptx = cubin.compile_ptx(step, soft=soft)
     bounds = cubin.launch_bounds(ptx) if ptx is not None else {}
-    arch = SOFT_ARCH if soft else step.arch
+    arch = SOFT_ARCHES[step.arch] if soft else step.arch
     described = _described(code, constants, bounds)
     return Build(
         arch=arch,
@@ -270,7 +270,8 @@ def code_of(
 ) -> Code:
     """A kernel as it is launched, as far as that is known."""
     fits: Occupancy | None = None
-    if dynamic_shared_bytes is not None and threads and arch in SM_LIMITS:
+    known = arch_named(arch)
+    if dynamic_shared_bytes is not None and threads and known is not None:
         needs = CtaNeeds(
             registers=kernel.registers,
             threads=threads,
@@ -278,7 +279,7 @@ def code_of(
             tmem_columns=tmem_columns,
             barriers=kernel.barriers,
         )
-        fits = occupancy(needs, SM_LIMITS[arch])
+        fits = occupancy(needs, known.sm)
     return Code(
         kernel=cubin.demangled(kernel.symbol),
         symbol=kernel.symbol,

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.child_process import Outcome
 from kernelbench.base.errors import ExitCode
-from kernelbench.executors import cuda_build
-from kernelbench.executors.compiled import LibraryExecutor
-from kernelbench.executors.gpu_soft import SoftGpuExecutor
+from kernelbench.executors.gpu import SoftGpuExecutor
 from kernelbench.inspection import cubin, gpu_tool
-from kernelbench.inspection.gpu_tool import ChildEnd, Tool
+from kernelbench.inspection.gpu_tool import Tool
 from kernelbench.inspection.sanitizer_log import (
     Log,
     SanitizerFinding,
     explained,
     read_sanitizer_log,
 )
-from kernelbench.inspection.tool_child import ToolJob
+from kernelbench.inspection.tool_child import CallsMade, ToolJob
+from kernelbench.kinds import cuda_build
+from kernelbench.kinds.compiled import LibraryExecutor
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.model import KIND_WORDS, Step
 from kernelbench.runs.runner import StepRun
@@ -125,7 +126,7 @@ class Session:
 
     @property
     def shape(self) -> Any:
-        """The shape."""
+        """The shape that the tools run."""
         return self.run.shapes[0]
 
     @property
@@ -194,7 +195,7 @@ def run_checks(
         on_progress(f"{session.run.step.name} {session.shape.name}: {check}")
         kept = folder / f"{check}.log"
         with gpu_tool.own_log(kept) as log:
-            end = gpu_tool.run_child(
+            end = gpu_tool.run_tool(
                 _command(session, check, log), _job(session), session.limit_s, _ENVIRONMENT
             )
             text = log.read_text(encoding="utf-8", errors="replace")
@@ -223,17 +224,14 @@ def _command(session: Session, check: Check, log: Path) -> list[str]:
 def _job(session: Session) -> ToolJob:
     run = session.run
     return ToolJob(
-        run.step,
-        run.lineage,
-        session.shape,
-        run.classes[0],
-        run.target,
-        session.seed,
+        run.step, run.lineage, session.shape, run.classes[0], run.target, session.seed,
         session.calls,
-    )
+    )  # fmt: skip
 
 
-def judge_log(session: Session, check: Check, log: Log, end: ChildEnd, path: Path) -> ToolResult:
+def judge_log(
+    session: Session, check: Check, log: Log, end: Outcome[CallsMade], path: Path
+) -> ToolResult:
     """What a log and the way the process ended mean."""
     own = [finding for finding in log.findings if not _foreign(session, finding)]
     elsewhere = len(log.findings) - len(own)
@@ -259,9 +257,13 @@ def _foreign(session: Session, finding: SanitizerFinding) -> bool:
 
 
 def _verdict(
-    session: Session, log: Log, end: ChildEnd, found: Sequence[SanitizerFinding], count: int
+    session: Session,
+    log: Log,
+    end: Outcome[CallsMade],
+    found: Sequence[SanitizerFinding],
+    count: int,
 ) -> tuple[ToolStatus, str]:
-    outcome = end.outcome
+    outcome = end.value
     if outcome is not None and outcome.status == "limit":
         return "failed", f"the step does not take the call: {outcome.reason}"
     if any(not finding.explanation for finding in found) or count > len(found):
@@ -283,7 +285,7 @@ def _verdict(
     return ("explained" if found else "clean"), ""
 
 
-def _printed(end: ChildEnd) -> str:
+def _printed(end: Outcome[CallsMade]) -> str:
     return f"; last printed: {end.last_line}" if end.last_line else ""
 
 

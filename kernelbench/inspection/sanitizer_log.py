@@ -71,7 +71,7 @@ class SanitizerFinding:
 
     @property
     def frames(self) -> tuple[SanitizerFrame, ...]:
-        """Of all accesses."""
+        """The frames of all accesses of the finding."""
         return tuple(frame for access in self.accesses for frame in access)
 
     def places(self, own_files: Collection[str]) -> tuple[SanitizerFrame, ...]:

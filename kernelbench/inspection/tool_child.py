@@ -1,19 +1,13 @@
-"""A process that does nothing on the GPU but call one step, for tools to look at.
+"""What a process does that tools look at: draw the inputs and call one step, nothing else on a GPU.
 
-Run as ``python -m kernelbench.inspection.tool_child JOB OUTCOME``. It draws the inputs, calls the
-step, and writes how that went to the file OUTCOME. No reference is computed here: a tool would
-report the kernels of the reference, too, and whether results are right is ``kernelbench run``'s
-to say.
+No reference is computed here: a tool would report the kernels of the reference, too, and whether
+results are right is ``kernelbench run``'s to say.
 """
 
 from __future__ import annotations
 
-import json
-import pickle
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kernelbench.executors.targets import Target
@@ -45,7 +39,7 @@ class ToolJob:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallsMade:
     """How the calls went.
 
     Attributes:
@@ -61,20 +55,13 @@ class Outcome:
     work_bytes: float | None = None
 
 
-def write_job(path: Path, job: ToolJob) -> None:
-    """Write what :func:`main` reads."""
-    with path.open("wb") as stream:
-        # The lineage first: the shape may be of a class from its problem file.
-        pickle.dump(job.lineage, stream)
-        pickle.dump(job, stream)
-
-
-def perform(job: ToolJob, problem: Problem) -> Outcome:
-    """Make the calls."""
+def perform(job: ToolJob) -> CallsMade:
+    """Load the step and make the calls that the job asks for."""
     import torch
 
-    from kernelbench.executors.callables import describe_exception
+    from kernelbench.kinds.callables import describe_exception
 
+    problem = load_problem(job.lineage)
     try:
         torch.set_grad_enabled(False)
         torch.cuda.set_device(job.target.device)
@@ -88,9 +75,9 @@ def perform(job: ToolJob, problem: Problem) -> Outcome:
             return outcome
         return replace(outcome, work_bytes=problem.work(job.shape, inputs).bytes_total)
     except NotImplementedError as error:
-        return Outcome("limit", " ".join(str(error).split()))
+        return CallsMade("limit", " ".join(str(error).split()))
     except Exception as error:
-        return Outcome("fault", describe_exception(error, job.step.entry))
+        return CallsMade("fault", describe_exception(error, job.step.entry))
 
 
 def _load(job: ToolJob, problem: Problem) -> Kernel:
@@ -104,14 +91,14 @@ def _call(kernel: Kernel, problem: Problem, inputs: Any) -> None:
     torch.cuda.synchronize()
 
 
-def _last(job: ToolJob, call: Callable[[], None]) -> Outcome:
+def _last(job: ToolJob, call: Callable[[], None]) -> CallsMade:
     import torch
 
     if job.marking == "torch-profiler":
         from kernelbench.measure.kernel_activity import device_activities
 
         found = device_activities(call, torch.device(job.target.device))
-        return Outcome("done", launches=tuple((a.name, a.start_us, a.end_us) for a in found))
+        return CallsMade("done", launches=tuple((a.name, a.start_us, a.end_us) for a in found))
     if job.marking == "cuda-profiler":
         torch.cuda.profiler.start()
     try:
@@ -119,17 +106,4 @@ def _last(job: ToolJob, call: Callable[[], None]) -> Outcome:
     finally:
         if job.marking == "cuda-profiler":
             torch.cuda.profiler.stop()
-    return Outcome("done")
-
-
-def main() -> None:
-    """Do the job of the first argument's file, write its outcome to the second."""
-    job_file, outcome_file = map(Path, sys.argv[1:])
-    with job_file.open("rb") as stream:
-        problem = load_problem(pickle.load(stream))
-        job: ToolJob = pickle.load(stream)
-    outcome_file.write_text(json.dumps(asdict(perform(job, problem))), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return CallsMade("done")

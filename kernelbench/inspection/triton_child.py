@@ -1,34 +1,26 @@
-"""A process that calls one step, to see which kernels Triton compiles for it.
+"""What a process does to see which kernels Triton compiles for a step: call it.
 
-Run as ``python -m kernelbench.inspection.triton_child JOB FOLDER``; what it finds is written to
-FOLDER: ``outcome.json``, and PTX, cubin and ptxas's log of each kernel. On a GPU it runs the step.
-Without one, the step gets CPU tensors and Triton a driver that only names the GPU to compile for:
-kernels are compiled for the arguments that they are launched with, and none is launched.
+PTX, cubin and ptxas's log of each kernel are written to a folder. On a GPU the step runs. Without
+one, it gets CPU tensors and Triton a driver that only names the GPU to compile for: kernels are
+compiled for the arguments that they are launched with, and none is launched.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import pickle
 import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
-from kernelbench.executors.callables import LoadError, describe_exception
-from kernelbench.executors.python_step import load_python_step
+from kernelbench.kinds.callables import LoadError, describe_exception
+from kernelbench.kinds.python_step import load_python_step
+from kernelbench.machine.arch import ARCHES
 from kernelbench.project.model import Lineage, Step
-from kernelbench.project.problem import Problem
 from kernelbench.project.problem_loading import load_problem
+from kernelbench.ptx.cuda_on_cpu import cuda_on_cpu
 
-OUTCOME = "outcome.json"
-#: SMs of a GPU by the major number of its compute capability: A100, H100, B200.
-_SMS = {8: 108, 9: 132, 10: 148}
 _PTXAS_LIMIT_S = 120
 
 
@@ -102,52 +94,20 @@ class _Compiling:
         return torch.device("cpu")
 
 
-def _on_the_cpu() -> AbstractContextManager[Any]:
-    """Puts on the CPU what a step asks for on a GPU."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    class OnTheCpu(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if function is torch.Tensor.cuda:
-                return args[0]
-            given = {key: _cpu_for(key, value) for key, value in (kwargs or {}).items()}
-            return function(*(_cpu_for("", value) for value in args), **given)
-
-    return OnTheCpu()
-
-
-def _cpu_for(key: str, value: Any) -> Any:
+@contextlib.contextmanager
+def _gpu_at_hand(job: TritonJob) -> Iterator[None]:
+    """On a GPU nothing; else what a step asks for on one is on the CPU, and torch has a GPU."""
+    if job.device != "cpu":
+        yield
+        return
     import torch
 
-    on_gpu = isinstance(value, torch.device) and value.type == "cuda"
-    named = isinstance(value, str) and value.partition(":")[0] == "cuda"
-    return torch.device("cpu") if on_gpu or named or (key == "device" and value == 0) else value
-
-
-def _pretend_gpu(capability: tuple[int, int]) -> None:
-    """Answer what steps ask torch about the GPU; its number of SMs decides grids only."""
-    import torch
-
-    major, minor = capability
-    properties = SimpleNamespace(
-        major=major, minor=minor, name=f"sm_{major}{minor}", warp_size=32,
-        multi_processor_count=_SMS.get(major, 100),
-    )  # fmt: skip
-    answers = {
-        "current_device": 0,
-        "get_device_capability": capability,
-        "get_device_properties": properties,
-        "is_available": True,
+    number = 10 * job.capability[0] + job.capability[1]
+    known = ARCHES.get(number)
+    with cuda_on_cpu(number, known.sms if known else 100):
         # As in a capture, nothing can be waited for or timed: who tunes then takes a default.
-        "is_current_stream_capturing": True,
-        "synchronize": None,
-    }
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, lambda *args, answer=answer, **kwargs: answer)
-    torch.cuda.device = lambda *args: contextlib.nullcontext()  # type: ignore[misc, assignment]
+        torch.cuda.is_current_stream_capturing = lambda: True
+        yield
 
 
 def _launches(compiling: bool) -> list[tuple[Any, Any, bool]]:
@@ -178,7 +138,7 @@ def _launches(compiling: bool) -> list[tuple[Any, Any, bool]]:
     return found
 
 
-def compile_launches(job: TritonJob, problem: Problem, folder: Path) -> TritonOutcome:
+def compile_launches(job: TritonJob, lineage: Lineage, folder: str) -> TritonOutcome:
     """Call the step and keep what was compiled."""
     import torch
 
@@ -188,18 +148,16 @@ def compile_launches(job: TritonJob, problem: Problem, folder: Path) -> TritonOu
     except ImportError as error:
         return TritonOutcome("fault", reason=describe_exception(error))
     compiling = job.device == "cpu"
+    problem = load_problem(lineage)
     if compiling:
         driver.set_active(_Compiling(job.capability))
-        _pretend_gpu(job.capability)
     found = _launches(compiling)
     try:
-        kernel = load_python_step(job.step, problem, job.device)
         inputs = problem.make_inputs(job.shape, job.input_class, job.seed, job.device)
-        if compiling:
-            with _on_the_cpu():
-                kernel(inputs.data)
-        else:
+        with _gpu_at_hand(job):
+            kernel = load_python_step(job.step, problem, job.device)
             kernel(inputs.data)
+        if not compiling:
             found.clear()  # the first call tunes
             kernel(inputs.data)
             torch.cuda.synchronize()
@@ -210,7 +168,9 @@ def compile_launches(job: TritonJob, problem: Problem, folder: Path) -> TritonOu
     kernels: dict[int, TritonKernel] = {}
     for function, compiled, tuned in found:
         if id(compiled) not in kernels:
-            kernels[id(compiled)] = _kept(function, compiled, tuned, folder / str(len(kernels)))
+            kernels[id(compiled)] = _kept(
+                function, compiled, tuned, Path(folder, str(len(kernels)))
+            )
     return TritonOutcome("done", tuple(kernels.values()), triton=triton.__version__)
 
 
@@ -250,25 +210,3 @@ def _ptxas_log(said: Any, ptx: Path) -> str:
         capture_output=True, text=True, errors="replace", timeout=_PTXAS_LIMIT_S, check=False,
     )  # fmt: skip
     return run.stdout + run.stderr
-
-
-def write_triton_job(file: Path, lineage: Lineage, job: TritonJob) -> None:
-    """Write what :func:`main` reads."""
-    with file.open("wb") as stream:
-        for value in (lineage, job):
-            pickle.dump(value, stream)
-
-
-def main() -> None:
-    """Do the job of the first argument's file, write what was found to the second's folder."""
-    job_file, folder = map(Path, sys.argv[1:])
-    with job_file.open("rb") as stream:
-        # The shape's class is in the problem's module, which has to be there before.
-        problem = load_problem(pickle.load(stream))
-        job: TritonJob = pickle.load(stream)
-    outcome = compile_launches(job, problem, folder)
-    (folder / OUTCOME).write_text(json.dumps(asdict(outcome)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,28 +5,24 @@ Without a GPU nothing is launched, see :mod:`kernelbench.inspection.triton_child
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.base import schema
+from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.inspection import cubin, resources
 from kernelbench.inspection.disassembly import disassemble
-from kernelbench.inspection.gpu_tool import run_limited
 from kernelbench.inspection.resources import Build, Code, Inspection
 from kernelbench.inspection.triton_child import (
-    OUTCOME,
     TritonJob,
     TritonKernel,
     TritonOutcome,
-    write_triton_job,
+    compile_launches,
 )
 from kernelbench.machine import devices
 from kernelbench.machine.toolchain import runs_on
@@ -111,21 +107,16 @@ def _run_child(step: Step, call: TritonCall, arch: str, folder: Path) -> TritonO
     number = int(re.sub(r"\D", "", arch))
     capability = here[0].capability if here else (number // 10, number % 10)
     job = TritonJob(step, call.shape, call.problem.input_classes[0], _SEED, capability, device)
-    write_triton_job(folder / "job", call.lineage, job)
-    command = [sys.executable, "-m", "kernelbench.inspection.triton_child"]
-    with (folder / "output").open("w+b") as output:
-        code, timed_out = run_limited(
-            [*command, str(folder / "job"), str(folder)], output.fileno(), _LIMIT_S, _environment()
-        )
-        output.seek(0)
-        lines = output.read().decode(errors="replace").strip().splitlines()
-    if timed_out:
+    ended = run_in_child(
+        compile_launches, [job, call.lineage, str(folder)], TritonOutcome, _LIMIT_S,
+        before=(load_problem, call.lineage), environment=_environment(),
+    )  # fmt: skip
+    if ended.timed_out:
         return TritonOutcome("fault", reason=f"its call took over {_LIMIT_S:.0f} s")
-    try:
-        return schema.decode(TritonOutcome, json.loads((folder / OUTCOME).read_text()))
-    except (OSError, ValueError):
-        said = f": {' '.join(lines[-1].split())[:200]}" if lines else ""
-        return TritonOutcome("fault", reason=f"its process ended with code {code}{said}")
+    if ended.value is not None:
+        return ended.value
+    said = f": {ended.last_line}" if ended.last_line else ""
+    return TritonOutcome("fault", reason=f"its process ended with code {ended.code}{said}")
 
 
 def _build(kernels: Sequence[TritonKernel], folder: Path, arch: str, *, with_ptx: bool) -> Build:

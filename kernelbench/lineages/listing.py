@@ -45,7 +45,6 @@ class LineageView:
         captions: What the figures are, where they come from.
         rows: Per step: the step, whether and where it runs here, its figures.
         notes: Step name and what must be known of its figures.
-        on_gpu_only: What holds for steps that nothing emulates, in one line; empty without one.
         blocked: Whether a written step cannot run here.
     """
 
@@ -56,7 +55,6 @@ class LineageView:
     captions: list[str]
     rows: list[tuple[Step, str, list[str]]]
     notes: list[tuple[str, str]]
-    on_gpu_only: str
     blocked: bool
 
 
@@ -86,7 +84,7 @@ def select_steps(
 
 
 def list_record(steps: Sequence[Step]) -> ListRecord:
-    """The JSON record of steps."""
+    """What ``list --json`` writes of these steps."""
     return ListRecord(
         schema=SCHEMA,
         steps=tuple(
@@ -114,22 +112,11 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
                 unit=units.pop() if len(units) == 1 else "",
                 captions=list(dict.fromkeys(caption(s.reported) for s in own if s.reported)),
                 rows=[(step, here[step.name], figures(step, shapes)) for step in own],
-                on_gpu_only=_on_gpu_only(own),
                 notes=[(s.name, s.reported.note) for s in own if s.reported and s.reported.note],
                 blocked=any(here[s.name] == "no" for s in own if s.status != "planned"),
             )
         )
     return shown
-
-
-def _on_gpu_only(steps: Sequence[Step]) -> str:
-    kinds = sorted({step.kind for step in steps if step.kind == "cuda" or step.in_cute_dsl})
-    if not kinds:
-        return ""
-    return (
-        f"kind {' and '.join(kinds)}: run, sanitized and profiled on a GPU only; "
-        "`kernelbench check` and the emulator take kinds step, ptx and, in Triton, triton"
-    )
 
 
 def _here(step: Step) -> str:

@@ -20,7 +20,7 @@ _DOT = "dot_"
 
 
 def template_names() -> list[str]:
-    """The templates that there are."""
+    """Names of the templates of ``kernelbench init``."""
     return sorted(
         path.name for path in _TEMPLATES.iterdir() if path.is_dir() and path.name != _COMMON
     )

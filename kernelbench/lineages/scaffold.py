@@ -71,11 +71,7 @@ def new_step(lineages: Lineages, name: str, source: Step, words: StepWords = _NO
 
 
 def new_variant(
-    lineages: Lineages,
-    name: str,
-    source: Step,
-    files: Sequence[str] = (),
-    words: StepWords = _NONE,
+    lineages: Lineages, name: str, source: Step, files: Sequence[str] = (), words: StepWords = _NONE
 ) -> Step:
     """A variant of a step: only what differs from it is in the new folder.
 

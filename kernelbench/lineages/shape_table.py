@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kernelbench.base.markdown import table
+from kernelbench.base.table import Row, markdown
 from kernelbench.executors.targets import executors
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Problem
@@ -40,11 +40,13 @@ def shape_table(
     """Markdown: a row per step that works, a column per shape, footnotes for what cannot run."""
     working = [step for step in steps if step.status == "works"]
     notes: dict[str, int] = {}
-    body = []
+    body: list[Row] = []
     for step in working:
-        cells = [_cell(step, name, shape, problem, rows, notes) for name, shape in shapes.items()]
-        body.append([step.name, *cells])
-    lines = [_legend(problem), "", *table(["step", *shapes], body)]
+        cells = {
+            name: _cell(step, name, shape, problem, rows, notes) for name, shape in shapes.items()
+        }
+        body.append({"step": step.name, **cells})
+    lines = [_legend(problem), "", *markdown(body or [dict.fromkeys(("step", *shapes), "")])]
     if notes:
         lines += ["", *(f"{_superscript(n)} {text}  " for text, n in notes.items())]
         lines[-1] = lines[-1].rstrip()

@@ -1,7 +1,8 @@
 """What an exported step does on its own: it is built by nvcc on import, loaded, and called.
 
-Exported files hold a copy of what they need of this (:mod:`kernelbench.lineages.bundle`), so that
-only the standard library and torch are used here. Errors are RuntimeErrors of one line.
+Exported files hold a copy of what they need of this
+(:mod:`kernelbench.lineages.compiled_export`), so that only the standard library and torch are used
+here. Errors are RuntimeErrors of one line.
 
 GPU MODE's server refuses files with the letters ``stream``: the copies say ``queue`` where names
 have them (``queue_on``), and torch's own names are put together below.
@@ -96,7 +97,7 @@ class StandaloneStep:
         raise RuntimeError(text or f"{self._name}: kb_run failed with status {status}")
 
     def address_of(self, function: str) -> int:
-        """Where a function of the library is."""
+        """Address of a function of the library."""
         return ctypes.cast(getattr(self._library, function), ctypes.c_void_p).value or 0
 
     def stream_on(self, device: torch.device) -> Callable[[], int]:
@@ -207,15 +208,9 @@ def _compile(
         command = [nvcc, "-shared", "-Xcompiler", "-fPIC", *flags, *sources, "-o", "step.so"]
         try:
             run = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=_LIMIT_S,
-            )
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, errors="replace", timeout=_LIMIT_S,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{name} cannot be built: nvcc took over {_LIMIT_S} s") from None
         if run.returncode != 0:

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kernelbench.base.errors import UsageError
-from kernelbench.executors.callables import ENTRY_POINT
+from kernelbench.kinds.callables import ENTRY_POINT
 from kernelbench.lineages.compiled_export import compiled_text
 from kernelbench.project.registry import Step, require_runnable
 
 if TYPE_CHECKING:
-    from kernelbench.executors.protocol import ExportableProblem
+    from kernelbench.kinds.protocol import ExportableProblem
     from kernelbench.project.problem import Problem
 
 MAX_BYTES = 1_000_000

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.errors import UsageError
-from kernelbench.checks.store import LastCheck
+from kernelbench.checks.report import LastCheck
 from kernelbench.executors.targets import device_timed
 from kernelbench.lineages.shape_table import outcome_rows
 from kernelbench.project.registry import Lineage, Lineages, Reported, Step, StepStatus
 from kernelbench.project.reported_figures import caption, shapes_of
 from kernelbench.records import ledger
+from kernelbench.records.metrics import Metric, Summary
 from kernelbench.records.outcomes import RunOutcome, Setting, with_runs
-from kernelbench.records.run_record import FAILED, UNKNOWN, Metric, RunRecord, TimeStats
+from kernelbench.records.run_record import FAILED, UNKNOWN, RunRecord
 
 SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"
 
@@ -37,7 +38,7 @@ class Measured:
     shape: str
     l2: str
     metric: Metric
-    time: TimeStats
+    time: Summary
     sol_us: float | None
     run: str
     created: str
@@ -279,11 +280,9 @@ def times_of(runs: Iterable[RunRecord]) -> dict[str, list[Measured]]:
             continue
         rows = [row for row in run.results if device_timed(row.executor)]
         for row in rows:
-            time = row.device_us or row.call_us
-            if row.status == "pass" and time is not None:
-                metric: Metric = "device" if row.device_us else "call"
+            if row.status == "pass" and row.timed is not None:
                 measured = Measured(
-                    run.device, row.shape, run.protocol.l2, metric, time, row.sol_us, run.id,
+                    run.device, row.shape, run.protocol.l2, *row.timed, row.sol_us, run.id,
                     run.created,
                 )  # fmt: skip
                 found.setdefault((row.step, run.device, row.shape), {})[measured.l2] = measured

@@ -260,6 +260,14 @@ class ClockSampler:
                 raise EnvironmentProblem("the clock sampler is closed")
             return _read(self._nvml, self._handle)
 
+    def energy_mj(self) -> int | None:
+        """Millijoules that the board has drawn since the driver was loaded; None if unsupported."""
+        with self._lock:
+            found = self._nvml and ask(
+                self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle
+            )
+        return None if found is None else int(found)
+
     def _sample(self) -> None:
         while not self._stop.is_set():
             self.readings.append(self.read())

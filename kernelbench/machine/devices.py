@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.machine import clocks
 
 
@@ -95,6 +96,26 @@ def _describe(nvml: Any, index: int, handle: Any) -> GpuInfo:
         cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         mig=is_instance or bool(mig_mode[0]),
     )
+
+
+#: How to have torch, for what cannot go on without it.
+TORCH_HINT = (
+    '`pip install "kernelbench-lineage[torch]"`, without an NVIDIA GPU '
+    "`uv pip install torch --torch-backend=cpu` before it"
+)
+
+
+def require_torch(what: str) -> None:
+    """Refuse where torch is not installed.
+
+    Args:
+        what: What takes it.
+
+    Raises:
+        EnvironmentProblem: Without it.
+    """
+    if torch_info() is None:
+        raise EnvironmentProblem(f"{what} takes torch, which is not installed", TORCH_HINT)
 
 
 @functools.cache

@@ -45,20 +45,13 @@ def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
     properties: Any = torch.cuda.get_device_properties(torch.device(device))
     others = clocks.other_processes(gpu.index, _siblings())
     return Environment(
-        device=str(properties.name),
-        kind="cuda",
-        arch=f"sm_{properties.major}{properties.minor}",
-        sms=int(properties.multi_processor_count),
-        l2_bytes=int(properties.L2_cache_size),
-        memory_bytes=int(properties.total_memory),
-        driver=gpu.driver,
-        cuda=str(torch.version.cuda or ""),
-        torch=str(torch.__version__),
-        python=platform.python_version(),
-        kernelbench=__version__,
-        gpu_processes=others or 0,
+        device=str(properties.name), kind="cuda", arch=f"sm_{properties.major}{properties.minor}",
+        sms=int(properties.multi_processor_count), l2_bytes=int(properties.L2_cache_size),
+        memory_bytes=int(properties.total_memory), driver=gpu.driver,
+        cuda=str(torch.version.cuda or ""), torch=str(torch.__version__),
+        python=platform.python_version(), kernelbench=__version__, gpu_processes=others or 0,
         mig=gpu.mig,
-    )
+    )  # fmt: skip
 
 
 def cpu_name() -> str:

@@ -15,8 +15,18 @@ from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem
 
+#: nvcc's own package from PyPI has no `nv/target`, which `cuda_fp16.h` includes.
+INSTALL_NVCC = "install the CUDA toolkit, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl`"
+
 #: The first version of each compiler that has the C++20 of the emulator.
 _OLDEST = {"g++": 11, "clang++": 14}
+
+_V3 = frozenset(("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"))
+#: The levels of the x86-64 psABI with what they demand, in the words of ``/proc/cpuinfo``.
+CPU_LEVELS = {
+    "x86-64-v4": _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    "x86-64-v3": _V3,
+}
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,12 @@ def unknown_arch(arch: str) -> str:
 def cpu_count() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_level() -> str:
+    """What ``-march`` gets for this CPU: the highest level of x86-64 that it has, or ``native``."""
+    has = set(cpu_facts())
+    return next((level for level, needed in CPU_LEVELS.items() if has >= needed), "native")
 
 
 def cpu_facts() -> list[str]:

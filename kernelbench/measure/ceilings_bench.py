@@ -167,12 +167,9 @@ def _read(bench: _Bench, data: torch.Tensor, variant: probes.ReadVariant = "auto
         torch.sum(data)
         return
     bench.probes.read_stream(
-        data.data_ptr(),
-        data.numel() * data.element_size(),
-        bench.checksum.data_ptr(),
-        bench.stream.cuda_stream,
-        variant,
-    )
+        data.data_ptr(), data.numel() * data.element_size(), bench.checksum.data_ptr(),
+        bench.stream.cuda_stream, variant,
+    )  # fmt: skip
 
 
 def _measure_dram(bench: _Bench) -> float:
@@ -194,6 +191,11 @@ def _measure_dram(bench: _Bench) -> float:
 
 def read_floor(device_index: int, nbytes: int, l2: L2Mode) -> ReadFloor:
     """The time to read ``nbytes`` (rounded up to 16) once, by graph replay as steps are timed.
+
+    Args:
+        device_index: CUDA ordinal.
+        nbytes: How many bytes.
+        l2: ``cold`` or ``warm``.
 
     Raises:
         EnvironmentProblem: If there is no such GPU, or a probe fails on it.

@@ -11,14 +11,16 @@ items are those of the design, §5, and the README's threat model):
 3. On the tensors of call 1 with new values (seed *b*): a result cached by address differs here.
 
 On a GPU it is also called where inputs are written late and where the device is busy, on the
-default stream and on another (``stream_trial.py``).
+default stream and on another (``stream_ordering_check.py``).
 
 The reference is computed after the call, from regenerated inputs, so a step cannot reach it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,14 +31,13 @@ import torch
 
 from kernelbench.base.errors import KernelbenchError, MachineFault
 from kernelbench.base.seeds import derive
-from kernelbench.executors.callables import describe_exception
-from kernelbench.executors.fault import KernelFault
-from kernelbench.measure import references
-from kernelbench.measure.outcomes import CheckResult, Whose, status_of
+from kernelbench.kinds.callables import describe_exception
+from kernelbench.kinds.loaded_step import KernelFault
+from kernelbench.measure.results import CheckResult, FaultOrigin, status_of
 from kernelbench.measure.returned_memory import ReturnedMemory, poison_free_memory
-from kernelbench.measure.stream_trial import CallTrial, Elsewhere, StreamTrial
+from kernelbench.measure.stream_ordering_check import CallTrial, Elsewhere, StreamOrderingCheck
 from kernelbench.project.arena import bits
-from kernelbench.project.guarded import is_lost_device
+from kernelbench.project.error_attribution import GuardedProblem, is_lost_device
 from kernelbench.project.problem import (
     Inputs,
     Kernel,
@@ -55,7 +56,7 @@ _HOOK_LIMIT_S = 600.0
 class Announce(Protocol):
     """Announces the phase that begins; see ``worker/launcher.py``."""
 
-    def __call__(self, name: str, limit_s: float, whose: Whose = "step", /) -> None:
+    def __call__(self, name: str, limit_s: float, whose: FaultOrigin = "step", /) -> None:
         """A phase that may take so many seconds, of whose code the blame is if it does not end."""
 
 
@@ -150,7 +151,7 @@ class Checker:
         return self.problem.make_inputs(self.shape, input_class, seed, self.device)
 
     def _reference(self, inputs: Inputs, input_class: str, seed: int) -> Any:
-        return references.reference(
+        return shared_reference(
             self.references,
             self.problem,
             self.shape,
@@ -279,7 +280,7 @@ class Checker:
         device = torch.device(self.device)
         poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
         there = self.elsewhere
-        make = there.stream_trial if there else partial(StreamTrial, self.kernel)
+        make = there.stream_ordering_check if there else partial(StreamOrderingCheck, self.kernel)
         trial = make(device, current, stale, poison)
         for where, stream, required in (
             ("the current stream", torch.cuda.default_stream(device), True),
@@ -358,12 +359,7 @@ def _judged(
     status: ResultStatus, verdict: OutputVerdict, reason: str, notes: tuple[str, ...] = ()
 ) -> CheckResult:
     return CheckResult(
-        status,
-        verdict.exact,
-        verdict.max_abs_err,
-        reason,
-        notes,
-        rel_rms_err=verdict.rel_rms_err,
+        status, verdict.exact, verdict.max_abs_err, reason, notes, rel_rms_err=verdict.rel_rms_err
     )
 
 
@@ -374,3 +370,45 @@ def _wrong(reason: str) -> _Failed:
 def _synchronize(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.synchronize(torch.device(device))
+
+
+def shared_reference(
+    folder: str,
+    problem: Problem,
+    shape: Any,
+    input_class: str,
+    seed: int,
+    compute: Callable[[], Any],
+) -> Any:
+    """The reference of inputs drawn from ``seed``, from the folder, or computed and left there.
+
+    The float64 product of a large shape takes as long as many calls of a step, and the steps of one
+    run are judged on the same inputs. Only for steps of a lineage on a CPU: a submission must find
+    no result that it has not computed, and a GPU computes a reference in no time.
+
+    Args:
+        folder: Of :func:`kernelbench.runs.api.shared_folder`; empty to compute it in any case.
+        problem: As the step is judged by it.
+        shape: Of the inputs.
+        input_class: Theirs.
+        seed: Theirs.
+        compute: Gives the reference. A folder that cannot hold it costs time and nothing else.
+    """
+    if not folder or not getattr(problem, "shares_references", True):
+        return compute()
+    import torch
+
+    settings = problem.settings() if isinstance(problem, GuardedProblem) else vars(problem)
+    what = repr((problem.name, settings, shape, input_class, seed))
+    path = Path(folder) / f"{hashlib.sha256(what.encode()).hexdigest()}.pt"
+    if path.exists():
+        # Our own file in a folder that only we can write; its classes are the problem's.
+        return torch.load(path, weights_only=False, mmap=True)
+    value = compute()
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    try:
+        torch.save(value, unfinished)
+        unfinished.replace(path)
+    except (OSError, RuntimeError):  # torch's writer raises the latter on a full disk
+        unfinished.unlink(missing_ok=True)
+    return value

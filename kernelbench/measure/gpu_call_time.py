@@ -14,7 +14,7 @@ from kernelbench.base.seeds import derive
 from kernelbench.machine.environment import foreign_processes
 from kernelbench.measure import probes
 from kernelbench.measure.gpu_timing import GpuTiming
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import (
     CLOCK,
     EVENT,
@@ -41,6 +41,13 @@ def call_time(
 ) -> Measurement:
     """Time of one Python call on a drained queue (or of 15 in one event pair, per call).
 
+    Args:
+        gpu: Where it is measured, with the input sets.
+        kernels: The arms.
+        order: Of the arms, a list for each block.
+        warmups: Untimed calls of each arm.
+        mode: One call in an event pair, or 15.
+
     Raises:
         TimingFault: If a timed output is wrong, or work of the step goes on after its end event
             (host time to a device-wide synchronization exceeds event time by far).
@@ -48,7 +55,7 @@ def call_time(
             processes use the GPU.
     """
     rng = random.Random(derive(gpu.seed, "call", "order"))
-    witness = gpu.witness(order, rng, derive(gpu.seed, "call"))
+    verifier = gpu.verifier(order, rng, derive(gpu.seed, "call"))
     method = "events" if mode == "single" else "competition"
     measurement = Measurement("call", method)
     calls = 1 if mode == "single" else _CALLS_PER_COMPETITION_REP
@@ -62,25 +69,25 @@ def call_time(
         gpu.warm_up(kernels, warmups)
         begin_s = CLOCK()
         for b, arms_of_block in enumerate(order):
-            witness.exchange()
-            witness.renew(launch)
+            verifier.exchange()
+            verifier.renew(launch)
             block = TimedBlock(list(arms_of_block), [], [])
             gpu.announce("timed block", gpu.call_limit_s)
             for r, arm in enumerate(arms_of_block):
                 which = rng.randrange(len(gpu.sets))
                 for call in range(calls):
-                    gpu.do_beforehand(kernels[arm], gpu.sets[(which + call) % len(gpu.sets)])
+                    gpu.do_untimed_setup(kernels[arm], gpu.sets[(which + call) % len(gpu.sets)])
                 if gpu.l2 == "cold":
                     gpu.preparations[which][r % 2].replay()
                 elapsed_us, host_us, result = _timed(gpu, kernels[arm], which, calls, reset)
                 excess[arm].append(host_us - elapsed_us)
-                block.time_us.append(elapsed_us / calls)
+                block.values.append(elapsed_us / calls)
                 block.input_set.append(which)
-                witness.keep((b, r), arm, (which + calls - 1) % len(gpu.sets), result)
+                verifier.keep((b, r), arm, (which + calls - 1) % len(gpu.sets), result)
             gpu.finish_block(block)
             measurement.blocks.append(block)
         measurement.busy_s = CLOCK() - begin_s
-    witness.verify()
+    verifier.verify()
     require_untouched_timers()
     for arm, values in enumerate(excess):
         _require_joined(gpu, arm, statistics.median(values), measurement, calls)

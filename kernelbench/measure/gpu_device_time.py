@@ -16,14 +16,9 @@ from kernelbench.base.seeds import derive
 from kernelbench.measure import probes
 from kernelbench.measure.gpu_timing import CaptureError, GpuTiming, Replays
 from kernelbench.measure.kernel_activity import activity_sums
-from kernelbench.measure.outcomes import TimedBlock
-from kernelbench.measure.timing import (
-    CLOCK,
-    EVENT,
-    Measurement,
-    require_untouched_timers,
-)
-from kernelbench.measure.witness import OnceMore, Witness
+from kernelbench.measure.output_verifier import OnceMore, OutputVerifier
+from kernelbench.measure.results import TimedBlock
+from kernelbench.measure.timing import CLOCK, EVENT, Measurement, require_untouched_timers
 from kernelbench.project.problem import Kernel
 
 __all__ = ["device_time"]
@@ -40,6 +35,12 @@ def device_time(
     graph's temporaries and instance lie changes its time by some 0.1 %, the same way in every
     replay: left alone, two graphs of one kernel differ significantly. Drawn per block, it is
     noise between blocks, which the paired test accounts for.
+
+    Args:
+        gpu: Where it is measured, with the input sets.
+        kernels: The arms.
+        order: Of the arms, a list for each block.
+        warmups: Untimed calls of each arm.
 
     Raises:
         CaptureError: If a call cannot be captured, and the profiler is not to be asked.
@@ -87,7 +88,7 @@ def _queued(
 ) -> Measurement:
     """Blocks of repetitions queued without a host synchronization inside."""
     rng = random.Random(derive(gpu.seed, "device", "order"))
-    witness = gpu.witness(order, rng, derive(gpu.seed, "device"))
+    verifier = gpu.verifier(order, rng, derive(gpu.seed, "device"))
     measurement = Measurement("device", "graph")
     reset = gpu.resets_persisting()
     with torch.cuda.stream(gpu.stream):
@@ -101,16 +102,16 @@ def _queued(
                 gpu.stream.synchronize()
         gpu.stream.synchronize()
         for b, arms_of_block in enumerate(order):
-            witness.exchange()
+            verifier.exchange()
             prepare()
             # After the capture, so that no graph can be a copy of what its call has computed.
-            witness.renew(launch)
+            verifier.renew(launch)
             gpu.announce("timed block", gpu.call_limit_s)
             begin = CLOCK()
-            block = _queued_block(gpu, b, arms_of_block, launch, rng, witness, reset)
+            block = _queued_block(gpu, b, arms_of_block, launch, rng, verifier, reset)
             measurement.busy_s += CLOCK() - begin
             measurement.blocks.append(block)
-    witness.verify()
+    verifier.verify()
     require_untouched_timers()
     return measurement
 
@@ -121,7 +122,7 @@ def _queued_block(
     arms_of_block: Sequence[int],
     launch: OnceMore,
     rng: random.Random,
-    witness: Witness,
+    verifier: OutputVerifier,
     reset: bool,
 ) -> TimedBlock:
     block = TimedBlock(list(arms_of_block), [], [])
@@ -146,14 +147,14 @@ def _queued_block(
         events.append((start, end))
         block.input_set.append(which)
         last = (which + gpu.batch - 1) % len(gpu.sets)
-        witness.keep((b, r), arm, last, result)
+        verifier.keep((b, r), arm, last, result)
     if gpu.stamps is not None:
         gpu.stamps.stamp(1, gpu.stream)
     queueing = CLOCK() - queueing
     gpu.stream.synchronize()
     # The spin of the next block covers the part of the queueing that flushes do not hide.
     gpu.spin_s = min(20e-3, max(0.2e-3, 0.5 * queueing))
-    block.time_us = [start.elapsed_time(end) * 1e3 / gpu.batch for start, end in events]
+    block.values = [start.elapsed_time(end) * 1e3 / gpu.batch for start, end in events]
     gpu.finish_block(block)
     return block
 
@@ -167,7 +168,7 @@ def _profiled(
     profiler session spans several blocks, because each costs a good part of a second.
     """
     rng = random.Random(derive(gpu.seed, "profiler", "order"))
-    witness = gpu.witness(order, rng, derive(gpu.seed, "profiler"), every=2)
+    verifier = gpu.verifier(order, rng, derive(gpu.seed, "profiler"), every=2)
     measurement = Measurement("device", "profiler")
 
     def launch(arm: int, which: int) -> Any:
@@ -180,23 +181,23 @@ def _profiled(
                 TimedBlock(list(arms), [], [])
                 for arms in order[first : first + _BLOCKS_PER_PROFILE]
             ]
-            witness.exchange()
-            witness.renew(launch)
+            verifier.exchange()
+            verifier.renew(launch)
             gpu.announce("profiled blocks", gpu.call_limit_s)
 
             def body(first: int = first, blocks: Sequence[TimedBlock] = blocks) -> None:
                 begin = CLOCK()
                 for offset, block in enumerate(blocks):
-                    _profiled_block(gpu, first + offset, block, kernels, rng, witness)
+                    _profiled_block(gpu, first + offset, block, kernels, rng, verifier)
                 gpu.stream.synchronize()
                 measurement.busy_s += CLOCK() - begin
 
             sums = activity_sums(body, gpu.device, sum(len(block.arm) for block in blocks))
             for block in blocks:
-                block.time_us, sums = sums[: len(block.arm)], sums[len(block.arm) :]
+                block.values, sums = sums[: len(block.arm)], sums[len(block.arm) :]
                 gpu.finish_block(block)
             measurement.blocks += blocks
-    witness.verify()
+    verifier.verify()
     require_untouched_timers()
     return measurement
 
@@ -207,16 +208,16 @@ def _profiled_block(
     block: TimedBlock,
     kernels: Sequence[Kernel],
     rng: random.Random,
-    witness: Witness,
+    verifier: OutputVerifier,
 ) -> None:
     for r, arm in enumerate(block.arm):
         which = rng.randrange(len(gpu.sets))
         chosen = gpu.sets[which]
-        gpu.do_beforehand(kernels[arm], chosen)
+        gpu.do_untimed_setup(kernels[arm], chosen)
         if gpu.l2 == "cold":
             gpu.preparations[which][r % 2].replay()
         torch.cuda._sleep(1)
         result = kernels[arm](chosen.inputs.data)
         torch.cuda._sleep(1)
         block.input_set.append(which)
-        witness.keep((b, r), arm, which, result)
+        verifier.keep((b, r), arm, which, result)

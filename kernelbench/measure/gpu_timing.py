@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import torch
 
-from kernelbench.executors.callables import beforehand_of, with_beforehand
+from kernelbench.kinds.callables import untimed_setup_of, with_untimed_setup
 from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.measure.output_verifier import LocalVerifier, OutputVerifier
+from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import InputSet, OnBlock
-from kernelbench.measure.witness import Witness, WitnessHere
 from kernelbench.project.problem import Kernel, Problem
 from kernelbench.records.run_record import L2Mode
 
@@ -99,7 +99,7 @@ class GpuTiming:
         return self.l2 == "cold" and (probes.persisting_l2_limit() or 0) > 0
 
     def capture(self, kernel: Kernel) -> Replays:
-        """One graph per input set, without what a peer wants done beforehand.
+        """One graph per input set, without a peer's untimed setup.
 
         Raises:
             CaptureError: If the call cannot be captured, with the reason.
@@ -107,7 +107,7 @@ class GpuTiming:
         graphs = []
         for chosen in self.sets:
             self.announce("graph capture", self.call_limit_s)
-            self.do_beforehand(kernel, chosen)
+            self.do_untimed_setup(kernel, chosen)
             try:
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
@@ -118,24 +118,37 @@ class GpuTiming:
             graphs.append((graph, result))
         return graphs
 
-    def do_beforehand(self, kernel: Kernel, chosen: InputSet) -> None:
+    def capture_calls(self, kernel: Kernel, count: int) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """One graph of ``count`` calls over the input sets in turn, and what the last returned."""
+        for chosen in self.sets:
+            self.do_untimed_setup(kernel, chosen)
+        self.announce("graph capture", self.call_limit_s)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
+            for index in range(count):
+                result = kernel(self.sets[index % len(self.sets)].inputs.data)
+        return graph, result
+
+    def do_untimed_setup(self, kernel: Kernel, chosen: InputSet) -> None:
         """What a peer wants done before its call, of which no part is timed."""
-        if (beforehand := beforehand_of(kernel)) is not None:
+        if (setup := untimed_setup_of(kernel)) is not None:
             torch.cuda.synchronize(self.device)
             with torch.cuda.stream(self.stream):
-                beforehand(chosen.inputs.data)
+                setup(chosen.inputs.data)
             torch.cuda.synchronize(self.device)
 
-    def witness(
+    def verifier(
         self, order: Sequence[Sequence[int]], rng: random.Random, seed: int, every: int = 5
-    ) -> Witness:
+    ) -> OutputVerifier:
         """Who looks at the timed outputs of a series.
 
         Args:
+            order: Of the arms, a list for each block.
             rng: Draws the repetitions that are looked at, and then the order of the sets.
             seed: For when the sets get other values, before about one block in ``every``.
+            every: In blocks, how often values are exchanged, about.
         """
-        return WitnessHere(
+        return LocalVerifier(
             self.sets, self.problem, self.shape, self.input_class, order, rng, seed, every
         )
 
@@ -153,6 +166,6 @@ class GpuTiming:
         """``warmups`` plain calls of each arm, in turn."""
         for index in range(warmups * len(kernels)):
             self.announce("warm-up", self.call_limit_s)
-            kernel = with_beforehand(kernels[index % len(kernels)])
+            kernel = with_untimed_setup(kernels[index % len(kernels)])
             kernel(self.sets[index % len(self.sets)].inputs.data)
         torch.cuda.synchronize(self.device)

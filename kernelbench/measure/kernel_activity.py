@@ -50,6 +50,11 @@ def device_activities(body: Callable[[], None], device: torch.device) -> list[Ac
 def activity_sums(body: Callable[[], None], device: torch.device, reps: int) -> list[float]:
     """Run ``body`` and return, per fenced repetition, its kernels, copies and fills in µs.
 
+    Args:
+        body: What is profiled; it enqueues all repetitions.
+        device: The GPU.
+        reps: How many repetitions it fences.
+
     Raises:
         ProfilerError: If the timeline does not hold ``2 * reps`` markers.
     """

@@ -58,6 +58,7 @@ class Probes:
 
         Args:
             slots: Device address of ``stamp_slots`` × 2 int64, 16-byte aligned, zeroed before.
+            stream: The CUDA stream, as an integer.
         """
         self._check(self.library.kb_probe_stamp(self.device, slots, stream))
 
@@ -82,8 +83,10 @@ class Probes:
         into ``checksum``; ``vector`` loads 16 bytes per thread at a time and XORs everything.
 
         Args:
-            data: Device address, 16-byte aligned. nbytes: A multiple of 16.
+            data: Device address, 16-byte aligned.
+            nbytes: A multiple of 16.
             checksum: Device address of one uint32, XORed into as 32-bit words.
+            stream: The CUDA stream, as an integer.
             variant: ``auto`` is ``bulk`` where the GPU has bulk copies.
 
         Raises:
@@ -207,7 +210,8 @@ def median_sm_mhz(before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]) -
     """Median over SMs of cycles per microsecond between two stamps.
 
     Args:
-        before: int64 [slots, 2], (cycles, ns) by SM, zero where no CTA ran; likewise ``after``.
+        before: int64 [slots, 2], (cycles, ns) by SM, zero where no CTA ran.
+        after: Likewise.
 
     Returns:
         MHz, or None if no SM has both stamps and time between them.

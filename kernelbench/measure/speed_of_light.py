@@ -108,16 +108,6 @@ class Published:
     us: dict[str, float]
 
 
-#: By problem name.
-PUBLISHED: Mapping[str, Published] = {
-    "group_gemm": Published(
-        "GPU MODE NVFP4 group GEMM task, B200 at 1.5 GHz",
-        "B200",
-        {"A": 18.8, "B": 10.7, "C": 2.4, "D": 1.5},
-    ),
-}
-
-
 @dataclass(frozen=True)
 class _Sheet:
     aliases: tuple[str, ...]
@@ -136,15 +126,9 @@ def _hopper(
     """Hopper's dense rates hang together: FP8 twice, TF32 half of FP16."""
     flops = {"fp8": 2 * fp16, "fp16": fp16, "bf16": fp16, "tf32": fp16 / 2}
     return Ceilings(
-        device=device,
-        source="datasheet",
-        dram_bytes_per_s=bandwidth,
-        l2_bytes=l2_mib * MIB,
-        flops=flops,
-        flops_headroom=flops_headroom,
-        dram_headroom=dram_headroom,
-        notes=notes,
-    )
+        device=device, source="datasheet", dram_bytes_per_s=bandwidth, l2_bytes=l2_mib * MIB,
+        flops=flops, flops_headroom=flops_headroom, dram_headroom=dram_headroom, notes=notes,
+    )  # fmt: skip
 
 
 _DENSE = "dense rates: the datasheet states them with 2:4 sparsity, which is twice as much"
@@ -274,6 +258,11 @@ def speed_of_light(work: Work, ceilings: Ceilings, l2_mode: L2Mode) -> Floor:
     Cold: every byte moves between DRAM and the chip. Warm: what fits in the L2 cache need not; if
     the L2 bandwidth is known, every byte moves through that.
 
+    Args:
+        work: FLOPs and bytes.
+        ceilings: Rates of the device.
+        l2_mode: ``cold`` or ``warm``.
+
     Raises:
         ValueError: If the work's precision is unknown.
     """
@@ -294,8 +283,7 @@ def speed_of_light(work: Work, ceilings: Ceilings, l2_mode: L2Mode) -> Floor:
     impossible_s = 0.0
     if ceilings.source == "datasheet":
         impossible_s = max(
-            compute_s / ceilings.flops_headroom,
-            least_bytes / (bandwidth * ceilings.dram_headroom),
+            compute_s / ceilings.flops_headroom, least_bytes / (bandwidth * ceilings.dram_headroom)
         )
     return Floor(
         us=max(compute_s, memory_s) * 1e6,

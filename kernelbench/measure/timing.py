@@ -27,10 +27,10 @@ import torch
 
 from kernelbench.base.seeds import derive
 from kernelbench.measure.correctness import Announce
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.measure.results import TimedBlock
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, Kernel, Problem, copied, interchangeable, refill
-from kernelbench.records.run_record import Metric
+from kernelbench.records.metrics import Metric
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
 EVENT = torch.cuda.Event
@@ -86,7 +86,7 @@ class Measurement:
     busy_s: float = 0.0
 
     def of(self, arm: int) -> list[float]:
-        """Every sample of one arm, in order, in microseconds."""
+        """Every sample of one arm, in order, in the metric's unit."""
         return [t for block in self.blocks for t in block.of(arm)]
 
     def to_json(self) -> dict[str, Any]:
@@ -94,14 +94,22 @@ class Measurement:
         return {
             "metric": self.metric,
             "method": self.method,
-            "blocks": [block.to_json() for block in self.blocks],
+            "blocks": [block.to_json(self.metric) for block in self.blocks],
         }
 
 
 def draw_input_sets(
     problem: Problem, shape: Any, input_class: str, seed: int, device: str
 ) -> list[InputSet]:
-    """Up to four input sets with references, as many as fit in 6 GiB."""
+    """Up to four input sets with references, as many as fit in 6 GiB.
+
+    Args:
+        problem: Draws them.
+        shape: Their shape.
+        input_class: Their class.
+        seed: From which that of each set is derived.
+        device: ``cpu`` or ``cuda:N``.
+    """
     sets: list[InputSet] = []
     used = 0
     while len(sets) < (_MAX_INPUT_SETS if device != "cpu" else 2):
@@ -120,7 +128,13 @@ def draw_input_sets(
 
 
 def abba(blocks: int, quads: int, rng: random.Random) -> list[list[int]]:
-    """Arm order per block: ``quads`` quads, each ABBA or BAAB by coin; drift cancels in a quad."""
+    """Arm order per block: ``quads`` quads, each ABBA or BAAB by coin; drift cancels in a quad.
+
+    Args:
+        blocks: How many lists.
+        quads: Quads in each.
+        rng: Tosses the coins.
+    """
     order = []
     for _ in range(blocks):
         block: list[int] = []
@@ -238,16 +252,35 @@ class SampledOutputs:
         return position in self._chosen
 
     def keep(self, position: tuple[int, int], arm: int, chosen: InputSet, result: Any) -> None:
-        """Queue a copy of the outputs if this repetition was chosen."""
+        """Queue a copy of the outputs if this repetition was chosen.
+
+        Args:
+            position: Block, and place in it.
+            arm: Which arm.
+            chosen: The input set.
+            result: The outputs of the repetition.
+        """
         if self.wants(position):
             self._kept.append((arm, chosen.reference, copied(result)))
 
     def keep_last(self, arm: int, chosen: InputSet, result: Any) -> None:
-        """Keep the arm's newest outputs, for a series that may end anywhere."""
+        """Keep the arm's newest outputs, for a series that may end anywhere.
+
+        Args:
+            arm: Which arm.
+            chosen: The input set.
+            result: The outputs of the repetition.
+        """
         self._last[arm] = (arm, chosen.reference, copied(result))
 
     def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
-        """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""
+        """Compare every kept output; raises :class:`TimingFault` on the first wrong one.
+
+        Args:
+            problem: Compares.
+            shape: Of the inputs.
+            input_class: Theirs.
+        """
         kept = [("the last timed output", *entry) for entry in self._last.values()]
         kept += [("a timed output", *entry) for entry in self._kept]
         for what, arm, reference, outputs in kept:
@@ -277,6 +310,20 @@ def time_on_cpu(
     """Wall-clock call time on the CPU, within a time budget that drops whole blocks.
 
     The budget also bounds the warm-ups (at most a quarter of it). At least one block is measured.
+
+    Args:
+        arms: The callables.
+        order: Of the arms, a list for each block.
+        sets: Inputs with references.
+        problem: Compares outputs.
+        shape: Of the inputs.
+        input_class: Theirs.
+        seed: Of what is checked and exchanged.
+        budget_s: Seconds of calls, warm-ups included.
+        warmups: Untimed calls of each arm, at most.
+        announce: Told of each phase and its limit.
+        call_limit_s: Seconds after which a call counts as hung.
+        on_block: Given each block as it ends.
     """
     rng = random.Random(derive(seed, "order"))
     sampled = SampledOutputs(order, rng)
@@ -312,7 +359,7 @@ def time_on_cpu(
             result, elapsed = timed[arm](chosen.inputs.data)
             block.arm.append(arm)
             block.input_set.append(which)
-            block.time_us.append(elapsed * 1e6)
+            block.values.append(elapsed * 1e6)
             out_of_time = _out_of_time(started, fresh, budget_s)
             outputs = problem.outputs_of(result, chosen.inputs)
             sampled.keep((b, r), arm, chosen, outputs)
@@ -326,7 +373,7 @@ def time_on_cpu(
         if _out_of_time(started, fresh, budget_s):
             break
     measurement.busy_s = CLOCK() - started
-    total = sum(len(block.time_us) for block in measurement.blocks)
+    total = sum(len(block.values) for block in measurement.blocks)
     wanted = sum(len(block) for block in order)
     if total < wanted:
         measurement.notes.append(f"{total // len(arms)} reps: {budget_s:g} s budget on a CPU")

@@ -30,7 +30,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(_BITS[tensor.element_size()])
 
 
-class OutputArena:
+class GuardedOutputs:
     """One flat allocation that holds every output tensor of a call, with guard bands between.
 
     Args:
@@ -65,7 +65,7 @@ class OutputArena:
             inside[start : start + count] = True
         return ~inside
 
-    def beginning(self, outputs: Sequence[torch.Tensor]) -> OutputArena:
+    def beginning(self, outputs: Sequence[torch.Tensor]) -> GuardedOutputs:
         """The same storage for ``outputs`` that begin where these do and are no longer."""
         found = copy.copy(self)
         width = self.flat.element_size()
@@ -82,13 +82,9 @@ class OutputArena:
         generator = torch.Generator(device=self.flat.device).manual_seed(seed & (2**63 - 1))
         size = self.flat.numel() * self.flat.element_size() // 4
         noise = torch.randint(
-            -(2**31),
-            2**31,
-            (size,),
-            dtype=torch.int32,
-            device=self.flat.device,
+            -(2**31), 2**31, (size,), dtype=torch.int32, device=self.flat.device,
             generator=generator,
-        )
+        )  # fmt: skip
         return noise.view(self.flat.dtype)
 
     def fill(self, poison: torch.Tensor) -> None:
@@ -106,7 +102,11 @@ class OutputArena:
         return [same[start : start + count] for start, count in self.spans]
 
 
-class MixedArena(OutputArena):
+#: Its name in problems that were written before.
+OutputArena = GuardedOutputs
+
+
+class MixedArena(GuardedOutputs):
     """An arena of bytes, whose outputs each have a dtype of their own.
 
     Args:

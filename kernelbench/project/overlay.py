@@ -21,6 +21,25 @@ from kernelbench.project.source_files import sources_of
 FOLDER = "sources"
 
 
+def written_source(name: str, text: str) -> Path:
+    """A file of a name with a text; its folder's name depends on the text only.
+
+    Raises:
+        EnvironmentProblem: If the cache cannot be written.
+    """
+    import hashlib  # `list` comes by here, and needs neither
+
+    from kernelbench.base.files import write_text
+
+    root = cache_dir()
+    file = root / FOLDER / hashlib.sha256(text.encode()).hexdigest()[:32] / name
+    if not file.is_file():
+        with writing(root):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, text)
+    return file
+
+
 def folder_of(step: Step) -> Path:
     """The folder with all files of a step: its own, or one of links if it has a base.
 

@@ -19,7 +19,7 @@ from kernelbench.base.errors import ProblemError
 if TYPE_CHECKING:
     import torch
 
-    from kernelbench.project.arena import OutputArena
+    from kernelbench.project.arena import GuardedOutputs
     from kernelbench.project.model import Step
 
 
@@ -58,7 +58,7 @@ class Inputs:
     data: Any
     operands: list[torch.Tensor]
     outputs: list[torch.Tensor]
-    arena: OutputArena
+    arena: GuardedOutputs
     plain: tuple[Any, ...] = ()
 
 

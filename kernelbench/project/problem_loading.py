@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError
-from kernelbench.project.guarded import guarded, line_in, shown_path
+from kernelbench.project.error_attribution import guarded, line_in, shown_path
 from kernelbench.project.installed import installed_problem
 from kernelbench.project.model import Lineage
 
@@ -26,7 +26,7 @@ __all__ = ["load_problem"]
 def load_problem(lineage: Lineage) -> Problem:
     """Import the problem of a lineage, once per process; its hooks' mistakes are its own.
 
-    See :mod:`kernelbench.project.guarded`.
+    See :mod:`kernelbench.project.error_attribution`.
 
     Raises:
         UsageError: If it cannot be imported, names nothing, or lacks a part of the interface.

@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelbench.base.errors import (
-    PlannedStepError,
-    UnknownNameError,
-    UsageError,
-)
+from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
 from kernelbench.project.installed import installed_peers
 from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Step, StepStatus
 from kernelbench.project.project_file import Project, shipped_project
@@ -190,6 +186,8 @@ class Lineages:
         best = {f"{each.name}-best": each.best for each in self.all_lineages if each.best}
         name = best.get(spec, spec)
         if all(step.name != name for step in self.all_steps):
+            if Path(spec).is_file():
+                return self._from_path(Path(spec))
             raise self._unknown(spec, *(lineage.name for lineage in self.all_lineages), *best)
         return [self.get(name)]
 
@@ -226,7 +224,8 @@ class Lineages:
             raise UsageError(f"{path}: no such file or folder")
         if path.suffix != ".py":
             raise UsageError(
-                f"{path}: not a submission", "expected a .py file that defines custom_kernel(data)"
+                f"{path}: neither a step nor a submission",
+                "expected a .py file with custom_kernel(data); `check` also takes .cu and .ptx",
             )
         for step in self.all_steps:
             if step.entry == path:
@@ -339,9 +338,4 @@ def _order(step: Step, lineage: Lineage) -> tuple[Any, ...]:
         (0, int(part), "") if part.isdigit() else (1, 0, part)
         for part in re.findall(r"\d+|\D+", step.name)
     )
-    return (
-        step.name != lineage.reference,
-        step.experiment,
-        parts,
-        step.name,
-    )
+    return (step.name != lineage.reference, step.experiment, parts, step.name)

@@ -205,11 +205,7 @@ def _kind(node: yaml.Node) -> str:
 
 
 def _entry(
-    path: Path,
-    name: yaml.ScalarNode,
-    node: yaml.Node,
-    problem: Problem,
-    loader: yaml.SafeLoader,
+    path: Path, name: yaml.ScalarNode, node: yaml.Node, problem: Problem, loader: yaml.SafeLoader
 ) -> Shape:
     pairs = _pairs(path, node, f"the fields of {name.value}, such as {{m: 128, n: 512, k: 768}}")
     fields = {key.value: loader.construct_object(value, deep=True) for key, value in pairs}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import os
+import tomllib
 from pathlib import Path
 
 #: Below the package, where a wheel has the tree of the checkout.
 _FOLDER = "_shipped"
+_FILES = ("pyproject.toml", "shapes.yaml", ".clang-format", "docs/findings")
 
 
 @functools.cache
@@ -20,6 +22,14 @@ def shipped_root() -> Path:
     package = Path(__file__).resolve().parents[1]
     carried = package / _FOLDER
     return carried if carried.is_dir() else package.parent
+
+
+@functools.cache
+def shipped_names() -> tuple[str, ...]:
+    """What a wheel carries of that folder: files that all lineages need, folders of lineages."""
+    table = tomllib.loads((shipped_root() / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = [each.partition("/")[0] for each in table["tool"]["kernelbench"]["lineages"]]
+    return (*_FILES, *dict.fromkeys(folders))
 
 
 def shipped_blocks() -> Path:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form
 from kernelbench.ptx.model import Address, Number
-from kernelbench.ptx.polling import only_polls
 
 if TYPE_CHECKING:
     from kernelbench.ptx.model import Operand
@@ -59,21 +58,16 @@ def _bytes(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -
 
 
 def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mbarrier.{test_wait,try_wait}{.parity} p, [a], parity or state{, hint}``.
-
-    Where a loop does nothing but poll, the thread sleeps: a hang is then reported as one, with
-    what the barrier lacks.
-    """
+    """``mbarrier.{test_wait,try_wait}{.parity} p, [a], parity or state{, hint}``."""
     _, by_parity, order, scope, space = chosen
     writer.expect(operands, 3, 4)
-    sleeps = only_polls(writer.function.statements, writer.statement)
     barrier, parity = (
         writer.barrier(operands[1], space),
         writer.value(operands[2], 4 if by_parity else 8),
     )
     parity = parity if by_parity else f"px::b32({parity})"
     acquire = "false" if order == "relaxed" else "true"
-    call = f"px::mbarrier_{'wait' if sleeps else 'test'}({barrier}, {parity}, {acquire}, "
+    call = f"px::mbarrier_test({barrier}, {parity}, {acquire}, "
     call += f"px::Scope::{'kCluster' if scope == 'cluster' else 'kCta'})"
     return writer.assign(operands[0], "pred", call)
 

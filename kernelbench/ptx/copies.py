@@ -186,10 +186,6 @@ COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}"
          f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "bulk"),
-    # CUTLASS writes the group behind the rank, which ptxas takes, too.
-    Form(f"cp.async.bulk.tensor.{_RANK}{{.cta_group::1|.cta_group::2}}"
-         f".{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}{{.multicast::cluster|}}{_HINT}",
-         lambda w, c, o: _box_load(w, (c[0], *c[2:5], c[1], c[5]), o), "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.global.shared::cta{_TILE}.bulk_group{_HINT}",
          _box_store, "bulk"),
     Form(f"cp.async.bulk.shared::cluster.shared::cta{_BYTES}", _bulk_to_cluster, "reductions"),

@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from kernelbench.base.errors import UsageError
-from kernelbench.build import compiler
+from kernelbench.build import compiler, prebuilt
 from kernelbench.build.compiler import CompileFailure, Recipe
-from kernelbench.build.torch_extension import torch_fact, torch_flags, torch_folder, torch_link
+from kernelbench.build.torch_extension import (
+    torch_fact,
+    torch_flags,
+    torch_folder,
+    torch_headers,
+    torch_link,
+)
 from kernelbench.machine.toolchain import emulator_compiler, host_compiler
 from kernelbench.ptx.demangle import source_name
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
 _TORCH = Path(__file__).parent / "torch_cuda"
-_FLAGS = ("-std=c++17", "-O2", "--extended-lambda", "--expt-relaxed-constexpr")
-#: nvcc reads them itself.
-_MORE_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-#: What a torch extension's source begins with here: cuda is the CPU for it.
-TENSORS_ON_CPU = "#define KERNELBENCH_WHOLE_EXTENSION\n#include <kernelbench/cuda_is_cpu.h>"
-#: The same of one that has no module, and so fewer headers.
-TENSORS_ON_CPU_ONLY = "#include <kernelbench/cuda_is_cpu.h>"
+_FLAGS = (
+    "-std=c++17", "-O2", "--extended-lambda", "--expt-relaxed-constexpr",
+    "-Xcompiler", "-g1",  # lines of the host's calls
+)  # fmt: skip
 LACKING_HINT = "docs/ptx.md, CUDA programs, lists what it has"
+#: The stand-in calls itself, and its symbols have a version that is no other library's: neither do
+#: programs take NVIDIA's for them, nor what is linked with NVIDIA's (torch) these.
+_OWN_SYMBOLS = ("-Bsymbolic", "-soname=libkernelbench-cuda.so", "--default-symver")
 _UNDEFINED_AT_IMPORT = re.compile(r"undefined symbol: (\w+)")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
 
-def cuda_runtime_library() -> Path:
-    """What stands in for libcudart and libcuda.
+def cuda_runtime_recipe() -> Recipe:
+    """How what stands in for libcudart and libcuda is built.
 
     Raises:
         EnvironmentProblem: Without nvcc.
     """
     name = "CUDA runtime for the emulator"
-    return compiler.compile_shared(
-        name, sorted(_RUNTIME.glob("*.cpp")), ("-std=c++20", "-O1"),
-        compiler=compiler.needed_nvcc(name), link_flags=("--cudart", "none", "-ldl"),
+    nvcc = compiler.needed_nvcc(name)
+    return Recipe(
+        name, nvcc, sorted(_RUNTIME.glob("*.cpp")), ("-std=c++20", "-O1"),
+        link_flags=("--cudart", "none", "-ldl", *_linker(*_OWN_SYMBOLS)),
+        # The headers: names, structures and the version that it reports are theirs.
+        facts=["CUDA " + ".".join(nvcc.version.split(".")[:2])],
     )  # fmt: skip
+
+
+def cuda_runtime_library() -> Path:
+    """What stands in for libcudart and libcuda: what the wheel brought, else built on first use.
+
+    Raises:
+        EnvironmentProblem: Without nvcc.
+    """
+    recipe = cuda_runtime_recipe()
+    return prebuilt.library(recipe) or compiler.build(recipe)
 
 
 def torch_allocator_library() -> Path:
@@ -70,13 +89,13 @@ def unique_flags() -> list[str]:
 
 def program_recipe(recipe: Recipe) -> Recipe:
     """A library linked with the runtime that stands in; what that lacks is refused."""
-    link = ["-Xlinker", "-z,defs", *_runtime_link(), *(recipe.link_flags or ())]
+    link = [*_linker("-z,defs"), *_runtime_link(), *(recipe.link_flags or ())]
     return replace(recipe, link_flags=link)
 
 
 def extension_recipe(recipe: Recipe, name: str) -> Recipe:
     """A torch extension likewise, that is imported by a name; its sources begin with
-    :data:`TENSORS_ON_CPU`.
+    :func:`tensors_on_cpu`.
 
     What the runtime lacks is missing when it is imported: Python's symbols are, too.
     """
@@ -89,8 +108,26 @@ def extension_recipe(recipe: Recipe, name: str) -> Recipe:
     )
 
 
+def tensors_on_cpu(texts: Iterable[str]) -> str:
+    """What a torch extension's source begins with here: cuda is the CPU for it.
+
+    The headers of torch come before that: they mean what they say.
+
+    Args:
+        texts: The source and the files that it includes, without comments.
+    """
+    headers = dict.fromkeys(each for text in texts for each in torch_headers(text))
+    lines = [f"#if __has_include(<{each}>)\n#include <{each}>\n#endif" for each in headers]
+    return "\n".join([*lines, "#include <kernelbench/cuda_is_cpu.h>"])
+
+
 def _runtime_link() -> list[str]:
-    return ["--cudart", "none", "-Xlinker", str(cuda_runtime_library())]
+    runtime = _linker(str(cuda_runtime_library()), "--wrap=dlopen", "--wrap=dlsym")
+    return ["--cudart", "none", *runtime]
+
+
+def _linker(*options: str) -> list[str]:
+    return [word for each in options for word in ("-Xlinker", each)]
 
 
 def program_library(file: Path, arch: int) -> Path:
@@ -103,7 +140,7 @@ def program_library(file: Path, arch: int) -> Path:
     recipe = Recipe(
         file.name, compiler.needed_nvcc(file.name), [file.resolve()],
         [*_FLAGS, *emulated_flags(arch)], (file.resolve().parent,),
-        ["-Xlinker", "--wrap=exit"], [os.environ.get(name, "") for name in _MORE_FLAGS],
+        _linker("--wrap=exit"),
     )  # fmt: skip
     try:
         return compiler.build(program_recipe(recipe))

@@ -9,19 +9,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.emulator.runtime import runtime
-from kernelbench.emulator.settings import SHARED_BYTES
+from kernelbench.machine.arch import ARCHES
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.cuda_build import (
-    LACKING_HINT,
-    cuda_runtime_library,
-    torch_allocator_library,
-)
+from kernelbench.ptx.cuda_build import LACKING_HINT, cuda_runtime_library, torch_allocator_library
 from kernelbench.ptx.cuda_launch import CudaLaunch, CudaRunner
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
@@ -40,6 +38,10 @@ _LAUNCH = ctypes.CFUNCTYPE(
 _MISSING = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _LOAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
 _IMAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_RESIDENT = ctypes.CFUNCTYPE(
+    ctypes.c_uint, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint64, ctypes.c_uint
+)
+_ALL = 2**32 - 1
 
 
 @functools.cache
@@ -50,6 +52,21 @@ def cuda_host() -> CudaHost:
         EnvironmentProblem: Without nvcc or a host compiler.
     """
     return CudaHost(cuda_runtime_library())
+
+
+@contextlib.contextmanager
+def linked_first() -> Iterator[None]:
+    """While it lasts, extensions are loaded so that what they are linked with comes first.
+
+    Their CUDA functions are those of the runtime that stands in, also where the process has loaded
+    others of these names for everybody.
+    """
+    before = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
+    try:
+        yield
+    finally:
+        sys.setdlopenflags(before)
 
 
 class CudaHost:
@@ -68,6 +85,7 @@ class CudaHost:
         for name in ("kb_cudart_unnoticed", "kb_cudart_dropped", "cudaGetErrorName"):
             getattr(self.library, name).restype = ctypes.c_char_p
         self.library.kb_cudart_memory.restype = ctypes.c_uint64
+        self.library.kb_cudart_site.restype = ctypes.c_char_p
         self._runner: CudaRunner | None = None
         self._name = Path()
         self._apart: Path | None = None
@@ -76,7 +94,7 @@ class CudaHost:
         # Kept, since the library has their addresses only.
         self._callbacks = (
             _LAUNCH(self._launched), _MISSING(self._missing), _LOAD(self._loaded),
-            _IMAGE(self._image_loaded),
+            _IMAGE(self._image_loaded), _RESIDENT(self._resident),
         )  # fmt: skip
         self.library.kb_cudart_start(*self._callbacks)
 
@@ -96,7 +114,7 @@ class CudaHost:
         """
         before = self._runner, self._name, self._apart, self._error
         self._runner, self._name, self._apart, self._error = runner, name, apart, None
-        self.library.kb_cudart_device(runner.sms, runner.arch, SHARED_BYTES[runner.arch])
+        self.library.kb_cudart_device(runner.sms, runner.arch, ARCHES[runner.arch].cta_shared_bytes)
         try:
             yield
         except Exception as error:
@@ -119,7 +137,8 @@ class CudaHost:
             EnvironmentProblem: If it cannot be loaded.
         """
         try:
-            return ctypes.CDLL(str(path))
+            with linked_first():
+                return ctypes.CDLL(str(path), mode=sys.getdlopenflags())
         except OSError as error:
             text = " ".join(str(error).split())
             raise EnvironmentProblem(f"{path.name} cannot be loaded: {text}") from error
@@ -129,6 +148,15 @@ class CudaHost:
         vector = (ctypes.c_char_p * (len(words) + 1))(*words, None)
         main = ctypes.cast(library.main, ctypes.c_void_p)
         return int(self.library.kb_cudart_run(main, len(words), vector))
+
+    @contextlib.contextmanager
+    def ordered(self) -> Iterator[None]:
+        """While it lasts, what is asked for is a program's, whose operations are put into order."""
+        self.library.kb_cudart_program(1)
+        try:
+            yield
+        finally:
+            self.library.kb_cudart_program(0)
 
     def stream(self) -> int:
         """A new stream, in no order with the default one."""
@@ -178,6 +206,12 @@ class CudaHost:
         """The kernels and copies that are pending; they are dropped."""
         names = self.library.kb_cudart_dropped().decode().splitlines()
         return [*dict.fromkeys(map(source_name, names))]
+
+    def allocated_at(self, number: int) -> dict[str, Any] | None:
+        """Library and offset of the call that asked for an allocation; None if nobody knows."""
+        offset = ctypes.c_uint64()
+        module = self.library.kb_cudart_site(ctypes.c_uint64(number), ctypes.byref(offset))
+        return module and {"module": module.decode(), "offset": offset.value}
 
     def unnoticed(self) -> str:
         """Which launch was refused without the program asking for errors, or nothing."""
@@ -237,20 +271,34 @@ class CudaHost:
         )  # fmt: skip
         return self._guarded(_FAILED, lambda: self._run(launch))
 
+    def _resident(self, module: int, name: bytes, threads: int, dynamic: int, cluster: int) -> int:
+        """How many CTAs of a kernel the GPU holds at once."""
+        asked, kernel = self._modules[module], name.decode()
+
+        def ctas() -> int:
+            shared = asked.shape(kernel).static_shared + dynamic
+            sms = getattr(self._runner, "gpu_sms", 0)
+            room = asked.residency(kernel, threads, shared, cluster, sms)
+            return _ALL if room is None else room.ctas
+
+        return self._guarded(_ALL, ctas)
+
     def _run(self, launch: CudaLaunch) -> int:
         if self._runner is None:
             raise UsageError(f"{launch.kernel} is launched where nothing runs kernels")
-        return 0 if self._runner.run_cuda(launch, self._allocations()) else _FAILED
+        return 0 if self._runner.run_cuda(launch, self._allocations(launch)) else _FAILED
 
-    def _allocations(self) -> dict[str, Any]:
-        """What is allocated, as bytes by name."""
-        count = int(self.library.kb_cudart_memory(None, None, ctypes.c_uint64(0)))
-        addresses, sizes = ((ctypes.c_uint64 * count)() for _ in range(2))
-        self.library.kb_cudart_memory(addresses, sizes, ctypes.c_uint64(count))
-        return {
-            f"allocation {at}": memory_at(address, size)
-            for at, (address, size) in enumerate(zip(addresses, sizes, strict=True), start=1)
-        }
+    def _allocations(self, launch: CudaLaunch) -> dict[str, Any]:
+        """What is allocated, as bytes by a name that says which argument points there."""
+        count = int(self.library.kb_cudart_memory(None, None, None, ctypes.c_uint64(0)))
+        addresses, sizes, numbers = ((ctypes.c_uint64 * count)() for _ in range(3))
+        self.library.kb_cudart_memory(addresses, sizes, numbers, ctypes.c_uint64(count))
+        named = {}
+        for at, address, size in zip(numbers, addresses, sizes, strict=True):
+            argument = launch.pointer_into(address, size)
+            words = "" if argument is None else f" (argument {argument})"
+            named[f"allocation {at}{words}"] = memory_at(address, size)
+        return named
 
     def _guarded(self, otherwise: int, action: Callable[[], int]) -> int:
         """Nothing may be raised through the program; after the first error nothing is done."""

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
 from kernelbench.ptx.launcher import PtxModule
 
+_POINTER = 8  # bytes
+
 
 @dataclass(frozen=True)
 class CudaLaunch:
@@ -36,13 +38,24 @@ class CudaLaunch:
         """Equal for launches that differ in arguments only."""
         return id(self.module), self.kernel, self.grid, self.block, self.cluster, self.shared
 
+    def pointer_into(self, address: int, size: int) -> int | None:
+        """The first argument that is an address in a range of memory."""
+        for at, given in enumerate(self.args):
+            if len(given) == _POINTER and 0 <= int.from_bytes(given, "little") - address < size:
+                return at
+        return None
+
     @property
     def assumed(self) -> tuple[str, ...]:
         """What it rests on, as launches run one after another; keys of ``LAUNCH_ASSUMPTIONS``."""
         if not self.programmatic:
             return ()
-        waits = "griddepcontrol.wait" in self.module.opcodes
-        return (IN_TURN if waits else NEVER_WAITS,)
+        return (IN_TURN,) if self.waits else (NEVER_WAITS,)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the kernel waits for the launch ahead of it."""
+        return self.module.has_opcode(self.kernel, "griddepcontrol.wait")
 
     @property
     def options(self) -> dict[str, Any]:

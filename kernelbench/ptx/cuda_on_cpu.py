@@ -84,7 +84,7 @@ class _Stream:
         self.device = "cuda"
 
     def synchronize(self) -> None:
-        """Nothing is pending."""
+        """Do nothing: work on the emulator is done when it returns."""
 
     wait_stream = wait_event = record_event = lambda self, *_: None
 
@@ -96,12 +96,12 @@ class _Event:
         pass
 
     def record(self, *_: Any) -> None:
-        """It is done."""
+        """Do nothing: all work before it is done."""
 
     wait = synchronize = record
 
     def query(self) -> bool:
-        """It is done."""
+        """True: all work before it is done."""
         return True
 
     def elapsed_time(self, _other: _Event) -> float:
@@ -174,6 +174,8 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
                 return 0
             given = {name: _moved(each) for name, each in (kwargs or {}).items()}
             given.pop("pin_memory", None)
+            if isinstance(given.get("device"), int):  # a GPU's number
+                given["device"] = "cpu"
             made = func(*map(_moved, args), **given)
             live.keep(made)
             return made

@@ -6,12 +6,15 @@ the driver it is linked with :file:`cuda_runtime/`, which hands launches on.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import UsageError
+from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import require_arch
+from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.checked_launches import CheckedLaunches
 from kernelbench.ptx.cuda_build import program_library
 from kernelbench.ptx.cuda_host import cuda_host
@@ -25,7 +28,8 @@ class CudaProgram:
     Args:
         arch: What nvcc compiles for: 90 for ``sm_90a``.
         check: Schedules of each launch of a new form.
-        sms: SMs of the emulated GPU.
+        sms: SMs of the emulated GPU, as the program is told.
+        gpu_sms: SMs on which what has to reside together does; 0 for those of the arch's GPU.
 
     Attributes:
         unnoticed: After :meth:`run`, which launch was refused without the program asking for
@@ -39,13 +43,14 @@ class CudaProgram:
     check = True
 
     def __init__(
-        self, file: Path, arch: int, *, check: int, seed: int, sms: int, limit_s: float
-    ) -> None:
+        self, file: Path, arch: int, *, check: int, seed: int, sms: int, limit_s: float,
+        gpu_sms: int = 0,
+    ) -> None:  # fmt: skip
         require_arch(arch)
-        self.arch, self.sms = arch, sms
+        self.arch, self.sms, self.gpu_sms = arch, sms, gpu_sms
         self.unnoticed = ""
         self._file = file
-        self._launches = CheckedLaunches(check, seed, sms, limit_s)
+        self._launches = CheckedLaunches(check, seed, sms, limit_s, gpu_sms)
         self._library = program_library(file, arch)
 
     @property
@@ -67,11 +72,14 @@ class CudaProgram:
             raise UsageError(f"{self._file}: it has no main", "check takes programs")
         with host.driven_by(self, self._file):
             words = [b"program", *(each.encode() for each in arguments)]
-            status = host.run_main(program, words)
+            with host.ordered() if self.check else contextlib.nullcontext():
+                status = host.run_main(program, words)
             self.unnoticed = host.unnoticed()
+        self._launches.note_program(runtime(shipped_blocks()).program_report())
+        self._launches.name_allocations(host.allocated_at)
         return status
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
         """A launch: of a form not seen before in all schedules, else in one."""
-        report = self._launches.make_cuda(launch, memory)
+        report = self._launches.make_cuda(launch, memory, ordered=True)
         return not report.error and not report.waits

@@ -18,17 +18,17 @@ from typing import Any
 from kernelbench.base.errors import UsageError
 from kernelbench.build import compiler
 from kernelbench.build.compiler import CompileFailure, Recipe
-from kernelbench.build.includes import without_comments
+from kernelbench.build.includes import reached_files, without_comments
 from kernelbench.build.torch_extension import imported_extension, uses_torch
-from kernelbench.build.written_source import written_source
+from kernelbench.project.overlay import written_source
 from kernelbench.ptx.cuda_build import (
-    TENSORS_ON_CPU,
-    TENSORS_ON_CPU_ONLY,
     emulated_flags,
     extension_recipe,
     lacking_at_import,
+    tensors_on_cpu,
     unique_flags,
 )
+from kernelbench.ptx.cuda_host import linked_first
 
 HINT = "docs/gpu-mode.md, A submission with load_inline, lists what is there"
 _STANDARD = "-std=c++20"
@@ -64,7 +64,7 @@ class Extension:
         """
         recipe = Recipe(
             self.name, compiler.needed_nvcc(self.name),
-            [written_source(name, text) for name, text in self.sources.items()],
+            [self._written(name, text) for name, text in self.sources.items()],
             [*emulated_flags(arch), *unique_flags(), *self.flags], self.include_dirs, self.link,
         )  # fmt: skip
         try:
@@ -73,6 +73,15 @@ class Extension:
             hint = HINT if "::cuda" in error.reason else error.hint
             raise UsageError(f"{self._shown}: {error.reason}", hint) from error
 
+    def _written(self, name: str, text: str) -> Path:
+        """A source, in which cuda is the CPU if it has torch's headers."""
+        file = written_source(name, text)
+        reached = reached_files([file], self.include_dirs)
+        texts = [without_comments(each.read()) for each in reached]
+        if not any(map(uses_torch, texts)):
+            return file
+        return written_source(name, f"{tensors_on_cpu(texts)}\n{text}")
+
     def imported(self, library: Path) -> ModuleType:
         """Its module; its kernels are registered with the runtime that stands in.
 
@@ -80,7 +89,8 @@ class Extension:
             UsageError: If it calls what is not there, or has no module.
         """
         try:
-            return imported_extension(self.name, library)
+            with linked_first():
+                return imported_extension(self.name, library)
         except ImportError as error:
             raise UsageError(f"{self._shown}: {lacking_at_import(error)}", HINT) from error
 
@@ -105,12 +115,12 @@ def inline_extension(
     headers = [] if no_implicit_headers else ["#include <torch/extension.h>"]
     main = [*headers, *(_placed(each, own, script) for each in cpp)]
     main += _bindings(functions, with_pytorch_error_handling)
-    sources = {f"{name}.cpp": _on_cpu("\n".join(main), TENSORS_ON_CPU)}
+    sources = {f"{name}.cpp": "\n".join([*main, ""])}
     if cuda:
         headers = ["#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>"]
         kernels = [*([] if no_implicit_headers else headers)]
         kernels += [_placed(each, own, script) for each in cuda]
-        sources[f"{name}.cu"] = _on_cpu("\n".join(kernels), TENSORS_ON_CPU_ONLY)
+        sources[f"{name}.cu"] = "\n".join([*kernels, ""])
     return _extension(name, script, sources, options)
 
 
@@ -127,8 +137,8 @@ def file_extension(
         file = Path(each).resolve()
         if not file.is_file():
             raise UsageError(f"extension {name}: there is no file {each}")
-        text = _on_cpu(file.read_text(), TENSORS_ON_CPU, f'#include "{file}"')
-        texts[f"{file.stem}{'.cu' if file.suffix == '.cu' else '.cpp'}"] = text
+        name_here = f"{file.stem}{'.cu' if file.suffix == '.cu' else '.cpp'}"
+        texts[name_here] = f'#include "{file}"\n'
     return _extension(name, script, texts, options)
 
 
@@ -169,12 +179,6 @@ def _placed(source: str, script_text: str, script: Path | None) -> str:
     if at < 0:
         return source
     return f'#line {script_text.count(chr(10), 0, at) + 1} "{script}"\n{source}'
-
-
-def _on_cpu(text: str, first: str, shown: str = "") -> str:
-    """``text`` or what includes it, with ``first`` before if it has torch's headers."""
-    body = shown or text
-    return f"{first}\n{body}\n" if uses_torch(without_comments(text.encode())) else f"{body}\n"
 
 
 def _flags(for_cpp: Sequence[str] | None, for_cuda: Sequence[str] | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,86 @@ from kernelbench.ptx.launcher import load_ptx
 from kernelbench.ptx.report import Launched
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
+
+
+FILLS = ("zeros", "random", "count")
+_IN_NUMPY = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+_OTHER_NAMES = {
+    "short": "int16", "int": "int32", "long": "int64", "half": "float16", "float": "float32",
+    "double": "float64",
+}  # fmt: skip
 
 _ARRAY = re.compile(r"(?P<dtype>\w+)\s*\[(?P<extents>[\d\s,]+)\](?:\s+(?P<fill>\w+))?")
-_FILLS = ("zeros", "random", "count")
-_ARRAY_FORM = f"'dtype[extents]', as 'float32[4, 256] random', with {', '.join(_FILLS)} or nothing"
+_ARRAY_FORM = f"'dtype[extents]', as 'float32[4, 256] random', with {', '.join(FILLS)} or nothing"
 
 
 @dataclass(frozen=True)
-class _Array:
+class LaunchArray:
+    """An array with its first values.
+
+    Attributes:
+        dtype: One of :data:`DTYPES`; fill: one of :data:`FILLS`.
+    """
+
     dtype: str
     extents: tuple[int, ...]
     fill: str
+
+    def made(self, seed: int) -> np.ndarray[Any, Any]:
+        """It, with its first values; random ones are whole numbers from -4 to 4."""
+        import numpy as np
+
+        name = _OTHER_NAMES.get(self.dtype, self.dtype)
+        if self.fill == "count":
+            values = np.arange(np.prod(self.extents)).reshape(self.extents)
+        elif self.fill == "random":
+            low = 0 if name.startswith(("bool", "uint")) else -4
+            values = np.random.default_rng(seed).integers(low, 5, self.extents)
+        else:
+            values = np.zeros(self.extents, np.int64)
+        return _BITS_OF[name](values) if name in _BITS_OF else values.astype(name)
+
+
+def _bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    bits = values.astype(np.float32).view(np.uint32)
+    even = (bits >> 16) & 1  # a half goes to the even neighbour
+    return ((bits + 0x7FFF + even) >> 16).astype(np.uint16)
+
+
+def _float8(values: np.ndarray[Any, Any], fraction_bits: int, last: int) -> Any:
+    """Bytes of the nearest numbers of such a format.
+
+    Args:
+        last: The code of the largest, which stands for what is larger, too.
+    """
+    import numpy as np
+
+    bias = (1 << 6 - fraction_bits) - 1
+    code = np.arange(last + 1)
+    fraction, exponent = code % (1 << fraction_bits), code >> fraction_bits
+    whole = fraction + ((exponent > 0) << fraction_bits)
+    known = np.ldexp(whole.astype(np.float64), np.maximum(exponent, 1) - bias - fraction_bits)
+    size = np.abs(values.astype(np.float64))
+    above = np.clip(np.searchsorted(known, size), 1, last)
+    below = above - 1
+    to_above, to_below = known[above] - size, size - known[below]
+    up = (to_above < to_below) | ((to_above == to_below) & (above % 2 == 0))
+    return (np.where(up, above, below) | np.where(values < 0, 0x80, 0)).astype(np.uint8)
+
+
+#: Of dtypes that numpy lacks: the bits of whole numbers.
+_BITS_OF: dict[str, Callable[[Any], Any]] = {
+    "bfloat16": _bfloat16,
+    "float8_e4m3fn": lambda values: _float8(values, 3, 0x7E),
+    "float8_e5m2": lambda values: _float8(values, 2, 0x7C),
+}
+DTYPES = (*_IN_NUMPY, *_BITS_OF, *_OTHER_NAMES)
 
 
 @dataclass(frozen=True)
@@ -62,7 +130,7 @@ def _triple(extents: Sequence[int]) -> str:
 class LaunchFile:
     """What ``k.toml`` says."""
 
-    arrays: dict[str, _Array]
+    arrays: dict[str, LaunchArray]
     launches: tuple[PlannedLaunch, ...]
 
 
@@ -95,20 +163,21 @@ def read_launches(ptx: Path) -> LaunchFile:
     return LaunchFile(arrays, launches)
 
 
-def _array(file: Path, name: str, text: Any) -> _Array:
-    import torch
-
+def _array(file: Path, name: str, text: Any) -> LaunchArray:
     match = _ARRAY.fullmatch(text.strip()) if isinstance(text, str) else None
     extents = tuple(int(each) for each in re.findall(r"\d+", match["extents"])) if match else ()
-    fill = (match["fill"] if match else None) or _FILLS[0]
-    if match is None or not extents or fill not in _FILLS:
+    fill = (match["fill"] if match else None) or FILLS[0]
+    if match is None or not extents or fill not in FILLS:
         raise UsageError(f"{file}: field 'arrays.{name}': expected {_ARRAY_FORM}, found {text!r}")
-    if not isinstance(getattr(torch, match["dtype"], None), torch.dtype):
-        raise UsageError(f"{file}: field 'arrays.{name}': {match['dtype']} is no dtype of torch")
-    return _Array(match["dtype"], extents, fill)
+    if match["dtype"] not in DTYPES:
+        raise UsageError(
+            f"{file}: field 'arrays.{name}': {match['dtype']} is no dtype",
+            f"those are {', '.join(DTYPES)}",
+        )
+    return LaunchArray(match["dtype"], extents, fill)
 
 
-def _launch(table: TomlTable, arrays: dict[str, _Array]) -> PlannedLaunch:
+def _launch(table: TomlTable, arrays: dict[str, LaunchArray]) -> PlannedLaunch:
     kernel = table.string("kernel")
     grid = _extents(table, "grid")
     if grid is None:
@@ -146,22 +215,6 @@ def _number(table: TomlTable, name: str, default: int) -> int:
     return value
 
 
-def made(array: _Array, seed: int) -> torch.Tensor:
-    """An array with its first values; random ones are whole numbers from -4 to 4."""
-    import torch
-
-    dtype = getattr(torch, array.dtype)
-    if array.fill == "count":
-        values = torch.arange(torch.Size(array.extents).numel()).reshape(array.extents)
-    elif array.fill == "random":
-        low = 0 if dtype in (torch.bool, torch.uint8, torch.uint16, torch.uint32) else -4
-        generator = torch.Generator().manual_seed(seed)
-        values = torch.randint(low, 5, array.extents, generator=generator)
-    else:
-        values = torch.zeros(array.extents)
-    return values.to(dtype)
-
-
 def run_launches(
     ptx: Path, planned: LaunchFile, *, check: int, seed: int, sms: int, limit_s: float
 ) -> list[Launched]:
@@ -175,10 +228,10 @@ def run_launches(
         UnsupportedPtxError: For instructions that are not supported.
     """
     module = load_ptx(ptx)
-    arrays = {name: made(each, seed + at) for at, (name, each) in enumerate(planned.arrays.items())}
+    arrays = {name: each.made(seed + at) for at, (name, each) in enumerate(planned.arrays.items())}
     found = []
     for at, each in enumerate(planned.launches):
-        args = [arrays[arg].data_ptr() if isinstance(arg, str) else arg for arg in each.args]
+        args = [arrays[arg].ctypes.data if isinstance(arg, str) else arg for arg in each.args]
         try:
             report = module.launch(
                 each.kernel, each.grid, each.block, args, shared=each.shared,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kernelbench.ptx.arguments import (
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in
+from kernelbench.ptx.residency import Residency, registers_of, residency
 from kernelbench.ptx.sources import PtxSymbols
 from kernelbench.ptx.translator import global_variables
 
@@ -97,7 +98,9 @@ class PtxModule:
         seed: int = 0,
         memory: Mapping[str, Any] | None = None,
         emulation: Emulation = DEFAULT_EMULATION,
+        gpu_sms: int = 0,
         limit_s: float = 0.0,
+        further: Callable[[bytes], int] | None = None,
     ) -> PtxReport:
         """Run a kernel.
 
@@ -115,7 +118,11 @@ class PtxModule:
                 values before each, and those that the last one gave them afterwards.
             seed: Of the first schedule.
             memory: Arrays that the kernel reaches by other ways than its arguments, by name.
+            gpu_sms: SMs of the GPU on which CTAs that wait for each other have to reside; 0 for
+                those of the GPU that the PTX's target stands for.
             limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
+            further: Asked after the first schedule how many it should be at least, by what the
+                words at which CTAs wait or count held before it.
 
         Raises:
             PtxError: For a launch that does not fit the kernel.
@@ -126,11 +133,38 @@ class PtxModule:
         running = runtime(shipped_blocks())  # before the kernel's library, which it has symbols of
         one = self._one_launch(kernel, form, args, memory or {}, bool(check))
         run = _Schedules(running, one, emulation, bool(check), limit_s)
-        run.make(range(seed, seed + count), self._symbols)
+        run.make([seed], self._symbols)
+        if further is not None:
+            count = max(count, further(run.words_before()))
+        if not run.last.waits:
+            run.make(range(seed + 1, seed + count), self._symbols)
         if run.needs_ctas_together:
-            run = run.together()
-            run.make(range(seed, seed + count), self._symbols)
+            room = self.residency(
+                kernel, math.prod(form.block), form.shared_bytes, math.prod(form.cluster), gpu_sms
+            )
+            if room is not None and room.ctas < math.prod(form.grid):
+                return run.report(kernel, _too_many(form, room))
+            if room is not None:
+                run = run.with_room(math.prod(form.grid))
+                run.make(range(seed, seed + count), self._symbols)
+            if run.needs_ctas_together:
+                run = run.together(() if room is not None else (TOGETHER,))
+                run.make(range(seed, seed + count), self._symbols)
         return run.report(kernel)
+
+    def residency(
+        self, kernel: str, threads: int, shared_bytes: int, cluster: int, sms: int = 0
+    ) -> Residency | None:
+        """How many CTAs of a kernel a GPU holds; None if the GPU is not known.
+
+        Args:
+            threads: Of a CTA; shared_bytes: static and dynamic; cluster: CTAs of one.
+            sms: Of the GPU; 0 for those of the one that the PTX's target stands for.
+        """
+        return residency(
+            self._source.module.target, self._source.text, kernel, threads=threads,
+            shared_bytes=shared_bytes, cluster=cluster, sms=sms,
+        )  # fmt: skip
 
     def launch_once(
         self,
@@ -162,14 +196,13 @@ class PtxModule:
         form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
         return self._one_launch(kernel, form, args, memory or {}, check).made(running)
 
-    @functools.cached_property
-    def opcodes(self) -> frozenset[str]:
-        """Of all instructions of its kernels and functions."""
-        return frozenset(
-            statement.opcode
-            for function in self._source.module.functions.values()
-            for statement in function.statements
-        )
+    def has_opcode(self, kernel: str, opcode: str) -> bool:
+        """Whether a kernel has such an instruction, or calls functions of a module that has."""
+        functions = self._source.module.functions
+        own = {statement.opcode for statement in functions[kernel].statements}
+        if opcode in own or not any(each.startswith("call") for each in own):
+            return opcode in own
+        return any(opcode == each.opcode for of in functions.values() for each in of.statements)
 
     def library(self, check: bool) -> ctypes.CDLL:
         """The module's library, built and loaded when first asked for.
@@ -229,7 +262,14 @@ class PtxModule:
         arrays = {f"argument {at}": each for at, each in enumerate(args) if is_array(each)}
         library = self.library(check)
         every = {**arrays, **memory, **self.variables(check)}
-        return _OneLaunch(library, self._source.translation.entries[kernel], form, every)
+        registers = self._registers(kernel) if check else 0
+        return _OneLaunch(library, self._source.translation.entries[kernel], form, every, registers)
+
+    def _registers(self, kernel: str) -> int:
+        """Of a thread at first, where the kernel asks for more; 0 if that is not known."""
+        if not self.has_opcode(kernel, "setmaxnreg.inc.sync.aligned.u32"):
+            return 0
+        return registers_of(self._source.text, self._source.module.target).get(kernel, 0)
 
     def variables(self, check: bool) -> dict[str, Any]:
         """What the module has in global and constant memory: bytes by name.
@@ -256,12 +296,14 @@ class _OneLaunch:
     entry: str
     form: LaunchForm
     arrays: Mapping[str, Any]
+    registers: int = 0
 
     def made(self, running: Runtime) -> str:
         """Make it; why it ended early, or nothing."""
         for name, array in self.arrays.items():
             address, size = memory_of(array)
             running.register(address, size, name, writable=True)
+        running.registers(self.registers)
         try:
             return self._call()
         finally:
@@ -313,6 +355,15 @@ class _Schedules:
             if self.last.waits:
                 return  # a hang ends like this in most schedules, and takes long
 
+    def words_before(self) -> bytes:
+        """What the words by which CTAs wait or count held before the launch, wherever they are."""
+        words, held = self._running.sync_words(), []
+        for name, array in self._launch.arrays.items():
+            begin, size = memory_of(array)
+            inside = words[bisect_left(words, begin) : bisect_left(words, begin + size)]
+            held += [self._first[name][each - begin : each - begin + 4] for each in inside]
+        return b"".join(held)
+
     @property
     def needs_ctas_together(self) -> bool:
         """Whether the last one hung at a word that a CTA which had not started might have set."""
@@ -320,15 +371,25 @@ class _Schedules:
             return False
         return any(each.what == resource_name("global") for each in self.last.waits)
 
-    def together(self) -> _Schedules:
+    def with_room(self, ctas: int) -> _Schedules:
+        """The same launch where so many CTAs may start beside each other, one that is waited for
+        first."""
+        self._restore()
+        emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
+        return _Schedules(self._running, self._launch, emulation, self._check, self._limit_s)
+
+    def together(self, assumed: Iterable[str]) -> _Schedules:
         """The same launch with all CTAs resident at once, as a GPU has those that fit on it.
 
         PTX promises that of cooperative launches only (PTX ISA 9.1, 2.2).
+
+        Args:
+            assumed: What it rests on by that.
         """
         self._restore()
         launch = replace(self._launch, form=replace(self._launch.form, cooperative=True))
         run = _Schedules(self._running, launch, self._emulation, self._check, self._limit_s)
-        run._assumptions[TOGETHER] = None
+        run._assumptions |= dict.fromkeys(assumed)
         return run
 
     def _restore(self) -> None:
@@ -345,13 +406,28 @@ class _Schedules:
         self._seconds += self.last.seconds
         self._assumptions |= dict.fromkeys(self.last.assumptions)
 
-    def report(self, kernel: str) -> PtxReport:
-        """All of them."""
-        found = each_once(self._found)
+    def report(self, kernel: str, of_hangs: str = "") -> PtxReport:
+        """All of them.
+
+        Args:
+            of_hangs: What is said of hangs beside their own text.
+        """
+        found = tuple(_saying(each, of_hangs) for each in each_once(self._found))
         return PtxReport(
             kernel, found, self.last.waits, self._made, self._seconds, self._error,
             tuple(self._assumptions),
         )  # fmt: skip
+
+
+def _too_many(form: LaunchForm, room: Residency) -> str:
+    return f"of {math.prod(form.grid)} CTAs that may wait for each other {room.words}"
+
+
+def _saying(found: PtxFinding, of_hangs: str) -> PtxFinding:
+    finding = found.finding
+    if not of_hangs or finding.kind != "hang":
+        return found
+    return replace(found, finding=replace(finding, text=f"{finding.text}; {of_hangs}"))
 
 
 def _with_room(emulation: Emulation, form: LaunchForm) -> Emulation:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.forms import Form, scope_of
-from kernelbench.ptx.meetings import waits_for_change
+from kernelbench.ptx.grid_barriers import waits_for_change
 from kernelbench.ptx.model import SIZES, Vector
 
 if TYPE_CHECKING:
@@ -40,10 +40,11 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 def _loaded(
     writer: Writer, access: str, space: str, vector: str, kind: str, operands: Sequence[Operand]
 ) -> str:
-    bits = f"px::b{8 * SIZES[kind]}"
+    bits, count = f"px::b{8 * SIZES[kind]}", int(vector[1:]) if vector else 1
     # Loads into wider registers extend the sign of signed types.
     seen = writer.cpp(kind) if kind[0] == "s" else ""
-    where, items = writer.pointer(operands[1], space), _elements(operands[0], vector)
+    where = writer.accessed(operands[1], space, count * SIZES[kind])
+    items = _elements(operands[0], vector)
     if not vector:
         return writer.assign(items[0], bits[4:], f"{seen}(px::{access}<{bits}>({where}))")
     name = writer.temporary()
@@ -105,7 +106,7 @@ def _stored(
     )
     if len(values) != count:
         raise StatementError(f"{len(values)} values for {vector}")
-    where = writer.pointer(operands[0], space)
+    where = writer.accessed(operands[0], space, count * SIZES[kind])
     return f"px::{access}<{bits}>({where}, {', '.join(values)});"
 
 
@@ -124,6 +125,8 @@ def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Oper
         return f"px::store_together<{bits}>({where}{strength}, {', '.join(values)});"
     name = writer.temporary()
     out = [f"px::Byte* const {name} = {where};"]
+    if vector:
+        out.append(f"px::aligned_vector<{len(values) * size}>({name});")
     out += [
         f"px::strong_store<{bits}>({name} + {at * size}{strength}, {each});"
         for at, each in enumerate(values)
@@ -190,6 +193,7 @@ def _vector_update(writer: Writer, chosen: Sequence[str], operands: Sequence[Ope
         raise StatementError(f"{len(given)} values for {vector}")
     name = writer.temporary()
     out = [f"px::Byte* const {name} = {writer.pointer(address, space)};"]
+    out.append(f"px::aligned_vector<{len(given) * SIZES[kind]}>({name});")
     out += ["px::b32 " + ", ".join(f"{name}_{at}" for at in range(len(given))) + ";"]
     suffix = "_noftz" if kind in _HALVES else ""
     flags = f"{'true' if result != '_' else 'false'}, px::Order::{_ORDERS[order]}"

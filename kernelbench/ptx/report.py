@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kernelbench.base.errors import IncorrectError
 from kernelbench.emulator import findings
+from kernelbench.emulator.diagnostics import finding_lines
 from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting
 from kernelbench.ptx.severity import Lines, Severity, severity_of
 from kernelbench.ptx.sources import PtxSymbols
@@ -80,12 +81,13 @@ class PtxReport:
     def lines(self) -> Iterator[str]:
         """The report in words."""
         for each in self.findings:
-            yield from findings.lines(EmulatorReport((each.finding,)))
-            yield f"  severity {each.severity}, in {each.schedules} of {self.schedules} schedules"
-            for name, chain in (("source", each.source), ("other", each.other_source)):
-                if chain:
-                    yield f"  {name:<8} {' in '.join(chain)}"
-        yield from findings.lines(EmulatorReport((), self.waits))
+            chains = (("source", each.source), ("other source", each.other_source))
+            notes = [(name, " in ".join(chain)) for name, chain in chains if chain]
+            notes.append(("seen", f"in {each.schedules} of {self.schedules} schedules"))
+            severity = "error" if each.severity == "error" else "allowed"
+            waits = self.waits if each.finding.kind == "hang" else ()
+            for _, text in finding_lines(each.finding, waits, notes, severity=severity):
+                yield text
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class _Seen(NamedTuple):
     readers: frozenset[int] = frozenset()
 
     def and_then(self, other: _Seen) -> _Seen:
-        """Of both."""
+        """What holds of both sightings of a finding."""
         both = self.readers and other.readers
         return _Seen(
             self.one_warp and other.one_warp, self.same_value and other.same_value,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kernelbench.emulator import dwarf
 from kernelbench.emulator.symbols import Place
-from kernelbench.ptx.model import Chain, Location
+from kernelbench.ptx.model import Chain, Location, Module
 from kernelbench.ptx.sources import PtxSymbols
 
 #: Folders of what users have installed, not written: packages, and headers of a toolkit.
@@ -25,8 +26,10 @@ class ScriptSymbols(PtxSymbols):
     def place(self, pc: Mapping[str, Any] | None) -> Place | None:
         """The line of the source, or of the PTX where there is none."""
         found = super().place(pc)
-        statement = self.statement(found.line) if found is not None else None
-        if found is None or statement is None or not statement[1].chain:
+        if found is None:
+            return host_place(pc)
+        statement = self.statement(found.line)
+        if statement is None or not statement[1].chain:
             return found
         chain = statement[1].chain
         at = next((at for at, each in enumerate(chain) if self._is_own(each)), 0)
@@ -51,6 +54,33 @@ class ScriptSymbols(PtxSymbols):
 
     def _file_of(self, location: Location) -> Path:
         return Path(self._module.files.get(location.file, "?"))
+
+
+def host_place(pc: Mapping[str, Any] | None) -> Place | None:
+    """The line of a program's host code that called the runtime, or None for other addresses."""
+    if pc is None:
+        return None
+    for frame in dwarf.frames_at(str(pc["module"]), int(pc["offset"])):
+        file = Path(frame.file)
+        if file.is_absolute() and file.is_file() and not _installed(file):
+            return Place(file, file.name, frame.line, frame.function, "", "")
+    return None
+
+
+class HostSymbols(PtxSymbols):
+    """Places of a program's host code, and of kernels by those that know their modules.
+
+    Args:
+        modules: Of the kernels that ran.
+    """
+
+    def __init__(self, modules: Sequence[PtxSymbols]) -> None:
+        super().__init__(Module(""), {}, Path())
+        self._modules = modules
+
+    def place(self, pc: Mapping[str, Any] | None) -> Place | None:
+        """The first that somebody knows."""
+        return next(filter(None, (each.place(pc) for each in self._modules)), host_place(pc))
 
 
 def _call(chain: Chain) -> tuple[str, Chain]:

@@ -2,8 +2,9 @@
 
 *Formal* is what PTX's text leaves unordered and every implementation orders: accesses of lanes of
 one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
-the lanes together without saying that it orders memory; accesses to tensor memory whose
-synchronization lacks nothing but ``tcgen05.fence`` (docs/ptx.md);
+the lanes together without saying that it orders memory (the runtime says where that orders them
+through other threads); accesses to tensor memory whose synchronization lacks nothing but
+``tcgen05.fence`` (docs/ptx.md);
 and what has one outcome in any order: ordinary stores of the same value by threads of one CTA, and
 loads whose value the threads that race make nothing of (:mod:`kernelbench.ptx.unused_loads`).
 """

@@ -69,21 +69,26 @@ _MEMORY = (
     ("global", "shared", "shared::cta", "shared::cluster"),
 )
 _MATRIX = (("sync",), ("aligned",), ("m8n8",))
-#: The modifiers that come first, as PTX ISA 9.1 has them. ptxas takes any order, and headers and
-#: compilers write others.
+#: The modifiers that come first, as PTX ISA 9.1 has them. ptxas takes any order, and headers,
+#: compilers, CUTLASS and ThunderKittens write others.
 _FIRST = {
     **dict.fromkeys(("atom", "red", "ld", "st"), _MEMORY),
     **dict.fromkeys(("ldmatrix", "stmatrix"), _MATRIX),
     "vote": (("sync",),),
 }
+#: And those that come last.
+_LAST = {
+    "cp": (("multicast::cluster",), ("cta_group::1", "cta_group::2"), ("L2::cache_hint",)),
+    "tcgen05": (("shared::cluster",), ("multicast::cluster",), ("b64",)),
+}
 
 
 def _in_order(opcode: str) -> str:
     root, *modifiers = opcode.split(".")
-    first = _FIRST.get(root, ())
+    groups = (*_FIRST.get(root, ()), (), *_LAST.get(root, ()))
+    others = groups.index(())
 
     def place(modifier: str) -> int:
-        places = [at for at, names in enumerate(first) if modifier in names]
-        return places[0] if places else len(first)
+        return next((at for at, names in enumerate(groups) if modifier in names), others)
 
     return ".".join((root, *sorted(modifiers, key=place)))

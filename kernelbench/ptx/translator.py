@@ -139,8 +139,9 @@ def _function(
         yield "  const uint32_t shared_window = px::shared_window();"
     if "carry_flag" in text:
         yield "  bool carry_flag = false;"
-    if layout.local_bytes:
-        yield f"  alignas(16) px::Byte local[{layout.local_bytes}];"
+    if layout.local_bytes or re.search(r"\blocal\b", text):
+        # A function that has none may be given the address of its caller's.
+        yield f"  alignas(32) px::Byte local[{max(layout.local_bytes, 1)}];"
     for symbol in function.locals.values():
         if symbol.space == "param":
             yield f"  alignas(16) px::Byte {block(symbol.name)}[{symbol.size}];"

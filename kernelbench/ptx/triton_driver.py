@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kernelbench.base.cache_folder import cache_dir
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.files import write_text
-from kernelbench.emulator.settings import SHARED_BYTES
+from kernelbench.machine.arch import ARCHES
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols
 from kernelbench.ptx.triton_arguments import Given
@@ -77,10 +77,10 @@ class EmulatedDriver:
         return _FIRST_DEVICE + self._runner.arch
 
     def set_current_device(self, _device: int) -> None:
-        """There is one."""
+        """Do nothing: there is one device."""
 
     def get_current_stream(self, _device: int = 0) -> int:
-        """There is one."""
+        """0: there is one stream."""
         return 0
 
     def get_device_capability(self, _device: int = 0) -> tuple[int, int]:
@@ -93,7 +93,7 @@ class EmulatedDriver:
         return kind
 
     def is_active(self) -> bool:
-        """It is."""
+        """True: Triton asks this of the driver that it was given."""
         return True
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
@@ -145,7 +145,7 @@ class _Utils:
     def get_device_properties(self, _device: int) -> dict[str, int]:
         """Of a GPU of the arch."""
         return {
-            "max_shared_mem": SHARED_BYTES[self._runner.arch],
+            "max_shared_mem": ARCHES[self._runner.arch].cta_shared_bytes,
             "multiprocessor_count": self._runner.sms,
             "max_num_regs": 65536, "warpSize": 32,
             "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1,

@@ -13,10 +13,48 @@ from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxReport
 from kernelbench.ptx.triton_arguments import Given
 from kernelbench.ptx.triton_driver import triton_driven_by
-from kernelbench.ptx.triton_launches import TritonLaunches
+
+_ALIGNMENT = 128
 
 #: What programs are told of the GPU's SMs: few, so that persistent kernels go round.
 SCRIPT_SMS = 4
+
+
+class TritonLaunches:
+    """What a :class:`kernelbench.ptx.triton_driver.KernelRunner` does beside running."""
+
+    def __init__(self, live: LiveTensors) -> None:
+        self._live = live
+        self._tuning = False
+        self._scratch: list[Any] = []
+
+    def allocate(self, size: int) -> int:
+        """Memory of a kernel's own, until its launch is over; its address, 0 for none."""
+        import torch
+
+        if not size:
+            return 0
+        self._scratch.append(torch.zeros(size + _ALIGNMENT, dtype=torch.uint8))
+        return -(-int(self._scratch[-1].data_ptr()) // _ALIGNMENT) * _ALIGNMENT
+
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """Launches are compiled and not run."""
+        self._tuning = True
+        try:
+            yield
+        finally:
+            self._tuning = False
+
+    def _options(self, given: Given, metadata: Any) -> dict[str, Any]:
+        """What a launch takes beside its arguments, by :class:`PtxModule`'s names."""
+        named = given.tensors | {f"scratch {at}": each for at, each in enumerate(self._scratch)}
+        return {
+            "shared": metadata.shared,
+            "cluster": metadata.num_ctas if metadata.num_ctas > 1 else None,
+            "cooperative": bool(metadata.launch_cooperative_grid),
+            "memory": self._live.storages(named),
+        }
 
 
 class TritonSession(TritonLaunches):
@@ -31,12 +69,12 @@ class TritonSession(TritonLaunches):
 
     @property
     def launches(self) -> list[Launched]:
-        """All of them, in order."""
+        """All launches so far, in order."""
         return self._launches.made
 
     @property
     def reports(self) -> tuple[PtxReport, ...]:
-        """One for each launch."""
+        """The report of each launch, in order."""
         return tuple(each.report for each in self.launches)
 
     def require_clean(self) -> None:

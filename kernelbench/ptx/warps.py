@@ -155,5 +155,12 @@ WARP_FORMS: tuple[Form, ...] = (
     Form("membar.{cta|gl|sys}", _fence, "memory"),
     Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "sync"),
     Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "bulk"),
+    # Without its acquire, too: kernels have the release alone.
+    Form("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster",
+         fixed("px::fence_proxy_async_release();"), "order"),
+    Form("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster",
+         fixed("px::fence(px::Scope::kCluster);"), "order"),
+    Form("fence.proxy.tensormap::generic.release.{cta|cluster|gpu|sys}",
+         fixed("px::fence_tensormap_release();"), "order"),
     Form("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", _acquire_map, "bulk"),
 )  # fmt: skip

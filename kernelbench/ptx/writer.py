@@ -28,8 +28,7 @@ from kernelbench.ptx.model import (
     Vector,
 )
 from kernelbench.ptx.names import identifier, operand_names, registers_in
-from kernelbench.ptx.registers import arrays_of
-from kernelbench.ptx.special_registers import SPECIAL_REGISTERS
+from kernelbench.ptx.registers import SPECIAL_REGISTERS, arrays_of
 
 _SHARED = ("shared", "shared::cta")
 
@@ -215,8 +214,17 @@ class Writer:
         if space.startswith("param"):
             return self._parameter(base, offset)
         if space == "local":
-            return f"(local + ({self.value(base, 4)}{plus}))"
+            # Of a caller's array the offset may be negative.
+            return f"(local + px::s32({self.value(base, 4)}{plus}))"
         return self.generic(address)
+
+    def accessed(self, address: Operand, space: str, size: int) -> str:
+        """The same, for an access of ``size`` bytes, which a thread's own memory is checked for."""
+        where = self.pointer(address, space)
+        if space != "local":
+            return where
+        extent = self.layout.local_bytes if self.function.kernel else 0
+        return f"px::own<{size}>({where}, local, {extent}u)"
 
     def _parameter(self, base: Operand, offset: int) -> str:
         named = self.layout.parameter(base) if isinstance(base, str) else ""

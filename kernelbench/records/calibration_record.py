@@ -262,6 +262,9 @@ def load_spreads(
     """The newest spread of each (shape, metric) calibrated on a device in an L2 mode.
 
     Args:
+        results: The results folder.
+        device: Name of the GPU or CPU.
+        kind: Of a comparison, or of one arm.
         l2: ``cold`` or ``warm``; a calibration of the other mode does not count. ``none`` (a CPU,
             which has no such mode) takes any.
 
@@ -282,5 +285,13 @@ def load_spreads(
 def load_session_sd(
     results: Path, device: str, shape: str, metric: str, l2: str
 ) -> SessionSpread | None:
-    """The newest spread of A/B differences for ``compare``; None if it was never calibrated."""
+    """The newest spread of A/B differences for ``compare``; None if it was never calibrated.
+
+    Args:
+        results: The results folder.
+        device: Name of the GPU or CPU.
+        shape: Name of the shape.
+        metric: Which time.
+        l2: ``cold``, ``warm`` or ``none``.
+    """
     return load_spreads(results, device, "comparison", l2).get((shape, metric))

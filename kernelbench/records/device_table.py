@@ -7,40 +7,23 @@ The CSV file is also the index that a save updates, so that no older record has 
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base.errors import RecordError
-from kernelbench.records.rows import natural
-from kernelbench.records.run_record import (
-    FAILED,
-    UNKNOWN,
-    Result,
-    ResultStatus,
-    RunRecord,
-    TimeStats,
-)
+from kernelbench.base.table import Row, csv_text
+from kernelbench.records.metrics import METRICS, Metric, Metrics, Summary, WithMetrics, shown
+from kernelbench.records.run_record import FAILED, UNKNOWN, Result, ResultStatus, RunRecord
+from kernelbench.records.tables import natural
 
 #: A reason is told in full by its record; the table has room for its beginning.
 _REASON_LENGTH = 120
 
 
 @dataclass(frozen=True)
-class TableTime:
-    """What a table holds of :class:`kernelbench.records.run_record.TimeStats`, in microseconds."""
-
-    median: float
-    p05: float
-    p95: float
-    reps: int
-    method: str
-
-
-@dataclass(frozen=True)
-class TableRow:
+class TableRow(WithMetrics):
     """One step on one shape in one L2 state, over all input classes of the run.
 
     Attributes:
@@ -49,7 +32,7 @@ class TableRow:
         exact: Whether every class is right to the last bit; None if none ran to its end.
         classes: Number of input classes that ran.
         max_abs_err, rel_rms_err: The largest of the classes.
-        device, call: Of the class that was timed.
+        metrics: Of the class that was timed.
         run: When the run ended, as its identifier begins: ``20261120T224026Z``.
         reason: Why the status is not ``pass``.
     """
@@ -63,8 +46,7 @@ class TableRow:
     classes: int
     max_abs_err: float | None
     rel_rms_err: float | None
-    device: TableTime | None
-    call: TableTime | None
+    metrics: Metrics
     sol_us: float | None
     run: str
     reason: str
@@ -99,7 +81,7 @@ def table_rows(run: RunRecord) -> list[TableRow]:
 
 def _row(run: RunRecord, results: Sequence[Result]) -> TableRow:
     first = next((each for each in results if each.status in FAILED), results[0])
-    timed = next((each for each in results if each.device_us or each.call_us), first)
+    timed = next((each for each in results if each.metrics), first)
     exact = [each.exact for each in results if each.exact is not None]
     return TableRow(
         step=first.step,
@@ -111,8 +93,7 @@ def _row(run: RunRecord, results: Sequence[Result]) -> TableRow:
         classes=len({each.inputs for each in results}),
         max_abs_err=_largest(each.max_abs_err for each in results),
         rel_rms_err=_largest(each.rel_rms_err for each in results),
-        device=_time(timed.device_us),
-        call=_time(timed.call_us),
+        metrics={name: _rounded(each) for name, each in timed.metrics.items()},
         sol_us=None if timed.sol_us is None else float(f"{timed.sol_us:.3g}"),
         run=stamp_of(run.id),
         reason=first.reason[:_REASON_LENGTH],
@@ -124,11 +105,14 @@ def _largest(errors: Iterable[float | None]) -> float | None:
     return None if largest is None else float(f"{largest:.2g}")
 
 
-def _time(stats: TimeStats | None) -> TableTime | None:
-    if stats is None:
-        return None
+def _rounded(stats: Summary) -> Summary:
+    """What a table holds of a summary: medians of five significant digits, percentiles of three."""
     low, high = (float(f"{value:.3g}") for value in (stats.p05, stats.p95))
-    return TableTime(float(f"{stats.median:.5g}"), low, high, stats.reps, stats.method)
+    return _kept(float(f"{stats.median:.5g}"), low, high, stats.reps, stats.method)
+
+
+def _kept(median: float, low: float, high: float, reps: int, method: str) -> Summary:
+    return Summary(median, None, None, low, high, None, reps, method)
 
 
 def merged(
@@ -149,65 +133,63 @@ def merged(
 #: How values that are not figures are written.
 _WORDS: dict[bool | str | None, str] = {True: "yes", False: "no", None: "", "none": ""}
 _REMEDY = "make it anew with `kernelbench results tables`"
-_TIME_COLUMNS = ("median_us", "p05_us", "p95_us", "reps", "method")
-#: How a GPU's times are measured, and the method of a cell that is empty: most rows have these.
-_USUAL_METHODS = {"device": "graph", "call": "events"}
 _COLUMNS = (
     "step", "shape", "executor", "l2", "status", "exact", "classes", "max_abs_err", "rel_rms_err",
     "run", "reason", "sol_us",
-    *(f"device_{name}" for name in _TIME_COLUMNS), *(f"call_{name}" for name in _TIME_COLUMNS),
 )  # fmt: skip
+
+
+def _columns(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """The headings of a file with these metrics; device and call it always has."""
+    return (*_COLUMNS, *(column for name in metrics for column in _metric_columns(name)))
+
+
+def _metric_columns(name: Metric) -> tuple[str, ...]:
+    figures = (f"{name}_{figure}_{METRICS[name].unit}" for figure in ("median", "p05", "p95"))
+    return (*figures, f"{name}_reps", f"{name}_method")
 
 
 def write_csv(rows: Iterable[TableRow]) -> str:
     """A CSV file with a header line.
 
     Medians have five significant digits, percentiles and speed of light three, errors two; the
-    records have all of them. An empty method is the usual one, graph replays for the device and
-    events for the call; empty reps of the call are the device's. A row ends with its last cell that
-    is not empty: most rows have no times.
+    records have all of them. An empty method is the usual one of its metric; empty reps are the
+    device time's. A row ends with its last cell that is not empty: most rows have no times.
     """
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for row in rows:
-        cells = _csv_cells(row)
-        while cells[-1] == "":
-            cells.pop()
-        writer.writerow(cells)
-    return stream.getvalue()
+    rows = list(rows)
+    metrics = shown(rows)
+    return csv_text([_csv_row(row, metrics) for row in rows], ragged=True)
 
 
 def write_csv_of(devices: Mapping[str, Iterable[TableRow]]) -> str:
     """The rows of several devices, with a first column that says whose they are."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("device", *_COLUMNS))
-    for device, rows in devices.items():
-        writer.writerows((device, *_csv_cells(row)) for row in rows)
-    return stream.getvalue()
+    every = [(device, row) for device, rows in devices.items() for row in rows]
+    metrics = shown(row for _, row in every)
+    return csv_text([{"device": device} | _csv_row(row, metrics) for device, row in every])
 
 
-def _csv_cells(row: TableRow) -> list[object]:
-    return [
+def _csv_row(row: TableRow, metrics: Sequence[Metric]) -> Row:
+    cells = [
         *(row.step, row.shape, row.executor, _WORDS.get(row.l2, row.l2), row.status),
         *(_WORDS[row.exact], row.classes, _number(row.max_abs_err), _number(row.rel_rms_err)),
         *(row.run, " ".join(row.reason.split()), _number(row.sol_us)),
-        *_time_cells("device", row.device, None),
-        *_time_cells("call", row.call, row.device),
+        *(cell for name in metrics for cell in _metric_cells(name, row.metrics)),
     ]
+    return dict(zip(_columns(metrics), cells, strict=True))
 
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _time_cells(metric: str, time: TableTime | None, before: TableTime | None) -> list[object]:
-    if time is None:
-        return [""] * len(_TIME_COLUMNS)
-    reps = "" if before is not None and before.reps == time.reps else time.reps
-    method = "" if time.method == _USUAL_METHODS[metric] else time.method
-    return [_number(time.median), _number(time.p05), _number(time.p95), reps, method]
+def _metric_cells(name: Metric, metrics: Metrics) -> list[object]:
+    of = metrics.get(name)
+    if of is None:
+        return [""] * len(_metric_columns(name))
+    known = name != "device" and "device" in metrics and metrics["device"].reps == of.reps
+    method = "" if of.method == METRICS[name].method else of.method
+    reps = "" if known else of.reps
+    return [_number(of.median), _number(of.p05), _number(of.p95), reps, method]
 
 
 def read_csv(path: Path) -> dict[TableKey, TableRow]:
@@ -219,25 +201,24 @@ def read_csv(path: Path) -> dict[TableKey, TableRow]:
     """
     try:
         lines = [*csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)]
-        if not lines or tuple(lines[0]) != _COLUMNS:
+        head = tuple(lines[0]) if lines else ()
+        metrics = [name for name in METRICS if f"{name}_reps" in head]
+        if head != _columns(metrics):
             raise ValueError("other columns than this version writes")
-        rows = [_read_row(_cells_of(line)) for line in lines[1:]]
+        rows = [_read_row(_cells_of(head, line), metrics) for line in lines[1:]]
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, csv.Error) as error:
-        raise RecordError(
-            f"{path} is not a table of this version: {error}",
-            _REMEDY,
-        ) from error
+        raise RecordError(f"{path} is not a table of this version: {error}", _REMEDY) from error
     return {key_of(row): row for row in rows}
 
 
-def _cells_of(line: Sequence[str]) -> dict[str, str]:
-    empty = [""] * (len(_COLUMNS) - len(line))
-    return dict(zip(_COLUMNS, [*line, *empty], strict=True))
+def _cells_of(head: Sequence[str], line: Sequence[str]) -> dict[str, str]:
+    empty = [""] * (len(head) - len(line))
+    return dict(zip(head, [*line, *empty], strict=True))
 
 
-def _read_row(cells: Mapping[str, str]) -> TableRow:
+def _read_row(cells: Mapping[str, str], metrics: Sequence[Metric]) -> TableRow:
     status = cells["status"]
     if status not in ("pass", *FAILED):
         raise ValueError(f"status {status!r}")
@@ -251,8 +232,7 @@ def _read_row(cells: Mapping[str, str]) -> TableRow:
         classes=int(cells["classes"]),
         max_abs_err=_read_number(cells["max_abs_err"]),
         rel_rms_err=_read_number(cells["rel_rms_err"]),
-        device=_read_time(cells, "device"),
-        call=_read_time(cells, "call"),
+        metrics={name: found for name in metrics if (found := _read_metric(cells, name))},
         sol_us=_read_number(cells["sol_us"]),
         run=cells["run"],
         reason=cells["reason"],
@@ -263,12 +243,12 @@ def _read_number(text: str) -> float | None:
     return float(text) if text else None
 
 
-def _read_time(cells: Mapping[str, str], metric: str) -> TableTime | None:
-    median, low, high, reps, method = (cells[f"{metric}_{name}"] for name in _TIME_COLUMNS)
+def _read_metric(cells: Mapping[str, str], name: Metric) -> Summary | None:
+    median, low, high, reps, method = (cells[column] for column in _metric_columns(name))
     if not median:
         return None
-    reps, method = reps or cells["device_reps"], method or _USUAL_METHODS[metric]
-    return TableTime(float(median), float(low), float(high), int(reps), method)
+    reps, method = reps or cells["device_reps"], method or METRICS[name].method
+    return _kept(float(median), float(low), float(high), int(reps), method)
 
 
 # --- Markdown -------------------------------------------------------------------------------------
@@ -292,7 +272,7 @@ _TIMED: tuple[str, ...] = (
     "max abs err",
     "rel rms err",
 )
-_TIMED += ("device µs", "call µs", "speed of light µs", "fraction", "date")
+_TIMED_LAST = ("speed of light µs", "fraction", "date")
 _CHECKED = ("step", "shape", "executor", "status", "exact", "max abs err", "rel rms err", "date")
 
 
@@ -300,10 +280,14 @@ def write_markdown(device: str, newest: str, rows: Sequence[TableRow]) -> str:
     """The rows for readers: what was timed, then what was only checked.
 
     Args:
+        device: Name of the GPU or CPU.
         newest: Identifier of the newest run that the rows are from, skipped ones included.
+        rows: One for each step, shape and L2 mode.
     """
-    timed = [row for row in rows if row.device or row.call]
-    checked = [row for row in rows if not (row.device or row.call)]
+    timed = [row for row in rows if row.metrics]
+    checked = [row for row in rows if not row.metrics]
+    metrics = shown(timed)
+    head = [*_TIMED, *(f"{name} {METRICS[name].symbol}" for name in metrics), *_TIMED_LAST]
     lines = [
         f"<!-- Generated by kernelbench from the records up to {newest}; do not edit. -->",
         f"# {device}",
@@ -317,7 +301,7 @@ def write_markdown(device: str, newest: str, rows: Sequence[TableRow]) -> str:
             "",
             _CAPTION,
             "",
-            *_lines(_TIMED, [_timed_cells(row) for row in timed]),
+            *_lines(head, [_timed_cells(row, metrics) for row in timed]),
         ]
     if checked:
         lines += ["", "## Checked, not timed", "", _TOGETHER, ""]
@@ -337,10 +321,7 @@ def read_head(path: Path) -> tuple[str, str]:
         raise RecordError(f"cannot read {path}: {error}") from error
     found = re.match(r"<!-- .* up to (\S+); .*\n# (.+)\n", text)
     if found is None:
-        raise RecordError(
-            f"{path} is not a table of this version",
-            _REMEDY,
-        )
+        raise RecordError(f"{path} is not a table of this version", _REMEDY)
     return found[2], found[1]
 
 
@@ -351,13 +332,13 @@ def _lines(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
     return ["|" + "|".join(row) + "|" for row in (head, rule, *cells)]
 
 
-def _timed_cells(row: TableRow) -> list[str]:
+def _timed_cells(row: TableRow, metrics: Sequence[Metric]) -> list[str]:
     step, shape, executor, *others, date = _checked_cells(row)
-    time = row.device or row.call
+    time = row.time
     reached = row.sol_us / time.median if row.sol_us is not None and time else None
     return [
         *(step, shape, executor, row.l2, *others),
-        *(_time_cell(row.device), _time_cell(row.call)),
+        *(_metric_cell(row.metrics.get(name)) for name in metrics),
         "" if row.sol_us is None else f"{row.sol_us:.2f}",
         "" if reached is None else f"{100 * reached:.1f}%",
         date,
@@ -391,7 +372,5 @@ def _together(rows: Iterable[TableRow]) -> list[TableRow]:
     ]
 
 
-def _time_cell(time: TableTime | None) -> str:
-    if time is None:
-        return ""
-    return f"{time.median:.2f} [{time.p05:g}–{time.p95:g}] n={time.reps} {time.method}"
+def _metric_cell(of: Summary | None) -> str:
+    return "" if of is None else f"{of.median:.2f} [{of.p05:g}–{of.p95:g}] n={of.reps} {of.method}"

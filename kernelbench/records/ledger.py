@@ -11,10 +11,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem, RecordError
+from kernelbench.records.metrics import METRICS, Metric, is_time
 
 SCHEMA: Literal["kernelbench.comparison/1"] = "kernelbench.comparison/1"
 _LOCK_LIMIT_S = 60
@@ -35,7 +36,9 @@ class LedgerEntry:
 
     Attributes:
         verdict: ``FASTER``, ``SLOWER``, ``SAME``, ``AMBIGUOUS`` or ``NOT MEASURED``.
-        change: Change of time as a fraction; ci: its interval; None where nothing was measured.
+        base_us, cand_us: Medians of a time, in microseconds; None of another metric, whose medians
+            are among the figures.
+        change: Change of the metric as a fraction; ci: its interval; None if nothing was measured.
         figures: Every other number of the estimate, by name.
         samples_file: Raw samples, relative to the results folder.
     """
@@ -61,6 +64,18 @@ class LedgerEntry:
     figures: dict[str, Any] = field(default_factory=dict)
     protocol: dict[str, Any] = field(default_factory=dict)
     samples_file: str | None = None
+
+    def median(self, arm: Literal["base", "cand"]) -> float | None:
+        """Of an arm, in the unit of the metric: of one that is no time it is among the figures."""
+        if is_time(self.metric):
+            return self.base_us if arm == "base" else self.cand_us
+        found = (value for name, value in self.figures.items() if name.startswith(f"{arm}_"))
+        return next(found, None)
+
+    @property
+    def unit(self) -> str:
+        """What is said behind a median; nothing of a time, whose column says it."""
+        return "" if is_time(self.metric) else f" {METRICS[cast(Metric, self.metric)].symbol}"
 
 
 def path_of(results: Path) -> Path:

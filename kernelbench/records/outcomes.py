@@ -18,8 +18,8 @@ from typing import Any, Literal
 from kernelbench.base import json_file, schema
 from kernelbench.base.errors import RecordError
 from kernelbench.base.files import write_text
-from kernelbench.records.rows import natural
 from kernelbench.records.run_record import UNJUDGED, ResultStatus, RunRecord
+from kernelbench.records.tables import natural
 
 OUTCOMES_SCHEMA: Literal["kernelbench.outcomes/1"] = "kernelbench.outcomes/1"
 
@@ -106,16 +106,9 @@ def read_outcomes(results: Path) -> Outcomes:
 
 def _outcome(block: OutcomeBlock, step: str, shape: str, inputs: str) -> RunOutcome:
     return RunOutcome(
-        step=step,
-        shape=shape,
-        executor=block.executor,
-        inputs=inputs,
-        emulation=block.emulation,
-        status=block.status,
-        reason=block.reason,
-        device=block.device,
-        run=block.run,
-    )
+        step=step, shape=shape, executor=block.executor, inputs=inputs, emulation=block.emulation,
+        status=block.status, reason=block.reason, device=block.device, run=block.run,
+    )  # fmt: skip
 
 
 def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) -> Outcomes:
@@ -130,16 +123,10 @@ def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) ->
                 continue
             emulation = run.extra.get("emulation") if row.executor == EMULATING else None
             outcome = RunOutcome(
-                step=row.step,
-                shape=row.shape,
-                executor=row.executor,
-                inputs=row.inputs,
-                emulation=emulation,
-                status=row.status,
-                reason=row.reason,
-                device=run.device,
+                step=row.step, shape=row.shape, executor=row.executor, inputs=row.inputs,
+                emulation=emulation, status=row.status, reason=row.reason, device=run.device,
                 run=run.id,
-            )
+            )  # fmt: skip
             _keep(found, outcome)
     return found
 

@@ -11,7 +11,7 @@ import datetime
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,16 +19,14 @@ from typing import Any, Literal
 from kernelbench.base import schema
 from kernelbench.base.errors import RecordError
 from kernelbench.base.json_file import read_json, row_lines, write_gzip
-from kernelbench.base.row_table import Row, RowTable
-from kernelbench.records.run_upgrades import upgraded
+from kernelbench.base.table import Row, RowTable
+from kernelbench.records.metrics import COLUMNS, METRICS, Metric, Metrics, WithMetrics, shown
 
 RUN_SCHEMA: Literal["kernelbench.run/3"] = "kernelbench.run/3"
 
 ResultStatus = Literal[
     "pass", "wrong", "hang", "fault", "skipped", "problem", "reference", "machine", "harness"
 ]
-#: Device time is the GPU's, call time the caller's.
-Metric = Literal["device", "call"]
 #: What the L2 cache holds when something is timed: none of its data, or what the last time left.
 L2Mode = Literal["cold", "warm"]
 #: A call by itself, or 15 in one event pair.
@@ -40,32 +38,6 @@ FAILED: tuple[ResultStatus, ...] = ("wrong", "hang", "fault")
 UNJUDGED: tuple[ResultStatus, ...] = ("problem", "reference", "machine", "harness")
 #: Statuses of rows from which nothing is known of the step.
 UNKNOWN: tuple[ResultStatus, ...] = ("skipped", *UNJUDGED)
-
-
-@dataclass(frozen=True)
-class TimeStats:
-    """Summary of one step's timed repetitions, in microseconds.
-
-    Attributes:
-        reps: Number of timed repetitions.
-        method: ``events`` (CUDA events around the Python call), ``competition`` (15 calls in one
-            event pair, per call), ``graph`` (CUDA-graph replay between events), ``profiler`` (sum
-            of kernel durations), ``wall`` (host clock, CPU only).
-    """
-
-    median: float
-    mean: float
-    min: float
-    p05: float
-    p95: float
-    std: float
-    reps: int
-    method: str
-
-    @property
-    def spread(self) -> float:
-        """From the 5th to the 95th percentile, as a fraction of the median."""
-        return (self.p95 - self.p05) / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +58,7 @@ class ReadFloor:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(WithMetrics):
     """One row: a step on one shape with one input class.
 
     Attributes:
@@ -94,8 +66,7 @@ class Result:
         max_abs_err: Largest absolute error; None if not run or a value is not finite.
         rel_rms_err: Root mean square error over that of the reference; None also where the problem
             does not say, and in records from before it was taken.
-        call_us: Time of one call through Python, host overhead included; None if not timed.
-        device_us: Time on the device alone; None if not timed.
+        metrics: What was measured, by metric: ``call_us`` and ``device_us`` in JSON.
         sol_us: Speed of light of the shape on this device and L2 mode; None if unknown.
         floor: The read floor measured right after the step; None where none was.
         reason: Why the status is not ``pass``, in one line.
@@ -114,8 +85,7 @@ class Result:
     status: ResultStatus
     exact: bool | None
     max_abs_err: float | None
-    call_us: TimeStats | None
-    device_us: TimeStats | None
+    metrics: Metrics = field(metadata={schema.COLUMNS: COLUMNS})
     reason: str
     notes: tuple[str, ...] = ()
     sol_us: float | None = None
@@ -158,7 +128,7 @@ class Protocol:
     time_budget_s: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunRecord(RowTable):
     """Everything that one ``kernelbench run`` found."""
 
@@ -191,13 +161,14 @@ class RunRecord(RowTable):
 
     def rows(self) -> list[Row]:
         """One row per step, shape and input class; times are medians in microseconds."""
-        return [_flat(row) for row in self.results]
+        metrics = shown(self.results)
+        return [_flat(row, metrics) for row in self.results]
 
     def _caption(self) -> str:
         return f"{self.command} on {self.device}, {self.created}, seed {self.protocol.seed}"
 
 
-def _flat(row: Result) -> Row:
+def _flat(row: Result, metrics: Sequence[Metric]) -> Row:
     return {
         "step": row.step,
         "shape": row.shape,
@@ -207,10 +178,7 @@ def _flat(row: Result) -> Row:
         "exact": row.exact,
         "max_abs_err": row.max_abs_err,
         "rel_rms_err": row.rel_rms_err,
-        "device_us": row.device_us.median if row.device_us else None,
-        "device_method": row.device_us.method if row.device_us else "",
-        "call_us": row.call_us.median if row.call_us else None,
-        "call_method": row.call_us.method if row.call_us else "",
+        **_flat_metrics(row.metrics, metrics),
         "sol_us": row.sol_us,
         "floor_us": row.floor.us if row.floor else None,
         "sm_mhz": row.sm_mhz,
@@ -220,6 +188,15 @@ def _flat(row: Result) -> Row:
         "problem": row.problem,
         "dims": row.dims,
     }
+
+
+def _flat_metrics(found: Metrics, names: Sequence[Metric]) -> Row:
+    flat: Row = {}
+    for name in names:
+        of = found.get(name)
+        flat[f"{name}_{METRICS[name].unit}"] = of.median if of else None
+        flat[f"{name}_method"] = of.method if of else ""
+    return flat
 
 
 def new_id() -> str:
@@ -302,6 +279,7 @@ def list_runs(folder: Path, device: str = "*") -> list[Path]:
     """Saved run records below a results folder (``results/<device>/runs``), oldest first.
 
     Args:
+        folder: The results folder.
         device: Name of the device's folder; all by default.
     """
     found: dict[tuple[str, Path], Path] = {}
@@ -312,25 +290,49 @@ def list_runs(folder: Path, device: str = "*") -> list[Path]:
     return [found[key] for key in sorted(found)]
 
 
-def summarize(samples_us: Sequence[float], method: str) -> TimeStats:
-    """Order statistics of raw samples in microseconds; no sample is dropped.
+_PREFIX = "kernelbench.run/"
 
-    Raises:
-        ValueError: If there are no samples.
-    """
-    import numpy as np
+#: Fields that records of schema 1 got in the course of time, with what their absence meant.
+_LATER_ROW_FIELDS: dict[str, Any] = {
+    "notes": [], "sol_us": None, "sm_mhz": None, "source_sha": "", "binary_sha": None,
+    "rel_rms_err": None, "floor": None,
+}  # fmt: skip
+_LATER_FIELDS: dict[str, Any] = {"complete": True, "samples_file": None, "extra": {}}
+_LATER_ENVIRONMENT: dict[str, Any] = {"gpu_processes": 0, "mig": False}
+_LATER_PROTOCOL: dict[str, Any] = {"time_budget_s": None}
 
-    values = np.asarray(samples_us, dtype=np.float64)
-    if values.size == 0:
-        raise ValueError("no samples to summarize")
-    low, median, high = np.percentile(values, [5, 50, 95])
-    return TimeStats(
-        median=float(median),
-        mean=float(values.mean()),
-        min=float(values.min()),
-        p05=float(low),
-        p95=float(high),
-        std=float(values.std(ddof=1)) if values.size > 1 else 0.0,
-        reps=int(values.size),
-        method=method,
-    )
+
+def _from_1(value: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 has every field in every record: what schema 1 left out is said."""
+    filled = {**_LATER_FIELDS, **value, "schema": f"{_PREFIX}2"}
+    for name, later in (("environment", _LATER_ENVIRONMENT), ("protocol", _LATER_PROTOCOL)):
+        if isinstance(value.get(name), dict):
+            filled[name] = {**later, **value[name]}
+    rows = value.get("results")
+    if isinstance(rows, list):
+        filled["results"] = [
+            {**_LATER_ROW_FIELDS, **row} if isinstance(row, dict) else row for row in rows
+        ]
+    return filled
+
+
+def _from_2(value: dict[str, Any]) -> dict[str, Any]:
+    """Schema 3 has four more statuses, of rows whose step was not judged; the others stay."""
+    return {**value, "schema": f"{_PREFIX}3"}
+
+
+#: By the version that it reads; each gives the JSON value of the next, with every figure as it was.
+#: A change of the schema adds one.
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
+
+
+def upgraded(value: dict[str, Any]) -> dict[str, Any]:
+    """The value in the newest schema; as it is where its schema is unknown."""
+    while (version := _version(value)) in UPGRADES:
+        value = UPGRADES[version](value)
+    return value
+
+
+def _version(value: dict[str, Any]) -> int:
+    found = re.fullmatch(re.escape(_PREFIX) + r"(\d+)", str(value.get("schema")))
+    return int(found[1]) if found else 0

@@ -20,6 +20,7 @@ from typing import Any
 
 from kernelbench.base import files
 from kernelbench.base.errors import EnvironmentProblem, RecordError
+from kernelbench.base.json_file import read_json
 from kernelbench.records import device_table, run_record
 from kernelbench.records.device_table import TableKey, TableRow
 from kernelbench.records.run_record import RUN_SUFFIX, RunRecord
@@ -32,6 +33,11 @@ _MARK = ".saving-"
 
 def save_run(folder: Path, record: RunRecord, samples: Sequence[dict[str, Any]]) -> Path:
     """Write a run record with its samples, then bring the tables of its device up to date.
+
+    Args:
+        folder: The results folder.
+        record: The run.
+        samples: Raw samples, in the order of its rows.
 
     Returns:
         The record's path.
@@ -159,6 +165,7 @@ def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
         with contextlib.suppress(RecordError):
             name, last = device_table.read_head(device / "table.md")
             if run_record.id_of(path) <= last:
+                broken += _broken(folder, device.name)
                 found[name] = [*device_table.read_csv(device / "table.csv").values()]
                 continue
         runs, lines = load_runs(folder, device.name)
@@ -168,10 +175,22 @@ def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
     return found, broken
 
 
+def _broken(folder: Path, device: str) -> list[str]:
+    """A line for each record of a device that is cut short or is not JSON."""
+    lines = []
+    for path in run_record.list_runs(folder, device):
+        try:
+            read_json(path)
+        except RecordError as error:
+            lines.append(str(error))
+    return lines
+
+
 def load_runs(folder: Path, device: str | None = None) -> tuple[list[RunRecord], list[str]]:
     """Readable runs below a results folder, oldest first, and a line for each unreadable one.
 
     Args:
+        folder: The results folder.
         device: Name of the device's folder; None takes all.
     """
     runs: list[RunRecord] = []

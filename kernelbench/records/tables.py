@@ -1,41 +1,22 @@
-"""Saved rows as Markdown and CSV."""
+"""Rows of saved runs, one for each input class: the newest of each kind, as Markdown and CSV."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from kernelbench.records.run_record import TimeStats
-
-if TYPE_CHECKING:
-    from kernelbench.records.rows import Saved
-
-_MARKDOWN_COLUMNS = (
-    "step",
-    "shape",
-    "inputs",
-    "executor",
-    "L2",
-    "status",
-    "exact",
-    "max abs err",
-    "rel rms err",
-    "device µs",
-    "call µs",
-    "speed of light µs",
-    "fraction",
-    "SM MHz",
-    "date",
-    "notes",
-)
+from kernelbench.base.table import Row, csv_text, markdown
+from kernelbench.records.metrics import METRICS, Metric, Summary, shown
+from kernelbench.records.run_record import Result, RunRecord
 
 
 def rows_markdown(rows: Sequence[Saved]) -> str:
     """A Markdown table, one line a row; regenerated, never edited."""
     if not rows:
         return "No rows.\n"
+    metrics = shown(row.result for row in rows)
     environment = rows[-1].run.environment
     driver = f", driver {environment.driver}" if environment.driver else ""
     cuda = f", CUDA {environment.cuda}" if environment.cuda else ""
@@ -48,128 +29,122 @@ def rows_markdown(rows: Sequence[Saved]) -> str:
             "Fraction = speed of light / device time (call time where that is all there is)."
         ),
         "",
-        "| " + " | ".join(_MARKDOWN_COLUMNS) + " |",
-        "|" + " --- |" * len(_MARKDOWN_COLUMNS),
+        *markdown([_for_people(row, metrics) for row in rows]),
     ]
-    for row in rows:
-        result = row.result
-        cells = (
-            result.step,
-            result.shape,
-            result.inputs,
-            result.executor,
-            row.run.protocol.l2,
-            result.status + (f": {result.reason}" if result.reason else ""),
-            {True: "yes", False: "no", None: ""}[result.exact],
-            "" if result.max_abs_err is None else f"{result.max_abs_err:.3g}",
-            "" if result.rel_rms_err is None else f"{result.rel_rms_err:.3g}",
-            time_cell(result.device_us),
-            time_cell(result.call_us),
-            "" if result.sol_us is None else f"{result.sol_us:.2f}",
-            fraction_cell(result.sol_us, result.device_us or result.call_us),
-            "" if result.sm_mhz is None else f"{result.sm_mhz:.0f}",
-            row.run.created[:10],
-            "; ".join(result.notes),
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def time_cell(stats: TimeStats | None) -> str:
+def _for_people(row: Saved, metrics: Sequence[Metric]) -> Row:
+    result = row.result
+    return {
+        "step": result.step,
+        "shape": result.shape,
+        "inputs": result.inputs,
+        "executor": result.executor,
+        "L2": row.run.protocol.l2,
+        "status": result.status + (f": {result.reason}" if result.reason else ""),
+        "exact": {True: "yes", False: "no", None: ""}[result.exact],
+        "max abs err": "" if result.max_abs_err is None else f"{result.max_abs_err:.3g}",
+        "rel rms err": "" if result.rel_rms_err is None else f"{result.rel_rms_err:.3g}",
+        **{
+            f"{name} {METRICS[name].symbol}": metric_cell(result.metrics.get(name))
+            for name in metrics
+        },
+        "speed of light µs": "" if result.sol_us is None else f"{result.sol_us:.2f}",
+        "fraction": fraction_cell(result.sol_us, result.time),
+        "SM MHz": "" if result.sm_mhz is None else f"{result.sm_mhz:.0f}",
+        "date": row.run.created[:10],
+        "notes": "; ".join(result.notes),
+    }
+
+
+def metric_cell(summary: Summary | None) -> str:
     """``412.30 [410.10–415.00] n=500 graph``, or nothing."""
-    if stats is None:
+    if summary is None:
         return ""
-    return f"{stats.median:.2f} [{stats.p05:.2f}–{stats.p95:.2f}] n={stats.reps} {stats.method}"
+    low, high = summary.p05, summary.p95
+    return f"{summary.median:.2f} [{low:.2f}–{high:.2f}] n={summary.reps} {summary.method}"
 
 
-def fraction_cell(sol_us: float | None, stats: TimeStats | None) -> str:
+def fraction_cell(sol_us: float | None, time: Summary | None) -> str:
     """The share of the speed of light that a time reaches, as a percentage."""
-    if sol_us is None or stats is None:
+    if sol_us is None or time is None:
         return ""
-    return f"{100 * sol_us / stats.median:.1f}%"
-
-
-_CSV_COLUMNS = (
-    "device",
-    "step",
-    "lineage",
-    "shape",
-    "dims",
-    "inputs",
-    "executor",
-    "l2",
-    "call_mode",
-    "status",
-    "reason",
-    "exact",
-    "max_abs_err",
-    "rel_rms_err",
-    "device_median_us",
-    "device_mean_us",
-    "device_p05_us",
-    "device_p95_us",
-    "device_reps",
-    "device_method",
-    "call_median_us",
-    "call_mean_us",
-    "call_p05_us",
-    "call_p95_us",
-    "call_reps",
-    "call_method",
-    "sol_us",
-    "floor_us",
-    "sm_mhz",
-    "driver",
-    "cuda",
-    "torch",
-    "created",
-    "run",
-    "source_sha",
-    "notes",
-)
+    return f"{100 * sol_us / time.median:.1f}%"
 
 
 def rows_csv(rows: Sequence[Saved]) -> str:
     """A CSV file with a header line."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
-    for row in rows:
-        result, run = row.result, row.run
-        writer.writerow(
-            [
-                run.device,
+    metrics = shown(row.result for row in rows)
+    return csv_text([_for_programs(row, metrics) for row in rows])
+
+
+def _for_programs(row: Saved, metrics: Sequence[Metric]) -> Row:
+    result, run = row.result, row.run
+    cells: Row = {
+        "device": run.device,
+        "step": result.step,
+        "lineage": result.lineage,
+        "shape": result.shape,
+        "dims": result.dims,
+        "inputs": result.inputs,
+        "executor": result.executor,
+        "l2": run.protocol.l2,
+        "call_mode": run.protocol.call,
+        "status": result.status,
+        "reason": result.reason,
+        "exact": result.exact,
+        "max_abs_err": result.max_abs_err,
+        "rel_rms_err": result.rel_rms_err,
+    }
+    for name in metrics:
+        found = result.metrics.get(name)
+        for figure in ("median", "mean", "p05", "p95"):
+            cells[f"{name}_{figure}_{METRICS[name].unit}"] = found and getattr(found, figure)
+        for figure in ("reps", "method"):
+            cells[f"{name}_{figure}"] = found and getattr(found, figure)
+    return cells | {
+        "sol_us": result.sol_us,
+        "floor_us": result.floor and result.floor.us,
+        "sm_mhz": result.sm_mhz,
+        "driver": run.environment.driver,
+        "cuda": run.environment.cuda,
+        "torch": run.environment.torch,
+        "created": run.created,
+        "run": run.id,
+        "source_sha": result.source_sha,
+        "notes": "; ".join(result.notes),
+    }
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One row of a saved run, with where it came from."""
+
+    run: RunRecord
+    result: Result
+
+
+def latest(runs: Iterable[RunRecord]) -> list[Saved]:
+    """The newest row per step, shape, input class, executor and L2 mode, in order of appearance."""
+    newest: dict[tuple[str, ...], Saved] = {}
+    for run in runs:
+        for result in run.results:
+            key = (
                 result.step,
-                result.lineage,
                 result.shape,
-                result.dims,
                 result.inputs,
                 result.executor,
                 run.protocol.l2,
                 run.protocol.call,
-                result.status,
-                result.reason,
-                "" if result.exact is None else result.exact,
-                "" if result.max_abs_err is None else result.max_abs_err,
-                "" if result.rel_rms_err is None else result.rel_rms_err,
-                *_csv_times(result.device_us),
-                *_csv_times(result.call_us),
-                "" if result.sol_us is None else result.sol_us,
-                "" if result.floor is None else result.floor.us,
-                "" if result.sm_mhz is None else result.sm_mhz,
-                run.environment.driver,
-                run.environment.cuda,
-                run.environment.torch,
-                run.created,
-                run.id,
-                result.source_sha,
-                "; ".join(result.notes),
-            ]
-        )
-    return stream.getvalue()
+            )
+            newest[key] = Saved(run, result)
+    return [newest[key] for key in sorted(newest, key=natural)]
 
 
-def _csv_times(stats: TimeStats | None) -> list[object]:
-    if stats is None:
-        return [""] * 6
-    return [stats.median, stats.mean, stats.p05, stats.p95, stats.reps, stats.method]
+def natural(key: tuple[str, ...]) -> tuple[Any, ...]:
+    """A sort key that puts ``v2`` before ``v10``."""
+    return tuple(
+        tuple((0, int(p)) if p.isdigit() else (1, p) for p in re.findall(r"\d+|\D+", part))
+        for part in key
+    )

@@ -5,6 +5,7 @@ matplotlib is imported where something is drawn; without it everything else work
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,11 @@ from typing import Any
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 
 SUFFIXES = (".png", ".svg", ".pdf")
+#: What a page without drawings says of them.
+NOT_DRAWN = (
+    "ladders, sweeps and rooflines are not drawn: matplotlib is not installed "
+    "(`pip install matplotlib`, or the extra 'plot')"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,11 @@ class Marks:
         self.by_name[name] = mark
 
 
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def require_drawable(path: str) -> None:
     """Refuse a file that nothing can be drawn to.
 
@@ -91,21 +102,16 @@ def require_drawable(path: str) -> None:
         raise UsageError(
             f"cannot draw to {path}", f"name a file that ends in {', '.join(SUFFIXES)}"
         )
-    new_figure(1, 1)
+    if not can_draw():
+        raise EnvironmentProblem(
+            "drawings need matplotlib", "`pip install matplotlib`, or the extra 'plot'"
+        )
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure of matplotlib, in inches.
+    """A figure of matplotlib, in inches."""
+    from matplotlib.figure import Figure
 
-    Raises:
-        EnvironmentProblem: If matplotlib is missing.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise EnvironmentProblem(
-            "drawings need matplotlib", "`pip install matplotlib`, or the extra 'plot'"
-        ) from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -1,7 +1,11 @@
-"""The gate's report in Markdown, for a terminal pager, a pull request or a job summary."""
+"""The gate's report in Markdown, for a pager, a pull request or a job summary; and as JUnit XML."""
 
 from __future__ import annotations
 
+import re
+from xml.etree import ElementTree
+
+from kernelbench.base.table import Row, markdown
 from kernelbench.compare.gate_report import GateReport, GateRow
 
 _SAID = {"ok": "unchanged"}
@@ -27,31 +31,26 @@ def gate_markdown(report: GateReport) -> str:
         lines.append("")
     if not report.rows:
         return "\n".join(lines)
-    lines += [
-        "| step | shape | metric | base µs | now µs | Δ | best µs | Δ best | margin | status |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
     rank = {status: index for index, status in enumerate(_ORDER)}
-    lines += [_row(row) for row in sorted(report.rows, key=lambda row: rank[row.status])]
+    rows = [_row(row) for row in sorted(report.rows, key=lambda row: rank[row.status])]
+    lines += markdown(rows, {*rows[0]} - {"step", "shape", "metric", "status"})
     return "\n".join(lines) + "\n"
 
 
-def _row(row: GateRow) -> str:
-    shape = f"{row.shape} ({row.inputs})" if row.inputs else row.shape
+def _row(row: GateRow) -> Row:
     margins = [f"{100 * m:.2g}%" for m in (row.margin, row.margin_best) if m is not None]
-    cells = [
-        row.step,
-        shape,
-        row.metric or "–",
-        _time(row.base),
-        _time(row.current),
-        _change(row.delta),
-        _time(row.best),
-        _change(row.delta_best),
-        " / ".join(dict.fromkeys(margins)) or "–",
-        _SAID.get(row.status, row.status),
-    ]
-    return "| " + " | ".join(_text(cell) for cell in cells) + " |"
+    return {
+        "step": _flat(row.step),
+        "shape": _flat(f"{row.shape} ({row.inputs})" if row.inputs else row.shape),
+        "metric": row.metric or "–",
+        "base µs": _time(row.base),
+        "now µs": _time(row.current),
+        "Δ": _change(row.delta),
+        "best µs": _time(row.best),
+        "Δ best": _change(row.delta_best),
+        "margin": " / ".join(dict.fromkeys(margins)) or "–",
+        "status": _SAID.get(row.status, row.status),
+    }
 
 
 def _time(value: float | None) -> str:
@@ -63,6 +62,76 @@ def _change(value: float | None) -> str:
 
 
 def _text(value: str) -> str:
-    """One line that cannot break out of a table cell."""
-    flat = " ".join(value.split())
-    return flat.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    """One line that cannot break out of a list or a table cell."""
+    return _flat(value).replace("|", "\\|")
+
+
+def _flat(value: str) -> str:
+    """The same for :func:`markdown`, which escapes bars."""
+    return " ".join(value.split()).replace("\\", "\\\\").replace("<", "&lt;")
+
+
+# XML 1.0 section 2.2: characters that no document may hold, not even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(report: GateReport) -> str:
+    """The report as JUnit XML, which CI systems show as a test result: one test case per row.
+
+    Regressions, missing rows and, where asked, ambiguous rows are failures; incorrect rows are
+    errors; skipped rows, and ambiguous rows that do not fail, are skipped.
+    """
+    failing = set(report.failures)
+    cases = [_case(row, row in failing) for row in report.rows]
+    counts = {
+        tag: str(sum(case.find(kind) is not None for case in cases))
+        for tag, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+    }
+    suite = ElementTree.Element(
+        "testsuite", {"name": "kernelbench gate", "tests": str(len(cases)), **counts}
+    )
+    properties = ElementTree.SubElement(suite, "properties")
+    facts = {
+        "device": report.device,
+        "form": report.form,
+        "margin": report.margin_note,
+        "conclusion": report.headline,
+    }
+    for name, value in facts.items():
+        ElementTree.SubElement(properties, "property", {"name": name, "value": _one_line(value)})
+    suite.extend(cases)
+    if report.notes:
+        ElementTree.SubElement(suite, "system-out").text = _one_line("\n".join(report.notes))
+    root = ElementTree.Element("testsuites", {"tests": str(len(cases)), **counts})
+    root.append(suite)
+    ElementTree.indent(root)
+    body = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _case(row: GateRow, failing: bool) -> ElementTree.Element:
+    shape = f"{row.shape} ({row.inputs})" if row.inputs else row.shape
+    attributes = {
+        "classname": f"kernelbench.gate.{row.step}",
+        "name": f"{shape} {row.metric}".rstrip(),
+    }
+    if row.current is not None:
+        attributes["time"] = f"{row.current * 1e-6:.9f}"
+    case = ElementTree.Element("testcase", {k: _one_line(v) for k, v in attributes.items()})
+    message = _one_line(row.reason or row.status)
+    if row.status == "incorrect":
+        kind = "error"
+    elif failing:
+        kind = "failure"
+    elif row.status in ("ambiguous", "skipped"):
+        kind = "skipped"
+    else:
+        return case
+    detail = ElementTree.SubElement(case, kind, {"type": row.status, "message": message})
+    if kind != "skipped":
+        detail.text = _one_line(f"{row.name}: {row.reason}\n{row.next_step}".rstrip())
+    return case
+
+
+def _one_line(value: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", value)

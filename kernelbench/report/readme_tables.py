@@ -8,19 +8,23 @@ which ones are not. In a README only the text between the markers is replaced.
 from __future__ import annotations
 
 import itertools
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.base.files import write_text
-from kernelbench.base.markdown import table
+from kernelbench.base.table import Row, markdown
 from kernelbench.lineages.shape_table import SHAPES_MARKERS, outcome_rows, table_of
+from kernelbench.lineages.tree import TreeVerdict, verdicts_between
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages
 from kernelbench.project.reported_figures import caption, figures, shapes_of
-from kernelbench.records import ledger, store
+from kernelbench.records import calibration_record, ledger, run_record, store, tables
+from kernelbench.records.calibration_record import CalibrationRecord
+from kernelbench.records.metrics import METRICS, TIMES, shown
 from kernelbench.records.outcomes import (
     Outcomes,
     outcomes_text,
@@ -28,16 +32,8 @@ from kernelbench.records.outcomes import (
     read_outcomes,
     with_runs,
 )
-from kernelbench.records.run_record import device_slug
-from kernelbench.report.measured_table import (
-    CALIBRATION_MARKERS,
-    RESULTS_MARKERS,
-    calibration_table,
-    committed_rows,
-    committed_runs,
-    measured_table,
-)
-from kernelbench.report.verdict_table import VERDICT_MARKERS, verdict_table
+from kernelbench.records.run_record import RunRecord, device_slug
+from kernelbench.records.tables import Saved, fraction_cell, metric_cell
 
 #: Marker pairs: the table of a lineage's steps, and a step's figures beside its parent's.
 LINEAGE_MARKERS = ("<!-- lineage:begin -->", "<!-- lineage:end -->")
@@ -60,18 +56,22 @@ def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
     """A caption, one row per step, and a note per step whose figures need one."""
     shapes = shapes_of(steps)
     settings = [key for key in ("tile", "stages", "warps", "grid") if _any_setting(steps, key)]
-    limits = [("nk", "N/K")] if any("nk" in step.limits for step in steps) else []
-    head = ["step", "parent", "what changes", "status", *settings]
-    head += [title for _, title in limits] + [f"{shape} (reported)" for shape in shapes]
-    rows = []
-    for step in steps:
-        link = f"[{step.name}]({step.path.relative_to(lineage.path).as_posix()}/)"
-        row = [link, step.parent or "–", step.title, step.status]
-        row += [_setting(step.config.get(key)) for key in settings]
-        row += [str(step.limits.get(key, "–")) for key, _ in limits]
-        rows.append(row + figures(step, shapes))
+    limited = any("nk" in step.limits for step in steps)
+    rows: list[Row] = [
+        {
+            "step": f"[{step.name}]({step.path.relative_to(lineage.path).as_posix()}/)",
+            "parent": step.parent or "–",
+            "what changes": step.title,
+            "status": step.status,
+            **{key: _setting(step.config.get(key)) for key in settings},
+            **({"N/K": step.limits.get("nk", "–")} if limited else {}),
+            **_figures(step, shapes),
+        }
+        for step in steps
+    ]
     lines = [f"Figures are {text}." for text in _captions(steps)]
-    lines += ["", *table(head, rows, _last(head, shapes))] if lines else table(head, rows)
+    lines += [""] if lines else []
+    lines += markdown(rows, _headings(shapes)) if rows else []
     notes = [
         f"* {step.name}: {step.reported.note}"
         for step in steps
@@ -88,10 +88,8 @@ def reported_table(step: Step, parent: Step | None) -> str:
         return "No figures are reported for this step."
     shown = [parent, step] if parent and parent.reported else [step]
     shapes = shapes_of(shown)
-    head = ["step", *(f"{shape} (reported)" for shape in shapes)]
-    rows = [[each.name, *figures(each, shapes)] for each in shown]
-    lines = [f"Figures are {caption(step.reported)}.", ""]
-    lines += table(head, rows, _last(head, shapes))
+    rows = [{"step": each.name, **_figures(each, shapes)} for each in shown]
+    lines = [f"Figures are {caption(step.reported)}.", "", *markdown(rows, _headings(shapes))]
     if step.reported.note:
         lines += ["", step.reported.note]
     return "\n".join(lines)
@@ -182,8 +180,8 @@ def _updated(file: Path, *parts: tuple[tuple[str, str], str]) -> Iterator[tuple[
         return
     text = new = file.read_text(encoding="utf-8")
     try:
-        for markers, table in parts:
-            new = replace_between(new, markers, table)
+        for markers, content in parts:
+            new = replace_between(new, markers, content)
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}") from error
     if any(marker in text for markers, _ in parts for marker in markers):
@@ -198,9 +196,12 @@ def _captions(steps: Sequence[Step]) -> list[str]:
     return list(dict.fromkeys(caption(step.reported) for step in steps if step.reported))
 
 
-def _last(head: Sequence[str], shapes: Sequence[str]) -> range:
-    """The columns of figures, one per shape."""
-    return range(len(head) - len(shapes), len(head))
+def _headings(shapes: Sequence[str]) -> list[str]:
+    return [f"{shape} (reported)" for shape in shapes]
+
+
+def _figures(step: Step, shapes: Sequence[str]) -> Row:
+    return dict(zip(_headings(shapes), figures(step, shapes), strict=True))
 
 
 def _any_setting(steps: Sequence[Step], key: str) -> bool:
@@ -211,6 +212,150 @@ def _setting(value: object) -> str:
     if value is None:
         return "–"
     return "×".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+VERDICT_MARKERS = ("<!-- verdicts:begin -->", "<!-- verdicts:end -->")
+
+
+def verdict_table(steps: Sequence[Step], comparisons: Sequence[ledger.LedgerEntry]) -> str:
+    """Markdown: one line per comparison of a step and its parent, device, shape and L2 mode.
+
+    Args:
+        steps: Of one lineage, in order.
+        comparisons: Of any steps, oldest first; the newest of each kind counts.
+    """
+    groups: dict[tuple[str, ...], dict[str, TreeVerdict]] = {}
+    for step in steps:
+        for verdict in verdicts_between(step.parent, step.name, comparisons):
+            key = (verdict.base, verdict.cand, verdict.device, verdict.shape, verdict.l2)
+            groups.setdefault(key, {})[verdict.metric] = verdict
+    if not groups:
+        return "Nothing has been compared yet."
+    devices = dict.fromkeys(f"{device}, {l2} L2" for _, _, device, _, l2 in groups)
+    days = sorted(v.created[:10] for of in groups.values() for v in of.values())
+    where = f"{' and '.join(devices)}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+    lines = [f"`kernelbench ab` on {where}: change of time with its 95 % interval.", ""]
+    names = [m for m in METRICS if m in TIMES or any(m in of for of in groups.values())]
+    rows: list[Row] = [
+        {
+            "comparison": f"{base} → {cand}",
+            "shape": shape,
+            "what changes": next(iter(verdicts.values())).why or "–",
+            **{METRICS[metric].title: _cell(verdicts.get(metric)) for metric in names},
+        }
+        for (base, cand, _, shape, _), verdicts in groups.items()
+    ]
+    return "\n".join([*lines, *markdown(rows)])
+
+
+def _cell(verdict: TreeVerdict | None) -> str:
+    if verdict is None:
+        return "–"
+    if verdict.change is None or verdict.ci is None:
+        return verdict.verdict
+    low, high = verdict.ci
+    return f"{verdict.change:+.2%} [{low:+.2%}, {high:+.2%}] {verdict.verdict}"
+
+
+RESULTS_MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
+CALIBRATION_MARKERS = ("<!-- calibration:begin -->", "<!-- calibration:end -->")
+
+
+def committed_rows(project: Project) -> list[Saved]:
+    """The newest timed row per step, shape and L2 mode among committed runs on GPUs.
+
+    Outside a git checkout (a source archive) every saved run counts.
+    """
+    return [
+        row
+        for row in tables.latest(committed_runs(project))
+        if row.run.environment.kind == "cuda" and row.result.metrics
+    ]
+
+
+def committed_runs(project: Project) -> list[RunRecord]:
+    """The saved runs under version control, oldest first."""
+    tracked = _tracked(project)
+    runs, _ = store.load_runs(project.results)
+    if tracked is None:
+        return runs
+    names = {run_record.id_of(Path(name)) for name in tracked}
+    return [run for run in runs if run.id in names]
+
+
+def _tracked(project: Project) -> set[str] | None:
+    """The names of the result files under version control; None outside a git checkout."""
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(project.root), "ls-files", "--", str(project.results)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {Path(line).name for line in answer.stdout.splitlines()}
+
+
+def measured_table(step: Step, rows: Sequence[Saved]) -> str:
+    """Markdown: one line per device, shape and L2 mode in which the step was timed."""
+    mine = [row for row in rows if row.result.step == step.name]
+    if not mine:
+        return "Nothing measured yet."
+    names = shown(row.result for row in mine)
+    lines = [
+        {
+            "device": row.run.device,
+            "shape": row.result.shape,
+            "L2": row.run.protocol.l2,
+            **{METRICS[name].title: metric_cell(row.result.metrics.get(name)) for name in names},
+            "of speed of light": fraction_cell(row.result.sol_us, row.result.time),
+            "status": row.result.status,
+            "date": row.run.created[:10],
+        }
+        for row in mine
+    ]
+    caption = "Measured with `kernelbench run`; medians in µs with the 5th–95th percentile."
+    return "\n".join([caption, "", *markdown(lines, ["of speed of light"])])
+
+
+def _trusted(record: CalibrationRecord) -> str:
+    if record.findings():
+        return "; ".join(record.findings())
+    return f"partial: {'; '.join(record.gaps())}" if record.evidence == "partial" else "yes"
+
+
+def calibration_table(project: Project) -> str:
+    """Markdown: one line per calibration of a GPU, every attempt, oldest first."""
+    tracked = _tracked(project)
+    rows: list[Row] = []
+    for path in sorted(project.results.glob("*/calibration/*.json"), key=lambda file: file.name):
+        if tracked is not None and path.name not in tracked:
+            continue
+        record = calibration_record.read_calibration(path)
+        fp, control = record.false_positives, record.sequential
+        planted = ", ".join(
+            f"{100 * power.level:+.2g}%{' (margin + 2 MDE)' if power.target else ''} "
+            f"{power.slower.count}/{power.slower.total}"
+            for power in record.planted
+        )
+        verdicts = (f"{count} {label}" for label, count in sorted(fp.verdicts.items()))
+        rejected = f"{fp.rejections.count}/{fp.rejections.total} ({fp.band_lo} to {fp.band_hi})"
+        welch = f"{control.rejections.count}/{control.rejections.total}" if control else "–"
+        rows.append(
+            {
+                "device": record.device,
+                "kernel, shape": f"{record.step}, {record.shape}, {record.metric} time",
+                "A/A rejected at α = .05 (97 % band)": rejected,
+                "A/A verdicts": ", ".join(verdicts),
+                "planted, found SLOWER": planted or "–",
+                "Welch on A…A B…B": welch,
+                "trusted": _trusted(record),
+                "date, seed": f"{record.created[:10]}, {record.protocol.get('seed', '–')}",
+            }
+        )
+    return "\n".join(markdown(rows)) if rows else "No device has been calibrated yet."
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
+from kernelbench.base.observer import OnProgress
 from kernelbench.executors.targets import device_timed
 from kernelbench.machine import devices
+from kernelbench.machine.arch import STEP_ARCHES
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.speed_of_light import Ceilings, Floor
 from kernelbench.project.context import Context, parse_results
@@ -17,13 +19,14 @@ from kernelbench.project.problem import Problem, Work
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records import store
+from kernelbench.records.metrics import Metric
 from kernelbench.records.run_record import L2Mode, RunRecord, device_slug
-from kernelbench.runs.ceilings import measure_ceilings
 from kernelbench.runs.settings import require_results
+from kernelbench.worker.jobs import CeilingsJob
+from kernelbench.worker.launcher import Launcher
+from kernelbench.worker.messages import CeilingsMeasured
 
 REPORT_SCHEMA = "kernelbench.roofline/1"
-#: The GPU that a lineage is shown for where the machine has none, by the arch of its steps.
-_ASSUMED = {"sm_100a": "b200", "sm_90a": "h200"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class StepTime:
 
     step: str
     l2: L2Mode
-    metric: Literal["device", "call"]
+    metric: Metric
     time_us: float
     sol_us: float | None
     fraction: float | None
@@ -195,8 +198,8 @@ def choose_device(option: str | None, steps: Iterable[Step], results: Path) -> D
         problem = devices.gpu_problem() or f"this process sees {len(found)}"
         raise EnvironmentProblem(f"no GPU {index}: {problem}", "name a device, e.g. --device h200")
     for step in steps:
-        if step.arch in _ASSUMED:
-            name = speed_of_light.known_device(_ASSUMED[step.arch]).device
+        if arch := STEP_ARCHES.get(step.arch):
+            name = speed_of_light.known_device(arch.chip.lower()).device
             why = f"assumed: no GPU here, and the lineage is written for {step.arch}"
             return device_named(name, results, why)
     raise UsageError("no GPU here to compute floors for", "name a device, e.g. --device h200")
@@ -227,7 +230,7 @@ def report_lineage(
             "measure them with `kernelbench roofline --measure`",
         )
     runs, broken = store.load_runs(results, device_slug(device.name))
-    published = speed_of_light.PUBLISHED.get(problem.name)
+    published: speed_of_light.Published | None = getattr(problem, "published", None)
     rows = tuple(
         _shape(problem, shape, problem.work(shape), device, modes, runs, published)
         for shape in shapes
@@ -293,17 +296,18 @@ def _steps(
                 result.executor
             ):
                 continue
-            stats = result.device_us or result.call_us
+            timed = result.timed
             sheet = by_source.get(("datasheet", mode))
             measured = by_source.get(("measured", mode))
-            if result.status != "pass" or stats is None or not (sheet or measured):
+            if result.status != "pass" or timed is None or not (sheet or measured):
                 continue
+            metric, stats = timed
             # A record's own figure counts the bytes of the inputs that were drawn.
             sol_us = result.sol_us or (sheet.us if sheet else None)
             newest[(result.step, mode)] = StepTime(
                 step=result.step,
                 l2=mode,
-                metric="device" if result.device_us else "call",
+                metric=metric,
                 time_us=stats.median,
                 sol_us=sol_us,
                 fraction=sol_us / stats.median if sol_us else None,
@@ -326,3 +330,43 @@ def _rate_notes(rows: Sequence[ShapeReport], device: Device) -> list[str]:
                     f"{rate} rate, the fastest of the wider formats ({sourced.source})"
                 )
     return notes
+
+
+def measure_ceilings(device: str | None, folder: Path, on_progress: OnProgress) -> str:
+    """Measure the ceilings of a GPU of this machine and keep them in a results folder.
+
+    Args:
+        device: Its CUDA ordinal; None for the first.
+        on_progress: Told what is measured, and where it is kept.
+
+    Returns:
+        The ordinal.
+
+    Raises:
+        UsageError: If ``device`` is no ordinal.
+        EnvironmentProblem: If there is no such GPU, or the worker fails.
+    """
+    if device is not None and not device.isdecimal():
+        raise UsageError(
+            f"--measure measures a GPU of this machine, not {device!r}", "give its CUDA ordinal"
+        )
+    index = int(device or 0)
+    found = devices.gpus()
+    if index >= len(found):
+        problem = devices.gpu_problem() or f"this process sees {len(found)}"
+        raise EnvironmentProblem(
+            f"nothing to measure: no GPU {index}: {problem}",
+            "without --measure the datasheet's ceilings are shown",
+        )
+    on_progress(f"measuring the ceilings of GPU {index}, {found[index].name}: some ten seconds")
+    ceilings: Ceilings | None = None
+    with Launcher() as launcher:
+        for message in launcher.run(CeilingsJob(index)):
+            if isinstance(message, CeilingsMeasured):
+                ceilings = message.ceilings
+        ending = launcher.ending
+    if ceilings is None:
+        reason = ending.reason if ending and ending.reason else "the worker gave no figures"
+        raise EnvironmentProblem(f"the ceilings could not be measured: {reason}")
+    on_progress(f"kept in {speed_of_light.save_measured(ceilings, folder)}")
+    return str(index)

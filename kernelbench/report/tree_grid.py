@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelbench.base.markdown import table
+from kernelbench.base.table import Row, markdown
 from kernelbench.executors.targets import find_executor
 from kernelbench.lineages.tree import Measured, Node, Tree, TreeVerdict
 from kernelbench.project.reported_figures import UNITS
@@ -16,12 +16,12 @@ class Grid:
     """A table of text.
 
     Attributes:
-        heads: Column headings with ``left`` or ``right``.
+        right: Headings of the columns of figures.
         notes: What a reader of the columns must know, a line each.
     """
 
-    heads: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[Row, ...]
+    right: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -35,27 +35,26 @@ def grid(tree: Tree) -> Grid:
         for node in tree.nodes
         if node.reported and shape in node.reported.values
     }
-    heads = [("step", "left"), ("status", "left"), ("what changes", "left")]
-    heads += [(f"{shape} reported {unit}", "right") for shape, unit in reported.items()]
-    heads += [(f"{shape} measured µs {_short(device)}", "right") for device, shape in timed]
+    heads = {shape: f"{shape} reported {unit}" for shape, unit in reported.items()}
+    measured = {where: f"{where[1]} measured µs {_short(where[0])}" for where in timed}
     against = [_verdicts(node, tree.shapes) for node in tree.nodes]
     right_on = [_right_on(node) for node in tree.nodes]
     # A column that says nothing takes the room of one that does.
     told = [("against its parent", against), ("right on", right_on)]
     told = [(heading, cells) for heading, cells in told if any(cells)]
-    heads += [(heading, "left") for heading, _ in told]
     rows = [
-        (
-            node.prefix + node.step,
-            node.status,
-            node.title,
-            *(_reported(node, shape) for shape in reported),
-            *(_measured(_best(node, *where)) for where in timed),
-            *(cells[i] or "–" for _, cells in told),
-        )
+        {
+            "step": node.prefix + node.step,
+            "status": node.status,
+            "what changes": node.title,
+            **{heading: _reported(node, shape) for shape, heading in heads.items()},
+            **{heading: _measured(_best(node, *where)) for where, heading in measured.items()},
+            **{heading: cells[i] or "–" for heading, cells in told},
+        }
         for i, node in enumerate(tree.nodes)
     ]
-    return Grid(tuple(heads), tuple(rows), tuple(_notes(tree, [*reported], timed)))
+    right = (*heads.values(), *measured.values())
+    return Grid(tuple(rows), right, tuple(_notes(tree, [*reported], timed)))
 
 
 def _short(device: str) -> str:
@@ -150,8 +149,6 @@ def _notes(tree: Tree, reported: Sequence[str], timed: Sequence[tuple[str, str]]
 def tree_markdown(tree: Tree) -> str:
     """The tree as a Markdown section, notes below the table."""
     found = grid(tree)
-    right = [i for i, (_, justify) in enumerate(found.heads) if justify == "right"]
-    lines = [f"## {tree.lineage}", "", tree.title, ""]
-    lines += table([heading for heading, _ in found.heads], found.rows, right)
+    lines = [f"## {tree.lineage}", "", tree.title, "", *markdown(found.rows, found.right)]
     lines += ["", *(f"* {note}" for note in found.notes)] if found.notes else []
     return "\n".join(lines) + "\n"

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from kernelbench.base import schema
-from kernelbench.base.callbacks import OnProgress, OnWarning
 from kernelbench.base.errors import KernelbenchError, ended_early
-from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.base.observer import Observer
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.machine.environment import read_environment
-from kernelbench.problems.gpumode import TaskContext
+from kernelbench.problems.task_folder import TaskContext
 from kernelbench.project.context import parse_results
 from kernelbench.records import run_record, store
+from kernelbench.records.metrics import TIMES, Metric
 from kernelbench.records.run_record import CallForm, Environment, Protocol, Result, RunRecord
-from kernelbench.runs.newest_rows import with_distance
-from kernelbench.runs.plan import plan
+from kernelbench.runs.plan import plan, resolve_context
 from kernelbench.runs.runner import Runner, StepRun, warnings_of
 from kernelbench.runs.settings import (
     Measuring,
@@ -31,15 +31,9 @@ from kernelbench.runs.settings import (
     require_results,
     step_names,
 )
-from kernelbench.runs.shared_references import shared_folder
-from kernelbench.runs.working_in import working_in
+from kernelbench.runs.shape_rows import with_distance
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
-
-
-def warn_in_python(text: str) -> None:
-    """What becomes of a warning that nobody takes."""
-    warnings.warn(text, stacklevel=3)
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,7 @@ def run(
     executor: str = "auto",
     inputs: Names | None = None,
     call: CallForm = "single",
+    metrics: Sequence[Metric] = TIMES,
     timed: bool = True,
     peers: bool = False,
     task: str | Path | None = None,
@@ -69,12 +64,7 @@ def run(
     save: bool = False,
     results: str | Path | None = None,
     command: str | None = None,
-    on_plan: Callable[[RunPlan], None] | None = None,
-    on_progress: OnProgress | None = None,
-    on_row: Callable[[Result], None] | None = None,
-    on_report: Callable[[str, str, str, EmulatorReport], None] | None = None,
-    on_saved: Callable[[Path], None] | None = None,
-    on_warning: OnWarning = warn_in_python,
+    observer: Observer | None = None,
     **measuring: Unpack[MeasuringOptions],
 ) -> RunRecord:
     """Check steps for correctness, then time them, in the project of the current folder.
@@ -89,6 +79,7 @@ def run(
         executor: What runs them; ``auto`` picks the best that this machine has.
         inputs: Input classes to check, the first being timed; all of them if None.
         call: Call time of single calls, or of 15 in one event pair.
+        metrics: What to measure on a GPU; of a CPU there is only call time.
         timed: Whether to time what is right; only what stands for a device is timed.
         peers: Also run the lineage's peers.
         task: Folder of a GPU MODE task in place of the project's problems; its tests are then
@@ -96,10 +87,8 @@ def run(
         emulation: What is emulated, where the emulator runs a step.
         save: Whether to keep record and raw samples in ``results`` (the project's, if None).
         command: What the record says made it; the Python call if None.
-        on_plan, on_progress, on_row: Told what will run; what is going on; each row when it is
-            there (how far it is from the newest one in ``results`` is in the record).
-        on_report: Told of a finding of the emulator: step, shape, input class, report.
-        on_saved: Told where the record is; on_warning: what a user must know (a Python warning).
+        observer: Told what happens. How far a row is from the newest one in ``results`` is only in
+            the record.
         measuring: The fields of :class:`~kernelbench.runs.settings.Measuring`: ``reps``, ``l2``,
             ``device``, ``seed``, ``timeout_s``, ``budget_s``.
 
@@ -109,9 +98,10 @@ def run(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the record up to there, which
             is saved, too.
     """
+    observer = observer or Observer()
     one_of("call", call, ("single", "competition"))
     steps, shapes = step_names(steps), names_of(shapes)
-    context, settings = working_in(task, measuring)
+    context, settings = resolve_context(task, measuring)
     if isinstance(context, TaskContext) and not shapes:
         shapes = ("tests", "all")
     folder = parse_results(results, context.project)
@@ -119,23 +109,21 @@ def run(
         require_results(folder, "choose another with --results, or give --no-save")
     plans = plan(
         context, steps, shapes, executor, names_of(inputs), settings.device,
-        warn=on_warning, emulation=emulation, peers=peers, skip_missing=executor == "auto",
+        warn=observer.warning, emulation=emulation, peers=peers, skip_missing=executor == "auto",
     )  # fmt: skip
     timed = timed and any(step_plan.target.timed for step_plan in plans)
-    timing = settings.timing("call", "device", call=call) if timed else None
+    timing = settings.timing(*sorted(metrics), call=call) if timed else None
     planned = RunPlan(tuple(plans), settings, timing)
-    if on_plan is not None:
-        on_plan(planned)
-    measured = _measure(planned, on_progress, on_row)
+    observer.planned(planned)
+    measured = _measure(planned, observer)
     record = _record(command or call_text("run", *steps, *shapes), planned, measured)
     record = _noted(record, folder)
-    for warning in (*warnings_of(record.environment), *measured.runner.defects):
-        on_warning(str(warning))
-    if on_report is not None:
-        for found in measured.runner.reports:
-            on_report(*found)
+    for warning in (*warnings_of(record.environment), *measured.runner.internal_errors):
+        observer.warning(str(warning))
+    for found in measured.runner.reports:
+        observer.reported(*found)
     if save:
-        _save(folder, record, measured, on_saved)
+        _save(folder, record, measured, observer)
     if measured.failure is not None:
         raise ended_early(measured.failure, record)
     return record
@@ -150,25 +138,20 @@ class _Measured:
     failure: BaseException | None = None
 
 
-def _measure(
-    planned: RunPlan,
-    on_progress: OnProgress | None,
-    on_row: Callable[[Result], None] | None,
-) -> _Measured:
+def _measure(planned: RunPlan, observer: Observer) -> _Measured:
     """Run the steps one after another; raises only if there is no row to keep."""
     settings = planned.settings
     with shared_folder(planned.steps) as shared, Launcher() as launcher:
         runner = Runner(
             launcher, seed=settings.seed, timing=planned.timing,
-            call_limit_s=settings.timeout_s, on_progress=on_progress, references=shared,
+            call_limit_s=settings.timeout_s, on_progress=observer.progress, references=shared,
         )  # fmt: skip
         measured = _Measured(runner)
         try:
             for step_plan in planned.steps:
                 for row in runner.run(step_plan):
                     measured.rows.append(row)
-                    if on_row is not None:
-                        on_row(row)
+                    observer.row(row)
         except (KernelbenchError, KeyboardInterrupt) as error:
             measured.failure = error
     if measured.failure is not None and not measured.rows:
@@ -201,7 +184,7 @@ def _record(command: str, planned: RunPlan, measured: _Measured) -> RunRecord:
 
 def _noted(record: RunRecord, folder: Path) -> RunRecord:
     """With a note on each device time that is far from the newest kept one."""
-    if not any(row.device_us for row in record.results):
+    if not any("device" in row.metrics for row in record.results):
         return record
     kept = store.newest_figures(folder)[0].get(record.device, ())
     return replace(record, results=with_distance(record.results, kept, record.protocol.l2))
@@ -230,15 +213,20 @@ def _emulated(plans: Sequence[StepRun]) -> dict[str, Any]:
     return {}
 
 
-def _save(
-    folder: Path,
-    record: RunRecord,
-    measured: _Measured,
-    on_saved: Callable[[Path], None] | None,
-) -> None:
+def _save(folder: Path, record: RunRecord, measured: _Measured, observer: Observer) -> None:
     try:
         path = store.save_run(folder, record, measured.runner.samples)
     except (KernelbenchError, KeyboardInterrupt) as error:
         raise ended_early(error, record) from error
-    if on_saved is not None:
-        on_saved(path)
+    observer.saved(path)
+
+
+@contextlib.contextmanager
+def shared_folder(runs: Sequence[StepRun]) -> Iterator[str]:
+    """A folder for what these runs can share; empty if that is nothing. It goes with the block."""
+    sharing = [run for run in runs if run.target.gpu is None and not run.step.submission]
+    if len(sharing) < 2:
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="kernelbench-references-") as folder:
+        yield folder

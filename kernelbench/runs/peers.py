@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelbench.project.model import Lineage
+from kernelbench.records.metrics import Metric
 from kernelbench.records.run_record import Result
 
 
@@ -52,9 +53,8 @@ def standings(rows: Sequence[Result], lineages: Sequence[Lineage]) -> list[Stand
     peers = {lineage.name for lineage in lineages if lineage.peers_of}
     if not any(row.lineage in peers for row in rows):
         return []
-    on_device = any(row.device_us for row in rows)
-    metric = "device" if on_device else "call"
-    times = [(row, row.device_us if on_device else row.call_us) for row in rows]
+    metric: Metric = "device" if any("device" in row.metrics for row in rows) else "call"
+    times = [(row, row.metrics.get(metric)) for row in rows]
     right = [(row, time.median) for row, time in times if time and row.status == "pass"]
     best: dict[tuple[str, str], tuple[float, str]] = {}
     for row, us in right:
@@ -64,6 +64,6 @@ def standings(rows: Sequence[Result], lineages: Sequence[Lineage]) -> list[Stand
     found = []
     for row, us in right:
         peer_us, peer = best.get((row.problem, row.shape), (None, ""))
-        floor_us = row.floor.us if row.floor and on_device else None
+        floor_us = row.floor.us if row.floor and metric == "device" else None
         found.append(Standing(row.step, row.shape, metric, us, peer, peer_us, floor_us))
     return found

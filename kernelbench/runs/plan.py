@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from kernelbench.base.errors import PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
@@ -14,10 +15,12 @@ from kernelbench.executors.exported import as_runnable
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine import clocks, devices
+from kernelbench.problems.task_folder import task_context
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Step
 from kernelbench.runs.runner import StepRun
+from kernelbench.runs.settings import Measuring, MeasuringOptions
 
 
 def plan(
@@ -180,11 +183,7 @@ def with_problem(context: Context, step: Step, shapes: Sequence[str]) -> Step:
 
 
 def _plan_step(
-    context: Context,
-    step: Step,
-    shapes: Sequence[str],
-    inputs: Sequence[str],
-    where: Target,
+    context: Context, step: Step, shapes: Sequence[str], inputs: Sequence[str], where: Target
 ) -> StepRun:
     lineage = context.lineage_for(step)
     problem = load_problem(lineage)
@@ -195,11 +194,25 @@ def _plan_step(
         if broken:
             skip[shape.name] = broken
     return StepRun(
-        step,
-        lineage,
-        problem,
-        chosen,
-        context.classes_for(problem, inputs),
-        where,
-        skip,
+        step, lineage, problem, chosen, context.classes_for(problem, inputs), where, skip
     )
+
+
+def resolve_context(
+    task: str | Path | None, measuring: MeasuringOptions
+) -> tuple[Context, Measuring]:
+    """The context, and how to measure: a task says how long a call may take, if nobody else does.
+
+    Args:
+        task: Folder of a GPU MODE task; None for the project of the current folder.
+
+    Raises:
+        UsageError: If there is none, or something is out of range.
+        EnvironmentProblem: If the task cannot run on this machine.
+    """
+    if task is None:
+        return Context.find(), Measuring.of(measuring)
+    context = task_context(task)
+    limit = max(context.task.test_timeout_s, context.task.benchmark_timeout_s)
+    given: MeasuringOptions = {**measuring, "timeout_s": measuring.get("timeout_s") or limit}
+    return context, Measuring.of(given)

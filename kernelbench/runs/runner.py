@@ -6,27 +6,27 @@ it was at: the reason goes into that row and a fresh worker takes the remaining 
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any
 
-from kernelbench.base.callbacks import OnProgress
-from kernelbench.base.defects import defect
-from kernelbench.base.errors import EnvironmentProblem, HarnessDefect
-from kernelbench.base.interrupts import held_back
+from kernelbench.base.errors import EnvironmentProblem, HarnessDefect, internal_error
+from kernelbench.base.observer import OnProgress
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.executors.targets import Target
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Lineage, Step
-from kernelbench.records.run_record import (
-    Environment,
-    Result,
-)
+from kernelbench.records.metrics import Metric
+from kernelbench.records.run_record import Environment, Result
 from kernelbench.runs.shape_rows import Failure, ShapeRows, against_floor, with_times
 from kernelbench.worker.jobs import Arm, RunJob, Timing
-from kernelbench.worker.launcher import Ending, Launcher
+from kernelbench.worker.launcher import Launcher, WorkerExit
 from kernelbench.worker.messages import (
     BlockTimed,
     ClassChecked,
@@ -68,7 +68,7 @@ class Runner:
         environment: The machine, as the first worker found it; None before.
         samples: Raw samples, one entry per step, shape and metric.
         reports: What the emulator found: step, shape, input class, report.
-        defects: What went wrong in kernelbench itself.
+        internal_errors: What went wrong in kernelbench itself.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Runner:
         self.environment: Environment | None = None
         self.samples: list[dict[str, Any]] = []
         self.reports: list[tuple[str, str, str, EmulatorReport]] = []
-        self.defects: list[HarnessDefect] = []
+        self.internal_errors: list[HarnessDefect] = []
         self._failed: JobFailed | None = None
         self._binary_sha: str | None = None
 
@@ -148,7 +148,7 @@ class Runner:
             yield from self._finish(run, current, rows, failure)
             left = left[done:]
 
-    def _failure(self, failed: JobFailed | None, ending: Ending | None) -> Failure:
+    def _failure(self, failed: JobFailed | None, ending: WorkerExit | None) -> Failure:
         """Why the worker did not go on.
 
         Raises:
@@ -156,7 +156,7 @@ class Runner:
         """
         if failed is not None:
             if failed.traceback:
-                self.defects.append(defect(failed.reason, failed.traceback))
+                self.internal_errors.append(internal_error(failed.reason, failed.traceback))
             return Failure(failed.status, failed.reason)
         assert ending is not None
         if self.environment is None and ending.phase in ("start", "environment"):
@@ -206,48 +206,33 @@ class Runner:
             case TimingFailed():
                 rows.fault = Failure(message.status, message.reason)
 
-    def _report_blocks(self, run: StepRun, shape: Any, rows: ShapeRows, metric: str) -> None:
+    def _report_blocks(self, run: StepRun, shape: Any, rows: ShapeRows, metric: Metric) -> None:
         if self._timing is not None:
-            taken = sum(len(block.time_us) for block in rows.samples[metric])
+            taken = sum(len(block.values) for block in rows.samples[metric])
             self._on_progress(
                 f"{run.step.name} {shape.name}: {metric} time, {taken}/{self._timing.reps} reps"
             )
 
     def _base(self, run: StepRun, shape: Any, input_class: str) -> Result:
         return Result(
-            step=run.step.name,
-            lineage=run.step.lineage,
-            problem=run.problem.name,
-            shape=shape.name,
-            dims=shape.describe(),
-            inputs=input_class,
-            executor=run.target.executor.name,
-            status="skipped",
-            exact=None,
-            max_abs_err=None,
-            call_us=None,
-            device_us=None,
-            reason="",
-            source_sha=source_sha(run.step),
-            binary_sha=self._binary_sha,
-        )
+            step=run.step.name, lineage=run.step.lineage, problem=run.problem.name,
+            shape=shape.name, dims=shape.describe(), inputs=input_class,
+            executor=run.target.executor.name, status="skipped", exact=None, max_abs_err=None,
+            metrics={}, reason="", source_sha=source_sha(run.step), binary_sha=self._binary_sha,
+        )  # fmt: skip
 
     def _skipped(self, run: StepRun, shape: Any, reason: str) -> Iterator[Result]:
         for input_class in run.classes:
             yield replace(self._base(run, shape, input_class), reason=reason)
 
     def _finish(
-        self,
-        run: StepRun,
-        shape: Any,
-        rows: ShapeRows,
-        failure: Failure | None = None,
+        self, run: StepRun, shape: Any, rows: ShapeRows, failure: Failure | None = None
     ) -> Iterator[Result]:
         """Rows of a shape; ``failure`` goes to the first class not checked, or to the timing.
 
         Ctrl-C waits until the last of them has been taken.
         """
-        with held_back():
+        with defer_sigint():
             rows.finished = True
             yield from self._rows_of(run, shape, rows, failure)
 
@@ -269,14 +254,9 @@ class Runner:
                     yield replace(base, reason="not run")
                 continue
             row = replace(
-                base,
-                status=check.status,
-                exact=check.exact,
-                max_abs_err=check.max_abs_err,
-                rel_rms_err=check.rel_rms_err,
-                reason=check.reason,
-                notes=check.notes,
-            )
+                base, status=check.status, exact=check.exact, max_abs_err=check.max_abs_err,
+                rel_rms_err=check.rel_rms_err, reason=check.reason, notes=check.notes,
+            )  # fmt: skip
             if index == 0:
                 row = self._timed(row, rows)
                 if failure is not None and len(rows.checks) == len(run.classes):
@@ -298,13 +278,7 @@ class Runner:
         if failure.status == "skipped" or row.status != "pass":
             # A fault of the check says more than the end of the worker that it led to.
             return replace(row, notes=(*row.notes, failure.reason))
-        return replace(
-            row,
-            status=failure.status,
-            reason=failure.reason,
-            call_us=None,
-            device_us=None,
-        )
+        return replace(row, status=failure.status, reason=failure.reason, metrics={})
 
     def _timed(self, row: Result, rows: ShapeRows) -> Result:
         """The row with its times, their raw samples kept."""
@@ -325,3 +299,29 @@ def warnings_of(environment: Environment) -> Sequence[str]:
     if environment.mig:
         found.append("this GPU is a MIG slice: figures are not those of the whole device")
     return found
+
+
+@contextlib.contextmanager
+def defer_sigint() -> Iterator[None]:
+    """Hold SIGINT back until the block has ended; then it is raised, for whoever handles it.
+
+    For short work that loses something when it is interrupted, such as a first import of numpy: a
+    module in C that was half imported cannot be imported again in the same process. Outside the
+    main thread, which alone is interrupted, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        # None: a handler that was not installed from Python, which cannot be put back.
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if came:
+            signal.raise_signal(signal.SIGINT)

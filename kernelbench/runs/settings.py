@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import TypedDict, get_args
 
-from kernelbench.base.errors import UsageError
+from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.files import NO_ROOM, existing_part
 from kernelbench.base.seeds import new_seed
 from kernelbench.machine.devices import gpus
 from kernelbench.machine.environment import cpu_name
-from kernelbench.records.results_folder import require_writable_results
-from kernelbench.records.run_record import CallForm, L2Mode, Metric
+from kernelbench.records.metrics import METRICS, Metric
+from kernelbench.records.run_record import CallForm, L2Mode, device_slug
 from kernelbench.worker.jobs import Timing
 
 #: One name, file or folder, or several.
@@ -21,6 +23,11 @@ Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Untimed calls of each arm before the timed ones.
 WARMUPS = 50
+
+
+#: Each repetition is planned beforehand and its sample kept: with more, planning alone would take
+#: gigabytes, whatever the budget.
+MAX_REPS = 1_000_000
 
 
 def at_least(name: str, value: float, least: float) -> None:
@@ -44,13 +51,13 @@ def one_of(name: str, value: object, known: Sequence[str]) -> None:
 
 
 class MeasuringOptions(TypedDict, total=False):
-    """The fields of :class:`Measuring` as keyword arguments; a seed of None is drawn anew."""
+    """The fields of :class:`Measuring` as keyword arguments; None stands for the default."""
 
     reps: int
     l2: L2Mode
     device: int
     seed: int | None
-    timeout_s: float
+    timeout_s: float | None
     budget_s: float
 
 
@@ -79,6 +86,8 @@ class Measuring:
 
     def __post_init__(self) -> None:
         at_least("reps", self.reps, 1)
+        if self.reps > MAX_REPS:
+            raise UsageError(f"reps is {self.reps}: expected {MAX_REPS} or less")
         at_least("device", self.device, 0)
         at_least("seed", self.seed, 0)
         at_least("timeout_s", self.timeout_s, 0.1)
@@ -88,18 +97,16 @@ class Measuring:
     @classmethod
     def of(cls, options: MeasuringOptions) -> Measuring:
         """With these fields, the others being the defaults."""
-        given: dict[str, Any] = {**options}
-        if given.get("seed") is None:
-            given["seed"] = new_seed()
-        return cls(**given)
+        return cls(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]
 
-    def timing(
-        self,
-        *metrics: Metric,
-        call: CallForm = "single",
-        batch: int = 1,
-    ) -> Timing:
-        """The protocol for these metrics, with the usual warm-ups."""
+    def timing(self, *metrics: Metric, call: CallForm = "single", batch: int = 1) -> Timing:
+        """The protocol for these metrics, with the usual warm-ups.
+
+        Raises:
+            UsageError: If one of them is unknown.
+        """
+        for metric in metrics:
+            one_of("metrics", metric, [*METRICS])
         return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget_s, batch)
 
 
@@ -142,3 +149,37 @@ def require_results(folder: Path, hint: str = "choose another with --results") -
     """
     devices = [gpu.name for gpu in gpus()] or [cpu_name()]
     require_writable_results(folder, devices, hint)
+
+
+def require_writable_results(
+    folder: Path, devices: Sequence[str] = (), hint: str = "choose another with --results"
+) -> None:
+    """Refuse a results folder in which records could not be made.
+
+    A file is made for a moment in what exists of the way to ``folder`` and to the runs of each
+    device: permissions alone do not tell, since root has them all, in /proc and on a full disk too.
+
+    Args:
+        devices: Names of the devices that are to be measured.
+
+    Raises:
+        EnvironmentProblem: Naming the part that is not a writable folder.
+    """
+    places = [folder, *(folder / device_slug(device) / "runs" for device in devices)]
+    for place in dict.fromkeys(existing_part(place) for place in places):
+        if why := _refusal(place):
+            raise EnvironmentProblem(f"cannot write results to {folder}: {place} {why}", hint)
+
+
+def _refusal(folder: Path) -> str:
+    """Why no file can be made in a folder; empty if one can."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "is not a writable folder"
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as stream:
+            stream.write(b"x")
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            return f"has no room left ({os.strerror(error.errno)})"
+        return "is not a writable folder"
+    return ""

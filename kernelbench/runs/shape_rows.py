@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelbench.measure import speed_of_light
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.results import CheckResult, TimedBlock
 from kernelbench.project.problem import Work
-from kernelbench.records.run_record import ReadFloor, Result, ResultStatus, TimeStats, summarize
+from kernelbench.records.device_table import TableRow
+from kernelbench.records.metrics import METRICS, Metric, Summary, is_time, summarize
+from kernelbench.records.run_record import ReadFloor, Result, ResultStatus
+from kernelbench.stats.defaults import MARGIN
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.messages import MetricMeasured
 
@@ -30,8 +34,8 @@ class ShapeRows:
     """The rows of one shape as messages build them up."""
 
     checks: dict[str, CheckResult] = field(default_factory=dict)
-    samples: dict[str, list[TimedBlock]] = field(default_factory=dict)
-    measured: dict[str, MetricMeasured] = field(default_factory=dict)
+    samples: dict[Metric, list[TimedBlock]] = field(default_factory=dict)
+    measured: dict[Metric, MetricMeasured] = field(default_factory=dict)
     fault: Failure | None = None
     work: Work | None = None
     floor: ReadFloor | None = None
@@ -42,19 +46,21 @@ class ShapeRows:
 def with_times(row: Result, rows: ShapeRows) -> tuple[Result, list[dict[str, Any]]]:
     """A row with what was timed, and the raw samples, an entry for each metric."""
     samples: list[dict[str, Any]] = []
-    times: dict[str, TimeStats | None] = {"call": None, "device": None}
+    metrics: dict[Metric, Summary] = {}
     clocks: list[float] = []
     notes = list(row.notes)
     throttled: set[str] = set()
     for metric, blocks in rows.samples.items():
-        values = [t for block in blocks for t in block.time_us]
+        values = [t for block in blocks for t in block.values]
         complete = rows.measured.get(metric)
         method = complete.method if complete else "incomplete"
         if not complete:
-            notes.append(f"{metric} time incomplete: {len(values)} reps, outputs not re-checked")
+            notes.append(
+                f"{METRICS[metric].title} incomplete: {len(values)} reps, outputs not re-checked"
+            )
         else:
             notes += complete.notes
-        times[metric] = stats = summarize(values, method)
+        metrics[metric] = stats = summarize(values, method)
         if metric == "device" and stats.spread > NOISY_SPREAD:
             spread = f"{100 * stats.spread:.0f}% of the median"
             notes.append(f"device time noisy: 5th to 95th percentile span {spread}")
@@ -66,7 +72,7 @@ def with_times(row: Result, rows: ShapeRows) -> tuple[Result, list[dict[str, Any
                 "shape": row.shape,
                 "metric": metric,
                 "method": method,
-                "blocks": [block.to_json() for block in blocks],
+                "blocks": [block.to_json(metric) for block in blocks],
             }
         )
     for metric, complete in rows.measured.items():
@@ -78,8 +84,7 @@ def with_times(row: Result, rows: ShapeRows) -> tuple[Result, list[dict[str, Any
         notes.append("clock slowed while timed: " + ", ".join(sorted(throttled)))
     row = replace(
         row,
-        call_us=times["call"],
-        device_us=times["device"],
+        metrics=metrics,
         notes=tuple(notes),
         floor=rows.floor,
         sm_mhz=statistics.median(clocks) if clocks else None,
@@ -99,15 +104,39 @@ def against_floor(row: Result, work: Work | None, device: str, timing: Timing) -
     # Of fifteen calls in one event pair only the first is cold.
     warm = speed_of_light.speed_of_light(work, ceilings, "warm")
     call_floor = floor if timing.call == "single" else warm
-    for name, stats, least in (
-        ("device", row.device_us, floor),
-        ("call", row.call_us, call_floor),
-    ):
-        if stats is not None and speed_of_light.below_floor(stats.median, least):
-            return replace(
-                row,
-                status="wrong",
-                reason=f"{name} time {stats.median:.2f} µs is impossible: no right kernel "
-                f"takes less than {least.impossible_us:.2f} µs ({least.l2_mode} L2)",
-            )
+    for name, stats in row.metrics.items():
+        least = call_floor if name == "call" else floor
+        if is_time(name) and speed_of_light.below_floor(stats.median, least):
+            found = f"{METRICS[name].title} {stats.median:.2f} µs is impossible: no right kernel "
+            found += f"takes less than {least.impossible_us:.2f} µs ({least.l2_mode} L2)"
+            return replace(row, status="wrong", reason=found)
     return row
+
+
+#: Change of a device time that a user is told of: ten times what `ab` calls the same.
+FAR = 10 * MARGIN
+
+
+def with_distance(rows: Sequence[Result], kept: Sequence[TableRow], l2: str) -> tuple[Result, ...]:
+    """The rows, with a note on those whose device time is far from the kept one.
+
+    Args:
+        kept: Rows of this device's table.
+        l2: State of the L2 cache in which ``rows`` were timed.
+    """
+    before = {(old.step, old.shape, old.executor): old for old in kept if old.l2 == l2}
+    return tuple(_noted(row, before.get((row.step, row.shape, row.executor))) for row in rows)
+
+
+def _noted(row: Result, old: TableRow | None) -> Result:
+    now, before = row.metrics.get("device"), old.metrics.get("device") if old else None
+    if now is None or old is None or before is None:
+        return row
+    change = now.median / before.median - 1
+    if abs(change) <= FAR:
+        return row
+    note = (
+        f"device time {now.median:.2f} µs, {100 * change:+.0f}% against that of "
+        f"{old.date} ({before.median:.2f} µs)"
+    )
+    return replace(row, notes=(*row.notes, note))

@@ -137,7 +137,8 @@ def session_spread(
     subtrahend counts as known: it is the mean over all comparisons and all their blocks.
 
     Args:
-        values: Values in ln units by session; ``block_variance`` in their squared units.
+        values: Values in ln units by session.
+        block_variance: Variance within a session, in their squared units.
 
     Returns:
         None with fewer than :data:`MIN_SESSIONS` sessions.
@@ -220,6 +221,16 @@ def analyze(
         aa: A/A comparisons, at least one.
         planted: Comparisons with extra work in the candidate.
         sequential: Pairs of raw times [n] in microseconds measured A...A B...B.
+        device: Name of the GPU or CPU.
+        step: The test object.
+        shape: Its shape.
+        metric: Which time.
+        margin: Change below which nobody cares, as a fraction.
+        alpha: Level of the tests.
+        tick_us: Resolution of one sample, in microseconds.
+        protocol: How it was measured; kept as it is.
+        samples_file: Name of the file with raw samples.
+        complete: Whether all that was planned was measured.
 
     Raises:
         ValueError: If ``aa`` is empty.

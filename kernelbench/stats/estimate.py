@@ -162,11 +162,14 @@ def estimate_change(
     Args:
         sessions: One BlockSamples per fresh process.
         margin: Change, as a fraction, below which nobody cares.
+        alpha: Level of the tests.
         session_sd: SD of a session's offset of delta (ln units), from ``calibrate``.
         session_df: Degrees of freedom of ``session_total``; None: the spread is exactly known.
         session_total: Variance that ``session_sd`` is the rest of (ln units, squared); None:
             session_sd^2, nothing was subtracted; infinite: not known, as if session_sd were not.
         tick_us: Resolution of one sample in microseconds; for n launches per sample, tick/n.
+        flips: Sign patterns of the permutation test, at most.
+        seed: Of those that are drawn.
 
     Raises:
         ValueError: If there is no session or a parameter is out of range.
@@ -357,7 +360,13 @@ def _combine(
 
 
 def half_widths(se: float, df: float, alpha: float) -> tuple[float, float]:
-    """Half-widths of the 1-alpha and the 1-2*alpha interval."""
+    """Half-widths of the 1-alpha and the 1-2*alpha interval.
+
+    Args:
+        se: Standard error.
+        df: Its degrees of freedom.
+        alpha: Level of the tests.
+    """
     return float(special.stdtrit(df, 1 - alpha / 2)) * se, float(
         special.stdtrit(df, 1 - alpha)
     ) * se

@@ -19,6 +19,7 @@ def power_of(sessions: int, total: float, distance: float, alpha: float, df: flo
     that makes h, both by the t distribution.
 
     Args:
+        sessions: How many.
         total: Variance of what one session finds, in ln units: spread of sessions and block noise.
         distance: From the margin to the change, in ln units.
         alpha: Level of the interval, after the correction for the number of comparisons.
@@ -40,6 +41,13 @@ def sessions_needed(
     """The fewest sessions that find a change with this power; None above :data:`MAX_SESSIONS`.
 
     The arguments are those of :func:`power_of`.
+
+    Args:
+        total: Variance of what one session finds, in ln units.
+        distance: From the margin to the change, in ln units.
+        power: Probability, between 0 and 1.
+        alpha: Level of the interval.
+        df: Degrees of freedom of ``total``; None if the sessions have to give it.
     """
     for sessions in range(1, MAX_SESSIONS + 1):
         if power_of(sessions, total, distance, alpha, df) >= power:

@@ -56,6 +56,12 @@ def permutation_p(
 
     Exact over all 2^N sign patterns if these are no more than ``flips``; else ``flips`` random
     patterns, p = (1 + hits) / (1 + flips).
+
+    Args:
+        differences: [N], in ln units.
+        weights: [N]; equal ones if None.
+        flips: Sign patterns, at most.
+        seed: Of those that are drawn.
     """
     d = np.asarray(differences, dtype=np.float64)
     values = d / d.size if weights is None else d * np.asarray(weights, dtype=np.float64)

@@ -9,15 +9,19 @@ Nothing is imported before a test asks for it: the plug-in is loaded in every se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kernelbench.checks.report import CheckReport
     from kernelbench.compare.comparison import Comparison
     from kernelbench.records.run_record import RunRecord
     from kernelbench.runs.settings import Names
+
+T = TypeVar("T")
 
 MARKER = "kernelbench_needs"
 _MARKER_HELP = (
@@ -39,19 +43,22 @@ class KernelTests:
         """:func:`kernelbench.run`."""
         from kernelbench.runs.api import run
 
-        return run(steps, shapes, **options)
+        __tracebackhide__ = True
+        return _called(run, steps, shapes, **options)
 
     def ab(self, base: str, cand: str, shapes: Names | None = None, **options: Any) -> Comparison:
         """:func:`kernelbench.ab`."""
         from kernelbench.compare.api import ab
 
-        return ab(base, cand, shapes, **options)
+        __tracebackhide__ = True
+        return _called(ab, base, cand, shapes, **options)
 
     def check(self, steps: Names, shapes: Names | None = None, **options: Any) -> CheckReport:
         """:func:`kernelbench.check`."""
         from kernelbench.checks.api import check
 
-        return check(steps, shapes, **options)
+        __tracebackhide__ = True
+        return _called(check, steps, shapes, **options)
 
     def assert_correct(
         self, steps: Names, shapes: Names | None = None, **options: Any
@@ -60,6 +67,7 @@ class KernelTests:
 
         A shape that is beyond a step's limits is left out, but not every one of them.
         """
+        __tracebackhide__ = True
         record = self.run(steps, shapes, timed=False, **options)
         bad = (*record.failures, *record.unjudged)
         _require([f"{r.step} {r.shape} {r.inputs}: {r.status}: {r.reason}" for r in bad])
@@ -71,6 +79,7 @@ class KernelTests:
         self, steps: Names, shapes: Names | None = None, **options: Any
     ) -> CheckReport:
         """The checker finds no hang, race, misused barrier or wrong bit in any schedule."""
+        __tracebackhide__ = True
         report = self.check(steps, shapes, **options)
         rows = [row for row in report.rows() if row["status"] != "clean"]
         bad = [row for row in rows if row["status"] != "skipped"]
@@ -95,17 +104,32 @@ class KernelTests:
         Raises:
             kernelbench.NotTimed: If no times that stand for a device can be taken here.
         """
+        __tracebackhide__ = True
+        from kernelbench.records.metrics import METRICS
+
         found = self.ab(than, cand, shapes, **options)
         decided = [line for line in found.lines if line.metric == found.metric]
         slow = [
             f"{cand} {line.collected.shape.name}: {line.verdict.label} than {than}: "
-            f"{line.verdict.estimate.base_us:.2f} → {line.verdict.estimate.cand_us:.2f} µs "
+            f"{line.verdict.estimate.base_us:.2f} → {line.verdict.estimate.cand_us:.2f} "
+            f"{METRICS[line.metric].symbol} "
             f"({100 * line.verdict.estimate.change:+.2f}%)"
             for line in decided
             if line.verdict.label == "SLOWER" or line.verdict.may_be_slower
         ]
         _require(slow)
         return found
+
+
+def _called(function: Callable[..., T], *names: Any, **options: Any) -> T:
+    """Call it; its errors point at the line of the test, not into kernelbench."""
+    from kernelbench.base.errors import KernelbenchError
+
+    __tracebackhide__ = True
+    try:
+        return function(*names, **options)
+    except KernelbenchError as error:
+        raise error.with_traceback(None) from None
 
 
 def _require(wrong: list[str]) -> None:

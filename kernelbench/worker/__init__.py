@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: launcher, child, and the messages between them.
+"""Jobs in processes of their own: launcher, fork server, what workers do, and their messages.
 
-Whatever a step does, the caller lives on. It imports ``measure`` and what is below.
+Whatever a step does, the caller lives on. It imports ``isolation`` and what is below.
 """

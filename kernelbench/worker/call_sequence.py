@@ -7,6 +7,7 @@ still reads) gives a wrong result here. Inputs are drawn anew for every call.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -188,7 +189,7 @@ def with_outputs_of(inputs: Inputs, other: Inputs) -> Inputs | None:
     data, seen = _replaced(inputs.data, places)
     if seen != places.keys():
         return None
-    return Inputs(data, inputs.operands, other.outputs, other.arena)
+    return _with(inputs, data=data, outputs=other.outputs, arena=other.arena)
 
 
 def laid_over(inputs: Inputs, other: Inputs) -> Inputs | None:
@@ -213,7 +214,15 @@ def laid_over(inputs: Inputs, other: Inputs) -> Inputs | None:
     operands, outputs = (
         [places[id(tensor)] for tensor in tensors] for tensors in (inputs.operands, inputs.outputs)
     )
-    return Inputs(data, operands, outputs, other.arena.beginning(outputs), inputs.plain)
+    arena = other.arena.beginning(outputs)
+    return _with(inputs, data=data, operands=operands, outputs=outputs, arena=arena)
+
+
+def _with(inputs: Inputs, **changes: Any) -> Inputs:
+    """``inputs`` with some attributes changed, of the class that its problem has for them."""
+    changed = copy.copy(inputs)
+    vars(changed).update(changes)
+    return changed
 
 
 def _extent(tensor: torch.Tensor) -> int:

@@ -21,10 +21,10 @@ from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.emulator.symbols import Symbols
-from kernelbench.executors.callables import describe_exception
 from kernelbench.executors.emulated import EMULATOR, OpenedStep
-from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.protocol import CompiledProblem
+from kernelbench.kinds.callables import describe_exception
+from kernelbench.kinds.loaded_step import KernelFault
+from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.measure.correctness import why_wrong
 from kernelbench.project.problem import Inputs, refill
 from kernelbench.worker.jobs import CheckJob

@@ -8,9 +8,10 @@ from typing import Any
 
 from kernelbench.base.errors import UsageError
 from kernelbench.emulator.decisions import Decision
-from kernelbench.executors.targets import GPU, TORCH, Target
+from kernelbench.executors.targets import Target
 from kernelbench.project.model import Lineage, Step
-from kernelbench.records.run_record import CallForm, L2Mode, Metric
+from kernelbench.records.metrics import Metric
+from kernelbench.records.run_record import CallForm, L2Mode
 
 #: Environment variable: ``apart`` has submissions on a GPU judged from another process.
 JUDGE_ON_GPU = "KERNELBENCH_GPU_JUDGE"
@@ -207,9 +208,12 @@ def processes_apart(job: object) -> int:
         return 0
     if any(arm.plant_us is not None for arm in arms):
         return 0  # a calibration: what is planted is queued by the timer's own process
-    if isinstance(job.target.executor, type(GPU)):
-        return 2 if _apart_on_gpu() else 0
-    return len(arms) + 1 if isinstance(job.target.executor, type(TORCH)) else 0
+    match getattr(job.target.executor, "isolation", ""):
+        case "always":
+            return len(arms) + 1
+        case "on request":
+            return 2 if _apart_on_gpu() else 0
+    return 0
 
 
 def _apart_on_gpu() -> bool:

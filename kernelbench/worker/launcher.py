@@ -1,6 +1,6 @@
 """Worker processes: one per step, isolated, watched.
 
-The command line never imports torch or a step. It starts one *launcher* (``child.py``), a
+The command line never imports torch or a step. It starts one *launcher* (``fork_server.py``), a
 process that imports torch once, before any CUDA context exists, and forks a fresh worker for each
 job. A worker has its own process group, CUDA context and log; it reports messages, one JSON object
 a line, through a pipe of its own. Before anything that may take long it announces the phase with a
@@ -9,9 +9,9 @@ messages up to then are kept, and the next job gets a fresh one.
 
 What this protects from: crashes, CUDA faults, hangs, running out of memory, noise on stdout, and
 state left behind by a step. On a CPU a worker has its submission in yet another process
-(:mod:`kernelbench.worker.judge`), which cannot reach what judges it. What none of this protects
-from: a step is code that runs as you, with your files and network; run only submissions that you
-would run by hand.
+(:mod:`kernelbench.isolation.sandbox`), which cannot reach what judges it. What none of this
+protects from: a step is code that runs as you, with your files and network; run only submissions
+that you would run by hand.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from types import TracebackType
 from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, ProblemError
-from kernelbench.worker import ahead
+from kernelbench.machine.devices import require_torch
+from kernelbench.worker import served
 from kernelbench.worker.jobs import processes_apart
 from kernelbench.worker.messages import Message
-from kernelbench.worker.running import START_LIMIT_S, Ending, RunningWorker
+from kernelbench.worker.worker_handle import START_LIMIT_S, WorkerExit, WorkerHandle
 
-__all__ = ["Ending", "Launcher"]
+__all__ = ["Launcher", "WorkerExit"]
 
 _REAP_LIMIT_S = 60.0
 
@@ -52,7 +53,7 @@ class Launcher:
         self._ready = False
         #: Wait statuses of workers that nobody has asked for yet.
         self._statuses: dict[int, int] = {}
-        self.ending: Ending | None = None
+        self.ending: WorkerExit | None = None
 
     def __enter__(self) -> Launcher:
         return self
@@ -95,7 +96,7 @@ class Launcher:
                 "use a Linux container or virtual machine; list, diff, lineage and show work here",
             )
         self.close()
-        self._process, self._control = ahead.begun()
+        self._process, self._control = served.begun()
         self._ready = self._process is None
 
     def _start(self) -> socket.socket:
@@ -113,11 +114,7 @@ class Launcher:
                 stderr = process.stderr.read()
             self.close()
             lines = stderr.decode(errors="replace").strip().splitlines()
-            if lines and lines[-1] == "ModuleNotFoundError: No module named 'torch'":
-                raise EnvironmentProblem(
-                    "running steps takes torch, which is not installed",
-                    "pip install torch; without a GPU its CPU build is enough",
-                )
+            require_torch("running steps")
             raise EnvironmentProblem(
                 f"the worker process cannot start: {lines[-1] if lines else 'no answer'}",
                 "see `kernelbench doctor`",
@@ -142,7 +139,7 @@ class Launcher:
         finally:
             worker.close()
 
-    def start(self, job: Any) -> RunningWorker:
+    def start(self, job: Any) -> WorkerHandle:
         """Give a job to a fresh worker, which is to be closed; several may run.
 
         Raises:
@@ -184,7 +181,7 @@ class Launcher:
             os.close(write_end)
             os.close(gate_read)
         gated = bool(getattr(job, "gated", False))
-        return RunningWorker(pid, read_end, gate_write, log, gated, self._reap)
+        return WorkerHandle(pid, read_end, gate_write, log, gated, self._reap)
 
     def _receive(self) -> dict[str, Any]:
         """What the launcher says next; one that is gone took its workers with it."""

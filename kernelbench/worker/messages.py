@@ -7,17 +7,19 @@ places that know it; everything else sees dataclasses. No torch here.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kernelbench.base import schema
-from kernelbench.base.defects import defect
-from kernelbench.base.errors import KernelbenchError
+from kernelbench.base.errors import KernelbenchError, internal_error
 from kernelbench.emulator.decisions import Decision
 from kernelbench.emulator.findings import EmulatorReport
-from kernelbench.measure.outcomes import CheckResult, TimedBlock, Whose, error_of
+from kernelbench.measure.results import CheckResult, FaultOrigin, TimedBlock, error_of
 from kernelbench.measure.speed_of_light import Ceilings
 from kernelbench.project.problem import Work
+from kernelbench.records.metrics import Metric
 from kernelbench.records.run_record import Environment, ReadFloor, ResultStatus
 
 ArmName = Literal["base", "cand"]
@@ -29,7 +31,7 @@ class PhaseBegins:
 
     name: str
     limit_s: float
-    whose: Whose = "step"
+    whose: FaultOrigin = "step"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class JobFailed:
     def as_error(self) -> KernelbenchError:
         """What to raise where the job was all that was asked for."""
         if self.traceback:
-            return defect(self.reason, self.traceback)
+            return internal_error(self.reason, self.traceback)
         return error_of(self.status, self.reason)
 
 
@@ -105,7 +107,7 @@ class BlockTimed:
     """The raw samples of one block; ``round``: of which comparison in this process."""
 
     shape: str
-    metric: str
+    metric: Metric
     block: TimedBlock
     round: int = 0
 
@@ -119,7 +121,7 @@ class MetricMeasured:
     """
 
     shape: str
-    metric: str
+    metric: Metric
     method: str
     notes: tuple[str, ...]
     busy_s: float
@@ -145,7 +147,7 @@ class FloorRead:
 
 
 @dataclass(frozen=True)
-class DelayPlanted:
+class DelayInjected:
     """A planted delay, as asked and as it was found to be, in microseconds."""
 
     round: int
@@ -231,7 +233,7 @@ Message = (
     | MetricMeasured
     | TimingFailed
     | FloorRead
-    | DelayPlanted
+    | DelayInjected
     | StepNotLoaded
     | ScheduleRun
     | ScheduleShortened
@@ -263,3 +265,48 @@ def decode_message(line: bytes) -> Message:
         raise schema.SchemaError(f"not a message: {line[:80]!r}") from error
     found: Message = schema.decode(kind, value)
     return found
+
+
+class Reporter:
+    """Sends messages to the parent.
+
+    Args:
+        send: What takes a message; see :func:`to_pipe`.
+        gate: The descriptor of the worker's gate, if it has one.
+    """
+
+    def __init__(self, send: Callable[[Message], None], gate: int | None = None) -> None:
+        self._send = send
+        self._gate = gate
+
+    def __call__(self, message: Message) -> None:
+        self._send(message)
+
+    def phase(self, name: str, limit_s: float, whose: FaultOrigin = "step") -> None:
+        """Announce what begins now, how long it may take, and whose code it runs."""
+        self._send(PhaseBegins(name, limit_s, whose))
+
+    def prepared(self) -> None:
+        """Say that everything is ready to be timed, and wait for the word.
+
+        Raises:
+            SystemExit: If nobody is there any more to give it.
+        """
+        self._send(Prepared())
+        if not self.wait():
+            raise SystemExit("nobody waits for this session")
+
+    def wait(self) -> bool:
+        """Wait at the gate; whether it was opened, and not taken away."""
+        return self._gate is None or bool(os.read(self._gate, 1))
+
+
+def to_pipe(descriptor: int, gate: int | None = None) -> Reporter:
+    """A reporter that writes to the pipe of a launcher."""
+
+    def send(message: Message) -> None:
+        data = encode_message(message)
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+    return Reporter(send, gate)

@@ -1,4 +1,4 @@
-"""The worker's part of ``check --minimize`` and ``--replay``: one schedule, again and shorter.
+"""The worker's part of ``check --minimize`` and ``replay``: one schedule, again and shorter.
 
 A schedule of a check is run in a process of its own. A call with usual decisions goes before it,
 as others did in the check: the host path has what it keeps from a first call. A finding of a call
@@ -23,8 +23,7 @@ from kernelbench.emulator.trace import Trace, chrome_trace
 from kernelbench.worker.call_sequence import CallSequence
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import ReplayJob
-from kernelbench.worker.messages import ScheduleRun, ScheduleShortened, StateTold
-from kernelbench.worker.reporter import Reporter
+from kernelbench.worker.messages import Reporter, ScheduleRun, ScheduleShortened, StateTold
 from kernelbench.worker.schedules import inputs_seed, open_checked, schedule_seed
 
 

@@ -14,18 +14,17 @@ from typing import Any, cast
 from kernelbench.base.errors import KernelbenchError, MachineFault, ProblemError
 from kernelbench.base.seeds import derive
 from kernelbench.emulator import branches
-from kernelbench.executors import compiled
-from kernelbench.executors.callables import LoadError
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.protocol import CompiledProblem
+from kernelbench.kinds import compiled
+from kernelbench.kinds.callables import LoadError
+from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Inputs, judging
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.worker.call_sequence import CallSequence
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import CheckJob
-from kernelbench.worker.messages import ScheduleRun, ShapeBegins, StepNotLoaded
-from kernelbench.worker.reporter import Reporter
+from kernelbench.worker.messages import Reporter, ScheduleRun, ShapeBegins, StepNotLoaded
 
 _COUNTERS_INTERVAL_S = 2.0
 
@@ -89,7 +88,7 @@ class _Counters:
             self.write()
 
     def write(self) -> None:
-        """Write them now."""
+        """Write the counters of branches to their folder."""
         for library in self._step.libraries:
             branches.write_counters(library)
 
@@ -98,12 +97,7 @@ class _Case:
     """One shape with one class of inputs."""
 
     def __init__(
-        self,
-        step: CheckedStep,
-        shape: Any,
-        input_class: str,
-        report: Reporter,
-        counters: _Counters,
+        self, step: CheckedStep, shape: Any, input_class: str, report: Reporter, counters: _Counters
     ) -> None:
         self._step = step
         self._job = step.job

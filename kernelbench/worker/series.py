@@ -8,14 +8,17 @@ from typing import Any
 
 import torch
 
-from kernelbench.base.errors import KernelbenchError
-from kernelbench.executors.callables import describe_exception, with_beforehand
+from kernelbench.base.errors import KernelbenchError, MachineFault
+from kernelbench.isolation.isolated_kernel import IsolatedKernel
+from kernelbench.isolation.timing_supervisor import SupervisedSeries
+from kernelbench.kinds.callables import describe_exception, with_untimed_setup
 from kernelbench.machine.clocks import ClockSampler
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
+from kernelbench.measure.gpu_energy import energy
 from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.kernel_activity import ProfilerError
-from kernelbench.measure.outcomes import TimedBlock, status_of
+from kernelbench.measure.results import TimedBlock, status_of
 from kernelbench.measure.timing import (
     InputSet,
     Measurement,
@@ -25,12 +28,16 @@ from kernelbench.measure.timing import (
     time_on_cpu,
 )
 from kernelbench.project.problem import Kernel, Problem, Work
-from kernelbench.records.run_record import Metric, ResultStatus
+from kernelbench.records.metrics import Metric
+from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker.jobs import CompareJob, RunJob, Timing
-from kernelbench.worker.judged_kernel import JudgedKernel
-from kernelbench.worker.judged_timing import JudgedSeries
-from kernelbench.worker.messages import BlockTimed, MetricMeasured, TimingFailed, WorkCounted
-from kernelbench.worker.reporter import Reporter
+from kernelbench.worker.messages import (
+    BlockTimed,
+    MetricMeasured,
+    Reporter,
+    TimingFailed,
+    WorkCounted,
+)
 
 ON_HOST = "its data are in host memory, which a GPU's timer does not see; --executor torch does"
 
@@ -61,7 +68,7 @@ class Series:
         for kernel in kernels:
             self.report.phase("first call", self.job.call_limit_s)
             try:
-                with_beforehand(kernel)(self.sets[0].inputs.data)
+                with_untimed_setup(kernel)(self.sets[0].inputs.data)
                 if self.job.target.gpu is not None:
                     torch.cuda.synchronize()
             except Exception as error:
@@ -71,7 +78,7 @@ class Series:
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make what the first round of every metric needs on a GPU: it times nothing yet."""
-        apart = any(isinstance(kernel, JudgedKernel) for kernel in kernels)
+        apart = any(isinstance(kernel, IsolatedKernel) for kernel in kernels)
         if self.job.target.gpu is not None and not apart:
             self.report.phase("preparing to time", self.job.call_limit_s, "machine")
             for metric in self.timing.metrics:
@@ -81,17 +88,9 @@ class Series:
     def _gpu_timing(self) -> GpuTiming:
         job, timing = self.job, self.timing
         return GpuTiming(
-            torch.device(job.target.device),
-            self.problem,
-            self.shape,
-            self.input_class,
-            self.sets,
-            timing.l2,
-            job.seed,
-            self.report.phase,
-            job.call_limit_s,
-            batch=timing.batch,
-        )
+            torch.device(job.target.device), self.problem, self.shape, self.input_class, self.sets,
+            timing.l2, job.seed, self.report.phase, job.call_limit_s, batch=timing.batch,
+        )  # fmt: skip
 
     def _fault(self, status: ResultStatus, reason: str) -> None:
         self.report(TimingFailed(self.shape.name, status, reason))
@@ -106,7 +105,7 @@ class Series:
         call_only: tuple[Metric, ...] = ("call",)
         for metric in self.timing.metrics if job.target.gpu is not None else call_only:
 
-            def on_block(block: TimedBlock, metric: str = metric) -> None:
+            def on_block(block: TimedBlock, metric: Metric = metric) -> None:
                 report(BlockTimed(name, metric, block, round_index))
 
             try:
@@ -136,7 +135,7 @@ class Series:
         job, timing = self.job, self.timing
         if job.target.gpu is None:
             return time_on_cpu(
-                [with_beforehand(kernel) for kernel in kernels],
+                [with_untimed_setup(kernel) for kernel in kernels],
                 order,
                 self.sets,
                 self.problem,
@@ -149,15 +148,18 @@ class Series:
                 call_limit_s=job.call_limit_s,
                 on_block=on_block,
             )
-        apart = [kernel for kernel in kernels if isinstance(kernel, JudgedKernel)]
+        apart = [kernel for kernel in kernels if isinstance(kernel, IsolatedKernel)]
         with ClockSampler(job.target.gpu.index) as sampler:
 
             def clocks() -> tuple[float | None, tuple[str, ...]]:
                 reading = sampler.read()
                 return reading.sm_mhz, reading.slowed
 
+            if metric == "energy" and (apart or job.target.gpu.mig):
+                what = "a MIG slice" if job.target.gpu.mig else "a submission judged apart"
+                raise MachineFault(f"no energy of {what}: NVML's counter is the board's")
             if apart:
-                return JudgedSeries(
+                return SupervisedSeries(
                     apart, order, self.sets, self.problem, self.shape, self.input_class, metric,
                     timing.l2, timing.call, timing.warmups, timing.batch, job.seed,
                     self.report.phase, job.call_limit_s, on_block, clocks,
@@ -166,6 +168,8 @@ class Series:
             gpu.clocks, gpu.on_block = clocks, on_block
             if metric == "device":
                 return device_time(gpu, kernels, order, timing.warmups)
+            if metric == "energy":
+                return energy(gpu, kernels, timing.warmups, sampler.energy_mj)
             return call_time(gpu, kernels, order, timing.warmups, timing.call)
 
 

@@ -15,6 +15,7 @@ import select
 import socket
 import stat
 import struct
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,13 @@ from typing import Literal
 
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.project.project_file import find_project
+from kernelbench.worker import served
+
+#: A launcher's process, None if it is served, and its control socket.
+Begun = tuple["subprocess.Popen[bytes] | None", socket.socket]
+
+#: What was started ahead and nobody has taken yet.
+_ahead: list[Begun] = []
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 #: Variables that are read once, when torch or CUDA starts.
@@ -29,6 +37,35 @@ _READ_AT_START = ("CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "LD_
 _ANSWER_S = 2.0
 
 Served = Literal["workers", "commands"]
+
+
+def prefork() -> None:
+    """Start the launcher that is used next in this process.
+
+    For a command that has slow imports of its own before it. Only where there is an NVIDIA driver:
+    without one, what is asked may have an answer that takes no worker.
+    """
+    if Path("/dev/nvidiactl").exists() and not _ahead:
+        _ahead.append(_begin())
+
+
+def begun() -> Begun:
+    """The launcher that was started ahead, or the one that is served, or a new process."""
+    return _ahead.pop() if _ahead else _begin()
+
+
+def _begin() -> Begun:
+    found = served.connect()
+    if found is not None:
+        return None, found
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    words = [sys.executable, "-m", "kernelbench.worker.fork_server", str(theirs.fileno())]
+    process = subprocess.Popen(
+        words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    theirs.close()
+    return process, ours
 
 
 def nothing_served() -> bool:

@@ -1,12 +1,15 @@
-// The whole call in one kernel: persistent CTAs that route and quantize tokens, meet once, and then
-// multiply. See layout.cuh for the roles of the warps.
+// The whole call in one kernel: persistent CTAs that route and quantize tokens, wait for each other
+// once, and then multiply. See layout.cuh for the roles of the warps.
 //
 // What routing reads is requested first of all. Then each CTA's first weights are requested: their
 // expert is known before any token has been routed.
 #pragma once
 
+#include "grid_barrier.cuh"
+#include "load.cuh"
 #include "multiply.cuh"
 #include "route.cuh"
+#include "zeroing.cuh"
 
 namespace kb::step::fused {
 
@@ -22,29 +25,20 @@ KB_DEVICE void init_barriers(SharedStorage<kTokens>& shared) {
   ptx::fence_mbarrier_init_release_cluster();
 }
 
-// One thread of each CTA, after its others have met. The CTAs' shares add up to bit 31: it changes
-// when all have come, and nothing has to be set back. `before` is the word at the kernel's start.
-KB_DEVICE void meet_all(uint32_t* barrier, uint32_t before) {
-  constexpr uint32_t kTurn = 1u << 31;
-  const uint32_t share = ptx::cta_index().x == 0 ? kTurn - (ptx::cta_count().x - 1) : 1;
-  ptx::red_release_gpu_global_add_u32(barrier, share);
-  global_wait_changed(barrier, before, kTurn);
-}
-
 template <uint32_t kTokens>
 KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments) args) {
   auto& shared = shared_storage<SharedStorage<kTokens>>();
   const uint32_t warp = ptx::warp_index();
   const uint32_t cta = ptx::cta_index().x;
   const uint32_t thread = ptx::thread_index();
-  const bool meets = thread == kThreads - 1;
+  const bool waits = thread == kThreads - 1;  // for the other CTAs
   float logits[kLogits];
   Vector values;
   uint32_t before = 0;
   if (warp >= kGatherWarp) {
     const uint32_t token = cta + (warp - kGatherWarp) * ptx::cta_count().x;
     if (token < args.m) load_logits(logits, args, token);
-    if (meets) before = *args.barrier;
+    if (waits) before = *args.barrier;
   } else if (warp < kMultiplyWarps) {
     const uint32_t units = tokens_of_cta(args) * (args.k / kFp8Block);
     const uint32_t own = thread / kGroup;
@@ -71,7 +65,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments
     clear_outputs(args);
   }
   ptx::bar_sync(kRouteBarrier, kRouteThreads);
-  if (meets) meet_all(args.barrier, before);
+  if (waits) grid_barrier(args.barrier, before);
   ptx::bar_sync(kRouteBarrier, kRouteThreads);
   if (warp >= kGatherWarp) {
     gather_tokens(shared, args);

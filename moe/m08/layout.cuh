@@ -1,26 +1,16 @@
 // What the roles of the kernel share: sizes, shared memory, arguments.
 #pragma once
 
-#include "fp8_block.cuh"
-#include "fused_moe.cuh"
+#include "cta_roles.cuh"
+#include "first_items.cuh"
+#include "item_list.cuh"
 #include "ptx/types.cuh"
+#include "token_data.cuh"
 
 namespace kb::step {
 
-inline constexpr uint32_t kTileN = 128;  // outputs of a stage
-inline constexpr uint32_t kTileK = 128;
-inline constexpr uint32_t kPartN = 64;  // outputs of an instruction
 inline constexpr uint32_t kSlots = 16;  // blocks of K that an item's tokens stay resident for
-static_assert(kTileK == kFp8Block && kTileN == kFp8Block, "a stage has one scale");
-
-// Two warpgroups multiply, one warp loads weights, three gather tokens.
-inline constexpr uint32_t kMultiplyWarps = 8;
-inline constexpr uint32_t kMultiplyThreads = 32 * kMultiplyWarps;
-inline constexpr uint32_t kLoadWarp = kMultiplyWarps;
-inline constexpr uint32_t kGatherWarp = kLoadWarp + 1;  // the first one
-inline constexpr uint32_t kGatherWarps = 3;
-inline constexpr uint32_t kGatherThreads = 32 * kGatherWarps;
-inline constexpr uint32_t kThreads = kMultiplyThreads + 32 + kGatherThreads;
+inline constexpr uint32_t kThreads = kMultiplyThreads + 32 + kGatherThreads;  // none lists
 inline constexpr uint32_t kRouteThreads = kThreads - 32;  // all but the load warp
 
 // Named barriers: all that route, the warps that multiply, the warps that gather.
@@ -34,27 +24,7 @@ inline constexpr uint32_t kStages = kTokens == 16   ? 11
                                     : kTokens == 32 ? 9
                                                     : 5;
 
-// A token's experts, two in a word, the lower half first.
-inline constexpr uint32_t kNoExpert = 0xffff;
-struct alignas(16) ExpertIds {
-  uint32_t words[kMaxTopk / 2];
-};
-
-struct alignas(16) Vector {
-  uint32_t words[4];
-};
-
-// A piece of work: up to kTokens tokens of an expert, `n_blocks` times 128 outputs, `k_blocks`
-// blocks of K.
-struct Item {
-  uint32_t expert;
-  uint32_t first;  // of the expert's tokens
-  uint32_t n_block, n_blocks;
-  uint32_t k_block, k_blocks;
-};
-
 // What the warps that multiply need of an item.
-inline constexpr uint32_t kNoItem = 0xffffffff;
 template <uint32_t kTokens>
 struct ItemTokens {
   Item item;
@@ -84,6 +54,12 @@ struct SharedStorage {
   uint32_t idle, idle_below;  // CTAs without a first item; with a lower index
 };
 
+// How a call is cut into items.
+struct Cut {
+  Parts coarse;
+  uint32_t covered;  // experts whose first tokens are a CTA's first item in any case
+};
+
 struct Arguments {
   TensorMap weights;           // of e4m3 [experts * n, k]
   const bf16* hidden;          // [m, k]
@@ -96,10 +72,8 @@ struct Arguments {
   float* scales;               // [m, k / 128]
   uint32_t* barrier;           // bit 31 changes with every call, the others are left at zero
   uint32_t m, n, k, experts, topk;
-  uint32_t item_n, item_k;  // blocks of an item
-  uint32_t parts_n, parts;  // of an expert: along N; in all
-  uint32_t covered;         // experts whose first tokens are a CTA's first item in any case
-  uint32_t pace;            // stages on their way while the CTA routes
+  Cut cut;
+  uint32_t pace;  // stages on their way while the CTA routes
   bool renormalize;
   float softcap;
 };

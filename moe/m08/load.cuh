@@ -41,7 +41,7 @@ KB_DEVICE void load_first_blocks(SharedStorage<kTokens>& shared, const Arguments
 // Blocks of the first item that are requested before the CTA's threads have met.
 template <uint32_t kTokens>
 KB_DEVICE uint32_t early_blocks(const Arguments& args, const Item& item) {
-  const uint32_t eager = eager_blocks<kTokens>(item);
+  const uint32_t eager = eager_blocks<kStages<kTokens>>(item);
   return args.pace < eager ? args.pace : eager;
 }
 
@@ -57,7 +57,7 @@ KB_DEVICE void load_weights(SharedStorage<kTokens>& shared, const Arguments& arg
   };
   if (has_first_item(args)) {
     const Item item = first_item<kTokens>(args);
-    const uint32_t eager = eager_blocks<kTokens>(item);
+    const uint32_t eager = eager_blocks<kStages<kTokens>>(item);
     load_first_blocks(shared, args, item, early_blocks<kTokens>(args, item), eager);
     for (uint32_t block = 0; block < eager; ++block) state.advance();
     mbarrier_wait_parity(&shared.counted, 0);
@@ -119,12 +119,7 @@ KB_DEVICE uint32_t select_tokens(SharedStorage<kTokens>& shared, const Arguments
     const uint32_t end = begin + share < batches ? begin + share : batches;
     uint32_t bits = match_tokens(args, item.expert, first + 32 * begin, end - begin);
     const auto count = static_cast<uint32_t>(__builtin_popcount(bits));
-    uint32_t sum = count;
-#pragma unroll
-    for (uint32_t delta = 1; delta < 32; delta *= 2) {
-      const uint32_t below = ptx::shfl_sync_up(sum, delta);
-      if (ptx::lane_index() >= delta) sum += below;
-    }
+    const uint32_t sum = prefix_sum_of_warp(count);
     if (ptx::lane_index() == 31) shared.matches[warp] = sum;
     ptx::bar_sync(kGatherBarrier, kGatherThreads);
     uint32_t rank = before + sum - count;

@@ -1,31 +1,11 @@
-// Products: two warpgroups, each 64 of a stage's 128 outputs.
-//
-// The weights are the instruction's A and the tokens its B. Register v of a thread belongs to
-// output 16 w + t / 4 + 8 (v / 2 % 2), where w is its warp in the warpgroup and t its lane, and to
-// token 8 (v / 4) + 2 (t % 4) + v % 2. The tensor cores keep about 14 bits while they add, so that
-// they add up one block only; the block's sum, times both scales, goes to float32 sums.
+// Products, item by item: two warpgroups, each 64 of a stage's 128 outputs.
 #pragma once
 
-#include "descriptors.cuh"
-#include "load.cuh"
+#include "layout.cuh"
 #include "ptx/fence.cuh"
-#include "ptx/wgmma.cuh"
+#include "resident_products.cuh"
 
 namespace kb::step {
-
-inline constexpr uint32_t kMmaK = 32;
-
-template <uint32_t kColumns>
-inline constexpr uint32_t kAccumulators = kPartN * kColumns / 128;
-
-// The i-th token that a thread has sums of: two of each eight.
-KB_DEVICE uint32_t token_of(uint32_t i) {
-  return 8 * (i / 2) + 2 * (ptx::lane_index() % 4) + i % 2;
-}
-
-KB_DEVICE void release(Mbarrier& bar) {
-  if (ptx::lane_index() == 0) ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, &bar);
-}
 
 template <uint32_t kColumns, uint32_t kTokens>
 KB_DEVICE void multiply_block(SharedStorage<kTokens>& shared,
@@ -37,9 +17,9 @@ KB_DEVICE void multiply_block(SharedStorage<kTokens>& shared,
   float products[kAccumulators<kColumns>];
   ptx::wgmma_fence(products);
 #pragma unroll
-  for (uint32_t i = 0; i < kTileK / kMmaK; ++i) {
-    ptx::wgmma_mma_async_f32_e4m3_e4m3(products, smem_descriptor_advance(a, i * kMmaK),
-                                       smem_descriptor_advance(b, i * kMmaK), i != 0);
+  for (uint32_t i = 0; i < kTileK / kFp8MmaK; ++i) {
+    ptx::wgmma_mma_async_f32_e4m3_e4m3(products, smem_descriptor_advance(a, i * kFp8MmaK),
+                                       smem_descriptor_advance(b, i * kFp8MmaK), i != 0);
   }
   ptx::wgmma_commit_group();
   float scales[kColumns / 4];
@@ -54,23 +34,6 @@ KB_DEVICE void multiply_block(SharedStorage<kTokens>& shared,
 #pragma unroll
   for (uint32_t v = 0; v < kAccumulators<kColumns>; ++v) {
     sums[v] += products[v] * scales[2 * (v / 4) + v % 2];
-  }
-}
-
-template <uint32_t kColumns, uint32_t kTokens>
-KB_DEVICE void add_to_output(const float (&sums)[kAccumulators<kColumns>], const Arguments& args,
-                             const ItemTokens<kTokens>& tokens, uint32_t n_block) {
-  const uint32_t column = n_block * kTileN + ptx::warp_index() * 16 + ptx::lane_index() / 4;
-#pragma unroll
-  for (uint32_t i = 0; i < kColumns / 4; ++i) {
-    if (token_of(i) >= tokens.rows) continue;
-    const float weight = tokens.weights[token_of(i)];
-    float* output = args.output + uint64_t{tokens.tokens[token_of(i)]} * args.n + column;
-#pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      ptx::red_relaxed_gpu_global_add_f32(output + 8 * half,
-                                          sums[4 * (i / 2) + 2 * half + i % 2] * weight);
-    }
   }
 }
 
@@ -98,18 +61,6 @@ KB_DEVICE void multiply_item(SharedStorage<kTokens>& shared, const Arguments& ar
   slots = slot;
 }
 
-// The first item's expert has no tokens: its weights are let go.
-template <uint32_t kTokens>
-KB_DEVICE void drain(SharedStorage<kTokens>& shared, PipelineState<kStages<kTokens>>& state,
-                     uint32_t blocks) {
-  for (uint32_t block = 0; block < blocks; ++block) {
-    mbarrier_wait_parity(&shared.full[state.stage], state.phase);
-    ptx::bar_warp_sync();  // all lanes have seen the phase
-    release(shared.empty[state.stage]);
-    state.advance();
-  }
-}
-
 template <uint32_t kTokens>
 KB_DEVICE void multiply_items(SharedStorage<kTokens>& shared, const Arguments& args) {
   PipelineState<kStages<kTokens>> state;
@@ -119,7 +70,7 @@ KB_DEVICE void multiply_items(SharedStorage<kTokens>& shared, const Arguments& a
     const ItemTokens<kTokens>& tokens = shared.items[turn.stage];
     if (tokens.rows == kNoItem) return;
     if (tokens.rows == 0) {
-      drain(shared, state, eager_blocks<kTokens>(tokens.item));
+      drain(shared, state, eager_blocks<kStages<kTokens>>(tokens.item));
     } else if (tokens.rows <= 8) {
       multiply_item<8>(shared, args, state, slots, tokens);
     } else if (tokens.rows <= 16) {

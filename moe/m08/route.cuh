@@ -1,7 +1,7 @@
 // Routing and quantization, token by token: CTA c has the tokens c, c + CTAs, ...
 //
 // The warps that gather choose experts, one token each; those that multiply quantize, 16 threads a
-// block of 128, and set the tokens' outputs to zero.
+// block of 128.
 #pragma once
 
 #include <cmath>
@@ -159,15 +159,6 @@ KB_DEVICE void quantize_tokens(const Vector& first, const Arguments& args) {
     }
 #pragma unroll
     for (uint32_t i = 0; i < kAhead; ++i) quantize_unit(values[i], args, places[i]);
-  }
-}
-
-KB_DEVICE void clear_outputs(const Arguments& args) {
-  const uint32_t ctas = ptx::cta_count().x;
-  const uint32_t vectors = args.n * sizeof(float) / sizeof(Vector);
-  for (uint32_t token = ptx::cta_index().x; token < args.m; token += ctas) {
-    auto* output = reinterpret_cast<Vector*>(args.output + uint64_t{token} * args.n);
-    for (uint32_t i = ptx::thread_index(); i < vectors; i += kMultiplyThreads) output[i] = {};
   }
 }
 

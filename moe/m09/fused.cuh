@@ -1,44 +1,29 @@
-// The whole call in one kernel: persistent CTAs that route and quantize tokens, meet once, and then
-// multiply. See layout.cuh for the roles of the warps.
+// The whole call in one kernel: persistent CTAs that route and quantize tokens, wait for each other
+// once, and then multiply. See cta_roles.cuh for the roles of the warps.
 //
 // What routing reads is requested first of all. Then each CTA's first weights are requested: their
 // expert is known before any token has been routed.
 #pragma once
 
+#include "barrier_init.cuh"
+#include "grid_barrier.cuh"
+#include "load.cuh"
 #include "multiply.cuh"
 #include "route.cuh"
+#include "zeroing.cuh"
 
 namespace kb::step::fused {
 
-// One warp: each lane has some.
+// One warp.
 template <uint32_t kTokens>
 KB_DEVICE void init_barriers(SharedStorage<kTokens>& shared) {
-  static_assert(kStages<kTokens> <= 32 && kSlots <= 32, "a lane has one of each");
   const uint32_t lane = ptx::lane_index();
-  if (lane < kStages<kTokens>) {
-    ptx::mbarrier_init(&shared.full[lane], 1);
-    ptx::mbarrier_init(&shared.empty[lane], kMultiplyWarps);
-  }
-  if (lane < kSlots) {
-    ptx::mbarrier_init(&shared.slot_full[lane], kGatherThreads);
-    ptx::mbarrier_init(&shared.slot_empty[lane], kMultiplyWarps);
-  }
-  if (lane < 2) {
-    ptx::mbarrier_init(&shared.item_full[lane], kGatherThreads + 1);
-    ptx::mbarrier_init(&shared.item_empty[lane], kMultiplyWarps);
-  }
+  init_by_lanes(lane, shared.full, 1, shared.empty, kMultiplyWarps);
+  init_by_lanes(lane, shared.slot_full, kGatherThreads, shared.slot_empty, kMultiplyWarps);
+  init_by_lanes(lane, shared.item_full, kGatherThreads + 1, shared.item_empty, kMultiplyWarps);
   if (lane == 0) ptx::mbarrier_init(&shared.counted, 1);
   ptx::fence_mbarrier_init_release_cluster();
   ptx::bar_warp_sync();
-}
-
-// One thread of each CTA, after its others have come. The CTAs' shares add up to bit 31: it changes
-// when all have come, and nothing has to be set back. `before` is the word at the kernel's start.
-KB_DEVICE void meet_all(uint32_t* barrier, uint32_t before) {
-  constexpr uint32_t kTurn = 1u << 31;
-  const uint32_t share = ptx::cta_index().x == 0 ? kTurn - (ptx::cta_count().x - 1) : 1;
-  ptx::red_release_gpu_global_add_u32(barrier, share);
-  global_wait_changed(barrier, before, kTurn);
 }
 
 // The load warp starts at once: no other one waits for it before the routing is done.
@@ -57,13 +42,13 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments
 
   const uint32_t thread = ptx::thread_index();
   const bool multiplies = warp < kMultiplyWarps;
-  const bool meets = thread == 32 * kListWarp - 1;
+  const bool waits = thread == 32 * kListWarp - 1;  // for the other CTAs
   float logits[kLogits];
   Vector values[kUnitsAhead];
   uint32_t before = 0;
-  if (first_token() < args.m && args.experts <= 32 * kLogits)
-    load_logits(logits, args, first_token());
-  if (meets) before = *args.barrier;
+  if (first_token(kRouteWarps) < args.m && args.experts <= 32 * kLogits)
+    load_logits(logits, args, first_token(kRouteWarps));
+  if (waits) before = *args.barrier;
   if (multiplies) {
     load_first_units(values, args);
     for (uint32_t e = thread; e < kMaxExperts; e += kMultiplyThreads) shared.counts[e] = 0;
@@ -75,8 +60,8 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments
     clear_outputs(args);
   }
   ptx::bar_sync(kRouteBarrier, kThreads);
-  if (meets) meet_all(args.barrier, before);
-  ptx::bar_sync(kMetBarrier, kRouteThreads);
+  if (waits) grid_barrier(args.barrier, before);
+  ptx::bar_sync(kGridBarrier, kRouteThreads);
   if (multiplies) {
     multiply_items(shared, args);
   } else if (warp >= kListWarp) {

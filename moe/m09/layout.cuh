@@ -1,90 +1,25 @@
-// What the roles of the kernel share: sizes, shared memory, arguments.
+// What the roles of the kernel share: sizes, shared memory, arguments. Its warps: cta_roles.cuh.
 #pragma once
 
-#include "fp8_block.cuh"
-#include "fused_moe.cuh"
+#include "cta_roles.cuh"
+#include "first_items.cuh"
+#include "item_list.cuh"
 #include "ptx/types.cuh"
+#include "token_data.cuh"
+#include "weight_stream.cuh"
 
 namespace kb::step {
 
-inline constexpr uint32_t kTileN = 128;  // outputs of a stage
-inline constexpr uint32_t kTileK = 128;
-inline constexpr uint32_t kPartN = 64;  // outputs of an instruction
 inline constexpr uint32_t kSlots = 16;  // blocks of K that an item's tokens stay resident for
-static_assert(kTileK == kFp8Block && kTileN == kFp8Block, "a stage has one scale");
-
-// Two warpgroups multiply, one warp loads weights, three gather tokens, four list the items.
-inline constexpr uint32_t kMultiplyWarps = 8;
-inline constexpr uint32_t kMultiplyThreads = 32 * kMultiplyWarps;
-inline constexpr uint32_t kLoadWarp = kMultiplyWarps;
-inline constexpr uint32_t kGatherWarp = kLoadWarp + 1;  // the first one
-inline constexpr uint32_t kGatherWarps = 3;
-inline constexpr uint32_t kGatherThreads = 32 * kGatherWarps;
-inline constexpr uint32_t kListWarp = kGatherWarp + kGatherWarps;
-inline constexpr uint32_t kListWarps = 4;
-inline constexpr uint32_t kListThreads = 32 * kListWarps;
 inline constexpr uint32_t kThreads = kMultiplyThreads + 32 + kGatherThreads + kListThreads;
 inline constexpr uint32_t kRouteThreads = kThreads - 32;  // all but the load warp
 inline constexpr uint32_t kRouteWarps = kRouteThreads / 32;
-
-// Named barriers: the CTA has routed its tokens, all CTAs have; the warps that multiply, that
-// gather.
-inline constexpr uint32_t kRouteBarrier = 1;
-inline constexpr uint32_t kMetBarrier = 2;
-inline constexpr uint32_t kListBarrier = 3;
-inline constexpr uint32_t kGatherBarrier = 4;
 
 // As many stages as fit beside the resident tokens.
 template <uint32_t kTokens>
 inline constexpr uint32_t kStages = kTokens == 16   ? 11
                                     : kTokens == 32 ? 9
                                                     : 5;
-
-// Scales that come with a stage, one of which is the stage's: the TMA copies 16 bytes on a multiple
-// of 16.
-inline constexpr uint32_t kScaleBox = 4;
-
-// What passes from CTA to CTA is written in whole sectors of 32 bytes: of a sector written in part
-// the L2 has to fetch the rest, and who reads it waits for memory.
-inline constexpr uint32_t kSector = 32;
-
-// A token's experts, two in a word, the lower half first.
-inline constexpr uint32_t kNoExpert = 0xffff;
-struct alignas(16) ExpertIds {
-  uint32_t words[kMaxTopk / 2];
-};
-struct alignas(64) TokenRoutes {
-  ExpertIds ids;
-  uint32_t padding[4];
-  float weights[kMaxTopk];  // of the experts in the token's sum
-};
-struct alignas(kSector) SectorScale {
-  float copies[kSector / sizeof(float)];
-};
-
-struct alignas(16) Vector {
-  uint32_t words[4];
-};
-
-// A piece of work: up to kTokens tokens of an expert, `n_blocks` times 128 outputs, `k_blocks`
-// blocks of K.
-struct Item {
-  uint32_t expert;
-  uint32_t first;  // of the expert's tokens
-  uint32_t n_block, n_blocks;
-  uint32_t k_block, k_blocks;
-};
-
-// What the warps that multiply need of an item.
-inline constexpr uint32_t kNoItem = 0xffffffff;
-template <uint32_t kTokens>
-struct ItemTokens {
-  Item item;
-  uint32_t rows;  // tokens; kNoItem after the last item
-  uint32_t tokens[kTokens];
-  uint32_t slots[kTokens];  // of the expert among the token's
-  float weights[kTokens];   // of the expert in the token's sum
-};
 
 template <uint32_t kTokens>
 struct SharedStorage {
@@ -107,6 +42,12 @@ struct SharedStorage {
   uint32_t idle, idle_below;  // CTAs without a first item; with a lower index
 };
 
+// How a call is cut into items.
+struct Cut {
+  Parts coarse;
+  uint32_t covered;  // experts whose first tokens are a CTA's first item in any case
+};
+
 struct Arguments {
   TensorMap weights;        // of e4m3 [experts * n, k]
   TensorMap weight_scales;  // of float [experts * n / 128 * k / 128]
@@ -118,10 +59,8 @@ struct Arguments {
   SectorScale* scales;      // [m, k / 128]
   uint32_t* barrier;        // bit 31 changes with every call, the others are left at zero
   uint32_t m, n, k, experts, topk;
-  uint32_t item_n, item_k;  // blocks of an item
-  uint32_t parts_n, parts;  // of an expert: along N; in all
-  uint32_t covered;         // experts whose first tokens are a CTA's first item in any case
-  uint32_t pace;            // stages on their way while the CTA routes
+  Cut cut;
+  uint32_t pace;  // stages on their way while the CTA routes
   bool renormalize;
   float softcap;
 };

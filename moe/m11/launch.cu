@@ -1,267 +1,102 @@
 // Host path: one kernel, whose CTAs are all resident, recorded as a graph for the calls that
-// follow; which one is decided by the number of tokens. Memory for what passes between its phases
-// is kept for those calls, which must be on one stream.
-#include <algorithm>
-
-#include "call_graphs.cuh"
-#include "fp8_map.cuh"
+// follow. Which one, a table says by the tokens of an expert. Memory for what passes between its
+// phases is kept for those calls, which must be on one stream.
+#include "choice.cuh"
+#include "cut.cuh"
 #include "fused.cuh"
-#include "kept_buffer.cuh"
-#include "moe_checks.cuh"
+#include "kept_zeroed.cuh"
+#include "pace.cuh"
+#include "resident_launch.cuh"
+#include "route_list_maps.cuh"
 #include "sorted.cuh"
+#include "sorted_cut.cuh"
+#include "weight_maps.cuh"
 
 namespace kb::step {
 namespace {
 
-// Routes of an expert, on average, up to which its tokens stay resident and are looked for by each
-// CTA; of more, lists are made.
-constexpr double kFewRoutes = 17;
-
 struct Buffers {
-  DeviceBuffer<Meeting> meeting;
+  KeptZeroed<GridState> grid;
   DeviceBuffer<TokenRoutes> routes;  // [m]
-  DeviceBuffer<sorted::Meeting> sorted_meeting;
-  DeviceBuffer<sorted::Route> sorted_routes;  // [e, m]
-  DeviceBuffer<e4m3> codes;                   // [m, k]
-  DeviceBuffer<SectorScale> scales;           // [m, k / 128]
+  KeptZeroed<sorted::GridState> sorted_grid;
+  DeviceBuffer<Route> sorted_routes;  // [e, m]
+  DeviceBuffer<e4m3> codes;           // [m, k]
+  DeviceBuffer<SectorScale> scales;   // [m, k / 128]
 };
 
 // A call, and where what passes between its phases is.
 struct Plan {
   FusedMoeCall call;
-  bool sorted;
-  Meeting* meeting;
+  Kernel kernel;
+  GridState* grid;
   TokenRoutes* routes;
-  sorted::Meeting* sorted_meeting;
-  sorted::Route* sorted_routes;
+  sorted::GridState* sorted_grid;
+  Route* sorted_routes;
   e4m3* codes;
   SectorScale* scales;
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-double mean_routes(const FusedMoeCall& call) {
-  return double(call.m) * call.topk / call.e;
-}
-
-// Zero at first; every call leaves it ready for the next.
-template <typename Meeting>
-Meeting* new_meeting(DeviceBuffer<Meeting>& buffer, rt::Stream stream) {
-  static Meeting* meeting = nullptr;
-  if (meeting == nullptr) {
-    meeting = buffer.reserve(1);
-    rt::memset_async(meeting, 0, sizeof *meeting, stream);
-  }
-  return meeting;
-}
-
 Plan plan_call(const FusedMoeCall& call) {
-  static Buffers buffers;
-  const size_t m = call.m;
-  const bool sorted = mean_routes(call) > kFewRoutes;
   const rt::Stream stream{call.stream};
+  const size_t m = call.m;
+  const Kernel kernel = kernel_for(call);
+  const bool lists = makes_lists(kernel);
+  static Buffers kept;
   return {.call = call,
-          .sorted = sorted,
-          .meeting = sorted ? nullptr : new_meeting(buffers.meeting, stream),
-          .routes = sorted ? nullptr : buffers.routes.reserve(m),
-          .sorted_meeting = sorted ? new_meeting(buffers.sorted_meeting, stream) : nullptr,
-          .sorted_routes = sorted ? buffers.sorted_routes.reserve(m * call.e) : nullptr,
-          .codes = buffers.codes.reserve(m * call.k),
-          .scales = buffers.scales.reserve(m * (call.k / kFp8Block))};
+          .kernel = kernel,
+          .grid = lists ? nullptr : kept.grid.get(stream),
+          .routes = lists ? nullptr : kept.routes.reserve(m),
+          .sorted_grid = lists ? kept.sorted_grid.get(stream) : nullptr,
+          .sorted_routes = lists ? kept.sorted_routes.reserve(m * call.e) : nullptr,
+          .codes = kept.codes.reserve(m * call.k),
+          .scales = kept.scales.reserve(m * (call.k / kFp8Block))};
 }
 
-// How a call is cut into items.
-struct Cut {
-  uint32_t ctas;
-  Parts coarse, fine;
-  uint32_t fine_pieces;
-  uint32_t covered;
+// Launches the kernel for items of up to kTokens tokens.
+struct Launch {
+  const Plan& plan;
+  rt::Stream stream;
+
+  template <uint32_t kTokens>
+  void resident() const {
+    const Grid grid = cut_call(plan.call, kTokens);
+    auto args = arguments_of<Arguments>(plan.call);
+    args.weights = encode_weights(plan.call);
+    args.weight_scales = encode_weight_scales(plan.call);
+    args.routes = plan.routes;
+    args.codes = plan.codes;
+    args.scales = plan.scales;
+    args.grid = plan.grid;
+    args.cut = grid.cut;
+    args.pace = kPace<kTokens>;
+    launch_resident<SharedStorage<kTokens>>(fused::run_call<kTokens>, grid.ctas, kThreads, stream,
+                                            args);
+  }
+
+  template <uint32_t kTokens>
+  void lists() const {
+    const Grid grid = sorted::cut_call(plan.call, kTokens);
+    auto args = arguments_of<sorted::Arguments>(plan.call);
+    args.weights = encode_weights_in_fours(plan.call, sorted::kRowGroup);
+    args.weight_scales = encode_weight_scales(plan.call);
+    args.routes = plan.sorted_routes;
+    args.codes = plan.codes;
+    args.scales = plan.scales;
+    args.grid = plan.sorted_grid;
+    args.cut = grid.cut;
+    args.pace = sorted::kPace<kTokens>;
+    launch_resident<sorted::SharedStorage<kTokens>>(sorted::run_call, grid.ctas, sorted::kThreads,
+                                                    stream, args);
+  }
 };
 
-Parts parts_of(uint32_t blocks_n, uint32_t blocks_k, uint32_t item_n, uint32_t item_k) {
-  const uint32_t along_n = ceil_div(blocks_n, item_n);
-  return {item_n, item_k, along_n, along_n * ceil_div(blocks_k, item_k)};
-}
-
-Cut cut_call(const FusedMoeCall& call, uint32_t tokens) {
-  constexpr uint32_t kFineK = 8;  // blocks of K of a fine item
-  const uint32_t blocks_n = call.n / kTileN;
-  const uint32_t blocks_k = call.k / kTileK;
-  const auto sms = static_cast<uint32_t>(rt::sm_count());
-  const uint64_t routes = uint64_t(call.m) * call.topk;
-  // Pieces of up to `tokens` tokens: one for each active expert, more for those that are full.
-  const uint64_t pieces = std::min<uint64_t>(call.e, routes) + routes / tokens;
-  // K is cut only where a token's sums of several experts meet in any case: their order shows in
-  // the last bits.
-  const bool cut_k = call.topk > 2;
-  // Tokens stay resident for several blocks of outputs only if all their blocks of K fit.
-  const uint32_t wanted_n = tokens == 16 ? 2 : 4;
-  const bool resident = blocks_k <= kSlots && pieces * ceil_div(blocks_n, wanted_n) >= sms;
-  const uint32_t item_n = resident ? std::min(wanted_n, blocks_n) : 1;
-  const uint64_t items = pieces * ceil_div(blocks_n, item_n);
-  uint32_t item_k = blocks_k;
-  if (cut_k && items < sms) {
-    item_k = ceil_div(blocks_k, std::min(static_cast<uint32_t>(sms / items), blocks_k));
-  }
-  Cut cut;
-  cut.coarse = parts_of(blocks_n, blocks_k, item_n, item_k);
-  cut.fine = parts_of(blocks_n, blocks_k, 1, cut_k ? std::min(item_k, kFineK) : item_k);
-  cut.ctas = static_cast<uint32_t>(
-      std::min<uint64_t>(sms, std::max<uint64_t>(pieces * cut.coarse.all, ceil_div(call.m, 4))));
-  // About one coarse item of each CTA. Many tokens cost more to gather once more than an even end
-  // gains.
-  cut.fine_pieces = tokens == 16 ? ceil_div(cut.ctas, cut.coarse.all) : 0;
-  // Weights are requested ahead of the routing where many experts will have tokens.
-  const bool eager = routes >= uint64_t(call.e);
-  cut.covered = eager ? std::min<uint32_t>(call.e, cut.ctas / cut.coarse.all) : 0;
-  return cut;
-}
-
-// All scales in one row, of which a box starts anywhere.
-TensorMap encode_scale_map(const FusedMoeCall& call) {
-  const uint64_t count = uint64_t(call.e) * (call.n / kFp8Block) * (call.k / kFp8Block);
-  return rt::encode_tensor_map({.element = TensorMapElement::kF32,
-                                .rank = 2,
-                                .address = call.weight_scales,
-                                .dims = {count, 1},
-                                .strides = {(count * sizeof(float) + 15) / 16 * 16},
-                                .box = {kScaleBox, 1}});
-}
-
-Cut cut_sorted_call(const FusedMoeCall& call) {
-  const uint32_t blocks_n = call.n / kTileN;
-  const uint32_t blocks_k = call.k / kTileK;
-  const auto sms = static_cast<uint32_t>(rt::sm_count());
-  // Pieces at least: an expert's routes are cut only if they are too many.
-  const auto experts = static_cast<uint32_t>(call.e);
-  const uint64_t items = uint64_t{experts} * ceil_div(blocks_n, sorted::kItemN);
-  const bool cut_k = call.topk > 2;  // as in cut_call
-  uint32_t item_k = blocks_k;
-  if (cut_k && items < sms) {
-    item_k = ceil_div(blocks_k, std::min(static_cast<uint32_t>(sms / items), blocks_k));
-  }
-  Cut cut;
-  cut.ctas = sms;
-  cut.coarse = parts_of(blocks_n, blocks_k, sorted::kItemN, item_k);
-  cut.fine = parts_of(blocks_n, blocks_k, sorted::kItemN,
-                      cut_k ? std::min(item_k, ceil_div(blocks_k, 2)) : item_k);
-  cut.fine_pieces = 0;  // halves of K for half of a round gained nothing
-  cut.covered = std::min(experts, cut.ctas / cut.coarse.all);
-  return cut;
-}
-
-// Row 8 j + g of a box is row 4 g + j of the weights' 32.
-TensorMap encode_sorted_weights(const FusedMoeCall& call) {
-  const auto k = static_cast<uint64_t>(call.k);
-  return rt::encode_tensor_map({.element = TensorMapElement::kU8,
-                                .rank = 3,
-                                .address = call.weights,
-                                .dims = {k, uint64_t(call.e) * call.n / 4, 4},
-                                .strides = {4 * k, k},
-                                .box = {kTileK, sorted::kRowGroup, 4},
-                                .swizzle = TensorMapSwizzle::k128B});
-}
-
-void enqueue_sorted(const Plan& plan, rt::Stream stream) {
-  constexpr uint32_t kPace = 2;
-  const FusedMoeCall& call = plan.call;
-  const Cut cut = cut_sorted_call(call);
-  rt::launch(sorted::run_call,
-             {.grid = {cut.ctas, 1, 1},
-              .threads = sorted::kThreads,
-              .shared_bytes = sizeof(sorted::SharedStorage),
-              .stream = stream,
-              .cooperative = true},
-             sorted::Arguments{.weights = encode_sorted_weights(call),
-                               .weight_scales = encode_scale_map(call),
-                               .hidden = call.hidden,
-                               .gating = call.gating,
-                               .output = call.output,
-                               .routes = plan.sorted_routes,
-                               .codes = plan.codes,
-                               .scales = plan.scales,
-                               .meeting = plan.sorted_meeting,
-                               .m = static_cast<uint32_t>(call.m),
-                               .n = static_cast<uint32_t>(call.n),
-                               .k = static_cast<uint32_t>(call.k),
-                               .experts = static_cast<uint32_t>(call.e),
-                               .topk = static_cast<uint32_t>(call.topk),
-                               .coarse = cut.coarse,
-                               .fine = cut.fine,
-                               .fine_pieces = cut.fine_pieces,
-                               .covered = cut.covered,
-                               .pace = kPace,
-                               .renormalize = call.renormalize != 0,
-                               .softcap = call.softcap});
-}
-
-template <uint32_t kTokens>
-void enqueue_kernel(const Plan& plan, rt::Stream stream) {
-  constexpr uint32_t kPace = 3;
-  const FusedMoeCall& call = plan.call;
-  const auto n = static_cast<uint32_t>(call.n);
-  const auto k = static_cast<uint32_t>(call.k);
-  const auto experts = static_cast<uint32_t>(call.e);
-  const Cut cut = cut_call(call, kTokens);
-  rt::launch(fused::run_call<kTokens>,
-             {.grid = {cut.ctas, 1, 1},
-              .threads = kThreads,
-              .shared_bytes = sizeof(SharedStorage<kTokens>),
-              .stream = stream,
-              .cooperative = true},
-             Arguments{.weights = encode_fp8_map(call.weights, uint64_t{experts} * n, k, kTileN),
-                       .weight_scales = encode_scale_map(call),
-                       .hidden = call.hidden,
-                       .gating = call.gating,
-                       .output = call.output,
-                       .routes = plan.routes,
-                       .codes = plan.codes,
-                       .scales = plan.scales,
-                       .meeting = plan.meeting,
-                       .m = static_cast<uint32_t>(call.m),
-                       .n = n,
-                       .k = k,
-                       .experts = experts,
-                       .topk = static_cast<uint32_t>(call.topk),
-                       .coarse = cut.coarse,
-                       .fine = cut.fine,
-                       .fine_pieces = cut.fine_pieces,
-                       .covered = cut.covered,
-                       .pace = kPace,
-                       .renormalize = call.renormalize != 0,
-                       .softcap = call.softcap});
-}
-
-// Tokens of an item: more than the fullest expert usually has, whose weights are then read once.
 void enqueue(const Plan& plan, rt::Stream stream) {
-  if (plan.sorted) return enqueue_sorted(plan, stream);
-  if (mean_routes(plan.call) <= 5) return enqueue_kernel<16>(plan, stream);
-  enqueue_kernel<32>(plan, stream);
-}
-
-CallGraphs<Plan> graphs;
-
-void run(const FusedMoeCall& call) {
-  check_call(call);
-  graphs.launch(plan_call(call), rt::Stream{call.stream}, enqueue);
+  with_kernel(plan.kernel, Launch{plan, stream});
 }
 
 }  // namespace
 }  // namespace kb::step
 
-KB_EXPORT int kb_run(const kb::FusedMoeCall* call, char* message, size_t size) {
-  return kb::guarded(message, size, [&] { kb::step::run(*call); });
-}
-
-KB_EXPORT void kb_describe(kb::Description* out) {
-  using namespace kb::step;
-  *out = {.tile_m = 16,
-          .tile_n = kTileN,
-          .tile_k = kTileK,
-          .stages = kStages<16>,
-          .accumulators = 1,
-          .threads = kThreads,
-          .cluster = 1,
-          .shared_bytes = sizeof(SharedStorage<16>),
-          .tmem_columns = 0};
-}
+#include "one_kernel_entry.cuh"

@@ -1,126 +1,33 @@
 // The whole call in one kernel, where an expert has many tokens: persistent CTAs that route and
-// quantize tokens, meet once, and then multiply expert by expert. See sorted_layout.cuh.
+// quantize tokens, wait for each other once, and then multiply expert by expert. See
+// sorted_layout.cuh.
 #pragma once
 
-#include "route.cuh"
+#include "barrier_init.cuh"
+#include "sorted_gather.cuh"
+#include "sorted_load.cuh"
 #include "sorted_multiply.cuh"
+#include "sorted_prepare.cuh"
 
 namespace kb::step::sorted {
 
-// Adds a token to the lists of its experts.
-struct ListRoutes {
-  static constexpr uint32_t kWarps = kRouteThreads / 32;
-  Route* routes;  // [experts, m]
-  Count* counts;
-  uint32_t m, topk;
-
-  KB_DEVICE void operator()(uint32_t token, uint32_t id, float weight) const {
-    if (ptx::lane_index() >= topk) return;
-    const uint32_t place = ptx::atom_relaxed_gpu_global_add_u32(&counts[id].routes, 1);
-    routes[uint64_t{id} * m + place] = {token, weight};
-  }
-};
-
 // One warp.
-KB_DEVICE void init_barriers(SharedStorage& shared) {
-  static_assert(kStages <= 32 && kQueue <= 32, "a lane has one of each");
+template <uint32_t kTokens>
+KB_DEVICE void init_barriers(SharedStorage<kTokens>& shared) {
   const uint32_t lane = ptx::lane_index();
-  if (lane < kStages) {
-    ptx::mbarrier_init(&shared.full[lane], 1);
-    ptx::mbarrier_init(&shared.codes_full[lane], kGatherThreads);
-    ptx::mbarrier_init(&shared.empty[lane], kMultiplyWarps);
-  }
-  if (lane < 2) {
-    ptx::mbarrier_init(&shared.item_full[lane], 1);
-    ptx::mbarrier_init(&shared.item_empty[lane], kMultiplyWarps);
-  }
-  if (lane < kQueue) {
-    ptx::mbarrier_init(&shared.place_full[lane], 1);
-    ptx::mbarrier_init(&shared.place_empty[lane], kGatherWarps);
-  }
+  init_by_lanes(lane, shared.full, 1, shared.codes_full, kGatherThreads, shared.empty,
+                kMultiplyWarps);
+  init_by_lanes(lane, shared.item_full, 1, shared.item_empty, kMultiplyWarps);
+  init_by_lanes(lane, shared.place_full, 1, shared.place_empty, kGatherWarps);
   if (lane == 0) ptx::mbarrier_init(&shared.counted, 1);
   ptx::fence_mbarrier_init_release_cluster();
   ptx::bar_warp_sync();
 }
 
-// One thread of each CTA, after its others have come. The CTAs' shares add up to bit 31: it changes
-// when all have come, and nothing has to be set back. `before` is the word at the kernel's start.
-KB_DEVICE void meet_all(uint32_t* barrier, uint32_t before) {
-  constexpr uint32_t kTurn = 1u << 31;
-  const uint32_t share = ptx::cta_index().x == 0 ? kTurn - (ptx::cta_count().x - 1) : 1;
-  ptx::red_release_gpu_global_add_u32(barrier, share);
-  global_wait_changed(barrier, before, kTurn);
-}
-
-// The counts of the next call, by the warps that multiply.
-KB_DEVICE void clear_counts(Count* counts) {
-  const uint32_t first = ptx::cta_index().x * kMultiplyThreads + ptx::thread_index();
-  for (uint32_t e = first; e < kMaxExperts; e += ptx::cta_count().x * kMultiplyThreads) {
-    counts[e].routes = 0;
-  }
-}
-
-// As quantize_tokens, for many units of a thread: several at a time, none of which waits for the
-// load of another.
-inline constexpr uint32_t kUnitsAtOnce = 4;
-inline constexpr uint32_t kUnitsAhead = 8;
-
-KB_DEVICE void quantize_many(Vector (&values)[kUnitsAhead], const Arguments& args) {
-  Unit unit = first_unit(args);
-  Unit ahead = advanced(args, unit, kUnitsAhead * kGroups);
-#pragma unroll 1
-  while (ptx::vote_sync_any(unit.token < args.m)) {
-#pragma unroll
-    for (uint32_t first = 0; first < kUnitsAhead; first += kUnitsAtOnce) {
-      Vector packed[kUnitsAtOnce];
-      Unit units[kUnitsAtOnce];
-#pragma unroll
-      for (uint32_t i = 0; i < kUnitsAtOnce; ++i) {
-        packed[i] = values[first + i];
-        units[i] = unit;
-        unit = advanced(args, unit, kGroups);
-      }
-      quantize_units(packed, args, units);
-#pragma unroll
-      for (uint32_t i = 0; i < kUnitsAtOnce; ++i) {
-        values[first + i] = load_values(args, ahead);
-        ahead = advanced(args, ahead, kGroups);
-      }
-    }
-  }
-}
-
-// All but the load warp: routes and quantizes the CTA's tokens and meets the other CTAs. Returns
-// the counts.
-KB_DEVICE const Count* prepare_tokens(const Arguments& args) {
-  const uint32_t warp = ptx::warp_index();
-  const bool multiplies = warp < kMultiplyWarps;
-  float logits[kLogits];
-  Vector values[kUnitsAhead];
-  const uint32_t token = first_token<ListRoutes>();
-  if (token < args.m && args.experts <= 32 * kLogits) load_logits(logits, args, token);
-  if (multiplies) {
-    load_first_units(values, args);
-    clear_outputs(args);
-  }
-  // Each warp looks for itself: its CTA has not met the others yet, so that bit 31 is still.
-  const uint32_t before = args.meeting->barrier;
-  const uint32_t turn = before >> 31;
-  Count* counts = args.meeting->counts[turn];
-  if (ptx::cta_index().x == 0 && ptx::thread_index() == 0) args.meeting->claims = 0;
-  route_tokens(logits, args, ListRoutes{args.routes, counts, args.m, args.topk});
-  if (multiplies) {
-    quantize_many(values, args);
-    clear_counts(args.meeting->counts[turn ^ 1]);
-  }
-  ptx::bar_sync(kRouteBarrier, kThreads);
-  if (ptx::thread_index() == 0) meet_all(&args.meeting->barrier, before);
-  ptx::bar_sync(kMetBarrier, kRouteThreads);
-  return counts;
-}
+inline constexpr uint32_t kTokens = 144;  // of an item, at most
 
 KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments) args) {
-  auto& shared = shared_storage<SharedStorage>();
+  auto& shared = shared_storage<SharedStorage<kTokens>>();
   const uint32_t warp = ptx::warp_index();
   const Count* counts = nullptr;
   if (warp == kLoadWarp) {  // starts at once: no other one waits for it before the routing is done
@@ -129,7 +36,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments
     if (ptx::lane_index() == 0) load_first_blocks(shared, args);
     ptx::bar_warp_sync();
   } else {
-    counts = prepare_tokens(args);
+    counts = prepare_tokens(shared, args);
   }
   if (warp < kMultiplyWarps) {
     ptx::setmaxnreg_inc<kMultiplyRegisters>();
@@ -138,7 +45,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1) run_call(KB_GRID_CONSTANT(Arguments
   } else {
     ptx::setmaxnreg_dec<kLoadRegisters>();
     if (warp != kLoadWarp) {
-      gather_tokens(shared, args);
+      gather_tokens(shared, args, counts);
     } else {
       load_weights(shared, args);
     }

@@ -1,17 +1,23 @@
 // Where an expert has many tokens: what the roles of the kernel share.
 //
-// The tokens' experts are kept by expert, as lists of routes. An item is up to 144 routes of an
-// expert by 256 outputs: it reads its weights once, and each warpgroup has 128 of the outputs. Its
-// tokens do not stay: a stage holds a block of K of the weights and of the tokens.
+// The tokens' experts are kept by expert, as lists of routes. An item is up to kTokens routes of
+// an expert by 256 outputs: it reads its weights once, and each warpgroup has 128 of the outputs.
+// Its tokens do not stay: a stage holds a block of K of the weights and of the tokens.
 #pragma once
 
-#include "layout.cuh"
+#include "cta_roles.cuh"
+#include "gather_routes.cuh"
+#include "item_claims.cuh"
+#include "item_parts.cuh"
+#include "ptx/types.cuh"
+#include "weight_stream.cuh"
 
 namespace kb::step::sorted {
 
-inline constexpr uint32_t kItemN = 2;     // blocks of 128 outputs of an item, one a warpgroup
-inline constexpr uint32_t kTokens = 144;  // of an item, at most
-inline constexpr uint32_t kStages = 4;
+inline constexpr uint32_t kItemN = 2;  // blocks of 128 outputs of an item, one a warpgroup
+// As many stages as fit beside an item of up to kTokens routes.
+template <uint32_t kTokens>
+inline constexpr uint32_t kStages = kTokens == 64 ? 5 : 4;
 
 // Two warpgroups multiply; of the third, one warp loads weights and three gather tokens.
 inline constexpr uint32_t kThreads = kMultiplyThreads + 32 + kGatherThreads;
@@ -26,20 +32,14 @@ inline constexpr uint32_t kLoadRegisters = 56;
 inline constexpr uint32_t kBoxRows = 32;
 inline constexpr uint32_t kRowGroup = 8;
 
-// A token that goes to an expert.
-struct alignas(8) Route {
-  uint32_t token;
-  float weight;  // of the expert in the token's sum
-};
-
 // What CTAs share while they run. The calls take turns with the two sets of counts: each sets the
 // other one to zero, for the next.
 struct alignas(kSector) Count {
   uint32_t routes;
 };
-struct alignas(kSector) Meeting {
+struct alignas(kSector) GridState {
   uint32_t barrier;  // bit 31 changes with every call, the others are left at zero
-  uint32_t claims;   // set to zero before the CTAs meet
+  uint32_t claims;   // set to zero before the barrier
   Count counts[2][kMaxExperts];
 };
 
@@ -52,6 +52,7 @@ struct Item {
 };
 
 // What the warps that multiply need of an item.
+template <uint32_t kTokens>
 struct ItemRoutes {
   Item item;
   uint32_t rows;  // routes; kNoItem after the last item
@@ -63,15 +64,16 @@ struct alignas(8) Pair {
   float even, odd;
 };
 
+template <uint32_t kTokens>
 struct SharedStorage {
-  alignas(1024) uint8_t weights[kStages][kItemN][kTileN * kTileK];  // 128-byte swizzle
-  alignas(1024) uint8_t codes[kStages][kTokens * kTileK];           // 128-byte swizzle
-  alignas(128) float weight_scales[kStages][kItemN][32];            // kScaleBox of each
-  Pair scales[kStages][kTokens / 2];
-  ItemRoutes items[2];
-  Mbarrier full[kStages];  // weights of a stage
-  Mbarrier codes_full[kStages];
-  Mbarrier empty[kStages];
+  alignas(1024) uint8_t weights[kStages<kTokens>][kItemN][kTileN * kTileK];  // 128-byte swizzle
+  alignas(1024) uint8_t codes[kStages<kTokens>][kTokens * kTileK];           // 128-byte swizzle
+  alignas(128) float weight_scales[kStages<kTokens>][kItemN][32];            // kScaleBox of each
+  Pair scales[kStages<kTokens>][kTokens / 2];
+  ItemRoutes<kTokens> items[2];
+  Mbarrier full[kStages<kTokens>];  // weights of a stage
+  Mbarrier codes_full[kStages<kTokens>];
+  Mbarrier empty[kStages<kTokens>];
   Mbarrier item_full[2];
   Mbarrier item_empty[2];
   Mbarrier place_full[kQueue];
@@ -83,6 +85,13 @@ struct SharedStorage {
   uint32_t warp_sums[kMultiplyWarps];
 };
 
+// How a call is cut into items.
+struct Cut {
+  Parts coarse, fine;
+  uint32_t fine_pieces;  // of the list, the last ones: cut finely
+  uint32_t covered;      // experts whose first routes are a CTA's first item in any case
+};
+
 struct Arguments {
   TensorMap weights;        // of e4m3 [4, experts * n / 4, k], every fourth row
   TensorMap weight_scales;  // of float [experts * n / 128 * k / 128]
@@ -92,12 +101,10 @@ struct Arguments {
   Route* routes;            // [experts, m]
   e4m3* codes;              // [m, k]
   SectorScale* scales;      // [m, k / 128]
-  Meeting* meeting;
+  GridState* grid;
   uint32_t m, n, k, experts, topk;
-  Parts coarse, fine;
-  uint32_t fine_pieces;  // of the list, the last ones: cut finely
-  uint32_t covered;      // experts whose first routes are a CTA's first item in any case
-  uint32_t pace;         // stages on their way while the CTA routes
+  Cut cut;
+  uint32_t pace;  // stages on their way while the CTA routes
   bool renormalize;
   float softcap;
 };

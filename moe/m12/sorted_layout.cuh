@@ -5,7 +5,12 @@
 // Its tokens do not stay: a stage holds a block of K of the weights and of the tokens.
 #pragma once
 
-#include "layout.cuh"
+#include "cta_roles.cuh"
+#include "gather_routes.cuh"
+#include "item_claims.cuh"
+#include "item_parts.cuh"
+#include "ptx/types.cuh"
+#include "weight_stream.cuh"
 
 namespace kb::step::sorted {
 
@@ -27,20 +32,14 @@ inline constexpr uint32_t kLoadRegisters = 56;
 inline constexpr uint32_t kBoxRows = 32;
 inline constexpr uint32_t kRowGroup = 8;
 
-// A token that goes to an expert.
-struct alignas(8) Route {
-  uint32_t token;
-  float weight;  // of the expert in the token's sum
-};
-
 // What CTAs share while they run. The calls take turns with the two sets of counts: each sets the
 // other one to zero, for the next.
 struct alignas(kSector) Count {
   uint32_t routes;
 };
-struct alignas(kSector) Meeting {
+struct alignas(kSector) GridState {
   uint32_t barrier;  // bit 31 changes with every call, the others are left at zero
-  uint32_t claims;   // set to zero before the CTAs meet
+  uint32_t claims;   // set to zero before the barrier
   Count counts[2][kMaxExperts];
 };
 
@@ -86,6 +85,13 @@ struct SharedStorage {
   uint32_t warp_sums[kMultiplyWarps];
 };
 
+// How a call is cut into items.
+struct Cut {
+  Parts coarse, fine;
+  uint32_t fine_pieces;  // of the list, the last ones: cut finely
+  uint32_t covered;      // experts whose first routes are a CTA's first item in any case
+};
+
 struct Arguments {
   TensorMap weights;        // of e4m3 [4, experts * n / 4, k], every fourth row
   TensorMap weight_scales;  // of float [experts * n / 128 * k / 128]
@@ -95,12 +101,10 @@ struct Arguments {
   Route* routes;            // [experts, m]
   e4m3* codes;              // [m, k]
   SectorScale* scales;      // [m, k / 128]
-  Meeting* meeting;
+  GridState* grid;
   uint32_t m, n, k, experts, topk;
-  Parts coarse, fine;
-  uint32_t fine_pieces;  // of the list, the last ones: cut finely
-  uint32_t covered;      // experts whose first routes are a CTA's first item in any case
-  uint32_t pace;         // stages on their way while the CTA routes
+  Cut cut;
+  uint32_t pace;  // stages on their way while the CTA routes
   bool renormalize;
   float softcap;
 };

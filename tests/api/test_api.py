@@ -61,6 +61,13 @@ def checkout(monkeypatch: pytest.MonkeyPatch, no_gpu: None) -> None:
     monkeypatch.setenv("KERNELBENCH_ROOT", str(ROOT))
 
 
+class Told(kernelbench.Observer):
+    """Hands on what it is told to functions, by the names of its methods."""
+
+    def __init__(self, **told: Any) -> None:
+        vars(self).update(told)
+
+
 def files_of(root: Path) -> set[Path]:
     return {path for path in root.rglob("*") if "__pycache__" not in path.parts}
 
@@ -73,7 +80,7 @@ class TestRun:
         rows: list[kernelbench.Result] = []
         record = kernelbench.run(
             project / "tiny" / "s00", TINY, seed=7, **QUICK,
-            on_plan=plans.append, on_progress=said.append, on_row=rows.append,
+            observer=Told(planned=plans.append, progress=said.append, row=rows.append),
         )  # fmt: skip
         assert tuple(rows) == record.results
         assert [(row.inputs, row.status) for row in rows] == [
@@ -82,7 +89,7 @@ class TestRun:
         assert not record.failures
         assert record.complete
         assert (record.protocol.seed, record.protocol.reps) == (7, 20)
-        assert rows[0].call_us is not None
+        assert rows[0].metrics.get("call") is not None
         assert [step.step.name for step in plans[0].steps] == ["s00"]
         assert any(TINY in text for text in said)
         assert record.command == f"kernelbench.run('s00', '{TINY}')"
@@ -92,7 +99,7 @@ class TestRun:
         saved: list[Path] = []
         record = kernelbench.run(
             "s00", "u0", inputs="gpu-mode", **QUICK, save=True, results=tmp_path / "r",
-            on_saved=saved.append, command="a test",
+            observer=Told(saved=saved.append), command="a test",
         )  # fmt: skip
         assert len(saved) == 1
         (found,), broken = store.load_runs(tmp_path / "r")
@@ -104,7 +111,7 @@ class TestRun:
         record = kernelbench.run(["s00", "s02"], "u0", inputs=["gpu-mode"], timed=False)
         (failed,) = record.failures
         assert (failed.step, failed.status) == ("s02", "wrong")
-        assert {row.call_us for row in record.results} == {None}
+        assert {row.metrics.get("call") for row in record.results} == {None}
 
     def test_a_warning_is_pythons_unless_taken(self, project: Path) -> None:
         with pytest.warns(UserWarning, match="planned, left out: s03"):
@@ -116,8 +123,8 @@ class TestRun:
 
         with pytest.raises(kernelbench.Interrupted) as stopped:
             kernelbench.run(
-                ["s00", "s01"], "u0", inputs="gpu-mode", timed=False, on_row=stop, save=True,
-                results=tmp_path / "r",
+                ["s00", "s01"], "u0", inputs="gpu-mode", timed=False, observer=Told(row=stop),
+                save=True, results=tmp_path / "r",
             )  # fmt: skip
         partial = stopped.value.partial
         assert isinstance(partial, kernelbench.RunRecord)
@@ -133,7 +140,7 @@ class TestRun:
                 signal.raise_signal(signal.SIGINT)
 
         with pytest.raises(kernelbench.Interrupted) as stopped:
-            kernelbench.run("s00", "u0", timed=False, on_progress=stop)
+            kernelbench.run("s00", "u0", timed=False, observer=Told(progress=stop))
         assert stopped.value.partial is None
 
     def test_an_error_of_a_callback_comes_through(self, project: Path) -> None:
@@ -141,7 +148,7 @@ class TestRun:
             raise ValueError("the caller's own")
 
         with pytest.raises(ValueError, match="the caller's own"):
-            kernelbench.run("s00", "u0", inputs="gpu-mode", timed=False, on_row=broken)
+            kernelbench.run("s00", "u0", inputs="gpu-mode", timed=False, observer=Told(row=broken))
 
     def test_a_record_that_cannot_be_saved_is_not_lost(
         self, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +169,7 @@ class TestRun:
         told: list[tuple[str, str, str, Any]] = []
         record = kernelbench.run(
             "v6-splitk", "u1", inputs="gpu-mode", emulation=kernelbench.Emulation(sms=2),
-            on_report=lambda *found: told.append(found),
+            observer=Told(reported=lambda *found: told.append(found)),
         )  # fmt: skip
         assert [row.status for row in record.failures] == ["hang"]
         ((step, shape, inputs, report),) = told
@@ -175,7 +182,8 @@ class TestAb:
         said: list[str] = []
         comparison = kernelbench.ab(
             "s00", "s01", "u0", metric="call", sessions=1, inputs="gpu-mode", why="none",
-            save=True, results=tmp_path / "r", on_progress=said.append, reps=20, budget_s=5,
+            save=True, results=tmp_path / "r", observer=Told(progress=said.append),
+            reps=20, budget_s=5,
         )  # fmt: skip
         (row,) = comparison.rows()
         assert comparison.verdicts == {"u0": row["verdict"]}
@@ -204,7 +212,9 @@ class TestAb:
         comparison = kernelbench.ab(
             "s00", "s01", ["u0", TINY], metric="call", sessions=1, inputs="gpu-mode", reps=20,
             budget_s=5,
-            on_row=lambda row: told.append((row.shape.name, row.median_us("call", "cand"))),
+            observer=Told(
+                row=lambda row: told.append((row.shape.name, row.median_us("call", "cand")))
+            ),
         )  # fmt: skip
         assert [shape for shape, _ in told] == ["u0", TINY]
         assert [us for _, us in told] == [row["cand_us"] for row in comparison.rows()]
@@ -223,7 +233,7 @@ class TestAb:
         with pytest.raises(kernelbench.Interrupted) as stopped:
             kernelbench.ab(
                 "s00", "s01", ["u0", TINY], metric="call", sessions=1, inputs="gpu-mode",
-                on_progress=stop, reps=20, budget_s=5,
+                observer=Told(progress=stop), reps=20, budget_s=5,
             )  # fmt: skip
         partial = stopped.value.partial
         assert isinstance(partial, kernelbench.Comparison)
@@ -248,7 +258,7 @@ class TestCheck:
         rows: list[Any] = []
         report = kernelbench.check(
             "nofence", "u0", schedules=1, sms=[2, 2], seed=5, jobs=1,
-            on_progress=said.append, on_row=rows.append,
+            observer=Told(progress=said.append, row=rows.append),
         )  # fmt: skip
         (failed,) = report.failures
         assert rows == [failed]
@@ -272,7 +282,9 @@ class TestCheck:
                 signal.raise_signal(signal.SIGINT)
 
         with pytest.raises(kernelbench.Interrupted) as stopped:
-            kernelbench.check("v01", "u0", schedules=9, sms=[1], jobs=jobs, on_progress=stop)
+            kernelbench.check(
+                "v01", "u0", schedules=9, sms=[1], jobs=jobs, observer=Told(progress=stop)
+            )
         partial = stopped.value.partial
         assert isinstance(partial, kernelbench.CheckReport)
         assert not partial.complete
@@ -283,7 +295,7 @@ class TestCheck:
                 signal.raise_signal(signal.SIGINT)
 
         with pytest.raises(kernelbench.Interrupted) as stopped:
-            kernelbench.check("v01..v03", "u0", schedules=1, sms=[1], on_progress=stop)
+            kernelbench.check("v01..v03", "u0", schedules=1, sms=[1], observer=Told(progress=stop))
         partial = stopped.value.partial
         assert isinstance(partial, kernelbench.CheckReport)
         assert [step.step for step in partial.steps] == ["v01"]
@@ -297,7 +309,7 @@ class TestCheck:
 
         with pytest.raises(ValueError, match="the caller's own"):
             kernelbench.check(
-                "v01", ["u0", "u1"], schedules=9, sms=[1], jobs=jobs, on_progress=broken
+                "v01", ["u0", "u1"], schedules=9, sms=[1], jobs=jobs, observer=Told(progress=broken)
             )
 
     def test_launchers_serve_all_steps(
@@ -308,7 +320,7 @@ class TestCheck:
         start = subprocess.Popen
 
         def counting(command: list[str], **options: Any) -> Any:
-            if "kernelbench.worker.child" in command:
+            if "kernelbench.worker.fork_server" in command:
                 started.append(command)
             return start(command, **options)
 
@@ -364,7 +376,11 @@ class TestErrors:
         rows: list[object] = []
         with pytest.raises(kernelbench.EnvironmentProblem, match="cannot write results"):
             kernelbench.run(
-                "s00", "u0", save=True, results=tmp_path / "file" / "r", on_row=rows.append
+                "s00",
+                "u0",
+                save=True,
+                results=tmp_path / "file" / "r",
+                observer=Told(row=rows.append),
             )
         assert rows == []
 

@@ -97,7 +97,7 @@ def _options(command: str) -> dict[str, Any]:
 def test_the_command_line_has_the_librarys_defaults(command: str, functions: list[Any]) -> None:
     options = _options(command)
     known: dict[str, Any] = {"reps": MEASURING.reps, "device": MEASURING.device}
-    known |= {"timeout": MEASURING.timeout_s, "budget": MEASURING.budget_s}
+    known |= {"timeout_s": MEASURING.timeout_s, "budget_s": MEASURING.budget_s, "l2": MEASURING.l2}
     for function in functions:
         for name, parameter in inspect.signature(function).parameters.items():
             known[name] = parameter.default

@@ -12,16 +12,19 @@ from typing import Any, Literal, assert_type
 import kernelbench
 
 
-def on_row(row: kernelbench.Result) -> None:
-    """A callback."""
-    judged = Literal["pass", "wrong", "hang", "fault", "skipped"]
-    assert_type(row.status, judged | Literal["problem", "reference", "machine", "harness"])
-    assert_type(row.max_abs_err, float | None)
+class Watching(kernelbench.Observer):
+    """Told of rows."""
+
+    def row(self, row: kernelbench.Result) -> None:
+        """One row."""
+        judged = Literal["pass", "wrong", "hang", "fault", "skipped"]
+        assert_type(row.status, judged | Literal["problem", "reference", "machine", "harness"])
+        assert_type(row.max_abs_err, float | None)
 
 
 def test_speed() -> None:
     """As a user's pytest would be."""
-    record = kernelbench.run("v22", "A", reps=100, seed=3, on_row=on_row, on_progress=print)
+    record = kernelbench.run("v22", "A", reps=100, seed=3, observer=Watching())
     assert_type(record, kernelbench.RunRecord)
     assert_type(record.failures, tuple[kernelbench.Result, ...])
     assert_type(record.rows(), list[dict[str, Any]])
@@ -44,5 +47,5 @@ def test_mistakes() -> None:
     kernelbench.run("v22", l2="hot")  # type: ignore[arg-type]
     kernelbench.run("v22", repetitions=3)  # type: ignore[call-arg]
     kernelbench.ab("v21")  # type: ignore[call-arg]
-    kernelbench.check("v22", on_row=on_row)  # type: ignore[arg-type]
+    kernelbench.check("v22", observer=print)  # type: ignore[arg-type]
     kernelbench.walk("v22")  # type: ignore[attr-defined]

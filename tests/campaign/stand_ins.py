@@ -1,4 +1,4 @@
-"""Stand-ins of the campaign's tests: a kernelbench that costs nothing, and a crew that obeys."""
+"""Stand-ins of the campaign's tests: a kernelbench that costs nothing, and a pool that obeys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from conftest import result_row, run_record
 
 from kernelbench.base import schema
 from kernelbench.campaign.code_archive import CodeArchive
-from kernelbench.campaign.crew import Order, PieceWorker
-from kernelbench.campaign.engine import Engine, EngineSettings, PieceFault
+from kernelbench.campaign.engine import Engine, EngineSettings, Eta, PieceFault
 from kernelbench.campaign.outcome_files import OutcomeFiles
-from kernelbench.campaign.pace import Pace
 from kernelbench.campaign.pieces import Piece
+from kernelbench.campaign.worker_pool import Order, PoolWorker
 
 #: In place of the package: `WORD... --results DIR` does what the first word says.
 PROGRAM = r"""
@@ -78,7 +77,7 @@ def report_of(order: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return found | changes
 
 
-class ObedientCrew:
+class ObedientPool:
     """Workers in this process: ``answer`` says what a worker returns for an order, None nothing."""
 
     def __init__(
@@ -86,19 +85,19 @@ class ObedientCrew:
         names: Sequence[str],
         answer: Callable[[str, Order], dict[str, Any] | None],
     ) -> None:
-        self.here = [PieceWorker(name, f"host of {name}", 1) for name in names]
+        self.here = [PoolWorker(name, f"host of {name}", 1) for name in names]
         self.answer = answer
         self.given: list[tuple[str, str]] = []
         self.most = 0
         self._waiting: list[tuple[str, Order]] = []
 
-    def workers(self) -> Sequence[PieceWorker]:
+    def workers(self) -> Sequence[PoolWorker]:
         return list(self.here)
 
     def unfit(self) -> dict[str, str]:
         return {}
 
-    def start(self, worker: PieceWorker, order: Order) -> None:
+    def start(self, worker: PoolWorker, order: Order) -> None:
         self.given.append((worker.address, order["key"].split("-")[0]))
         self._waiting.append((worker.address, order))
         self.most = max(self.most, len(self._waiting))
@@ -118,15 +117,15 @@ class ObedientCrew:
 class Sweep:
     """An engine with what it takes, in a results folder."""
 
-    def __init__(self, results: Path, crew: Any, *, gpu: bool = False, patience_s: float = 0.0):
+    def __init__(self, results: Path, pool: Any, *, gpu: bool = False, patience_s: float = 0.0):
         self.told: list[str] = []
         self.faults: list[PieceFault] = []
         self.outcomes = OutcomeFiles(results, "trial")
-        self.pace = Pace()
+        self.eta = Eta()
         self.engine = Engine(
-            crew,
+            pool,
             self.outcomes,
-            self.pace,
+            self.eta,
             EngineSettings(30.0, gpu, {}, patience_s),
             self.told.append,
             self.faults.append,
@@ -134,7 +133,7 @@ class Sweep:
 
     def run(self, pieces: Sequence[Piece]) -> Engine:
         for each in pieces:
-            self.pace.left[each.like] += self.outcomes.find(each.key) is None
+            self.eta.left[each.like] += self.outcomes.find(each.key) is None
         self.engine.run(iter(pieces))
         return self.engine
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kernelbench.base.errors import UsageError
-from kernelbench.campaign.campaign_file import LIMIT_S, Campaign, read_campaign
-from kernelbench.campaign.ranges import values_of
+from kernelbench.campaign.campaign_file import LIMIT_S, Campaign, read_campaign, values_of
 from kernelbench.cli.sweep import arguments_of
 
 

@@ -41,8 +41,8 @@ def test_a_run_is_saved_as_the_command_saves_it(tmp_path: Path) -> None:
     kept = outcomes.keep(OUTCOME, run_files(ID, median=12.5))
     device = tmp_path / "nvidia-h200"
     record = run_record.read_run(device / "runs" / f"{ID}.json.gz")
-    assert record.results[0].device_us is not None
-    assert record.results[0].device_us.median == 12.5
+    assert record.results[0].metrics.get("device") is not None
+    assert record.results[0].metrics["device"].median == 12.5
     assert "12.5" in (device / "table.csv").read_text()
     assert kept.records == (ID,)
     assert kept.files == {}

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_ins import ObedientCrew, Sweep, piece, report_of, run_files
+from stand_ins import ObedientPool, Sweep, piece, report_of, run_files
 
 from kernelbench.base.errors import KernelbenchError
-from kernelbench.campaign.crew import Order
 from kernelbench.campaign.engine import MOST_FAULTS, MOST_MOVES, Engine
+from kernelbench.campaign.worker_pool import Order
 
 FINE = [piece(f"{i}") for i in range(7)]
 
@@ -24,14 +24,14 @@ def keys(sweep: Sweep) -> set[str]:
 
 
 def test_every_piece_is_done_once_and_never_again(tmp_path: Path) -> None:
-    crew = ObedientCrew(["a", "b"], lambda _, order: report_of(order))
-    sweep = Sweep(tmp_path, crew)
+    pool = ObedientPool(["a", "b"], lambda _, order: report_of(order))
+    sweep = Sweep(tmp_path, pool)
     engine = sweep.run([*FINE, FINE[3]])
     assert engine.done == len(FINE)
     assert keys(sweep) == {each.key for each in FINE}
-    assert crew.most == 2, "no more at a time than there are workers"
-    assert Counter(key for _, key in crew.given) == Counter(each.key for each in FINE)
-    again = ObedientCrew(["a"], lambda _, order: report_of(order))
+    assert pool.most == 2, "no more at a time than there are workers"
+    assert Counter(key for _, key in pool.given) == Counter(each.key for each in FINE)
+    again = ObedientPool(["a"], lambda _, order: report_of(order))
     assert Sweep(tmp_path, again).run(FINE).done == 0
     assert again.given == []
 
@@ -50,7 +50,7 @@ def test_pieces_are_made_as_they_are_needed(tmp_path: Path) -> None:
             raise KeyboardInterrupt
         return report_of(order)
 
-    sweep = Sweep(tmp_path, ObedientCrew(["a", "b"], answer))
+    sweep = Sweep(tmp_path, ObedientPool(["a", "b"], answer))
     with pytest.raises(KeyboardInterrupt):
         sweep.engine.run(endless())
     assert made <= 23
@@ -60,12 +60,12 @@ def test_pieces_are_made_as_they_are_needed(tmp_path: Path) -> None:
 def test_a_lost_workers_piece_goes_to_another(tmp_path: Path) -> None:
     def answer(name: str, order: Order) -> dict[str, Any] | None:
         if name == "a":
-            crew.here = [each for each in crew.here if each.address != "a"]
+            pool.here = [each for each in pool.here if each.address != "a"]
             return None
         return report_of(order)
 
-    crew = ObedientCrew(["a", "b"], answer)
-    sweep = Sweep(tmp_path, crew)
+    pool = ObedientPool(["a", "b"], answer)
+    sweep = Sweep(tmp_path, pool)
     engine = sweep.run(FINE)
     assert engine.done == len(FINE)
     (fault,) = sweep.faults
@@ -81,16 +81,16 @@ def test_a_report_that_comes_late_is_of_its_own_turn(tmp_path: Path) -> None:
         if name == "b":
             return report_of(order)
         late.append(report_of(order, fault="the worker has gone"))
-        crew.here = [each for each in crew.here if each.address != "a"]
+        pool.here = [each for each in pool.here if each.address != "a"]
         return None
 
-    class Late(ObedientCrew):
+    class Late(ObedientPool):
         def reports(self, timeout_s: float) -> list[dict[str, Any]]:
             came = [*late] if len(self.given) > 1 else []
             return [*came, *super().reports(timeout_s)]
 
-    crew = Late(["a", "b"], answer)
-    sweep = Sweep(tmp_path, crew)
+    pool = Late(["a", "b"], answer)
+    sweep = Sweep(tmp_path, pool)
     sweep.run(FINE[:1])
     assert [(fault.worker, fault.why) for fault in sweep.faults] == [("a", "the worker has gone")]
 
@@ -100,9 +100,9 @@ def test_a_piece_goes_elsewhere_at_most_twice(tmp_path: Path) -> None:
         bad = order["arguments"][1] == "3"
         return report_of(order, code=-9) if bad else report_of(order)
 
-    crew = ObedientCrew(["a", "b", "c", "d"], answer)
-    engine = Sweep(tmp_path, crew).run(FINE)
-    tried = [name for name, key in crew.given if key == FINE[3].key]
+    pool = ObedientPool(["a", "b", "c", "d"], answer)
+    engine = Sweep(tmp_path, pool).run(FINE)
+    tried = [name for name, key in pool.given if key == FINE[3].key]
     assert len(tried) == 1 + MOST_MOVES
     assert len(set(tried)) == len(tried), "never to one that has failed with it"
     (missing,) = engine.missing
@@ -117,11 +117,11 @@ def test_a_worker_that_lacks_something_gets_no_more(tmp_path: Path) -> None:
             return report_of(order, code=5, tail="kernelbench: there is no g++\n")
         return report_of(order)
 
-    crew = ObedientCrew(["a", "b"], answer)
-    sweep = Sweep(tmp_path, crew)
+    pool = ObedientPool(["a", "b"], answer)
+    sweep = Sweep(tmp_path, pool)
     engine = sweep.run([piece(f"{i}") for i in range(30)])
     assert engine.done == 30
-    assert len([name for name, _ in crew.given if name == "a"]) == MOST_FAULTS
+    assert len([name for name, _ in pool.given if name == "a"]) == MOST_FAULTS
     assert {fault.why for fault in sweep.faults} == {"exit code 5: there is no g++"}
 
 
@@ -130,18 +130,18 @@ def test_a_worker_that_does_not_answer_gets_no_more(
 ) -> None:
     """It is there, and neither its piece nor the end of that within the limit ever comes back."""
     monkeypatch.setattr("kernelbench.campaign.engine._GRACE_S", 0.0)
-    crew = ObedientCrew(["a", "b"], lambda name, order: report_of(order) if name == "b" else None)
-    sweep = Sweep(tmp_path, crew)
+    pool = ObedientPool(["a", "b"], lambda name, order: report_of(order) if name == "b" else None)
+    sweep = Sweep(tmp_path, pool)
     sweep.engine._settings = replace(sweep.engine._settings, limit_s=0.05)
     engine = sweep.run(FINE)
     assert engine.done == len(FINE)
     assert [(each.worker, each.why) for each in sweep.faults] == [("a", "it does not answer")]
-    assert [name for name, _ in crew.given].count("a") == 1
+    assert [name for name, _ in pool.given].count("a") == 1
 
 
 def test_nobody_is_left(tmp_path: Path) -> None:
-    crew = ObedientCrew(["a"], lambda _, order: report_of(order, fault="No space left on device"))
-    engine = Sweep(tmp_path, crew).run(FINE)
+    pool = ObedientPool(["a"], lambda _, order: report_of(order, fault="No space left on device"))
+    engine = Sweep(tmp_path, pool).run(FINE)
     assert engine.done == 0
     assert len(engine.missing) == MOST_FAULTS
     assert engine.not_run == len(FINE) - MOST_FAULTS
@@ -150,19 +150,19 @@ def test_nobody_is_left(tmp_path: Path) -> None:
 
 def test_what_is_wrong_everywhere_is_tried_once(tmp_path: Path) -> None:
     said = "kernelbench: no step 'x'"
-    crew = ObedientCrew(["a", "b"], lambda _, order: report_of(order, code=2, tail=said))
-    engine = Sweep(tmp_path, crew).run(FINE)
-    assert len(crew.given) == len(FINE)
+    pool = ObedientPool(["a", "b"], lambda _, order: report_of(order, code=2, tail=said))
+    engine = Sweep(tmp_path, pool).run(FINE)
+    assert len(pool.given) == len(FINE)
     assert len(engine.missing) == len(FINE)
 
 
 def test_a_wrong_step_is_an_answer(tmp_path: Path) -> None:
-    crew = ObedientCrew(["a"], lambda _, order: report_of(order, code=3))
-    assert Sweep(tmp_path, crew).run(FINE[:2]).answers.wrong == [
+    pool = ObedientPool(["a"], lambda _, order: report_of(order, code=3))
+    assert Sweep(tmp_path, pool).run(FINE[:2]).answers.wrong == [
         "kernelbench fine 0",
         "kernelbench fine 1",
     ]
-    again = Sweep(tmp_path, crew).run(FINE[:2])
+    again = Sweep(tmp_path, pool).run(FINE[:2])
     assert (again.done, len(again.answers.wrong)) == (0, 2), "of earlier sweeps, too"
 
 
@@ -190,8 +190,8 @@ def test_a_run_that_shall_be_on_a_gpu(
         record["environment"]["kind"] = environment.kind
         files[name] = gzip.compress(json.dumps(record).encode())
     tail = "x\nkernelbench: the device is gone\n"
-    crew = ObedientCrew(["a"], lambda _, order: report_of(order, code=code, files=files, tail=tail))
-    sweep = Sweep(tmp_path, crew, gpu=True)
+    pool = ObedientPool(["a"], lambda _, order: report_of(order, code=code, files=files, tail=tail))
+    sweep = Sweep(tmp_path, pool, gpu=True)
     engine = sweep.run([piece("1", on_gpu=True)])
     assert [each.why for each in sweep.faults] == ([fault] if fault else [])
     assert engine.done == (0 if fault else 1)
@@ -200,15 +200,15 @@ def test_a_run_that_shall_be_on_a_gpu(
 
 
 def test_progress_has_an_estimate(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, ObedientCrew(["a", "b"], lambda _, order: report_of(order)))
+    sweep = Sweep(tmp_path, ObedientPool(["a", "b"], lambda _, order: report_of(order)))
     sweep.run([piece(f"{i}") for i in range(41)])
     assert any("of 41 pieces" in text and "s left" in text for text in sweep.told)
-    assert sweep.pace.seconds_left(1) == 0
+    assert sweep.eta.seconds_left(1) == 0
 
 
 def test_an_outcome_that_cannot_be_written_ends_it(tmp_path: Path) -> None:
-    crew = ObedientCrew(["a"], lambda _, order: report_of(order))
-    sweep = Sweep(tmp_path, crew)
+    pool = ObedientPool(["a"], lambda _, order: report_of(order))
+    sweep = Sweep(tmp_path, pool)
     (tmp_path / "campaigns").write_text("a file")
     engine: Engine = sweep.engine
     with pytest.raises(KernelbenchError, match="cannot write"):
@@ -232,7 +232,7 @@ def test_mutants_are_to_be_found(tmp_path: Path) -> None:
         for name, word in (("1", "found"), ("2", "missed"), ("3", "broken"), ("4", "found"))
     ]
     for _ in range(2):
-        engine = Sweep(tmp_path, ObedientCrew(["a", "b"], report)).run(pieces)
+        engine = Sweep(tmp_path, ObedientPool(["a", "b"], report)).run(pieces)
         assert engine.answers.wrong == []
         assert [*dict.fromkeys(engine.answers.found)] == [
             "kernelbench found 1", "kernelbench found 4"

@@ -1,4 +1,4 @@
-"""Faults of order planted in shipped steps: of scopes, of dependent launches, of CTAs that meet;
+"""Faults of order planted in shipped steps: of scopes, of dependent launches, of the grid barrier;
 what is never written or set back; and assumptions."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ comp
 
 MOE_SHAPE = "m=3:n=256:k=256:e=4:topk=2"
 GEMM_SHAPE = "m=40,300:n=512:k=2048"
-MEETING = "  if (meets) meet_all(args.barrier, before);\n"
+GRID_BARRIER = "  if (waits) grid_barrier(args.barrier, before);\n"
 SECOND_BARRIER = "  ptx::bar_sync(kRouteBarrier, kRouteThreads);\n"
 GPU_FENCE = "ptx::fence(ptx::sem_acq_rel, ptx::scope_gpu);"
 
@@ -54,14 +54,14 @@ FAULTS: dict[str, tuple[str, str, tuple[str, str], str, str]] = {
         "race",
         "writes output that another CTA",
     ),
-    "CTAs that meet before their threads are through": (
+    "a grid barrier before the threads of a CTA are through": (
         "m08",
         "fused.cuh",
-        (SECOND_BARRIER + MEETING, MEETING),
+        (SECOND_BARRIER + GRID_BARRIER, GRID_BARRIER),
         "race",
         "device_malloc that another CTA",
     ),
-    "CTAs that do not meet": ("m08", "fused.cuh", (MEETING, ""), "race", "that another CTA"),
+    "no grid barrier": ("m08", "fused.cuh", (GRID_BARRIER, ""), "race", "that another CTA"),
     "outputs that nobody sets to zero": (
         "m07",
         "route_quantize.cuh",
@@ -103,8 +103,8 @@ def plant(root: Path, source: str, file: str, before: str, after: str) -> str:
 #: Of these tests/emulator/test_emu_global.py has each in a small kernel.
 IN_SMALL_KERNELS = {
     "outputs set to zero while others add to them",
-    "CTAs that meet before their threads are through",
-    "CTAs that do not meet",
+    "a grid barrier before the threads of a CTA are through",
+    "no grid barrier",
     "outputs that nobody sets to zero",
 }
 

@@ -13,7 +13,7 @@ from conftest import Outcome, launch, write_step
 
 from kernelbench.base.errors import ExitCode, ProblemError
 from kernelbench.measure.correctness import Checker
-from kernelbench.measure.outcomes import status_of
+from kernelbench.measure.results import status_of
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import project_at
@@ -43,7 +43,7 @@ class Triple(TensorProblem):
 WHOLE = """\
 import torch
 
-from kernelbench.project.arena import OutputArena
+from kernelbench.project.arena import GuardedOutputs
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 
 
@@ -65,7 +65,7 @@ class Triple:
 
     def make_inputs(self, shape, input_class, seed, device):
         x = torch.randn(shape.rows, generator=torch.Generator().manual_seed(seed))
-        return Inputs(x, [x], [], OutputArena([], torch.float32, device))
+        return Inputs(x, [x], [], GuardedOutputs([], torch.float32, device))
 
     def outputs_of(self, result, inputs):
         return [result]

@@ -17,7 +17,7 @@ from test_cli_check import SOURCE, add_step
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.checks.debugger import command_for
-from kernelbench.checks.schedule_file import read_schedule
+from kernelbench.checks.replay import read_schedule
 from kernelbench.machine.toolchain import emulator_compiler
 
 pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
@@ -229,7 +229,7 @@ def test_gdb_stops_at_the_finding(
     if shutil.which("gdb") is None or "CI" in os.environ:
         pytest.skip("no gdb")
     done = subprocess.run(
-        [sys.executable, "-m", "kernelbench", "check", "--replay", file, "--gdb"],
+        [sys.executable, "-m", "kernelbench", "replay", file, "--gdb"],
         input="bt 12\nquit\n", capture_output=True, text=True, timeout=140, check=False,
         env=environment_of(root),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from conftest import ROOT, environment_of, launch, read_document
 
 from kernelbench.base.errors import RecordError
 from kernelbench.build import compiler
-from kernelbench.checks import schedule_file, store
+from kernelbench.checks import replay, report
 from kernelbench.cli import invoke as run_cli
 
 pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
@@ -299,7 +299,7 @@ def test_a_finding_is_allowed_by_its_identity(checked: tuple[Any, str], project:
     first = [s for s in row_of(record, "races")["seen"] if (s["sms"], s["index"]) == (1, 0)]
     identities = {seen["finding"]["identity"] for seen in first}
     assert len(identities) == 2
-    assert all(f"identity {identity}" in printed for identity in identities)
+    assert all(f"= identity: {identity}" in printed for identity in identities)
     folder = project / "tiny" / "allowed"
     if not folder.exists():
         add_step(project, "allowed", "// one more line\n" + SOURCE.replace("FAULT;", "kRace;"))
@@ -312,7 +312,7 @@ def test_a_finding_is_allowed_by_its_identity(checked: tuple[Any, str], project:
         "--allow", f"{min(identities)}=r2", "--allow", "race-0123456789=gone", root=project,
     )  # fmt: skip
     assert outcome.code == 0, outcome.out
-    assert "allowed  r2" in outcome.out
+    assert "= allowed: r2" in outcome.out
     assert "--allow race-0123456789 matched nothing" in outcome.out
     assert f"--allow {min(identities)}" not in outcome.out
 
@@ -337,10 +337,10 @@ def test_a_check_is_saved_shown_and_repeated(project: Path) -> None:
     (saved,) = (root / "results").glob("cpu-*/checks/*.json.gz")
     assert outcome.code == 3
     assert f"saved {saved}" in outcome.out
-    record = store.read_check(saved)
+    record = report.read_check(saved)
     right, races = (step.rows[0] for step in record.steps)
     assert right.rounds["gpu-mode"] * 2 == right.schedules > 0
-    again = launch("check", "--repeat", saved, "--json", "-", root=root)
+    again = launch("replay", saved, "--json", "-", root=root)
     assert again.code == 3
     assert "repeated: every row came out as recorded" in again.err
     rows = [step["rows"][0] for step in read_document(again.out)["steps"]]
@@ -354,7 +354,7 @@ def test_a_check_is_saved_shown_and_repeated(project: Path) -> None:
     assert f"races checked: finding ({races.seen[0].finding.identity}" in tree
 
     (root / "tiny" / "races" / "launch.cu").write_text(SOURCE.replace("FAULT;", "kRight;"))
-    refused = launch("check", "--repeat", saved, root=root)
+    refused = launch("replay", saved, root=root)
     assert refused.code == 2
     assert "races has changed since that check" in refused.err
 
@@ -367,7 +367,7 @@ def test_a_finding_has_a_schedule_that_replays(project: Path, tmp_path: Path) ->
         "--shape", "u1", "--no-save", "--minimize", tmp_path / "m", root=project,
     )  # fmt: skip
     assert outcome.code == 3
-    files = {file.name: schedule_file.read_schedule(file) for file in (tmp_path / "m").iterdir()}
+    files = {file.name: replay.read_schedule(file) for file in (tmp_path / "m").iterdir()}
     (name,) = (name for name in files if name.startswith("replayed-u1-race-"))
     file = files[name]
     assert name == f"replayed-u1-{file.identity}.json"
@@ -375,20 +375,20 @@ def test_a_finding_has_a_schedule_that_replays(project: Path, tmp_path: Path) ->
     assert len(file.decisions) <= file.kept <= file.made
     assert f"{file.made:,} decisions, {file.kept:,} of them not usual → " in outcome.out
     path = tmp_path / "m" / name
-    again = launch("check", "--replay", path, "--schedules", 10, root=project)
+    again = launch("replay", path, "--times", 10, root=project)
     assert again.code == 3
     assert f"→ {file.identity} in 10 of 10: race: " in again.out
-    assert f"identity {file.identity}" in again.out
+    assert f"identity: {file.identity}" in again.out
 
     launch_file = project / "tiny" / "replayed" / "launch.cu"
     launch_file.write_text(SOURCE.replace("FAULT;", "kRight;"))
-    changed = launch("check", "--replay", path, root=project)
+    changed = launch("replay", path, root=project)
     assert changed.code == 2
     assert "it has changed since, and its schedules with it" in changed.err
     path.write_text("{}")
     with pytest.raises(RecordError, match="is no schedule of check --minimize"):
-        schedule_file.read_schedule(path)
-    assert run_cli(["check", "right", "--replay", str(path)]) == 2
+        replay.read_schedule(path)
+    assert run_cli(["replay", str(path)]) == 5
 
 
 def test_run_has_rows_but_no_times(project: Path, tmp_path: Path) -> None:

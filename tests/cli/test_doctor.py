@@ -85,7 +85,7 @@ def test_exit_code_where_nothing_runs(project, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "check_torch", lambda: broken)
     assert run(["doctor"]) == ExitCode.ENVIRONMENT
     out = capsys.readouterr().out
-    assert "nothing can run here" in out
+    assert "no step can run here" in out
     assert "libc10.so" in out
 
 

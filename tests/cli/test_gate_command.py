@@ -286,8 +286,8 @@ def test_the_best_is_replaced_only_by_what_is_faster(
     tmp_path: Path, right_source: str,
 ) -> None:  # fmt: skip
     """Else each pass would become the best, and losses within the margin would add up."""
-    from kernelbench.compare.best_ever import keep_best
     from kernelbench.compare.gate_report import GateReport, GateRow
+    from kernelbench.compare.gating import keep_best
     from kernelbench.project.project_file import project_at
 
     root = write_project(tmp_path / "p", {"s00": right_source})
@@ -299,7 +299,10 @@ def test_the_best_is_replaced_only_by_what_is_faster(
     if kept:
         best.parent.mkdir(parents=True)
         best.write_text("{}")
-    row = GateRow("s00", "u0", "device", 1.0, 1.0, 1.0, 0.0, delta, 0.005, "ok", margin_best=0.005)
+    row = GateRow(
+        "s00", "u0", "", "device", "ok", base=1.0, current=1.0, best=1.0, delta=0.0,
+        delta_best=delta, margin=0.005, margin_best=0.005,
+    )  # fmt: skip
     if delta is None:
         row = replace(row, delta=None)
     report = GateReport("live", "d", (row,), "")
@@ -307,3 +310,9 @@ def test_the_best_is_replaced_only_by_what_is_faster(
     assert (best.is_file() and "commit" in best.read_text()) is not bool(said)
     assert said in why_not
     assert bool(why_not) is bool(said)
+
+
+def test_an_unknown_revision_is_said_before_what_the_machine_lacks() -> None:
+    done = launch("gate", "--against", "no-such-revision", "v22")
+    assert done.code == 5
+    assert "'no-such-revision' is neither a folder nor a commit" in done.error

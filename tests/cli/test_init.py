@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from conftest import ROOT, launch
+from conftest import ROOT, environment_of, launch
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode, UsageError
 from kernelbench.cli.init import command
@@ -19,6 +21,14 @@ from kernelbench.machine import devices, toolchain
 TEMPLATES = template_names()
 #: Commands that have to time a Triton step, which takes a GPU.
 TIMED = ("ab", "gate")
+#: Whether the templates' Triton steps run here, on the emulator.
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+needs_nvcc = pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+#: One of them in `make test`.
+each_template = pytest.mark.parametrize(
+    "template",
+    [pytest.param(each, marks=[pytest.mark.long] * (each != "gemm")) for each in TEMPLATES],
+)
 
 
 def blocks_of(readme: str) -> list[str]:
@@ -40,11 +50,18 @@ def git(root: Path, *arguments: str) -> None:
                    capture_output=True)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "template",
-    # One of them in `make test`.
-    [pytest.param(each, marks=[pytest.mark.long] * (each != "gemm")) for each in TEMPLATES],
-)
+def small(root: Path) -> None:
+    """What takes seconds on a CPU stands for the shape that is worth timing."""
+    shapes = root / "shapes.yaml"
+    shapes.write_text(re.sub(r"\d{4}", "64", re.sub(r"  small:.*\n", "", shapes.read_text())))
+
+
+def committed(root: Path) -> None:
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        git(root, *arguments)
+
+
+@each_template
 def test_every_command_of_the_readme(template: str, tmp_path: Path) -> None:
     root = tmp_path / "project"
     made = launch("init", root, "--problem", template, root=ROOT)
@@ -53,20 +70,78 @@ def test_every_command_of_the_readme(template: str, tmp_path: Path) -> None:
         str(root / path) for path in files_of(template)
     }
     readme = (root / "README.md").read_text()
-    # What takes seconds on a CPU stands for the shape that is worth timing.
-    shapes = root / "shapes.yaml"
-    shapes.write_text(re.sub(r"\d{4}", "64", re.sub(r"  small:.*\n", "", shapes.read_text())))
-    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
-        git(root, *arguments)
+    small(root)
+    committed(root)
     found = commands_of(readme)
-    assert {words[0] for words in found} == {"list", "doctor", "run", "ab", "new", "gate"}
+    in_triton = template != "blank"
+    assert {words[0] for words in found} == {"list", "doctor", "run", "ab", "new", "gate"} | (
+        {"check"} if in_triton else set()
+    )
     for words in found:
-        needs_gpu = words[0] in TIMED and template != "blank"
+        lacks = in_triton and (words[0] in TIMED or (words[0] == "check" and not HAS_TRITON))
         done = launch(*words, root=root)
-        assert done.code == (ExitCode.ENVIRONMENT if needs_gpu else 0), (words, done.out, done.err)
-        if words == ["run", template] and template != "blank":
-            assert "s1 large: skipped: not available: " in done.out
+        assert done.code == (ExitCode.ENVIRONMENT if lacks else 0), (words, done.out, done.err)
+        if words == ["run", template] and in_triton:
+            assert ("s1 large: skipped: not available: " in done.out) == (not HAS_TRITON)
     assert (root / "kernels" / "s2" / "submission.py").is_file()
+
+
+#: What the pages name beside a README's commands, and how it leaves without a GPU: of the
+#: templates' Triton step, and of a Python step.
+COMMANDS: dict[str, tuple[int, int]] = {
+    "run s0 s1 --check-only --json run.json": (0, 0),
+    "check s1 --schedules 2 --sms 1,3": (0 if HAS_TRITON else 5, 2),
+    "ab s0 s1 --metric call --sessions 1 --budget 2s --check": (5, 0),
+    "ab s0 s1": (5, 5),
+    "diff s0 s1": (0, 0),
+    "lineage": (0, 0),
+    "inspect s1": (0 if HAS_TRITON else 5, 2),
+    "lint s1": (2, 2),
+    "sanitize s1": (5, 5),
+    "profile s1": (5, 5),
+    "export s1 -o s1.py --leaderboard mine": (0, 0),
+    "show": (0, 0),
+    "log": (0, 0),
+    "results": (0, 0),
+    "roofline --device h200": (0, 0),
+    "report -o page.html": (0, 0),
+}
+
+
+@each_template
+def test_every_command_of_the_pages(template: str, tmp_path: Path) -> None:
+    new_project(tmp_path, template)
+    small(tmp_path)
+    for line, codes in COMMANDS.items():
+        done = launch(*line.split(), root=tmp_path, cwd=tmp_path)
+        assert done.code == codes[template == "blank"], (line, done.out, done.err)
+        assert done.code in (0, 5) or done.error
+    assert (tmp_path / "page.html").is_file()
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="no Triton")
+@pytest.mark.parametrize("template", [each for each in TEMPLATES if each != "blank"])
+def test_the_triton_step_is_clean(template: str, tmp_path: Path) -> None:
+    new_project(tmp_path, template)
+    found_clean("s1", tmp_path)
+
+
+def found_clean(step: str, root: Path) -> None:
+    """By the command, the function and the plug-in alike, calls in sequence included."""
+    small(root)
+    options = ("--schedules", "1", "--sms", "2")
+    done = launch("check", step, *options, "--json", "-", "--no-save", root=root)
+    assert done.code == 0, done.out + done.err
+    made = """
+import kernelbench, sys
+from kernelbench.testing.plugin import KernelTests
+for check in (kernelbench.check, KernelTests().assert_clean):
+    (row,) = check(sys.argv[1], schedules=1, sms=(2,)).steps[0].rows
+    assert row.status == "clean" and len(row.calls) >= 4, row
+"""
+    asked = subprocess.run([sys.executable, "-c", made, step], env=environment_of(root),
+                           capture_output=True, check=False)  # fmt: skip
+    assert asked.returncode == 0, asked.stderr.decode()
 
 
 @pytest.fixture
@@ -84,7 +159,12 @@ def cuda_step(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+@needs_nvcc
+def test_the_readmes_cuda_step_is_clean(cuda_step: Path) -> None:
+    found_clean("s2", cuda_step)
+
+
+@needs_nvcc
 def test_the_readmes_cuda_step_compiles(cuda_step: Path) -> None:
     done = launch("inspect", "s2", root=cuda_step)
     assert done.code == 0, done.err

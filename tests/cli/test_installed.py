@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Outcome, write_project
 
+from kernelbench.build import prebuilt
+from kernelbench.emulator.runtime import runtime_library, runtime_recipe
 from kernelbench.lineages.project_templates import files_of
+from kernelbench.machine.toolchain import cpu_level
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
-from kernelbench.project.shipped import shipped_root
+from kernelbench.project.shipped import shipped_blocks, shipped_names, shipped_root
 
 MEGABYTES = 5
 
@@ -23,11 +29,7 @@ MEGABYTES = 5
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (file,) = folder.glob("*.whl")
-    return file
+    return build_wheel(tmp_path_factory.mktemp("dist"), {})
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +41,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def call(installed: Path, folder: Path, *arguments: str) -> Outcome:
+def call(
+    installed: Path, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None
+) -> Outcome:
     """The installed command in a folder; a traceback fails the test."""
     dropped = {"KERNELBENCH_ROOT", "PYTHONPATH", "COLUMNS"}
     done = subprocess.run(
@@ -51,7 +55,8 @@ def call(installed: Path, folder: Path, *arguments: str) -> Outcome:
             "CUDA_VISIBLE_DEVICES": "",
             "NO_COLOR": "1",
             "XDG_DATA_HOME": str(folder.parent / "data"),
-        },
+        }
+        | (variables or {}),
         capture_output=True,
         text=True,
         timeout=150,
@@ -61,13 +66,42 @@ def call(installed: Path, folder: Path, *arguments: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
+def build_wheel(folder: Path, variables: Mapping[str, str]) -> Path:
+    """The wheel of this checkout, made there."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(
+        build, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **variables}
+    )
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="wheels bring libraries for x86_64")
+def test_the_runtime_comes_built(tmp_path: Path) -> None:
+    """A wheel that brings the runtime of these sources: nothing but the step is built."""
+    recipe = runtime_recipe(shipped_blocks(), cpu_level())
+    entry = tmp_path / "built" / prebuilt.entry_name(recipe)
+    shutil.copytree(runtime_library(shipped_blocks()).parent, entry)
+    wheel = build_wheel(tmp_path / "dist", {"KERNELBENCH_PREBUILT": str(tmp_path / "built")})
+    assert wheel.name.endswith("-py3-none-manylinux_2_28_x86_64.whl")
+    site, here = tmp_path / "site", tmp_path / "here"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    here.mkdir()
+    empty = {"KERNELBENCH_CACHE": str(tmp_path / "cache")}
+    run = call(site, here, "run", "v22", "--shape", "u1", "--check-only", variables=empty)
+    assert run.code == 0, run.err
+    metas = (tmp_path / "cache" / "builds").glob("*/meta.json")
+    assert [json.loads(meta.read_text())["name"] for meta in metas] == ["v22 (emulator)"]
+
+
 def test_the_wheel_is_small(wheel: Path) -> None:
     assert wheel.stat().st_size <= MEGABYTES * 1e6
 
 
 def test_the_wheel_has_what_the_checkout_has(installed: Path) -> None:
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "kernels", "moe", "hopper", "peers", "shapes.yaml"],
+        ["git", "ls-files", "-z", *shipped_names()],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     names = [name for name in listed.stdout.split("\0") if (ROOT / name).is_file() and name]

@@ -57,7 +57,7 @@ def test_stdout_and_file_hold_the_same(bench: Callable[..., Any], tmp_path: Path
         "run", "v00", "--shape", TINY, "--check-only", "--no-save", "--json", tmp_path / "x.json"
     )
     assert "→ 1 passed of 1" in outcome.out
-    assert run_record.read_run(tmp_path / "x.json").results[0].call_us is None
+    assert run_record.read_run(tmp_path / "x.json").results[0].metrics.get("call") is None
 
 
 def test_list(in_checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ def test_kinds_are_listed_with_what_runs_them(bench: Bench) -> None:
     assert rows["r-ptx"][-3:] == ["ptx", "any", "emulator"]
     runs = "emulator" if toolchain.nvcc() is not None else "no"
     assert rows["r-cuda"][-3:] == ["cuda", "any", runs]
+    assert "GPU only" not in outcome.out
     listed = read_document(bench("list", "--json", "-", root=PROJECT).out)["steps"]
     assert {step["name"]: step["kind"] for step in listed}["r-extension"] == "cuda"
 

@@ -36,7 +36,6 @@ BLOCKS = {"moe": "moe", "hopper": "group_gemm_hopper"}
 #: By step: file, what is there, what is planted (of which the finding's product is the part between
 #: the marks), and words of the finding.
 WEIGHTS = "  const e4m3* b = args.weights + weight_row * args.k;\n"
-OUTPUT = "uint64_t{tokens.tokens[token_of(i)]} * args.n + column"
 PLANTED: dict[str, list[tuple[str, str, str, str]]] = {
     "m00": [
         (
@@ -81,8 +80,11 @@ PLANTED: dict[str, list[tuple[str, str, str, str]]] = {
     "m08": [
         (
             "multiply.cuh",
-            f"args.output + {OUTPUT}",
-            "&args.output[«tokens.tokens[token_of(i)] * args.n * args.topk» + column]",
+            "    add_to_output<kColumns>(sums, args, tokens, item.n_block + i);\n",
+            (
+                "    sums[0] += args.output[«tokens.tokens[i] * args.n * args.topk»];\n"
+                "    add_to_output<kColumns>(sums, args, tokens, item.n_block + i);\n"
+            ),
             "a pointer's subscript",
         ),
         (
@@ -222,5 +224,5 @@ def test_a_step_of_python_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_shipped_steps_have_no_finding() -> None:
     steps = Context.find().lineages.select(("group_gemm", "moe", "group_gemm_hopper"))
     compiled = [step for step in steps if step.compiled and step.status != "planned"]
-    assert len(compiled) == 46
+    assert len(compiled) >= 46
     assert {step.name: find_offsets(step) for step in compiled} == {s.name: [] for s in compiled}

@@ -13,13 +13,13 @@ from gpu_tools import DONE, H200, FakeTool, fake_tool, on_h200, project
 from ncu_page import PAGE, page
 
 from kernelbench.base import schema
+from kernelbench.base.child_process import Outcome
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import invoke as run
 from kernelbench.executors import targets
 from kernelbench.inspection import gpu_tool, profile
-from kernelbench.inspection.gpu_tool import ChildEnd
 from kernelbench.inspection.profile import ProfileRecord
-from kernelbench.inspection.tool_child import Outcome, ToolJob
+from kernelbench.inspection.tool_child import CallsMade, ToolJob
 from kernelbench.machine import devices
 
 __all__ = ["fake_tool", "on_h200", "project"]  # fixtures
@@ -44,9 +44,9 @@ def ncu(project: Path, fake_tool: Callable[[str, str], FakeTool]) -> FakeTool:
 def timeline(monkeypatch: pytest.MonkeyPatch) -> list[ToolJob]:
     """What torch's profiler would see without a tool; the jobs that asked for it."""
     jobs: list[ToolJob] = []
-    real = gpu_tool.run_child
+    real = gpu_tool.run_tool
 
-    def run_child(prefix: list[str], job: ToolJob, limit_s: float) -> ChildEnd:
+    def run_tool(prefix: list[str], job: ToolJob, limit_s: float) -> Outcome[CallsMade]:
         if prefix:
             return real(prefix, job, limit_s)
         jobs.append(job)
@@ -54,9 +54,9 @@ def timeline(monkeypatch: pytest.MonkeyPatch) -> list[ToolJob]:
             ("void kb::step::gemm::multiply_experts<2>(kb::step::Arguments)", 10.0, 60.0),
             ("Memset (Device)", 62.0, 64.0),
         )
-        return ChildEnd(0, Outcome("done", launches=launches, work_bytes=104e6), "", False)
+        return Outcome(CallsMade("done", launches=launches, work_bytes=104e6), 0)
 
-    monkeypatch.setattr(gpu_tool, "run_child", run_child)
+    monkeypatch.setattr(gpu_tool, "run_tool", run_tool)
     return jobs
 
 

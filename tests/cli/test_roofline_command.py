@@ -11,8 +11,11 @@ from kernelbench.base import json_file
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import invoke as run
 from kernelbench.measure import speed_of_light
+from kernelbench.project.context import Context
+from kernelbench.project.problem_loading import load_problem
 from kernelbench.records import run_record
-from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord, TimeStats
+from kernelbench.records.metrics import Summary
+from kernelbench.records.run_record import Environment, Protocol, Result, RunRecord
 
 PROBLEM = """
 from dataclasses import dataclass
@@ -72,7 +75,7 @@ def project(tmp_path, monkeypatch):
 
 
 def save_run(project, identifier, us, status="pass", l2="cold", executor="gpu", shape="large"):
-    stats = TimeStats(us, us, us, us, us, 0.0, 500, "graph")
+    stats = Summary(us, us, us, us, us, 0.0, 500, "graph")
     result = Result(
         step="a00",
         lineage="mine",
@@ -84,8 +87,7 @@ def save_run(project, identifier, us, status="pass", l2="cold", executor="gpu", 
         status=status,
         exact=True,
         max_abs_err=0.0,
-        call_us=None,
-        device_us=stats,
+        metrics={"device": stats},
         reason="" if status == "pass" else "wrong",
     )
     environment = Environment(
@@ -199,8 +201,9 @@ def test_a_broken_run_is_named_and_left_out(project, capsys):
 
 
 def test_published_figures_are_labelled(project, capsys, monkeypatch):
-    published = {"copy": speed_of_light.Published("a source", "B200", {"large": 61.5})}
-    monkeypatch.setattr(speed_of_light, "PUBLISHED", published)
+    published = speed_of_light.Published("a source", "B200", {"large": 61.5})
+    (lineage,) = Context.find().lineages.lineages
+    monkeypatch.setattr(load_problem(lineage), "published", published, raising=False)
     assert run(["roofline", "--device", "b200"]) == ExitCode.PASS
     out = capsys.readouterr().out
     assert "61.5" in out

@@ -27,7 +27,7 @@ from conftest import (
     write_step,
 )
 
-from kernelbench.records import run_record
+from kernelbench.records import metrics, run_record
 
 QUICK = ("--budget", 0.2, "--reps", 30)
 
@@ -68,7 +68,7 @@ def test_files_of_a_run(saved: tuple[Any, Path]) -> None:
     assert [(row.shape, row.inputs) for row in record.results] == [
         (shape, inputs) for shape in (TINY, "u1") for inputs in ("gpu-mode", "full", "structured")
     ]
-    timed = [row for row in record.results if row.call_us is not None]
+    timed = [row for row in record.results if row.metrics.get("call") is not None]
     assert [row.inputs for row in timed] == ["gpu-mode", "gpu-mode"]
     samples = run_record.read_samples(path.parent / record.samples_file)
     assert [(entry["step"], entry["shape"], entry["metric"]) for entry in samples] == [
@@ -77,7 +77,7 @@ def test_files_of_a_run(saved: tuple[Any, Path]) -> None:
     ]
     for entry, row in zip(samples, timed, strict=True):
         times = [t for block in entry["blocks"] for t in block["t_us"]]
-        assert run_record.summarize(times, "wall") == row.call_us
+        assert metrics.summarize(times, "wall") == row.metrics.get("call")
     text = gzip.decompress(path.read_bytes()).decode()
     assert str(ROOT) not in text
     assert str(results) not in text
@@ -88,7 +88,7 @@ def test_files_of_a_run(saved: tuple[Any, Path]) -> None:
     assert [(row["shape"], row["classes"]) for row in rows] == [(TINY, "3"), ("u1", "3")]
     medians = {row["shape"]: row["call_median_us"] for row in rows if row["call_median_us"]}
     assert set(medians) == {TINY, "u1"}
-    assert float(medians[TINY]) == pytest.approx(timed[0].call_us.median, rel=1e-3)
+    assert float(medians[TINY]) == pytest.approx(timed[0].metrics["call"].median, rel=1e-3)
 
 
 def test_a_seed_gives_the_same_errors_again(bench: Callable[..., Any]) -> None:
@@ -206,10 +206,10 @@ class Doubling:
     def make_inputs(self, shape, input_class, seed, device):
         import torch
 
-        from kernelbench.project.arena import OutputArena
+        from kernelbench.project.arena import GuardedOutputs
 
         source = torch.randn(shape.n, generator=torch.Generator(device).manual_seed(seed))
-        arena = OutputArena([[shape.n]], torch.float32, device)
+        arena = GuardedOutputs([[shape.n]], torch.float32, device)
         return Inputs((source, arena.views[0]), [source], list(arena.views), arena)
 
     def outputs_of(self, result, inputs):
@@ -371,11 +371,13 @@ def test_ctrl_c_keeps_what_was_measured(
     assert not record.complete
     first, second = record.results
     assert (first.shape, first.status) == ("u0", "pass")
-    assert first.call_us.reps == 60
+    assert first.metrics["call"].reps == 60
     assert (second.shape, second.status) == ("u2", "pass")
-    assert second.call_us is not None, "the timed blocks of the interrupted shape are lost"
-    assert 0 < second.call_us.reps < 60
-    assert second.call_us.method == "incomplete"
+    assert second.metrics.get("call") is not None, (
+        "the timed blocks of the interrupted shape are lost"
+    )
+    assert 0 < second.metrics["call"].reps < 60
+    assert second.metrics["call"].method == "incomplete"
     assert any("interrupted" in note for note in second.notes)
     samples = run_record.read_samples(path.parent / record.samples_file)
     assert [len(entry["blocks"]) > 0 for entry in samples] == [True, True]

@@ -16,11 +16,13 @@ from conftest import ROOT, processes_with
 from gpu_tools import DONE, H200, FakeTool, fake_tool, on_h200, project
 
 from kernelbench.base import schema
+from kernelbench.base.child_process import Outcome
 from kernelbench.base.errors import ExitCode
 from kernelbench.build import compiler
 from kernelbench.cli import invoke as run
 from kernelbench.inspection import gpu_tool
 from kernelbench.inspection.sanitize import SanitizeRecord
+from kernelbench.inspection.tool_child import CallsMade
 from kernelbench.machine import devices
 
 __all__ = ["fake_tool", "on_h200", "project"]  # fixtures
@@ -75,7 +77,7 @@ def test_clean(sanitizer: FakeTool, capsys: pytest.CaptureFixture[str]) -> None:
     assert [words[words.index("--tool") + 1] for words in sanitizer.calls] == [*ALL_CLEAN]
     assert "kernels cannot be told from others" in text
     for words in sanitizer.calls:
-        assert words[words.index("-m") + 1] == "kernelbench.inspection.tool_child"
+        assert words[words.index("-m") + 1] == "kernelbench.base.child_process"
         assert "--kernel-name" not in words
     for environment in sanitizer.environments:
         assert environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
@@ -172,17 +174,17 @@ def test_two_at_once_read_their_own_logs(
 ) -> None:
     """Another process has the same step under the same tool, and ends first."""
     arguments = ["sanitize", "w0", "--tool", "memcheck"]
-    alone = gpu_tool.run_child
+    alone = gpu_tool.run_tool
 
-    def beside_another(*child: Any) -> gpu_tool.ChildEnd:
+    def beside_another(*child: Any) -> Outcome[CallsMade]:
         end = alone(*child)
-        monkeypatch.setattr(gpu_tool, "run_child", alone)
+        monkeypatch.setattr(gpu_tool, "run_tool", alone)
         sanitizer.says(WRITES)
         assert run(arguments) == ExitCode.INCORRECT
         capsys.readouterr()
         return end
 
-    monkeypatch.setattr(gpu_tool, "run_child", beside_another)
+    monkeypatch.setattr(gpu_tool, "run_tool", beside_another)
     assert run(arguments) == ExitCode.PASS
     (log,) = re.findall(r"log: (.+)", capsys.readouterr().out)
     assert Path(log).read_text() == CLEAN
@@ -201,11 +203,11 @@ def test_the_child_itself_says_what_it_could_not_do(project: Path) -> None:
         pytest.skip("there is a GPU")
     (plan,) = planning.plan(Context.find(), ["w0"], [], "auto", [], 0, warn=pytest.fail)
     job = ToolJob(plan.step, plan.lineage, plan.shapes[0], "gpu-mode", plan.target, seed=1)
-    end = gpu_tool.run_child([], job, 120)
+    end = gpu_tool.run_tool([], job, 120)
     assert (end.code, end.timed_out) == (0, False)
-    assert end.outcome is not None
-    assert end.outcome.status == "fault"
-    assert re.search("cuda|nvidia", end.outcome.reason, re.IGNORECASE)
+    assert end.value is not None
+    assert end.value.status == "fault"
+    assert re.search("cuda|nvidia", end.value.reason, re.IGNORECASE)
 
 
 def test_json_is_the_only_thing_on_stdout(

@@ -27,8 +27,8 @@ real = cli.invoke
 def invoke(words):
     if words[1] != "asleep":
         return real(words)
-    pathlib.Path(words[2]).write_text(str(os.getpid()))
     try:
+        pathlib.Path(words[2]).write_text(str(os.getpid()))
         time.sleep(60)
     except KeyboardInterrupt:
         return 130

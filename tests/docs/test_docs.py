@@ -23,9 +23,9 @@ from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.records import ledger, run_record
 
 DOCS = ROOT / "docs"
-_FOLDERS = ("kernels", "moe", "peers", "tests", "tools", "hopper")
+_FOLDERS = ("kernels", "moe", "peers", "tests", "tools", "hopper", "layer")
 READMES = [file for folder in _FOLDERS for file in (ROOT / folder).rglob("*.md")]
-PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md"), *READMES])
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *READMES])
 #: What stands for a command or an option in running text.
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|…|\.\.\.")
 
@@ -104,12 +104,27 @@ def test_every_exit_code_has_its_entry() -> None:
 
 
 def test_every_class_of_findings_has_its_entry() -> None:
-    text = (DOCS / "findings.md").read_text()
-    entries = dict(re.findall(r"^\(finding-([\w-]+)\)=\n## ([\w-]+)$", text, re.MULTILINE))
-    assert entries == {name: name for name in CLASSES}
-    meanings = dict(re.findall(r"^## ([\w-]+)\n\n\*([^*]+)\*", text, re.MULTILINE))
+    rows = re.findall(
+        r"^\| \[([\w-]+)\]\(findings/\1\.md\) \| (.+) \|$", (DOCS / "findings.md").read_text(), re.M
+    )
+    assert dict(rows) == CLASSES
+    pages = {page.stem: page.read_text() for page in (DOCS / "findings").glob("*.md")}
+    assert pages.keys() == CLASSES.keys()
     for name, meaning in CLASSES.items():
-        assert meaning.lower() in meanings[name].lower(), name
+        lead = re.match(rf"\(finding-{name}\)=\n# {name}\n\n\*([^*]+)\*", pages[name])
+        assert lead is not None and meaning.lower() in lead[1].lower(), name
+        codes = re.findall(r"^## (Wrong|Right)\n\n```c\+\+\n(.+?)^```$", pages[name], re.M | re.S)
+        assert [which for which, _ in codes] == ["Wrong", "Right"], name
+        assert codes[0][1] != codes[1][1], name
+
+
+def test_the_glossary_is_short_and_of_words_that_are_used() -> None:
+    terms = [row[0] for row in table_rows((DOCS / "glossary.md").read_text())[2:]]
+    assert terms == sorted(terms, key=str.lower)
+    assert 30 <= len(set(terms)) == len(terms) <= 40
+    pages = [page for page in (*DOCS.glob("*.md"), ROOT / "README.md") if page.stem != "glossary"]
+    text = " ".join("\n".join(page.read_text() for page in pages).lower().split())
+    assert [term for term in terms if term.lower() not in text] == []
 
 
 def test_every_assumption_of_the_checker_has_its_row() -> None:
@@ -252,7 +267,7 @@ def test_the_measured_figures_of_the_readme_are_measured() -> None:
     rows = [
         row for path in run_record.list_runs(results) for row in run_record.read_run(path).results
     ]
-    stats = [each for row in rows for each in (row.device_us, row.call_us) if each is not None]
+    stats = [each for row in rows for each in row.metrics.values()]
     medians = {f"{each.median:.2f}" for each in stats}
     medians |= {f"{row.floor.us:.2f}" for row in rows if row.floor is not None}
     times = re.findall(r"\b(\d+\.\d\d)(?= µs| \|)", text)

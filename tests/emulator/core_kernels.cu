@@ -31,8 +31,10 @@ enum Fault : int {
   kSameBytes,
   kTooFewExpected,  // arrive_drop to nothing
   kNoStore,         // the producer hands over a slot that it has not written
-  kOwnArray,        // a thread's own array is read beyond its end
-  kOwnArrayToo,     // and two CTAs store the same bytes
+  kMisaligned,
+  kVectorBeyond,  // half of a load lies beyond its buffer
+  kOwnArray,      // a thread's own array is read beyond its end
+  kOwnArrayToo,   // and two CTAs store the same bytes
 };
 
 struct SharedStorage {
@@ -97,6 +99,12 @@ KB_GLOBAL void ring(uint32_t count, uint32_t* out, const volatile uint32_t* tabl
   if (fault == kPastTheEnd && ptx::thread_index() == 3) (&storage.sum)[count] = 1;
   if (fault == kDivision) out[0] = count / (ptx::cta_index().x & 0);
   if (fault == kReadPastTheEnd && ptx::thread_index() == 3) storage.sum = table[4];
+  if (fault == kMisaligned && ptx::thread_index() == 3) {
+    *reinterpret_cast<volatile uint64_t*>(out + 1) = 1;
+  }
+  if (fault == kVectorBeyond && ptx::thread_index() == 3) {
+    storage.sum = *reinterpret_cast<const volatile uint64_t*>(table + 4) & 1;
+  }
   if (fault >= kOwnArray && ptx::thread_index() == 3) {
     volatile uint32_t own[4] = {};
     storage.sum = own[count / 5];
@@ -191,7 +199,8 @@ int guarded_call(char* message, Body&& body) {
 
 KB_EXPORT int run_ring(uint32_t ctas, uint32_t count, int fault, uint32_t* out, char* message) {
   return guarded_call(message, [&] {
-    auto* table = static_cast<uint32_t*>(rt::device_malloc(4 * sizeof(uint32_t)));
+    auto* table = static_cast<uint32_t*>(
+        rt::device_malloc((fault == kVectorBeyond ? 5 : 4) * sizeof(uint32_t)));
     try {
       rt::launch(ring, {.grid = {ctas, 1, 1}, .threads = 64, .shared_bytes = sizeof(SharedStorage)},
                  count, out, table, fault);

@@ -17,9 +17,9 @@ from conftest import ROOT
 
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import DEFAULT_EMULATION
-from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.fault import KernelFault
+from kernelbench.kinds import compiled
+from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.problem import Inputs
 from kernelbench.project.project_file import project_at

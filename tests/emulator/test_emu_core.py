@@ -30,6 +30,8 @@ FAULTS = (
     "same bytes",
     "too few expected",
     "no store",
+    "misaligned",
+    "vector beyond",
     "own array",
     "own array, too",
 )
@@ -92,6 +94,8 @@ def test_a_seed_gives_one_schedule_and_seeds_differ(emulated: Emulated) -> None:
         ("same bytes", "race", False),
         ("too few expected", "arrival-count", True),
         ("no store", "unwritten", False),
+        ("misaligned", "alignment", True),
+        ("vector beyond", "out-of-bounds", True),
     ],
 )
 def test_a_fault_has_its_class(emulated: Emulated, fault: str, kind: str, ends: bool) -> None:

@@ -51,7 +51,7 @@ def kernels(emulated: Callable[..., Any]) -> Callable[..., Kernels]:
         ({"box": (24, 4)}, "boxDim[0] is 24 bytes"),
         ({"swizzle": SW64, "box": (128, 4)}, "at most 64"),
         ({"swizzle": 7}, "swizzle"),
-        ({"element": 11}, "element"),
+        ({"element": 99}, "element"),
     ],
 )
 def test_encoding_refuses(

@@ -48,6 +48,7 @@ LOADS = [
     pytest.param(tile(BF16, (72, 12), (40, 12), pitch=48), (8, -1), 512, id="plain-pitched"),
     pytest.param(tile(U8, (100, 7, 5), (128, 6, 3), SW128), (-16, 3, -1), 0, id="3d-all-sides"),
     pytest.param(tile(U16, (64, 8, 4), (64, 8, 2), SW128), (0, 0, 1), 0, id="3d"),
+    pytest.param(tile(U8, (128, 5, 3, 4), (128, 4, 2, 3), SW128), (0, 2, -1, 2), 0, id="4d"),
     pytest.param(tile(U8, (64, 8), (64, 8)), (208, 0), 0, id="outside"),
 ]
 
@@ -73,6 +74,14 @@ def test_each_form_of_a_load(
     run = kernels(check=True, seed=variant)
     out = run.load(box, at, variant=variant)
     assert np.array_equal(out, box.load(at, 0, np.full(out.size, UNTOUCHED, np.uint8)))
+    assert run.classes() == []
+
+
+def test_a_4d_load_with_a_policy(kernels: Callable[..., Kernels]) -> None:
+    box = tile(U8, (64, 6, 3, 3), (32, 4, 2, 2), SW32)
+    run = kernels(check=True, seed=1)
+    out = run.load(box, (16, 1, 1, 0), variant=1)
+    assert np.array_equal(out, box.load((16, 1, 1, 0), 0, np.full(out.size, UNTOUCHED, np.uint8)))
     assert run.classes() == []
 
 

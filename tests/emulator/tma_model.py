@@ -56,7 +56,7 @@ class BoxStruct(ctypes.Structure):
 
     _fields_ = (
         ("rank", ctypes.c_uint32),
-        ("at", ctypes.c_int32 * 3),
+        ("at", ctypes.c_int32 * 4),
         ("offset", ctypes.c_uint32),
         ("bytes", ctypes.c_uint32),
         ("variant", ctypes.c_uint32),
@@ -226,7 +226,7 @@ class Kernels:
 
 
 def box_of(tile: Tile, at: Sequence[int], offset: int = 0, variant: int = 0) -> BoxStruct:
-    return BoxStruct(len(at), (ctypes.c_int32 * 3)(*at), offset, tile.bytes, variant)
+    return BoxStruct(len(at), (ctypes.c_int32 * 4)(*at), offset, tile.bytes, variant)
 
 
 def run_store(

@@ -53,7 +53,7 @@ KB_DEVICE void start_filled(Storage& shared) {
 
 struct Box {
   uint32_t rank;
-  int32_t at[3];
+  int32_t at[4];
   uint32_t offset;   // in Storage::data
   uint32_t bytes;    // to expect
   uint32_t variant;  // of the instruction: 1 with a policy, 2 multicast to rank 0
@@ -71,6 +71,10 @@ KB_DEVICE void load(void* dst, const TensorMap* map, const Box& box, Mbarrier* b
     if (box.variant == 3) {
       cp_async_bulk_tensor_2d_shared_global(dst, map, x, y, bar, kFirst, policy);
     }
+  } else if (box.rank == 4) {
+    const int32_t w = box.at[3];
+    if (box.variant == 0) cp_async_bulk_tensor_4d_shared_global(dst, map, x, y, z, w, bar);
+    if (box.variant == 1) cp_async_bulk_tensor_4d_shared_global(dst, map, x, y, z, w, bar, policy);
   } else {
     if (box.variant == 0) cp_async_bulk_tensor_3d_shared_global(dst, map, x, y, z, bar);
     if (box.variant == 1) cp_async_bulk_tensor_3d_shared_global(dst, map, x, y, z, bar, policy);

@@ -9,6 +9,7 @@ import pytest
 from test_native_parity import hopper, needs_host, needs_nvcc
 
 from kernelbench.bringup import native_stages, parity_runner
+from kernelbench.bringup.native_stages import ROUNDING, SUITES
 from kernelbench.bringup.open_points import POINTS, Point
 from kernelbench.bringup.parity_runner import (
     ParityCase,
@@ -19,7 +20,6 @@ from kernelbench.bringup.parity_runner import (
     run_parity,
     written,
 )
-from kernelbench.bringup.parity_suites import ROUNDING, SUITES
 from kernelbench.emulator.assumptions import ASSUMPTIONS
 
 PROBES = [point for point in POINTS if point.trials is not None]

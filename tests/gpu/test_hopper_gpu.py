@@ -14,8 +14,9 @@ import torch
 from hopper_cases import ROOT, STEPS, any_problem
 from test_native_parity import hopper, needs_nvcc
 
-from kernelbench.executors import python_step, targets
-from kernelbench.executors.callables import with_beforehand
+from kernelbench.executors import targets
+from kernelbench.kinds import python_step
+from kernelbench.kinds.callables import with_untimed_setup
 from kernelbench.machine import devices
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
@@ -105,7 +106,7 @@ def test_peers_are_right(name: str) -> None:
     step = step_of(name)
     if not python_step.runs_on_gpu(step, devices.gpus()[0], "")[0]:
         pytest.skip(f"{name} does not run here")
-    kernel = with_beforehand(python_step.load_python_step(step))
+    kernel = with_untimed_setup(python_step.load_python_step(step))
     for seed in range(12):
         shape = any_problem(seed, step.limits)
         input_class = PROBLEM.input_classes[seed % 3]

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from kernelbench.bringup.native_stages import ROUNDING, SUITES
 from kernelbench.bringup.parity_inputs import misplaced_cases
 from kernelbench.bringup.parity_runner import (
     ParityCase,
@@ -25,7 +26,6 @@ from kernelbench.bringup.parity_runner import (
     outputs,
     run_parity,
 )
-from kernelbench.bringup.parity_suites import ROUNDING, SUITES
 from kernelbench.build import compiler
 from kernelbench.machine import devices
 

@@ -9,7 +9,7 @@ import torch
 from conftest import ROOT
 
 from kernelbench.executors import targets
-from kernelbench.executors.callables import load_callable, notes_of
+from kernelbench.kinds.callables import load_callable, notes_of
 from kernelbench.machine import devices
 from kernelbench.measure import ceilings_bench, speed_of_light
 from kernelbench.problems.fused_moe.problem import PROBLEM

@@ -11,7 +11,7 @@ from conftest import launch
 from kernelbench.lineages.project_templates import new_project
 from kernelbench.measure.correctness import Checker
 from kernelbench.problems.tensor.problem import TensorProblem
-from kernelbench.project.guarded import guarded
+from kernelbench.project.error_attribution import guarded
 
 pytestmark = pytest.mark.gpu
 

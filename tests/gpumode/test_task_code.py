@@ -10,7 +10,7 @@ import torch
 from test_tasks import TASKS
 
 from kernelbench.base.errors import FaultyReferenceError
-from kernelbench.problems.gpumode import modules, trees
+from kernelbench.problems.gpumode import pytree, task_code
 from kernelbench.problems.gpumode.task_code import TaskCode
 from kernelbench.problems.gpumode.task_file import read_task
 
@@ -18,7 +18,7 @@ from kernelbench.problems.gpumode.task_file import read_task
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the ``prefixsum`` task, the first of this process."""
-    monkeypatch.setattr(modules, "_task_here", [])
+    monkeypatch.setattr(task_code, "_task_here", [])
     shutil.copytree(TASKS / "prefixsum", tmp_path / "prefixsum")
     shutil.copy(TASKS / "utils.py", tmp_path)
     return tmp_path / "prefixsum"
@@ -31,7 +31,7 @@ def test_memory_that_nobody_wrote_is_the_same_in_every_draw(folder: Path) -> Non
     for value in range(8):  # what is freed here is what torch.empty gives next
         freed = torch.full_like(first[1], float(value))
         del freed
-        assert trees.equal_tensors(first, code.generate(task.tests[0], 5, fresh=True))
+        assert pytree.equal_tensors(first, code.generate(task.tests[0], 5, fresh=True))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_memory_of_any_kind(made: str, folder: Path) -> None:
     reference.write_text(text)
     task = read_task(folder)
     second = TaskCode(task, "cpu").generate(task.tests[0], 5, fresh=True)[1]
-    if trees.is_strided(second) and second.device.type == "cpu" and second.dtype.itemsize > 1:
+    if pytree.is_strided(second) and second.device.type == "cpu" and second.dtype.itemsize > 1:
         assert (torch.view_as_real(second) if second.is_complex() else second).unique().numel() <= 1
 
 

@@ -11,7 +11,7 @@ from conftest import launch
 from test_tasks import TASKS
 
 from kernelbench.executors.targets import TORCH
-from kernelbench.problems.gpumode import task_context
+from kernelbench.problems.task_folder import task_context
 from kernelbench.records.run_record import Result
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import Runner

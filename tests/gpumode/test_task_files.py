@@ -12,10 +12,9 @@ import torch
 from conftest import launch
 
 from kernelbench.base.errors import KernelbenchError, UsageError
-from kernelbench.problems.gpumode import read_task, task_context, task_project
 from kernelbench.problems.gpumode.judge import Guard, understood
 from kernelbench.problems.gpumode.on_cpu import redirected
-from kernelbench.problems.gpumode.ranking import ranked
+from kernelbench.problems.task_folder import ranked, read_task, task_context, task_project
 
 TASKS = Path(__file__).parent / "tasks"
 

@@ -17,16 +17,15 @@ from kernelbench.build import compiler
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.loaded_step import LoadedStep
 from kernelbench.executors.targets import Target
+from kernelbench.kinds.loaded_step import LoadedStep
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.project_file import find_project
 from kernelbench.project.registry import Lineages, Step, load_lineages
 from kernelbench.project.source_files import own_sources
 from kernelbench.worker import schedules
 from kernelbench.worker.jobs import CheckJob
-from kernelbench.worker.messages import Message, ScheduleRun, StepNotLoaded
-from kernelbench.worker.reporter import Reporter
+from kernelbench.worker.messages import Message, Reporter, ScheduleRun, StepNotLoaded
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "kernels" / "failed"

@@ -14,9 +14,9 @@ import pytest
 from host_warnings import host_warnings
 
 from kernelbench.build import compiler
-from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.kinds import compiled
+from kernelbench.kinds.loaded_step import LoadedStep
 from kernelbench.project import overlay
 from kernelbench.project.project_file import find_project
 from kernelbench.project.registry import Lineages, load_lineages
@@ -60,6 +60,7 @@ def test_the_steps_are_written() -> None:
     assert set(WRITTEN) <= set(STEPS)
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("step", STEPS)
 def test_the_host_compiler_has_no_warning(step: str) -> None:

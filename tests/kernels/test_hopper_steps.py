@@ -22,9 +22,9 @@ from host_warnings import host_warnings
 
 from kernelbench.build import compiler
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors.callables import load_callable
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
+from kernelbench.kinds.callables import load_callable
 from kernelbench.problems.group_gemm import nvfp4
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project import overlay
@@ -283,6 +283,7 @@ def test_a_call_that_breaks_a_limit_is_refused_in_one_line(step: str) -> None:
         assert message.value.decode() == wanted
 
 
+@pytest.mark.long
 @needs_compiler
 @every_step
 def test_the_host_compiler_has_no_warning(step: str) -> None:

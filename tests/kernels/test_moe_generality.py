@@ -13,18 +13,21 @@ from moe_cases import EMULATED, ROOT, Kernel, any_shape, call_and_judge, with_sp
 from test_moe_steps import emulated_on, kernels, lineages, needs_compiler
 
 from kernelbench.emulator import findings
-from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
+from kernelbench.kinds import compiled
 from kernelbench.problems.fused_moe.problem import PROBLEM
 from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
 from kernelbench.problems.group_gemm.problem import PROBLEM as GROUP_GEMM
+from kernelbench.problems.moe_layer.problem import PROBLEM as LAYER
 from kernelbench.project.arena import bits
 from kernelbench.project.registry import Lineages
 from kernelbench.project.shapes import load_shapes
 
 __all__ = ["kernels", "lineages"]  # fixtures
 
-SHAPES = load_shapes(ROOT / "shapes.yaml", {each.name: each for each in (PROBLEM, GROUP_GEMM)})
+SHAPES = load_shapes(
+    ROOT / "shapes.yaml", {each.name: each for each in (PROBLEM, GROUP_GEMM, LAYER)}
+)
 Get = Callable[[str], Kernel]
 
 pytestmark = [needs_compiler, pytest.mark.parametrize("step", EMULATED)]

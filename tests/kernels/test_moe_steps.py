@@ -51,11 +51,14 @@ KERNELS = {
 }
 # Kernels whose parts are in files of their own, by the kernel; and how many there are, with their
 # variants by the tokens of an item.
-FUSED_PARTS = {"layout", "route", "items", "load", "multiply"}
-SORTED_PARTS = {f"sorted_{part}" for part in ("layout", "items", "load", "multiply")}
+FUSED_PARTS = {"layout", "items", "load", "multiply", "cut"}
+SORTED_PARTS = {
+    f"sorted_{part}"
+    for part in ("layout", "route", "prepare", "items", "load", "gather", "multiply", "cut")
+}
 PARTS = {
-    **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS),
-    **dict.fromkeys(LISTED, FUSED_PARTS | SORTED_PARTS),
+    **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS | {"route"}),
+    **dict.fromkeys(LISTED, FUSED_PARTS | SORTED_PARTS | {"choice", "pace"}),
 }
 INSTANCES = {
     "m08": 3,
@@ -102,6 +105,7 @@ def test_the_first_steps_are_written() -> None:
     assert "m00" in STEPS and set(STEPS) <= set(KERNELS)
 
 
+@pytest.mark.long
 @needs_compiler
 @every_step
 def test_the_host_compiler_has_no_warning(lineages: Lineages, step: str) -> None:
@@ -137,7 +141,8 @@ def test_one_file_for_each_kernel(lineages: Lineages, step: str) -> None:
         assert f"namespace kb::step{inner} {{" in text
     for name in KERNELS[step]:
         assert f'#include "{name}.cuh"' in launch
-        assert len(re.findall(rf"rt::launch\(\s*{name}::", launch)) == 1, name
+        call = r"launch_resident<.*?>\(" if parts else r"rt::launch\("
+        assert len(re.findall(rf"{call}\s*{name}::", launch)) == 1, name
 
 
 @every_step

@@ -121,6 +121,14 @@ def test_written_steps_have_their_entry_and_problem(lineages: Lineages) -> None:
         assert load_problem(lineage).benchmark_shapes
 
 
+def test_no_base_of_a_main_step_has_a_base(lineages: Lineages) -> None:
+    """Who reads a step opens its folder and at most one other."""
+    bases = {step.name: step.base for step in main_line(lineages)}
+    assert [name for name, base in bases.items() if base and base.base] == []
+    best = [lineages.get("m16"), lineages.get("v22")]
+    assert [step.name for step in best if step.base] == []
+
+
 def test_every_main_step_has_a_short_lesson(lineages: Lineages) -> None:
     for step in main_line(lineages):
         readme = (step.path / "README.md").read_text(encoding="utf-8")

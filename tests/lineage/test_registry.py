@@ -446,7 +446,7 @@ class TestPaths:
         [
             ("nowhere/s.py", "no such file or folder"),
             ("own", "no step.toml there"),
-            ("pyproject.toml", "not a submission"),
+            ("pyproject.toml", "neither a step nor a submission"),
         ],
     )
     def test_no_step(self, root: Path, path: str, message: str) -> None:

@@ -134,6 +134,54 @@ class TestEnvironment:
         assert (project / ".venv" / "bin" / "python").exists()
 
 
+class TestEmulatorMeanwhile:
+    """The emulator is built beside the downloads, and no failure of it ends the set-up."""
+
+    @pytest.fixture
+    def environment(self, bootstrap: Any, tmp_path: Path) -> Any:
+        environment = bootstrap.Environment(tmp_path)
+        environment.python = str(tmp_path / "python")
+        return environment
+
+    def program(self, environment: Any, text: str) -> None:
+        Path(environment.python).write_text(f'#!/bin/sh\n[ "$1" = -m ] && exit 0\n{text}\n')
+        Path(environment.python).chmod(0o755)
+
+    def test_it_is_waited_for(self, bootstrap: Any, environment: Any, tmp_path: Path) -> None:
+        self.program(environment, f"sleep 0.2; echo built > {tmp_path / 'there'}")
+        with bootstrap.emulator_meanwhile(environment):
+            assert not (tmp_path / "there").exists()
+        assert (tmp_path / "there").exists()
+
+    def test_a_build_that_fails_is_in_the_log(self, bootstrap: Any, environment: Any) -> None:
+        self.program(environment, "echo no compiler; exit 5")
+        with bootstrap.emulator_meanwhile(environment):
+            pass
+        assert "no compiler" in environment.log.read_text()
+
+    def test_a_set_up_that_fails_ends_it(self, bootstrap: Any, environment: Any) -> None:
+        self.program(environment, "exec sleep 1000")
+        with pytest.raises(bootstrap.SetupError), bootstrap.emulator_meanwhile(environment):
+            bootstrap.fail("no network")
+
+    def test_what_it_runs_builds_the_runtime(self, bootstrap: Any, tmp_path: Path) -> None:
+        """With nothing installed but what it installs before."""
+        (tmp_path / "filelock.py").write_text(
+            "import contextlib\nTimeout = OSError\n"
+            "def FileLock(path, timeout): return contextlib.nullcontext()\n"
+        )
+        compiler = tmp_path / "g++"
+        compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && echo g++ 99.1 && exit\nexit 7\n')
+        compiler.chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", bootstrap._BUILD_EMULATOR],
+            env={"PATH": f"{tmp_path}", "KERNELBENCH_CACHE": str(tmp_path / "cache"),
+                 "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "g++ 99.1 cannot build emulator runtime" in done.stderr
+
+
 def test_tools_of_the_calling_environment_are_installed_again(
     bootstrap: Any, tmp_path: Path
 ) -> None:
@@ -179,7 +227,8 @@ def test_pins_agree() -> None:
     for requirement in project["optional-dependencies"]["dev"]:
         name, version = requirement.lower().split("==")
         assert pins.pop(name) == version
-    wanted = {re.split(r"[<>=]", each)[0].lower() for each in project["dependencies"]}
+    needed = [*project["dependencies"], *project["optional-dependencies"]["torch"]]
+    wanted = {re.split(r"[<>=]", each)[0].lower() for each in needed}
     assert set(pins) == wanted
     assert pins["torch"] == "2.13.0"
 

@@ -13,10 +13,10 @@ from kernelbench.compare import comparer
 from kernelbench.emulator import branches
 from kernelbench.emulator.runtime import STEP_NAME
 from kernelbench.emulator.symbols import located
-from kernelbench.executors import compiled
-from kernelbench.executors.callables import load_callable
 from kernelbench.inspection import code_lock
-from kernelbench.lineages.line_counts import source_delta
+from kernelbench.kinds import compiled
+from kernelbench.kinds.callables import load_callable
+from kernelbench.lineages.source_diff import source_delta
 from kernelbench.project import overlay
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.project_file import find_project

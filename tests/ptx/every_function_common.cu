@@ -277,6 +277,10 @@ EVERY(cp_async_bulk_tensor_3d_shared_global) {
   ptx::cp_async_bulk_tensor_3d_shared_global(a.shared, a.map, a.x, a.y, a.z, a.bar, a.mask,
                                              a.policy);
 }
+EVERY(cp_async_bulk_tensor_4d_shared_global) {
+  ptx::cp_async_bulk_tensor_4d_shared_global(a.shared, a.map, a.x, a.y, a.z, a.x, a.bar);
+  ptx::cp_async_bulk_tensor_4d_shared_global(a.shared, a.map, a.x, a.y, a.z, a.x, a.bar, a.policy);
+}
 EVERY(cp_async_bulk_tensor_2d_global_shared) {
   ptx::cp_async_bulk_tensor_2d_global_shared(a.map, a.x, a.y, a.shared);
   ptx::cp_async_bulk_tensor_2d_global_shared(a.map, a.x, a.y, a.shared, a.policy);

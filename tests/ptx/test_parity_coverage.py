@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from declarations import ARCHES, declarations
 
-from kernelbench.bringup.parity_suites import SUITES, functions_of
+from kernelbench.bringup.native_stages import SUITES, functions_of
 
 
 @pytest.mark.parametrize("backend", ARCHES)

@@ -17,11 +17,14 @@ BYTES = 512
 WAIT = """{{ .reg .pred %done;
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %done, [{0}], 0; @!%done bra WAIT; }}"""
 
-#: A load for CTAs of pairs, as PTX's text and as CUTLASS has it.
-_BYTES = ".mbarrier::complete_tx::bytes.multicast::cluster"
+#: A load for CTAs of pairs, as PTX's text, CUTLASS and ThunderKittens have it.
+_BYTES = ".mbarrier::complete_tx::bytes"
+_BOX = "cp.async.bulk.tensor.1d"
+_TO = ".shared::cluster.global"
 PAIRS = {
-    "pairs": f"cp.async.bulk.tensor.1d.shared::cluster.global{_BYTES}.cta_group::2",
-    "pairs_cutlass": f"cp.async.bulk.tensor.1d.cta_group::2.shared::cluster.global{_BYTES}",
+    "pairs": f"{_BOX}{_TO}{_BYTES}.multicast::cluster.cta_group::2",
+    "pairs_cutlass": f"{_BOX}.cta_group::2{_TO}{_BYTES}.multicast::cluster",
+    "pairs_thunderkittens": f"{_BOX}{_TO}.tile{_BYTES}.cta_group::2.multicast::cluster",
 }
 COPIES = f"""
 // 512 bytes in, one added to each word, and out. {{load}}

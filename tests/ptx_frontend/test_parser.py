@@ -9,9 +9,8 @@ import pytest
 import kernelbench.ptx
 from kernelbench.base.errors import ExitCode
 from kernelbench.ptx import PtxError, UnsupportedPtxError
+from kernelbench.ptx.library import parse
 from kernelbench.ptx.model import Address, Negated, Number, Pair, Real, Vector
-from kernelbench.ptx.parser import parse
-from kernelbench.ptx.polling import only_polls
 from kernelbench.ptx.table import TABLE, row_of
 
 HERE = Path(__file__).parent
@@ -150,30 +149,3 @@ def test_no_opcode_has_two_rows():
         opcodes = [opcode for opcode, _ in form.opcodes()] if form.spelling[0] != "l" else []
         for opcode in opcodes:
             assert rows.setdefault(opcode, form) is form, opcode
-
-
-WAIT = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;"
-
-
-@pytest.mark.parametrize(
-    ("behind", "polls"),
-    [
-        ("@!%p1 bra AGAIN;", True),
-        ("@%p1 bra OUT; bra AGAIN; OUT:", True),
-        ("selp.b32 %r3, 1, 0, %p1; setp.eq.s32 %p2, %r3, 0; @%p2 bra AGAIN;", True),
-        ("@%p1 bra AGAIN;", False),
-        ("", False),
-        ("@!%p1 bra AGAIN; bra AGAIN;", True),
-        ("add.s32 %r2, %r2, 1; @!%p1 bra AGAIN;", False),
-        ("st.shared.b32 [%r4], %r4; @!%p1 bra AGAIN;", False),
-        ("setp.eq.s32 %p3, %r5, 0; @%p3 bra AGAIN;", False),
-        # libcu++ sleeps longer and longer; a loop that gives up after a time is another.
-        ("@%p1 bra OUT; setp.lt.s32 %p3, %r5, 9; @%p3 bra AGAIN; nanosleep.u32 9; bra AGAIN; OUT:",
-         True),
-        ("@%p1 bra OUT; setp.lt.s32 %p3, %r5, 9; @%p3 bra AGAIN; OUT:", False),
-    ],
-)  # fmt: skip
-def test_which_waits_only_poll(behind, polls):
-    found = statements(f"AGAIN: {WAIT} {behind} ret;")
-    wait = next(each for each in found if each.opcode.startswith("mbarrier"))
-    assert only_polls(found, wait) is polls

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import gpu_verdicts
 import ptx_equality
 import ptx_mutations
 
-EQUALITY = json.loads(ptx_equality.RECORD.read_text())
-GPU = json.loads(gpu_verdicts.RECORD.read_text())
-MUTATIONS = json.loads(ptx_mutations.RECORD.read_text())
+from kernelbench.base.json_file import read_json
+
+EQUALITY = read_json(ptx_equality.RECORD)
+GPU = read_json(gpu_verdicts.RECORD)
+MUTATIONS = read_json(ptx_mutations.RECORD)
 
 
 def test_the_tables_are_the_records():

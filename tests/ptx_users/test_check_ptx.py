@@ -10,11 +10,11 @@ import pytest
 from conftest import ROOT, launch
 
 from kernelbench.base.errors import UsageError
+from kernelbench.checks.api import check
 from kernelbench.checks.file_kinds import is_file_to_check
-from kernelbench.checks.file_worker import FileAsked, answer_to
-from kernelbench.checks.files import check_files
+from kernelbench.checks.files import FileAsked, answer_to
 from kernelbench.machine.toolchain import emulator_compiler
-from kernelbench.ptx.launch_file import made, read_launches
+from kernelbench.ptx.launch_file import DTYPES, LaunchArray, read_launches
 
 pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
 
@@ -70,9 +70,9 @@ def test_a_clean_file_and_one_with_a_race(folder):
     assert out.code == 3, out.err
     for part in (
         "k.ptx  executor emulator, checking", "4 SMs · 2 schedules of each launch · seed 5",
-        "  race", "here     other_end at k.ptx:", "grid 1, block 64, 256 bytes shared, 4 SMs",
-        "allowed  formal: PTX leaves it unordered, and every implementation orders it",
-        "→ 2 clean, 1 finding of 3",
+        "error[race]: ", "k.ptx:", "other_end (CTA 0", "grid 1, block 64, 256 bytes shared, 4",
+        "= allowed: formal: PTX leaves it unordered, and every implementation orders it",
+        "→ 2 clean, 1 finding of 3 (",
     ):  # fmt: skip
         assert part in out.out
     report = json.loads((folder / "c.json").read_text())
@@ -91,7 +91,7 @@ def test_a_clean_file_and_one_with_a_race(folder):
     assert uris == {(folder / "k.ptx").as_posix()}
     # Each by its identity, which lets it be.
     allowed = {each["finding"]["identity"]: "mine" for each in found}
-    again = check_files([str(folder / "k.ptx")], schedules=2, seed=5, allow=allowed)
+    again = check([str(folder / "k.ptx")], schedules=2, seed=5, allow=allowed)
     assert not again.failures and not again.unmatched
 
 
@@ -113,7 +113,10 @@ def test_launches_share_arrays_and_end_at_a_fault(folder):
         ("", "k.toml: no [[launch]]"),
         ("[arrays", "k.toml:1: not valid TOML"),
         (ADD.replace("float32[100] random", "float32"), "'arrays.a': expected 'dtype[extents]'"),
-        (ADD.replace("float32[100] random", "float31[100]"), "float31 is no dtype of torch"),
+        (
+            ADD.replace("float32[100] random", "float31[100]"),
+            "float31 is no dtype; those are",
+        ),
         (ADD.replace("100] random", "100] noise"), "zeros, random, count or nothing, found"),
         (ADD.replace("grid = 4", ""), "'launch[0].grid': missing"),
         (ADD.replace("grid = 4", "grid = 0"), "expected one to three positive numbers, found 0"),
@@ -171,9 +174,24 @@ def test_commands_that_cannot_be(folder, arguments, message):
 
 def test_arrays_have_their_first_values(folder):
     arrays = read_launches(write(folder, ADD)).arrays
-    a, b, c = (made(each, 3) for each in arrays.values())
-    assert a.abs().max() == 4 and b.tolist() == list(range(100)) and not c.any()
-    assert made(arrays["a"], 3).equal(a) and not made(arrays["a"], 4).equal(a)
+    a, b, c = (each.made(3) for each in arrays.values())
+    assert abs(a).max() == 4 and b.tolist() == list(range(100)) and not c.any()
+    assert (arrays["a"].made(3) == a).all() and (arrays["a"].made(4) != a).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_have_the_bits_that_torch_gives_them(dtype):
+    """Of more whole numbers than bfloat16 and eight bits have exactly."""
+    import torch
+
+    count = 449 if dtype == "float8_e4m3fn" else 2100  # above 448 versions of torch differ
+    want = torch.arange(count).to(getattr(torch, dtype)).view(torch.uint8)
+    assert LaunchArray(dtype, (count,), "count").made(0).tobytes() == want.numpy().tobytes()
+    signed = LaunchArray(dtype, (99,), "random").made(1)
+    whole = LaunchArray("int64", (99,), "random").made(1)
+    if not dtype.startswith(("bool", "uint")):
+        want = torch.from_numpy(whole).to(getattr(torch, dtype)).view(torch.uint8)
+        assert signed.tobytes() == want.numpy().tobytes()
 
 
 def test_which_files_are_checked_as_files(tmp_path):

@@ -7,7 +7,7 @@ import torch
 from corpus import CASES, HERE, module_of, text_of, with_fences
 
 from kernelbench.ptx import load
-from kernelbench.ptx.parser import parse
+from kernelbench.ptx.library import parse
 from kernelbench.ptx.translator import translate
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")

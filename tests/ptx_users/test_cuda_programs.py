@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
+import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Outcome
+from conftest import Outcome
+from cuda_programs import check_program
 
 from kernelbench.machine import toolchain
-
-PROGRAMS = ROOT / "tests" / "ptx_users" / "programs"
 
 Bench = Callable[..., Outcome]
 
@@ -25,21 +25,7 @@ pytestmark = [
 def checked(bench: Bench, tmp_path: Path) -> Callable[..., Outcome]:
     """Checks a program with some of its text replaced."""
 
-    def check(
-        name: str, *replaced: tuple[str, str], schedules: int = 2, arch: int | None = None
-    ) -> Outcome:
-        file = tmp_path / name
-        for each in (PROGRAMS / name, *PROGRAMS.glob("*.h")):
-            shutil.copy(each, tmp_path)
-        text = file.read_text()
-        for old, new in replaced:
-            assert old in text
-            text = text.replace(old, new, 1)
-        file.write_text(text)
-        options = ("--seed", 1, "--schedules", schedules, *(("--arch", arch) if arch else ()))
-        return bench("check", file, *options, root=tmp_path)
-
-    return check
+    return functools.partial(check_program, bench, tmp_path)
 
 
 def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
@@ -76,7 +62,8 @@ def test_flags_locks_and_counters(checked: Callable[..., Outcome]) -> None:
     assert outcome.code == 0, outcome.out
     assert "4 clean of 4" in outcome.out
     # By every thread a fence, by one the atomic: PTX wants both of one thread.
-    assert "last_block: allowed" in outcome.out and "fences are missing" in outcome.out
+    assert re.search(r"::last_block +clean +\d+ +0 \+ 1 allowed", outcome.out), outcome.out
+    assert "allowed[race]" in outcome.out and "fences are missing" in outcome.out
 
 
 @pytest.mark.long
@@ -104,6 +91,40 @@ def test_what_flags_locks_and_counters_lack(
 ) -> None:
     outcome = checked("flags.cu", (old, new), schedules=10)
     assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
+def test_loops_that_poll_are_clean_in_every_schedule(checked: Callable[..., Outcome]) -> None:
+    """Several barriers, a barrier and a flag, a lane, a function, ahead; a queue of CTAs."""
+    outcome = checked("polling.cu", schedules=100, arch=90)
+    assert outcome.code == 0 and "9 clean of 9" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("looped", [0, 2, 3, 6])
+@pytest.mark.long
+def test_polling_for_bytes_that_never_come(checked: Callable[..., Outcome], looped: int) -> None:
+    """Named by what each barrier lacks, and not by a limit of time."""
+    only, bytes_ = ("kOnly = -1", f"kOnly = {looped}"), ('"r"(kBytes)', '"r"(kBytes + 16)')
+    outcome = checked("polling.cu", only, bytes_, arch=90)
+    assert outcome.code == 3, outcome.out
+    assert "hang: nothing can run and nothing is pending: 64 threads wait" in outcome.out
+    assert "16 bytes outstanding; 16 more bytes would end it" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("looped", "old", "new", "found"),
+    [
+        (5, "      atomicExch(flag, 1);\n", "", "allocation 3 + 0 holds 0"),
+        (8, "at, at + 1) != at", "at, at) != at", "allocation 4 + 4 holds 0"),
+    ],
+)  # fmt: skip
+@pytest.mark.long
+def test_polling_for_a_flag_that_is_never_set(
+    checked: Callable[..., Outcome], looped: int, old: str, new: str, found: str
+) -> None:
+    outcome = checked("polling.cu", ("kOnly = -1", f"kOnly = {looped}"), (old, new), arch=90)
+    assert outcome.code == 3, outcome.out
+    assert "hang: nothing can run and nothing is pending: " in outcome.out
+    assert f"a value in global memory: {found}  [polling.cu:" in outcome.out
 
 
 def test_threads_that_have_exited_are_not_waited_for(checked: Callable[..., Outcome]) -> None:
@@ -144,7 +165,7 @@ def test_streams_that_wait(checked: Callable[..., Outcome]) -> None:
         ("  cudaStreamWaitEvent(second, filled, 0);\n", "", "main returned 1"),
         ("cudaStreamSynchronize(second)", "cudaStreamSynchronize(first)", "main returned 1"),
         ("if (at < kCount) sum[at] = a[at] + b[at];", "sum[at] = a[at] + b[at];",
-         "that no buffer owns, 0 bytes behind allocation 1"),
+         "that no buffer owns, 0 bytes behind allocation 1 of streams.cu:"),
         ("add<<<8, 128, 0, second>>>", "add<<<8, 128, 1 << 20, second>>>",
          "main returned 1"),
         ("  cudaFree(sum);\n", "  fill<<<8, 2048>>>(sum, 0);\n  cudaFree(sum);\n",
@@ -270,10 +291,10 @@ def test_mistakes_in_programs_of_libraries(
 
 
 @pytest.mark.long
-def test_programmatic_launches_rest_on_an_assumption(checked: Callable[..., Outcome]) -> None:
-    """They run one after another here, so that a missing wait cannot be found."""
+def test_programmatic_launches_that_do_not_wait(checked: Callable[..., Outcome]) -> None:
     outcome = checked("norm.cu", ("  cudaGridDependencySynchronize();\n", ""), arch=90)
-    assert outcome.code == 0, outcome.out
+    assert outcome.code == 3, outcome.out
     assert "assumed  never-waits" in outcome.out
-    assert "assumed  launches-in-turn" in checked("norm.cu", arch=90).out
+    assert "ahead of it in the stream, writes, before griddepcontrol.wait" in outcome.out
+    assert "assumed" not in checked("norm.cu", arch=90).out
     assert "assumed" not in checked("groups.cu", arch=90).out

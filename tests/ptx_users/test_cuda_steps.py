@@ -117,7 +117,7 @@ def test_a_formal_finding_is_shown_as_allowed(bench: Bench, root: Path) -> None:
     in_file(root, "rows.cuh", (SUMS, EQUAL))
     outcome = bench("check", "r-cuda", *CHECK, root=root)
     assert outcome.code == 0, outcome.out
-    assert "allowed  formal" in outcome.out
+    assert "= allowed: formal" in outcome.out
 
 
 @pytest.mark.long
@@ -197,6 +197,6 @@ def test_schedules_of_a_cuda_step_are_shortened_replayed_and_traced(
     # The last operations of a warp: a line of the step, not of CUDA's header that has the shuffle.
     assert "__shfl_xor_sync(~0u" in outcome.out and "intrinsics.hpp" not in outcome.out
     file = min(files.rglob("*.json"))
-    replayed = bench("check", "--replay", file, "--schedules", 2, root=root)
+    replayed = bench("replay", file, "--times", 2, root=root)
     assert replayed.code == 3 and "rows.cuh:" in replayed.out
     assert "traceEvents" in trace.read_text()

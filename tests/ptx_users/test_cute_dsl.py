@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from corpus import HERE
 
-from kernelbench.checks.files import check_files
+from kernelbench.checks.api import check
 from kernelbench.machine import toolchain
 from kernelbench.ptx.cuda_host import cuda_host
 from kernelbench.ptx.cute_dsl import before_import, cute_dsl_is_installed
@@ -55,7 +55,7 @@ MISTAKES = {
 @needs_nvcc
 @pytest.mark.usefixtures("emulator_runtime")
 def test_right_and_clean(script: str, kernel: str, arch: int) -> None:
-    report = check_files([str(SCRIPTS / f"{script}.py")], schedules=3, seed=1, arch=arch)
+    report = check([str(SCRIPTS / f"{script}.py")], schedules=3, seed=1, arch=arch)
     rows = [row for step in report.steps for row in step.rows]
     assert [(row.shape, row.status) for row in rows] == [(kernel, "clean")]
 
@@ -70,7 +70,7 @@ def test_a_mistake_is_found_at_its_line(name: str, tmp_path: Path) -> None:
     assert text.count(right) == 1
     file = tmp_path / "gemm.py"
     file.write_text(text.replace(right, wrong))
-    report = check_files([str(file)], schedules=4, seed=1, arch=90)
+    report = check([str(file)], schedules=4, seed=1, arch=90)
     seen = report.steps[0].rows[0].seen
     assert kinds <= {each.finding.kind for each in seen}
     # A hang and what is left at the end have no line of their own.
@@ -87,7 +87,7 @@ def test_registers_that_are_not_loaded_yet(tmp_path: Path) -> None:
     assert text.count(fence) == 1
     file = tmp_path / "gemm.py"
     file.write_text(text.replace(fence, ""))
-    report = check_files([str(file)], schedules=3, seed=1, arch=100)
+    report = check([str(file)], schedules=3, seed=1, arch=100)
     kernel, script = report.steps[0].rows
     open_ones = [each.finding for each in kernel.seen if not each.allowed]
     assert [each.kind for each in open_ones] == ["overwrite"]

@@ -52,8 +52,7 @@ def test_sources_are_put_together_as_torch_does(tmp_path: Path) -> None:
         script, "e", ["void f();", "void g();"], "\n__global__ void k() {}\n", ["f", "g"]
     )
     cpp, cuda = made.sources["e.cpp"], made.sources["e.cu"]
-    assert cpp.startswith("#define KERNELBENCH_WHOLE_EXTENSION\n#include <kernelbench/")
-    assert "#include <torch/extension.h>\nvoid f();\nvoid g();\nPYBIND11_MODULE(" in cpp
+    assert cpp.startswith("#include <torch/extension.h>\nvoid f();\nvoid g();\nPYBIND11_MODULE(")
     assert 'm.def("g", torch::wrap_pybind_function(g));' in cpp
     assert f'#include <cuda_runtime.h>\n#line 3 "{script}"\n\n__global__ void k() {{}}' in cuda
     plain = inline_extension(script, "e", "int x;", "int y;", no_implicit_headers=True)
@@ -118,6 +117,19 @@ class TestSubmissions:
         outcome = checked("relu.py")
         assert outcome.code == 0, outcome.out
         assert "relu_kernel<double>" in outcome.out and "3 clean of 3" in outcome.out
+
+    def test_headers_of_torch_in_the_cuda_source(self, tmp_path: Path) -> None:
+        """Methods that they call cuda take arguments; a header of the user includes them."""
+        (tmp_path / "own.h").write_text("#pragma once\n#include <torch/extension.h>\n")
+        text = """
+        #include "own.h"
+        torch::Tensor twice(torch::Tensor x) { return x.is_cuda() ? x.cuda() * 2 : x; }
+        """
+        made = inline_extension(
+            None, "twice", "torch::Tensor twice(torch::Tensor x);", text, ["twice"],
+            extra_include_paths=[str(tmp_path)],
+        )  # fmt: skip
+        assert made.library(90).is_file()
 
     def test_a_race_among_functions_by_name(self, checked: Callable[..., Outcome]) -> None:
         barrier = "parts[threadIdx.x] = sum;\n  __syncthreads();\n"

@@ -16,9 +16,9 @@ from conftest import ROOT, Outcome
 from kernelbench.base.errors import UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.ptx_step import read_step_launches
 from kernelbench.inspection.cubin import compile_ptx
+from kernelbench.kinds.loaded_step import KernelFault
+from kernelbench.kinds.ptx_step import read_step_launches
 from kernelbench.machine import toolchain
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
@@ -69,7 +69,7 @@ def test_schedules_of_a_ptx_step_are_shortened_replayed_and_traced(
     files, trace = tmp_path / "shortest", tmp_path / "trace.json"
     assert bench(*check, "--minimize", files, "--trace", trace, root=root).code == 3
     (file,) = files.rglob("*.json")
-    replayed = bench("check", "--replay", file, "--schedules", 2, root=root)
+    replayed = bench("replay", file, "--times", 2, root=root)
     assert replayed.code == 3 and "kernel.ptx:" in replayed.out
     assert "traceEvents" in trace.read_text()
 

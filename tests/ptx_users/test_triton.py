@@ -6,7 +6,7 @@ import pytest
 from corpus import HERE
 
 from kernelbench import EnvironmentProblem, IncorrectError, UsageError, triton_emulation
-from kernelbench.checks.files import check_files
+from kernelbench.checks.api import check
 
 SCRIPTS = HERE / "scripts"
 #: The compiler's own fault; see ``test_corpus``.
@@ -41,13 +41,13 @@ def triton():
     ],
 )
 def test_right_and_clean(triton, script, arch):
-    report = check_files([str(SCRIPTS / f"{script}.py")], schedules=3, seed=1, arch=arch)
+    report = check([str(SCRIPTS / f"{script}.py")], schedules=3, seed=1, arch=arch)
     assert [row.status for step in report.steps for row in step.rows] == ["clean"]
 
 
 @pytest.mark.parametrize("script", sorted(FENCE))
 def test_the_missing_fence_is_found(triton, script):
-    report = check_files([str(SCRIPTS / f"{script}.py")], schedules=1, seed=1)
+    report = check([str(SCRIPTS / f"{script}.py")], schedules=1, seed=1)
     kernel = report.steps[0].rows[0]
     assert {each.finding.kind for each in kernel.seen} == {"proxy-fence"}
 
@@ -63,7 +63,7 @@ def test_plain_runs_are_right(triton, script):
 
 
 def test_a_race_of_ones_own_is_found(triton):
-    report = check_files([str(SCRIPTS / "column_sums.py")], schedules=3, seed=1)
+    report = check([str(SCRIPTS / "column_sums.py")], schedules=3, seed=1)
     row = report.steps[0].rows[0]
     assert row.status == "finding"
     assert {each.finding.kind for each in row.seen} == {"race"}

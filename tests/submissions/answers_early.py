@@ -4,8 +4,8 @@ import json
 import sys
 from types import FrameType
 
-from kernelbench.worker.submission import _Server
-from kernelbench.worker.wire import send_frame
+from kernelbench.isolation.requests import send_frame
+from kernelbench.isolation.sandbox_child import _Server
 
 
 def custom_kernel(data):

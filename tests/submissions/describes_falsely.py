@@ -2,7 +2,7 @@
 
 import gc
 
-from kernelbench.worker.submission import Results
+from kernelbench.isolation.sandbox_child import Results
 
 
 def custom_kernel(data):

@@ -5,7 +5,7 @@ import gc
 import torch
 from gpu_right import custom_kernel as right
 
-from kernelbench.worker.submission import _Server
+from kernelbench.isolation.sandbox_child import _Server
 
 
 def custom_kernel(data):

@@ -5,7 +5,7 @@ import gc
 import torch
 from gpu_right import custom_kernel as right
 
-from kernelbench.worker.shared_data import Mapped
+from kernelbench.isolation.shared_data import Mapped
 
 
 def custom_kernel(data):

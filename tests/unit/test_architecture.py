@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from conftest import ROOT
 
@@ -64,7 +65,7 @@ def test_a_module_goes_by_its_own_name() -> None:
 
 
 def test_packages_say_what_they_are_for() -> None:
-    for folder in {path.parent for path, _ in modules()} - {Path(), Path("executors/compat")}:
+    for folder in {path.parent for path, _ in modules()} - {Path(), Path("kinds/compat")}:
         text = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text())) or ""
         assert len(text.split()) >= 10, f"{folder}/__init__.py says little"
 
@@ -87,3 +88,31 @@ def test_only_the_executors_compare_names_of_executors() -> None:
                 if texts & names and "executor" in ast.unparse(node):
                     found.append(f"{path}:{node.lineno} {asked}")
     assert not found
+
+
+#: Packages that others build on: their functions say what they take.
+DESCRIBED = ("base", "checks", "compare", "machine", "measure", "records", "stats")
+
+
+def public_functions(body: Sequence[ast.stmt], name: str = "") -> Iterator[tuple[str, Any]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            whole = f"{name}.{node.name}"
+            if isinstance(node, ast.ClassDef):
+                yield from public_functions(node.body, whole)
+            else:
+                yield whole, node
+
+
+def test_functions_of_three_parameters_describe_them() -> None:
+    """That they describe all of them is ruff's to say (D417)."""
+    found, seen = [], 0
+    for path, tree in modules():
+        for name, node in public_functions(tree.body) if path.parts[0] in DESCRIBED else ():
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            if len([each for each in parameters if each.arg not in ("self", "cls")]) >= 3:
+                seen += 1
+                if "Args:\n" not in (ast.get_docstring(node) or ""):
+                    found.append(f"{path}{name}")
+    assert found == []
+    assert seen > 50

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelbench.project.arena import GUARD_BYTES, OutputArena, bits, describe_tensor
+from kernelbench.project.arena import GUARD_BYTES, GuardedOutputs, bits, describe_tensor
 
 SHAPES = ([3, 5], [1], [7, 2, 2])
 
@@ -15,7 +15,7 @@ SHAPES = ([3, 5], [1], [7, 2, 2])
 @pytest.fixture(params=[torch.float16, torch.float32, torch.bfloat16], ids=str)
 def arena(request: pytest.FixtureRequest) -> Any:
     """Three outputs, poisoned, with the poison."""
-    found = OutputArena(SHAPES, request.param, "cpu")
+    found = GuardedOutputs(SHAPES, request.param, "cpu")
     poison = found.draw_poison(5)
     found.fill(poison)
     return found, poison
@@ -76,7 +76,7 @@ def test_unwritten_elements_are_located(arena: Any) -> None:
 
 
 def test_nan_poison_is_compared_by_bits() -> None:
-    found = OutputArena([[4]], torch.float16, "cpu")
+    found = GuardedOutputs([[4]], torch.float16, "cpu")
     poison = torch.full_like(found.flat, float("nan"))
     found.fill(poison)
     assert found.guards_intact(poison)

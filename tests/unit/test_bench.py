@@ -13,8 +13,8 @@ from conftest import ROOT
 
 from kernelbench.build.compiler import host_compiler
 from kernelbench.emulator.runtime import runtime_library
-from kernelbench.executors.compiled import common_folder
 from kernelbench.executors.emulated import EMULATOR
+from kernelbench.kinds.compiled import common_folder
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import load_lineages
 

@@ -14,6 +14,7 @@ import pytest
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import cache_listing
 from kernelbench.build import compiler as build
+from kernelbench.build.dependencies import content_hash
 
 pytestmark = pytest.mark.skipif(build.host_compiler() is None, reason="no C++ compiler")
 
@@ -39,11 +40,12 @@ def source(tmp_path):
 
 @pytest.fixture
 def counting(tmp_path):
-    """The real compiler behind a script that counts its calls and takes a moment."""
+    """The real compiler behind a script that counts its builds and takes a moment."""
     real = build.host_compiler()
     calls = tmp_path / "calls"
     script = tmp_path / "counting-cxx"
-    script.write_text(f'#!/bin/sh\necho call >> "{calls}"\nsleep 0.3\nexec {real.path} "$@"\n')
+    count = f'case "$*" in *-shared*) echo call >> "{calls}"; sleep 0.3;; esac'
+    script.write_text(f'#!/bin/sh\n{count}\nexec {real.path} "$@"\n')
     script.chmod(0o755)
     return build.Compiler(real.kind, script, real.version), calls
 
@@ -79,7 +81,7 @@ def test_builds_once_and_the_library_works(cache, source, counting):
     assert answer(first) == 42
     assert make(source, compiler=compiler) == first
     assert calls_of(calls) == 1
-    assert build.artefact_sha(first) == build._sha256(first)
+    assert build.artefact_sha(first) == content_hash(first)
 
 
 def test_everything_that_makes_the_code_is_in_the_key(cache, source, tmp_path):
@@ -121,7 +123,7 @@ def test_a_damaged_artefact_is_built_anew(cache, source):
     library.write_bytes(library.read_bytes()[:1000])
     again = make(source)
     # Hash before loading: a library cut short kills the process that maps it.
-    assert build._sha256(again) == whole
+    assert content_hash(again) == whole
     assert answer(again) == 42
 
 

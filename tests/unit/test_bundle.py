@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelbench.base.errors import UsageError
-from kernelbench.lineages.bundle import bundle
+from kernelbench.lineages.compiled_export import bundle
 
 SOURCE = '''"""A module."""
 from __future__ import annotations

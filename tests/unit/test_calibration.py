@@ -22,7 +22,7 @@ from kernelbench.records.calibration_record import (
     read_calibration,
     save_calibration,
 )
-from kernelbench.report.measured_table import calibration_table
+from kernelbench.report.readme_tables import calibration_table
 from kernelbench.stats.calibration import (
     AASample,
     PlantedSample,

@@ -14,8 +14,7 @@ import torch
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.build import compiler
-from kernelbench.executors.fault import KernelFault
-from kernelbench.executors.loaded_step import Description, LoadedStep
+from kernelbench.kinds.loaded_step import Description, KernelFault, LoadedStep
 from kernelbench.problems.group_gemm import abi, tuples
 from kernelbench.problems.group_gemm.problem import PROBLEM
 from kernelbench.project.problem import Inputs

@@ -13,7 +13,8 @@ import pytest
 from kernelbench.base import schema
 from kernelbench.emulator import assumptions
 from kernelbench.emulator import findings as emulator_report
-from kernelbench.emulator.findings import EmulatorReport, lines, resolve_report
+from kernelbench.emulator.diagnostics import HELP, note, report_lines
+from kernelbench.emulator.findings import EmulatorReport, resolve_report
 from kernelbench.emulator.symbols import Place, Symbols
 
 ASSUMPTIONS = Path(__file__).parents[2] / "kernels/common/backend/emu/runtime/assumptions.cpp"
@@ -61,15 +62,20 @@ def report_of(*findings: Any, waits: Any = ()) -> EmulatorReport:
     return resolve_report(json.loads(json.dumps(raw)), Fixed())
 
 
+def lines(report: EmulatorReport, max_findings: int | None = None) -> list[str]:
+    return [text for _, text in report_lines(report, max_findings)]
+
+
 def test_a_finding_has_both_sides_and_its_object() -> None:
     report = report_of(finding())
-    assert list(lines(report)) == [
-        "race ×3: a store and a load",
-        "  meaning  " + emulator_report.CLASSES["race"],
-        "  object   full[2]",
-        "  here     load_warp at v07/kernel.cuh:101 (CTA 4, thread 128)",
-        "  against  mma_warp at v07/kernel.cuh:102 (thread 5)",
-        f"  identity {report.findings[0].identity}",
+    assert lines(report) == [
+        "error[race]: a store and a load",
+        "  --> v07/kernel.cuh:101   load_warp (CTA 4, thread 128)",
+        "  ::: v07/kernel.cuh:102   mma_warp (thread 5)",
+        "  = object: full[2]",
+        "  = count: 3 times at these lines",
+        *(text for _, text in note("help", HELP["race"])),
+        f"  = identity: {report.findings[0].identity}",
     ]
     assert report.headline() == "race: a store and a load (load_warp, v07/kernel.cuh:101)"
 
@@ -91,9 +97,9 @@ def test_a_read_of_nothing_stands_behind_what_explains_it() -> None:
 def test_a_finding_without_places_is_said_all_the_same() -> None:
     report = report_of(finding(pc=None, other_pc=None, shared_offset=-1, tmem_column=12, count=1))
     text = "\n".join(lines(report))
-    assert "race: a store" in text
+    assert "error[race]: a store" in text
     assert "TMEM column 12" in text
-    assert "here" not in text
+    assert "kernel.cuh" not in text
     assert report.headline() == "race: a store and a load"
     assert EmulatorReport().headline() == ""
 
@@ -103,8 +109,9 @@ def test_warps_that_wait_for_the_same_are_one_line() -> None:
     report = report_of(finding(**{"class": "hang", "pc": None, "other_pc": None}), waits=waits)
     assert [w.warps for w in report.waits] == [(0, 1, 2, 5), (3,)]
     text = "\n".join(lines(report))
-    assert "load_warp (warps 0–2, 5) waits for full[2]: phase parity 1; 3 phases completed" in text
-    assert "1 of 2 arrivals pending; 1 more arrival would end it  [v07/kernel.cuh:101]" in text
+    text = " ".join(text.split())
+    who = "load_warp (warps 0–2, 5) at v07/kernel.cuh:101 waits for full[2]:"
+    assert f"{who} phase parity 1; 3 phases completed, 1 of 2 arrivals pending; 1 more" in text
     # The one warp, not the four that may wait for its result.
     assert report.headline() == (
         "hang: mma_warp waits for full[3] for ever: 1 more arrival missing (v07/kernel.cuh:102)"
@@ -120,7 +127,7 @@ def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
         ([barrier, stage], "full[3]"),
         ([barrier, stage, bytes_short], "full[2]"),
         ([barrier], "named barrier 1"),
-        ([barrier, wait(3, kind="global")], "a value in global memory"),
+        ([barrier, wait(3, kind="global", word="")], "a value in global memory"),
     ):
         assert f" waits for {named} for ever" in report_of(hang, waits=waits).headline()
 
@@ -143,7 +150,7 @@ def test_other_waits_and_many_ctas() -> None:
     waits = [wait(0, kind="named-barrier", object=3, cta=[i, 0, 0], lanes=1) for i in range(6)]
     waits += [wait(1, kind="warp", cta=[0, 0, 0])]
     text = "\n".join(lines(report_of(waits=waits)))
-    assert "(warp 0, 1 lane) waits for named barrier 3" in text
+    assert "(warp 0, 1 lane) at v07/kernel.cuh:101 waits for named barrier 3" in text
     assert "waits for the other lanes of its warp" in text
     assert text.count("CTA ") == 4
     assert "… and 2 more CTAs" in text
@@ -152,7 +159,7 @@ def test_other_waits_and_many_ctas() -> None:
 def test_findings_are_limited() -> None:
     report = report_of(finding(), finding(pc=pc(3)), finding(pc=pc(4)))
     text = "\n".join(lines(report, 1))
-    assert text.count("race ×3") == 1
+    assert text.count("error[race]") == 1
     assert "… and 2 more findings" in text
 
 
@@ -166,6 +173,7 @@ def test_every_class_of_the_runtime_is_explained() -> None:
     names = re.search(r"kNames\[\] = \{(.*?)\};", FINDINGS.read_text(), re.S)
     assert names is not None
     assert set(re.findall(r'"([a-z-]+)"', names[1])) == set(emulator_report.CLASSES)
+    assert set(HELP) == set(emulator_report.CLASSES) - {"crash"}
 
 
 def test_every_assumption_of_the_runtime_is_explained() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,8 @@ from kernelbench.base import console
 
 SHOW = """
 from kernelbench.base import console
-table = console.make_table([("what", "left"), ("how many", "right")])
-table.add_row("x" * 150, "1")
-table.add_row(console.escape("[bold]brackets[/]"), console.styled("SLOWER"))
-console.out.print(table)
+rows = [("x" * 150, "1"), ("[bold]brackets[/]", console.styled("SLOWER"))]
+console.show([{"what": a, "how many": b} for a, b in rows], right=["how many"])
 console.out.print("group :x: of three")
 console.warn("[red]beware[/red] of " + "long " * 60 + "lines")
 with console.Status(interval_s=0.0) as status:
@@ -82,6 +81,20 @@ def test_progress_in_a_log_is_rare() -> None:
     assert done.stderr == b""
 
 
+def test_a_log_shows_that_silent_work_goes_on() -> None:
+    code = (
+        "import sys, time\n"
+        "from kernelbench.base import console\n"
+        "with console.Status(interval_s=0.05) as status:\n"
+        "    status('building the emulator')\n"
+        "    while console.err.file.tell() == 0: time.sleep(0.01)\n"
+    )
+    with tempfile.TemporaryFile() as log:
+        subprocess.run([sys.executable, "-c", code], stderr=log, check=True, cwd=Path(ROOT))
+        log.seek(0)
+        assert log.read().decode().startswith("building the emulator")
+
+
 def test_a_reader_that_goes_away_is_neither_a_regression_nor_a_pass() -> None:
     """rich leaves with 1 on a broken pipe, the code of a regression."""
     process = subprocess.Popen(
@@ -96,7 +109,7 @@ def test_a_reader_that_goes_away_is_neither_a_regression_nor_a_pass() -> None:
 
 
 def test_brackets_in_a_fitted_table_are_text() -> None:
-    table = console.fitted_table([("step", "left")], [("[red]v07[/]",)], prose="", spare=[])
+    table = console.fitted([{"step": "[red]v07[/]"}], prose="")
     with console.out.capture() as captured:
         table.show()
     assert "[red]v07[/]" in captured.get()
@@ -109,29 +122,31 @@ def test_brackets_in_a_fitted_table_are_text() -> None:
 def test_columns_go_before_names_are_folded(
     monkeypatch: pytest.MonkeyPatch, width: int, left_out: list[str]
 ) -> None:
-    columns = [("step", "left"), ("what changes", "left"), ("big", "right"), ("bigger", "right")]
-    rows = [("v07-fixed", "one idea in rather many words", "1234567890", "123456")]
+    row = {"step": "v07-fixed", "what changes": "one idea in rather many words"}
+    row |= {"big": "1234567890", "bigger": "123456"}
     monkeypatch.setattr(console.out, "width", width)
-    table = console.fitted_table(columns, rows, prose="what changes", spare=[["big"], ["bigger"]])
+    spare = [["big"], ["bigger"]]
+    table = console.fitted([row], right=["big", "bigger"], prose="what changes", spare=spare)
     gone = table.left_out
     assert list(gone) == left_out
     with console.out.capture() as captured:
         console.out.print(table.table)
     text = captured.get()
-    kept = [cell for (name, _), cell in zip(columns, rows[0], strict=True) if name not in gone]
+    kept = [cell for name, cell in row.items() if name not in gone]
     if width >= 36:
         assert all(cell in text for cell in kept if " " not in cell)
-        assert all(word in text for word in rows[0][1].split())
-    assert not any(cell in text for cell in rows[0][2:] if cell not in kept)
+        assert all(word in text for word in row["what changes"].split())
+    assert not any(cell in text for cell in [*row.values()][2:] if cell not in kept)
 
 
 def test_what_all_rows_share_goes_into_a_line_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = [("step", "left"), ("arch", "left"), ("time\nµs", "right"), ("says", "left")]
-    rows = [("v07", "sm_100a", "12.5", "a word"), ("v08", "sm_100a", "11.25", "another")]
+    cells = [("v07", "sm_100a", "12.5", "a word"), ("v08", "sm_100a", "11.25", "another")]
+    rows = [dict(zip(("step", "arch", "time\nµs", "says"), row, strict=True)) for row in cells]
     fitted = {}
     for width in (40, 26, 14):
         monkeypatch.setattr(console.out, "width", width)
-        table = console.fitted_table(columns, rows, prose="says", spare=[["time\nµs"]])
+        spare = [["time\nµs"]]
+        table = console.fitted(rows, right=spare[0], prose="says", spare=spare)
         with console.out.capture() as captured:
             table.show()
         fitted[width] = captured.get()

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, result_row, run_record
+from conftest import ROOT, result_row, run_record, with_metrics
 
 from kernelbench.base import json_file
 from kernelbench.base.errors import RecordError
 from kernelbench.records import conversion, store
 from kernelbench.records import run_record as records
-from kernelbench.records.run_upgrades import UPGRADES, upgraded
+from kernelbench.records.run_record import UPGRADES, upgraded
 
 #: What `kernelbench run mref --shape qwen35` measured on an H200 on 2026-11-20, with schema 1.
 OLD = ROOT / "tests" / "fixtures" / "run_1.json"
@@ -56,8 +56,8 @@ def test_a_record_of_schema_1_is_read() -> None:
     assert run.schema == records.RUN_SCHEMA
     first = run.results[0]
     assert (first.floor, first.rel_rms_err) == (None, None)
-    assert first.call_us is not None
-    assert first.call_us.median == old["results"][0]["call_us"]["median"]
+    assert first.metrics.get("call") is not None
+    assert first.metrics["call"].median == old["results"][0]["call_us"]["median"]
     assert json.loads(OLD.read_text()) == old, "reading changes no file"
 
 
@@ -134,7 +134,9 @@ def test_a_packed_record_of_schema_1_is_rewritten(results: Path) -> None:
 def test_two_contents_of_one_run_are_refused(results: Path) -> None:
     (old,) = results.glob("*/runs/*[0-9a-f].json")
     run = records.read_run(old)
-    other = replace(run.results[0], call_us=replace(run.results[0].call_us, median=1.0))
+    other = with_metrics(
+        run.results[0], call_us=replace(run.results[0].metrics["call"], median=1.0)
+    )
     records.write_run(
         old.with_name(f"{old.name}.gz"), replace(run, results=(other, *run.results[1:]))
     )

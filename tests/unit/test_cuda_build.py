@@ -9,8 +9,8 @@ import torch
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import CompileFailure
-from kernelbench.executors import cuda_build, cuda_step
-from kernelbench.executors.callables import LoadError
+from kernelbench.kinds import cuda_build, cuda_step
+from kernelbench.kinds.callables import LoadError
 from kernelbench.machine import toolchain
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.project.model import Step
@@ -71,18 +71,21 @@ def test_flags(tmp_path: Path) -> None:
 def test_the_same_caller_for_the_same_text(tmp_path: Path) -> None:
     one, two = (step_of(tmp_path / name, "void f();") for name in "ab")
     entries = [tmp_path / name / "kernel.cu" for name in "ab"]
-    first = cuda_build._caller(one, entries[0], [], False)
-    assert first == cuda_build._caller(two, entries[1], [], False)
+    first = cuda_build._caller(one, entries[0], [], False, False)
+    assert first == cuda_build._caller(two, entries[1], [], False, False)
     assert "#define KERNELBENCH_FUNCTION mine::f\n" in first.read_text()
 
 
 def test_an_extension_gets_a_module_if_it_has_none(tmp_path: Path) -> None:
     step = step_of(tmp_path, "#include <torch/extension.h>\n")
     assert cuda_build.is_extension(step)
-    made = cuda_build._caller(step, tmp_path / "kernel.cu", ["void f();"], True).read_text()
+    made = cuda_build._caller(step, tmp_path / "kernel.cu", ["void f();"], True, False).read_text()
     assert 'm.def("f", &mine::f)' in made
     own = ["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"]
-    assert "PYBIND" not in cuda_build._caller(step, tmp_path / "kernel.cu", own, True).read_text()
+    assert (
+        "PYBIND"
+        not in cuda_build._caller(step, tmp_path / "kernel.cu", own, True, False).read_text()
+    )
 
 
 def test_a_header_of_torch_in_a_comment_makes_no_extension(tmp_path: Path) -> None:

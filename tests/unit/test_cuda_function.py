@@ -14,10 +14,10 @@ import torch
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler as build
-from kernelbench.executors import cuda_build
-from kernelbench.executors.callables import LoadError
-from kernelbench.executors.cuda_function import CudaFunction, open_function
-from kernelbench.executors.fault import KernelFault
+from kernelbench.kinds import cuda_build
+from kernelbench.kinds.callables import LoadError
+from kernelbench.kinds.cuda_function import CudaFunction, open_function
+from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.project.model import Step
 
 COMPILER = build.host_compiler()
@@ -67,7 +67,7 @@ def make(tmp_path: Path) -> Make:
             "s", "", "", None, "", "", "", "any", "works", "cuda", tmp_path, tmp_path / "sum.cu",
             function=function, arguments=arguments,
         )  # fmt: skip
-        caller = cuda_build._caller(step, tmp_path / "sum.cu", [], False)
+        caller = cuda_build._caller(step, tmp_path / "sum.cu", [], False, False)
         assert COMPILER is not None
         library = tmp_path / "lib.so"
         command = [str(COMPILER.path), "-std=c++20", "-shared", "-fPIC", "-x", "c++"]

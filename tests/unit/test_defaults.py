@@ -9,14 +9,13 @@ from typing import Any, cast
 import pytest
 from conftest import ROOT
 
+from kernelbench.compare.gating import comparable, lineages_with
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.gpu import GPU
-from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.gpu import GPU, SOFT_GPU
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
-from kernelbench.runs.defaults import comparable, lineages_with
 from kernelbench.runs.runner import StepRun
 
 CONTEXT = Context(project_at(ROOT))

@@ -10,7 +10,7 @@ import torch
 from conftest import result_row, run_record
 
 from kernelbench.base import schema
-from kernelbench.cli.render import error_text
+from kernelbench.cli.run import error_text
 from kernelbench.problems.deviation import Deviation
 from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
 from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.worker import device_memory
-from kernelbench.worker.device_memory import DeviceRegion
+from kernelbench.isolation import device_memory
+from kernelbench.isolation.device_memory import DeviceRegion
 
 DEVICE = torch.device("cuda:0")
 GRANULARITY = 1 << 21

@@ -16,30 +16,29 @@ from conftest import ROOT
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.compare.comparer import (
-    Collected,
+    SessionSamples,
     block_samples,
     identical,
     impossible,
     protocol_size,
 )
-from kernelbench.executors import python_step
-from kernelbench.executors.emulated import EMULATOR, EmulatorExecutor
-from kernelbench.executors.emulated_kernel import EmulatedKernel
+from kernelbench.executors.emulated import EMULATOR, EmulatedKernel, EmulatorExecutor
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.kinds import python_step
 from kernelbench.machine.environment import read_environment
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.results import CheckResult, TimedBlock
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Kernel, Work
 from kernelbench.project.project_file import project_at
 from kernelbench.project.step_files import read_submission
-from kernelbench.records import run_record
+from kernelbench.records import metrics
 from kernelbench.records.run_record import ResultStatus
 from kernelbench.runs.runner import Runner, StepRun
 from kernelbench.stats.blocks import BlockSamples
-from kernelbench.worker.body import execute_job
+from kernelbench.worker.job_runner import execute_job
 from kernelbench.worker.jobs import Arm, CompareJob, RunJob, Timing
-from kernelbench.worker.launcher import Ending
+from kernelbench.worker.launcher import WorkerExit
 from kernelbench.worker.messages import (
     ArmChecked,
     ArmFailed,
@@ -49,13 +48,13 @@ from kernelbench.worker.messages import (
     Message,
     MetricMeasured,
     PhaseBegins,
+    Reporter,
     ShapeBegins,
     TimingFailed,
     WorkCounted,
     decode_message,
     encode_message,
 )
-from kernelbench.worker.reporter import Reporter
 
 CPU = Target(TORCH, "cpu", None)
 CONTEXT = Context(project_at(ROOT))
@@ -227,7 +226,7 @@ def test_incomplete_blocks_are_left_out_and_two_are_needed() -> None:
 def test_an_arm_faster_than_its_device_allows_is_found() -> None:
     """1 GB at 4.8 TB/s takes 208 us from DRAM; where it may stay in the L2, 60 MB less."""
     times = {"base": np.full((2, 2), 300.0), "cand": np.full((2, 2), 200.0)}
-    collected = Collected(
+    collected = SessionSamples(
         SHAPES[0], {"device": [BlockSamples(**times)]}, work=Work(1.0, 1e9, 0.0, "fp8")
     )
     cold, batched = (replace(TIMING, batch=batch) for batch in (1, 8))
@@ -260,9 +259,9 @@ def test_what_a_submission_imports_from_beside_it_is_its_code(tmp_path: Path) ->
 class Scripted:
     """A launcher whose workers say what the test wrote down, one script a worker."""
 
-    def __init__(self, *scripts: tuple[list[Any], Ending | None]) -> None:
+    def __init__(self, *scripts: tuple[list[Any], WorkerExit | None]) -> None:
         self._scripts = list(scripts)
-        self.ending: Ending | None = None
+        self.ending: WorkerExit | None = None
         self.jobs: list[Any] = []
 
     def run(self, job: Any) -> Iterator[Message]:
@@ -276,9 +275,11 @@ class Scripted:
         self.ending = ending
 
 
-DONE = Ending("done", "x", "", "")
-HANG = Ending("hang", "timed call", "no answer within 9 s in phase 'timed call'", "", status="hang")
-DIED = Ending("died", "gpu-mode: second call", "the worker was ended by SIGSEGV", "")
+DONE = WorkerExit("done", "x", "", "")
+HANG = WorkerExit(
+    "hang", "timed call", "no answer within 9 s in phase 'timed call'", "", status="hang"
+)
+DIED = WorkerExit("died", "gpu-mode: second call", "the worker was ended by SIGSEGV", "")
 
 
 def environment() -> Message:
@@ -331,8 +332,12 @@ def whole(name: str) -> list[Any]:
 def test_a_whole_run(rows: Rows) -> None:
     (first, second), launcher = rows(([environment(), *whole("x"), *whole("y")], DONE))
     assert (first.shape, second.shape) == ("x", "y")
-    assert (first.status, first.call_us.median, first.call_us.reps) == ("pass", 2.5, 4)
-    assert first.call_us.method == "wall"
+    assert (first.status, first.metrics["call"].median, first.metrics["call"].reps) == (
+        "pass",
+        2.5,
+        4,
+    )
+    assert first.metrics["call"].method == "wall"
     assert first.notes == ()
     assert len(launcher.jobs) == 1
 
@@ -342,9 +347,9 @@ def test_a_hang_while_timed_loses_the_time_not_the_next_shape(rows: Rows) -> Non
         ([environment(), shape("x"), checked("x"), WORK, block(1.0)], HANG),
         ([environment(), *whole("y")], DONE),
     )
-    assert (first.status, first.call_us) == ("hang", None)
+    assert (first.status, first.metrics.get("call")) == ("hang", None)
     assert first.reason == HANG.reason
-    assert (second.status, second.call_us.reps) == ("pass", 4)
+    assert (second.status, second.metrics["call"].reps) == ("pass", 4)
     assert [s.name for s in launcher.jobs[1].shapes] == ["y"]
 
 
@@ -366,7 +371,7 @@ def test_a_death_in_the_second_class_keeps_the_first(rows: Rows) -> None:
 @pytest.mark.parametrize(("ending", "after"), [
     (DIED, "not run after the fault"), (HANG, "not run after the hang"),
 ])  # fmt: skip
-def test_a_long_reason_is_given_once(ending: Ending, after: str, rows: Rows) -> None:
+def test_a_long_reason_is_given_once(ending: WorkerExit, after: str, rows: Rows) -> None:
     classes = ("gpu-mode", "full", "structured")
     found, _ = rows(([environment(), shape("x")], ending), ([*whole("y")], DONE), classes=classes)
     assert [row.reason for row in found[:3]] == [ending.reason, after, after]
@@ -398,7 +403,7 @@ def test_the_checks_reason_outlives_the_worker(rows: Rows) -> None:
 
 
 def test_a_death_while_loading_costs_every_shape(rows: Rows) -> None:
-    found, launcher = rows(([environment()], Ending("died", "load", "gone", "")))
+    found, launcher = rows(([environment()], WorkerExit("died", "load", "gone", "")))
     assert [(r.shape, r.status, r.reason) for r in found] == [
         ("x", "fault", "gone"),
         ("y", "fault", "gone"),
@@ -408,7 +413,7 @@ def test_a_death_while_loading_costs_every_shape(rows: Rows) -> None:
 
 def test_a_worker_that_fails_before_the_step_is_no_fault_of_the_step(rows: Rows) -> None:
     with pytest.raises(EnvironmentProblem, match="before it reached the step: no driver"):
-        rows(([], Ending("died", "environment", "no driver", "")))
+        rows(([], WorkerExit("died", "environment", "no driver", "")))
 
 
 def test_a_wrong_timed_output_fails_the_row(rows: Rows) -> None:
@@ -416,7 +421,11 @@ def test_a_wrong_timed_output_fails_the_row(rows: Rows) -> None:
     (first, _), _ = rows(
         ([environment(), shape("x"), checked("x"), WORK, block(1.0), fault, *whole("y")], DONE)
     )
-    assert (first.status, first.reason, first.call_us) == ("wrong", "a timed output", None)
+    assert (first.status, first.reason, first.metrics.get("call")) == (
+        "wrong",
+        "a timed output",
+        None,
+    )
 
 
 def test_an_interrupt_keeps_what_was_measured(rows: Rows) -> None:
@@ -426,8 +435,9 @@ def test_an_interrupt_keeps_what_was_measured(rows: Rows) -> None:
     )  # fmt: skip
     first, second, raised = found
     assert raised is KeyboardInterrupt
-    assert first.call_us.reps == 4
-    assert (second.status, second.call_us.reps, second.call_us.method) == ("pass", 2, "incomplete")
+    assert first.metrics["call"].reps == 4
+    assert second.status == "pass"
+    assert (second.metrics["call"].reps, second.metrics["call"].method) == (2, "incomplete")
     assert any("interrupted" in note for note in second.notes)
 
 
@@ -441,13 +451,13 @@ def test_an_interrupt_while_a_row_is_made_waits_for_it(
         assert not begun, "summarized twice"
         begun.append(method)
         signal.raise_signal(signal.SIGINT)
-        return run_record.summarize(samples, method)
+        return metrics.summarize(samples, method)
 
     monkeypatch.setattr("kernelbench.runs.shape_rows.summarize", interrupted)
     found, _ = rows(([environment(), *whole("x"), *whole("y")], DONE))
     first, raised = found
     assert raised is KeyboardInterrupt
-    assert (first.status, first.call_us.reps, begun) == ("pass", 4, ["wall"])
+    assert (first.status, first.metrics["call"].reps, begun) == ("pass", 4, ["wall"])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

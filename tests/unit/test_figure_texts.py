@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from kernelbench.cli.figure_texts import unit_for
-from kernelbench.measure.outcomes import TimedBlock
-from kernelbench.records.device_table import TableRow, TableTime
-from kernelbench.records.run_record import Result, summarize
-from kernelbench.runs.newest_rows import with_distance
-from kernelbench.runs.shape_rows import NOISY_SPREAD, ShapeRows, with_times
+from kernelbench.measure.results import TimedBlock
+from kernelbench.records.device_table import TableRow
+from kernelbench.records.metrics import summarize
+from kernelbench.records.run_record import Result
+from kernelbench.runs.shape_rows import NOISY_SPREAD, ShapeRows, with_distance, with_times
 from kernelbench.worker.messages import MetricMeasured
 
 ROW = Result(
     step="s", lineage="l", problem="p", shape="A", dims="", inputs="random", executor="gpu",
-    status="pass", exact=True, max_abs_err=0.0, call_us=None, device_us=None, reason="",
+    status="pass", exact=True, max_abs_err=0.0, metrics={}, reason="",
     source_sha="", binary_sha=None,
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_a_noisy_device_time_is_a_note(metric: str, told: bool) -> None:
 def test_a_metric_without_a_time_says_why() -> None:
     why = MetricMeasured("A", "device", "none", ("no device time: capture failed",), 0.0)
     row, samples = with_times(ROW, ShapeRows(measured={"device": why}))
-    assert (row.device_us, samples) == (None, [])
+    assert (row.metrics, samples) == ({}, [])
     assert row.notes == ("no device time: capture failed",)
 
 
@@ -79,13 +79,13 @@ def test_a_metric_without_a_time_says_why() -> None:
     ],
 )
 def test_a_time_far_from_the_kept_one_is_a_note(before: float, l2: str, note: str) -> None:
-    row = replace(ROW, device_us=summarize([100.0] * 5, "graph"))
+    row = replace(ROW, metrics={"device": summarize([100.0] * 5, "graph")})
     kept = TableRow(
         step="s", shape="A", executor="gpu", l2=l2, status="pass", exact=True, classes=1,
-        max_abs_err=0.0, rel_rms_err=0.0, device=TableTime(before, before, before, 5, "graph"),
-        call=None, sol_us=None, run="20261120T224026Z", reason="",
+        max_abs_err=0.0, rel_rms_err=0.0, metrics={"device": summarize([before] * 5, "graph")},
+        sol_us=None, run="20261120T224026Z", reason="",
     )  # fmt: skip
-    other = replace(kept, shape="B", device=TableTime(1.0, 1.0, 1.0, 5, "graph"))
+    other = replace(kept, shape="B", metrics={"device": summarize([1.0] * 5, "graph")})
     (found, untimed) = with_distance([row, ROW], [other, kept], "cold")
     assert found.notes == ((note,) if note else ())
     assert untimed == ROW

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kernelbench.build import compiler
-from kernelbench.executors.loaded_step import LoadedStep
+from kernelbench.kinds.loaded_step import LoadedStep
 from kernelbench.problems.fused_moe import abi
 from kernelbench.problems.fused_moe.problem import PROBLEM
 from kernelbench.problems.fused_moe.shape import MoeData, MoeShape

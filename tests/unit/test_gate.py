@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from conftest import with_metrics
 
 from kernelbench.base.errors import ExitCode, RecordError
-from kernelbench.compare.gate_report import bare_row
 from kernelbench.compare.gate_tables import (
     Best,
     GateReport,
@@ -23,15 +23,9 @@ from kernelbench.compare.gate_tables import (
     from_live,
 )
 from kernelbench.records.calibration_record import SessionSpread
-from kernelbench.records.run_record import (
-    RUN_SCHEMA,
-    Environment,
-    Protocol,
-    Result,
-    RunRecord,
-    TimeStats,
-)
-from kernelbench.report import gate_markdown, junit
+from kernelbench.records.metrics import Summary
+from kernelbench.records.run_record import RUN_SCHEMA, Environment, Protocol, Result, RunRecord
+from kernelbench.report import gate_markdown
 from kernelbench.stats.inference import BlockSamples, Estimate, Verdict, estimate_change, family
 
 ENVIRONMENT = Environment(
@@ -52,8 +46,8 @@ SIGMA = 0.003
 STEPS = [f"v{i:02d}" for i in range(24)]
 
 
-def time(median: float, method: str = "graph") -> TimeStats:
-    return TimeStats(median, median, median, median, median, 0.0, 500, method)
+def time(median: float, method: str = "graph") -> Summary:
+    return Summary(median, median, median, median, median, 0.0, 500, method)
 
 
 def result(step: str = "v01", shape: str = "A", **changes: Any) -> Result:
@@ -68,11 +62,10 @@ def result(step: str = "v01", shape: str = "A", **changes: Any) -> Result:
         status="pass",
         exact=True,
         max_abs_err=0.0,
-        call_us=time(60.0, "events"),
-        device_us=time(40.0),
+        metrics={"device": time(40.0), "call": time(60.0, "events")},
         reason="",
     )
-    return dataclasses.replace(row, **changes)
+    return with_metrics(row, **changes)
 
 
 def record(*rows: Result, **changes: Any) -> RunRecord:
@@ -417,7 +410,7 @@ def test_an_uncertain_gain_passes() -> None:
 
 
 def test_nothing_but_skipped_rows_is_no_pass() -> None:
-    skipped = bare_row("v01", "A", "", "device", "skipped", "too wide")
+    skipped = GateRow("v01", "A", "", "device", "skipped", "too wide")
     report = dataclasses.replace(from_live([], device="d"), rows=(skipped,))
     assert report.exit_code == ExitCode.ENVIRONMENT
     assert report.headline == "FAIL: nothing was compared: 1 skipped"
@@ -474,7 +467,7 @@ def test_markdown(mixed: GateReport) -> None:
 
 
 def test_junit(mixed: GateReport) -> None:
-    root = ElementTree.fromstring(junit.junit_xml(mixed))
+    root = ElementTree.fromstring(gate_markdown.junit_xml(mixed))
     assert root.attrib == {"tests": "4", "failures": "2", "errors": "1", "skipped": "0"}
     cases = {case.attrib["classname"]: case for case in root.iter("testcase")}
     slow = cases["kernelbench.gate.v02"]
@@ -488,8 +481,72 @@ def test_junit(mixed: GateReport) -> None:
 
 
 def test_ambiguous_in_junit() -> None:
-    row = GateRow("v01", "A", "device", 1.0, 1.0, None, 0.0, None, 0.01, "ambiguous", "why")
+    row = GateRow(
+        "v01", "A", "", "device", "ambiguous", "why", base=1.0, current=1.0, delta=0.0, margin=0.01
+    )
     for asked, kind in (((), "skipped"), (("ambiguous",), "failure")):
         report = GateReport("live", "d", (row,), "", (), asked)
-        (case,) = ElementTree.fromstring(junit.junit_xml(report)).iter("testcase")
+        (case,) = ElementTree.fromstring(gate_markdown.junit_xml(report)).iter("testcase")
         assert [child.tag for child in case] == [kind]
+
+
+# -- tables: what a CPU's noise can and cannot show
+
+
+def wall(samples: Any) -> Summary:
+    """The summary that a record keeps of a series."""
+    at = [float(np.percentile(samples, q)) for q in (50, 5, 95)]
+    return Summary(
+        at[0], float(np.mean(samples)), float(np.min(samples)), at[1], at[2],
+        float(np.std(samples)), len(samples), "wall",
+    )  # fmt: skip
+
+
+def on_cpu(stats: Summary, name: str = "run") -> RunRecord:
+    return record(result(executor="torch", device_us=None, call_us=stats), id=name)
+
+
+def test_two_noisy_runs_of_the_same_code_are_ambiguous_both_ways() -> None:
+    rng = np.random.default_rng(54)
+    # What a busy machine does to a series: mostly fast in one run, mostly slow in the other.
+    fast = np.where(rng.random(50) < 0.8, 140, 24000) * rng.uniform(0.9, 1.1, 50)
+    slow = np.where(rng.random(50) < 0.4, 140, 24000) * rng.uniform(0.9, 1.1, 50)
+    for before, now in ((fast, slow), (slow, fast)):
+        report = compare_tables(on_cpu(wall(before)), on_cpu(wall(now)))
+        (row,) = report.rows
+        assert abs(row.delta or 0) > 0.9
+        assert (row.status, report.exit_code) == ("ambiguous", ExitCode.AMBIGUOUS)
+        assert "p5–p95" in row.reason and "--against" in row.next_step
+
+
+def test_series_that_lie_apart_are_decided() -> None:
+    rng = np.random.default_rng(55)
+    fast, slow = rng.normal(100, 3, 50), rng.normal(150, 3, 50)
+    assert statuses(compare_tables(on_cpu(wall(fast)), on_cpu(wall(slow)))) == ["regression"]
+    assert statuses(compare_tables(on_cpu(wall(slow)), on_cpu(wall(fast)))) == ["faster"]
+
+
+@pytest.mark.parametrize(
+    ("reps", "status"), [(1, "ambiguous"), (4, "ambiguous"), (5, "regression")]
+)
+def test_few_repetitions_lie_apart_by_chance(reps: int, status: str) -> None:
+    before, now = wall([100.0] * reps), wall([150.0] * reps)
+    assert statuses(compare_tables(on_cpu(before), on_cpu(now))) == [status]
+
+
+def test_the_best_run_s_repetitions_count_too() -> None:
+    rng = np.random.default_rng(56)
+    runs = [on_cpu(wall(rng.normal(mean, 5, 50)), str(mean)) for mean in (100, 101, 103)]
+    report = compare_tables(runs[1], runs[2], best=best_ever(runs[:2], runs[2]))
+    (row,) = report.rows
+    assert (row.status, row.delta_best is not None) == ("ambiguous", True)
+    assert "best of 2 runs" in row.reason
+
+
+def test_a_calibrated_gpu_decides_by_its_spread() -> None:
+    stats = Summary(40.0, 40.0, 39.0, 39.0, 43.0, 1.0, 500, "graph")
+    slower = dataclasses.replace(stats, median=41.0, p05=39.5, p95=43.5)
+    runs = [record(result(device_us=each)) for each in (stats, slower)]
+    known = {("A", "device"): SessionSpread(0.001, 39, 0.0012, 40)}
+    assert statuses(compare_tables(*runs, spreads=known)) == ["regression"]
+    assert statuses(compare_tables(*runs)) == ["ambiguous"]

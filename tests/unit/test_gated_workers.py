@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT
 
 from kernelbench.compare import comparer
-from kernelbench.compare.collected import Collected
 from kernelbench.compare.comparer import ArmFailure, Comparer
+from kernelbench.compare.session_samples import SessionSamples
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.project.context import Context
@@ -79,7 +79,7 @@ def test_one_that_is_not_told_to_go_on_ends_with_its_reader(
 ) -> None:
     worker = launcher.start(replace(job, check=False))
     list(worker.until_prepared())
-    worker.let_go()
+    worker.release()
     assert not list(worker.messages())
     ending = worker.ending
     assert ending is not None
@@ -102,7 +102,7 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("side_by_side")
 def test_every_session_has_its_times(launcher: Launcher, job: CompareJob) -> None:
-    collected = Collected(job.shape)
+    collected = SessionSamples(job.shape)
     with a_comparer(launcher, job) as found:
         found.collect(collected, 3)
     assert len(collected.sessions["call"]) == len(collected.session_s) == 3
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_found_whoever_checks_it(
 ) -> None:
     wrong = a_comparer(launcher, job, submissions / "ignores_scales.py")
     with pytest.raises(ArmFailure, match="ignores_scales"):
-        wrong.collect(Collected(job.shape), 2)
+        wrong.collect(SessionSamples(job.shape), 2)
 
 
 @pytest.mark.usefixtures("side_by_side")
@@ -125,14 +125,14 @@ def test_without_memory_for_several_they_are_prepared_one_by_one(
     found = a_comparer(launcher, job)
     real, groups = Comparer._sessions, []
 
-    def sessions(self: Comparer, collected: Collected, group: range, of: int) -> None:
+    def sessions(self: Comparer, collected: SessionSamples, group: range, of: int) -> None:
         groups.append(group)
         if len(group) > 1:
             raise comparer._NotPrepared
         real(self, collected, group, of)
 
     monkeypatch.setattr(Comparer, "_sessions", sessions)
-    collected = Collected(job.shape)
+    collected = SessionSamples(job.shape)
     with found:
         found.collect(collected, 2)
     assert [len(group) for group in groups] == [2, 1, 1]
@@ -143,4 +143,4 @@ def test_arms_without_a_time_are_not_compared(launcher: Launcher, job: CompareJo
     """A submission that no graph can hold, judged apart: there is nothing to compare."""
     told = MetricMeasured("s", "device", "none", ("no device time: capture failed",), 0.0)
     with pytest.raises(ArmFailure, match=r"no device time: capture failed; compare call times"):
-        a_comparer(launcher, job)._take(Collected(job.shape), told)
+        a_comparer(launcher, job)._take(SessionSamples(job.shape), told)

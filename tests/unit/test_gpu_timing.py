@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import torch
 
+from kernelbench.isolation import isolated_timing
+from kernelbench.isolation.requests import Go, Once, Time
+from kernelbench.isolation.shared_data import DataMessage
+from kernelbench.isolation.timing_supervisor import read_block
 from kernelbench.measure import gpu_call_time, gpu_device_time, probes
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
 from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.timing import Measurement, TimedBlock, TimingFault, abba, draw_input_sets
 from kernelbench.problems.group_gemm.problem import PROBLEM
-from kernelbench.worker import timed_apart
-from kernelbench.worker.judged_timing import read_block
-from kernelbench.worker.requests import Go, Once, Time
-from kernelbench.worker.shared_data import DataMessage
 
 SHAPE = PROBLEM.parse_shape("s", {"m": 2, "n": 8, "k": 64})
 BLOCKS, REPS = 6, 8
@@ -117,7 +117,7 @@ def order() -> list[list[int]]:
 
 def all_of(measured: Measurement) -> Iterator[float]:
     for block in measured.blocks:
-        yield from block.time_us
+        yield from block.values
 
 
 def test_device_time_by_graphs(gpu: GpuTiming, seen: list[TimedBlock]) -> None:
@@ -150,7 +150,7 @@ def test_device_time_by_the_profiler_where_nothing_can_be_recorded(
     assert measured.method == "profiler"
     assert measured.notes == ["device time from the profiler: capture failed: not while recording"]
     # Five blocks share a session of the profiler, in order.
-    assert [block.time_us[0] for block in measured.blocks] == [0, 4, 8, 12, 16, 0, 4]
+    assert [block.values[0] for block in measured.blocks] == [0, 4, 8, 12, 16, 0, 4]
     assert seen == measured.blocks
 
 
@@ -190,7 +190,7 @@ def test_a_series_in_a_submissions_process_asks_its_judge(
     gpu: GpuTiming, monkeypatch: pytest.MonkeyPatch, metric: Any
 ) -> None:
     """What it says it is at, and the repetition that it makes when it is asked for one."""
-    monkeypatch.setattr(timed_apart, "SYNCHRONIZE", lambda _device: None)
+    monkeypatch.setattr(isolated_timing, "SYNCHRONIZE", lambda _device: None)
     asked: list[tuple[dict[str, Any], Any]] = []
 
     def ask(answer: dict[str, Any], results: Any) -> Any:
@@ -204,7 +204,7 @@ def test_a_series_in_a_submissions_process_asks_its_judge(
     )
     sets = [(chosen.inputs, chosen.poisons) for chosen in gpu.sets]
     steps = [step_of(gpu), step_of(gpu)]
-    said = timed_apart.time_series(steps, request, sets, torch.device("cpu"), ask)
+    said = isolated_timing.time_series(steps, request, sets, torch.device("cpu"), ask)
     assert (said["at"], said["notes"]) == ("measured", [])
     at = [answer["at"] for answer, _ in asked]
     assert at.count("renew") == at.count("block") == BLOCKS

@@ -79,7 +79,7 @@ def test_where_text_does_not_say_every_header_counts(line: str, tree: Path) -> N
     ("name", "own"), [("kernels/v22", ()), ("kernels/v07", ()), ("moe/m07", ("moe/common",))]
 )
 def test_it_is_what_the_compiler_reads(name: str, own: tuple[str, ...]) -> None:
-    """Nothing less, which would be a wrong library from the cache; and nothing more."""
+    """Nothing less, which would be code that the lock does not know; and nothing more."""
     host = compiler.host_compiler()
     if host is None:
         pytest.skip("no C++ compiler")

@@ -15,11 +15,12 @@ from conftest import ROOT
 
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler as build
-from kernelbench.executors import compiled
 from kernelbench.inspection import cubin, disassembly, resources
 from kernelbench.inspection.cubin import Cubin, Function
-from kernelbench.inspection.occupancy import SM_LIMITS, CtaNeeds, occupancy
+from kernelbench.kinds import compiled
 from kernelbench.machine import toolchain
+from kernelbench.machine.arch import ARCHES, arch_named
+from kernelbench.machine.occupancy import CtaNeeds, occupancy
 from kernelbench.project.model import Allowance
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import Step, load_lineages
@@ -141,20 +142,20 @@ def test_launch_bounds() -> None:
 
 class TestOccupancy:
     def test_shared_memory_ends_it(self) -> None:
-        found = occupancy(CtaNeeds(122, 192, 218112, 256), SM_LIMITS["sm_100a"])
+        found = occupancy(CtaNeeds(122, 192, 218112, 256), ARCHES[100].sm)
         assert (found.ctas, found.limits) == (1, ("shared memory",))
 
     def test_tensor_memory_ends_it(self) -> None:
-        found = occupancy(CtaNeeds(64, 192, 40 << 10, 512), SM_LIMITS["sm_100a"])
+        found = occupancy(CtaNeeds(64, 192, 40 << 10, 512), ARCHES[100].sm)
         assert (found.ctas, found.limits) == (1, ("tensor memory",))
-        found = occupancy(CtaNeeds(64, 192, 100 << 10, 256), SM_LIMITS["sm_100a"])
+        found = occupancy(CtaNeeds(64, 192, 100 << 10, 256), ARCHES[100].sm)
         assert (found.ctas, found.limits) == (2, ("shared memory", "tensor memory"))
 
     def test_a_hopper_sm_has_no_tensor_memory(self) -> None:
-        assert occupancy(CtaNeeds(32, 32, 0, 512), SM_LIMITS["sm_90a"]).ctas == 32
+        assert occupancy(CtaNeeds(32, 32, 0, 512), ARCHES[90].sm).ctas == 32
 
     def test_the_most_shared_memory_of_a_cta(self) -> None:
-        for sm in SM_LIMITS.values():
+        for sm in (arch.sm for arch in ARCHES.values()):
             most = sm.shared_bytes - sm.shared_reserved
             assert occupancy(CtaNeeds(32, 128, most), sm).ctas == 1
             too_much = occupancy(CtaNeeds(32, 128, most + 1), sm)
@@ -177,7 +178,7 @@ class TestOccupancy:
         ]
         cases += [CtaNeeds(r, t, 0) for r, t in itertools.product(range(1, 257, 5), (64, 320))]
         for arch in ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"):
-            sm = SM_LIMITS[arch]
+            sm = ARCHES[int(arch.strip("sm_a"))].sm
             fitting = [c for c in cases if c.shared_bytes <= sm.shared_bytes - sm.shared_reserved]
             theirs = _by_toolkit(tmp_path, compiler, header, arch, fitting)
             ours = [occupancy(case, sm).ctas for case in fitting]
@@ -202,7 +203,9 @@ def _occupancy_header() -> Path | None:
 def _by_toolkit(
     folder: Path, compiler: build.Compiler, header: Path, arch: str, cases: Sequence[CtaNeeds]
 ) -> list[int]:
-    sm, (major, minor) = SM_LIMITS[arch], divmod(int(arch.strip("sm_a")), 10)
+    known = arch_named(arch)
+    assert known is not None
+    sm, (major, minor) = known.sm, known.capability
     source = folder / "occupancy.cpp"
     source.write_text(f"""
 #include <cstring>

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.base.interrupts import held_back
 from kernelbench.emulator import dwarf
+from kernelbench.runs.runner import defer_sigint
 
 
 def test_it_comes_when_the_block_has_ended() -> None:
     done: list[int] = []
-    with pytest.raises(KeyboardInterrupt), held_back():
+    with pytest.raises(KeyboardInterrupt), defer_sigint():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         done.append(1)
@@ -24,7 +24,7 @@ def test_it_comes_when_the_block_has_ended() -> None:
 
 
 def test_without_it_nothing_happens() -> None:
-    with held_back():
+    with defer_sigint():
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -33,7 +33,7 @@ def test_whoever_handles_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: seen.append(number))
     try:
-        with held_back():
+        with defer_sigint():
             signal.raise_signal(signal.SIGINT)
             assert seen == []
         assert seen == [signal.SIGINT]
@@ -42,7 +42,7 @@ def test_whoever_handles_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error_of_the_block_is_not_lost() -> None:
-    with pytest.raises(KeyboardInterrupt) as raised, held_back():
+    with pytest.raises(KeyboardInterrupt) as raised, defer_sigint():
         signal.raise_signal(signal.SIGINT)
         raise ValueError("of the block")
     assert isinstance(raised.value.__context__, ValueError)
@@ -52,7 +52,7 @@ def test_other_threads_are_left_alone() -> None:
     handlers: list[object] = []
 
     def work() -> None:
-        with held_back():
+        with defer_sigint():
             handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)

@@ -124,8 +124,8 @@ class TestTimes:
 
     def test_a_call_without_device_time_says_so(self) -> None:
         found = tree(run_record(result_row("v01", device_us=None, call_us=times(60.0))))
-        row = next(row for row in tree_grid.grid(found).rows if row[0] == "v01")
-        assert "60.0 call" in row
+        row = next(row for row in tree_grid.grid(found).rows if row["step"] == "v01")
+        assert "60.0 call" in row.values()
 
 
 class TestVerdicts:
@@ -141,8 +141,8 @@ class TestVerdicts:
         verdicts = {node.step: [v.verdict for v in node.verdicts] for node in found.nodes}
         assert verdicts["v02"] == ["FASTER"]
         assert verdicts["v01"] == []
-        row = next(row for row in tree_grid.grid(found).rows if row[0] == "v02")
-        assert "FASTER −5.0% on H200" in row
+        row = next(row for row in tree_grid.grid(found).rows if row["step"] == "v02")
+        assert "FASTER −5.0% on H200" in row.values()
 
     def test_a_calls_verdict_shows_where_the_devices_is_missing(self) -> None:
         both = (
@@ -154,12 +154,12 @@ class TestVerdicts:
             (both[:1], "SAME +0.0% on H200 (call)"),
         ):
             grid = tree_grid.grid(tree(comparisons=given))
-            assert text in next(row for row in grid.rows if row[0] == "v02")
+            assert text in next(row for row in grid.rows if row["step"] == "v02").values()
 
     def test_the_parent_may_be_the_candidate(self) -> None:
         found = tree(comparisons=(entry("v02", "v01", "FASTER", -0.2, protocol={"l2": "warm"}),))
-        row = next(row for row in tree_grid.grid(found).rows if row[0] == "v02")
-        assert "v01 is FASTER −20.0% on H200 (warm)" in row
+        row = next(row for row in tree_grid.grid(found).rows if row["step"] == "v02")
+        assert "v01 is FASTER −20.0% on H200 (warm)" in row.values()
 
 
 class TestErrors:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.executors.callables import LoadError, describe_exception, load_callable
+from kernelbench.kinds.callables import LoadError, describe_exception, load_callable
 
 
 @pytest.fixture(autouse=True)

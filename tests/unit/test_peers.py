@@ -15,11 +15,12 @@ from conftest import ENVIRONMENT, ROOT, result_row, run_record, times, write_pro
 
 from kernelbench.base import console, json_file, schema
 from kernelbench.base.errors import UnknownNameError, UsageError
-from kernelbench.cli.render import RunView
-from kernelbench.executors import python_step, targets
-from kernelbench.executors.callables import load_callable, notes_of
+from kernelbench.cli.run import RunView
+from kernelbench.executors import targets
+from kernelbench.kinds import python_step
+from kernelbench.kinds.callables import load_callable, notes_of
 from kernelbench.measure import ceilings_bench
-from kernelbench.measure.outcomes import CheckResult, TimedBlock
+from kernelbench.measure.results import CheckResult, TimedBlock
 from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Inputs, Work
@@ -30,9 +31,9 @@ from kernelbench.records.run_record import ReadFloor, Result
 from kernelbench.runs.peers import Standing, standings
 from kernelbench.runs.plan import plan
 from kernelbench.runs.runner import Runner
-from kernelbench.worker import body
+from kernelbench.worker import job_runner
 from kernelbench.worker.jobs import Timing
-from kernelbench.worker.launcher import Ending
+from kernelbench.worker.launcher import WorkerExit
 from kernelbench.worker.messages import (
     BlockTimed,
     ClassChecked,
@@ -40,9 +41,9 @@ from kernelbench.worker.messages import (
     FloorRead,
     Message,
     MetricMeasured,
+    Reporter,
     ShapeBegins,
 )
-from kernelbench.worker.reporter import Reporter
 
 PEERS = ["moe-torch", "moe-triton", "moe-vllm"]
 FLOOR = ReadFloor(264_000_000, 63.0, 100, "bulk copies")
@@ -87,6 +88,7 @@ def test_commands_over_all_lineages_leave_peers_out(
     assert [lineage.name for lineage in lineages.chains] == [
         "group_gemm",
         "moe",
+        "moe_layer",
         "group_gemm_hopper",
     ]
     outcome = bench("roofline", "--device", "h200", "--shape", "qwen35")
@@ -305,7 +307,7 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
         FloorRead(name, FLOOR, ""),
     ]
     launcher: Any = SimpleNamespace(
-        run=lambda _job: iter(messages), ending=Ending("done", "x", "", "")
+        run=lambda _job: iter(messages), ending=WorkerExit("done", "x", "", "")
     )
     timing = Timing(1, 1, "cold", "single", ("device",), 1.0)
     runner = Runner(launcher, seed=1, timing=timing, call_limit_s=9.0)
@@ -316,10 +318,10 @@ def test_a_row_has_the_floor_that_its_worker_measured(project: Path) -> None:
     assert (row.floor, row.notes) == (None, ("tile 16", "no read floor: because"))
 
 
-# -- what peers do beforehand
+# -- what peers do before they are timed
 
-BEFOREHAND = """
-def _beforehand(data):
+UNTIMED_SETUP = """
+def _setup(data):
     {what}
 
 _right = custom_kernel
@@ -333,28 +335,29 @@ def custom_kernel(data):
         raise RuntimeError("not these tensors")
     return _right(data)
 
-custom_kernel.beforehand = _beforehand
+custom_kernel.{name} = _setup
 """
 
 
 @pytest.mark.parametrize(
-    ("what", "lineage", "wanted"),
+    ("name", "what", "lineage", "wanted"),
     [
-        ("_seen[:] = _ids(data)", "peers/tiny", "pass"),
-        ("pass", "peers/tiny", "raised RuntimeError: not these tensors"),
-        ("_seen[:] = _ids(data)", "tiny", "only peers may"),
+        ("untimed_setup", "_seen[:] = _ids(data)", "peers/tiny", "pass"),
+        ("beforehand", "pass", "peers/tiny", "raised RuntimeError: not these tensors"),
+        ("untimed_setup", "_seen[:] = _ids(data)", "tiny", "only peers may"),
     ],
 )
-def test_only_peers_work_beforehand(
+def test_only_peers_have_an_untimed_setup(
     bench: Callable[..., Any],
     project: Path,
     right_source: str,
+    name: str,
     what: str,
     lineage: str,
     wanted: str,
 ) -> None:
     root = project / lineage
-    write_step(root, "z", right_source + BEFOREHAND.format(what=what))
+    write_step(root, "z", right_source + UNTIMED_SETUP.format(what=what, name=name))
     outcome = bench("run", "z", "--no-save", "--reps", "4", "--budget", "1", root=project)
     assert wanted in outcome.out.replace("PASS", "pass"), outcome.out
 
@@ -365,7 +368,7 @@ def measured_floor() -> list[Message]:
     timing: Any = SimpleNamespace(l2="warm")
     shape: Any = SimpleNamespace(name="x")
     report = Reporter(messages.append)
-    body._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
+    job_runner._measure_floor(job, timing, Work(1.0, 1000.0, 10.0, "fp8"), shape, report)
     return messages
 
 

@@ -18,7 +18,7 @@ from kernelbench.lineages.project_templates import new_project
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.project.arena import MixedArena
 from kernelbench.project.context import Context
-from kernelbench.project.guarded import guarded
+from kernelbench.project.error_attribution import guarded
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import check_fields
 

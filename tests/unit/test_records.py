@@ -18,7 +18,7 @@ from conftest import ROOT, environment_of
 
 from kernelbench.base import files, json_file
 from kernelbench.base.errors import EnvironmentProblem, RecordError
-from kernelbench.records import run_record
+from kernelbench.records import metrics, run_record
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -175,15 +175,15 @@ def test_broken_json_is_refused(data: bytes, tmp_path: Path) -> None:
 
 def test_summary_keeps_every_sample() -> None:
     times = [*range(1, 100), 1e6]
-    stats = run_record.summarize(times, "wall")
+    stats = metrics.summarize(times, "wall")
     assert stats.reps == 100
     assert stats.median == 50.5
     assert stats.mean == pytest.approx(np.mean(times))
     assert stats.std == pytest.approx(np.std(times, ddof=1))
     assert (stats.min, stats.p05, stats.p95) == (1, pytest.approx(5.95), pytest.approx(95.05))
-    assert run_record.summarize([2.0], "wall").std == 0.0
+    assert metrics.summarize([2.0], "wall").std == 0.0
     with pytest.raises(ValueError, match="no samples"):
-        run_record.summarize([], "wall")
+        metrics.summarize([], "wall")
 
 
 def test_ids_sort_by_time_and_are_unique() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from kernelbench.measure.correctness import Checker, CheckResult
 from kernelbench.problems.group_gemm.problem import GroupGemm
-from kernelbench.runs.shared_references import shared_folder
+from kernelbench.runs.api import shared_folder
 
 SHAPE = GroupGemm().parse_shape("small", {"m": [8, 24], "n": 128, "k": 256})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelbench.base.errors import EnvironmentProblem
-from kernelbench.records.results_folder import require_writable_results
+from kernelbench.runs.settings import require_writable_results
 
 DEVICE = "NVIDIA H200"
 

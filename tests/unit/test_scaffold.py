@@ -9,10 +9,10 @@ import pytest
 
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.compare import comparer
-from kernelbench.executors.callables import load_callable
+from kernelbench.kinds.callables import load_callable
 from kernelbench.lineages import scaffold
-from kernelbench.lineages.line_counts import source_delta
 from kernelbench.lineages.scaffold import StepWords
+from kernelbench.lineages.source_diff import source_delta
 from kernelbench.project import overlay
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import Lineages, load_lineages

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.ptx.parser import parse
+from kernelbench.ptx.library import parse
 from kernelbench.ptx.script_symbols import ScriptSymbols
 
 TEXT = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,46 +11,42 @@ import numpy as np
 import pytest
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
-from kernelbench.compare.collected import block_samples
+from kernelbench.base.json_file import read_json
 from kernelbench.compare.session_plan import SessionPlan, plan_sessions
-from kernelbench.measure.outcomes import TimedBlock
+from kernelbench.compare.session_samples import block_samples
+from kernelbench.measure.results import TimedBlock
 from kernelbench.records.calibration_record import load_spreads, read_calibration, save_calibration
-from kernelbench.records.run_record import read_samples
 from kernelbench.stats.blocks import BlockSamples
 from kernelbench.stats.inference import estimate_change, family
 from kernelbench.stats.planning import power_of, sessions_needed
 from kernelbench.worker.jobs import Timing
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
+A_A_SAMPLES = Path(__file__).resolve().parents[1] / "fixtures" / "a_a_samples.json.gz"
 H200 = "NVIDIA H200"
 BOTH = Timing(500, 50, "cold", "single", ("device", "call"), 1.0)
 planned = functools.partial(plan_sessions, power=0.95, detect=0.005, margin=0.002, alpha=0.05)
 
 
-def a_a_samples(record: Path) -> dict[int, list[BlockSamples]]:
-    """The A/A comparisons of a calibration, by session."""
-    found: dict[int, list[BlockSamples]] = defaultdict(list)
-    for each in read_samples(record.with_suffix(".samples.json.gz")):
-        if each["series"] == "aa":
-            blocks = [TimedBlock(b["arm"], b["input"], b["t_us"]) for b in each["blocks"]]
-            found[each["session"]].append(block_samples(blocks, "D"))
-    return found
+def a_a_samples() -> list[BlockSamples]:
+    """A comparison of each session of an H200's calibration (20261120T153731Z-b1e34789)."""
+    return [
+        block_samples([TimedBlock(b["arm"], b["input"], b["t_us"]) for b in each["blocks"]], "D")
+        for each in read_json(A_A_SAMPLES)
+    ]
 
 
-@pytest.mark.parametrize(
-    "record", sorted((RESULTS / "nvidia-h200/calibration").glob("*[0-9a-f].json"))
-)
-def test_a_plan_keeps_what_it_says_on_samples_of_a_gpu(record: Path) -> None:
+def test_a_plan_keeps_what_it_says_on_samples_of_a_gpu() -> None:
     """Real A/A samples of an H200, the candidate's times half a per cent longer by calculation."""
     spread = load_spreads(RESULTS, H200, "comparison", "cold")["D", "device"]
     plan = planned(RESULTS, H200, ["D"], "device", BOTH)
-    sessions = a_a_samples(record)
+    sessions = a_a_samples()
     rng = np.random.default_rng(1)
     slower = {0.0: 0, 0.005: 0}
     trials = 100
     for _ in range(trials):
         drawn = rng.choice(len(sessions), plan.sessions, replace=False)
-        picked = [sessions[which][rng.integers(len(sessions[which]))] for which in drawn]
+        picked = [sessions[which] for which in drawn]
         for change in slower:
             found = estimate_change(
                 [samples.scaled(1 + change) for samples in picked], margin=0.002, alpha=0.025,

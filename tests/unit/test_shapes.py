@@ -12,10 +12,11 @@ from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
 from kernelbench.problems.fused_moe.shape import MoeShape
 from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
+from kernelbench.problems.moe_layer.problem import PROBLEM as LAYER
 from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
 
 ROOT = Path(__file__).resolve().parents[2]
-PROBLEMS = {"group_gemm": GEMM, "fused_moe": MOE}
+PROBLEMS = {"group_gemm": GEMM, "fused_moe": MOE, "moe_layer": LAYER}
 
 
 @pytest.fixture(scope="module")

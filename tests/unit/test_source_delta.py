@@ -7,7 +7,7 @@ from pathlib import Path
 from conftest import write_step
 
 from kernelbench.compare.comparer import identical
-from kernelbench.lineages.line_counts import source_delta
+from kernelbench.lineages.source_diff import source_delta
 from kernelbench.project.model import Step
 from kernelbench.project.step_files import read_lineage, read_step, read_submission
 

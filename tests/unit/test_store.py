@@ -22,6 +22,7 @@ from conftest import result_row as row
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.records import device_table, store
 from kernelbench.records import run_record as records
+from kernelbench.records.metrics import summarize
 from kernelbench.records.run_record import Result, RunRecord
 
 
@@ -158,8 +159,8 @@ def test_a_record_of_many_rows_is_small(tmp_path: Path) -> None:
         row(
             f"m{step:02d}", f"s{shape}", inputs=inputs, max_abs_err=draw.random(),
             source_sha=f"{step:064x}", binary_sha=f"{step:064x}",
-            device_us=records.summarize([draw.random() for _ in range(50)], "graph"),
-            call_us=records.summarize([draw.random() for _ in range(50)], "events"),
+            device_us=summarize([draw.random() for _ in range(50)], "graph"),
+            call_us=summarize([draw.random() for _ in range(50)], "events"),
         )
         for step in range(9) for shape in range(10) for inputs in ("random", "skewed", "structured")
     ]  # fmt: skip
@@ -342,7 +343,7 @@ def test_a_record_that_was_copied_here_is_shown(tmp_path: Path) -> None:
 def test_shapes_that_were_only_checked_share_a_row() -> None:
     stamp = "20261120T224026Z"
     first = device_table.TableRow(
-        "v01", "A", "gpu-soft", "none", "pass", False, 3, 2.0, None, None, None, None, stamp, ""
+        "v01", "A", "gpu-soft", "none", "pass", False, 3, 2.0, None, {}, None, stamp, ""
     )
     rows = [
         first,

@@ -12,11 +12,10 @@ import pytest
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode, PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION
-from kernelbench.executors import compiled as compiled_module
 from kernelbench.executors import targets
-from kernelbench.executors.gpu import GPU
-from kernelbench.executors.gpu_soft import SOFT_GPU
+from kernelbench.executors.gpu import GPU, SOFT_GPU
 from kernelbench.executors.torch_cpu import TORCH
+from kernelbench.kinds import compiled as compiled_module
 from kernelbench.machine import devices, toolchain
 from kernelbench.machine.environment import read_environment
 from kernelbench.project.model import Step
@@ -119,7 +118,7 @@ def test_a_newer_minor_version_of_cuda_is_no_obstacle(monkeypatch):
 
 def test_without_torch_nothing_runs_a_python_step(monkeypatch):
     machine(monkeypatch, [H200], None)
-    with pytest.raises(EnvironmentProblem, match="cannot run v00"):
+    with pytest.raises(EnvironmentProblem, match="running v00 takes torch"):
         targets.resolve(make_step())
     assert targets.runnable(make_step())[0] is False
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import runpy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import torch
 
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
+from kernelbench.lineages.project_templates import files_of, template_names
 from kernelbench.measure.correctness import Checker
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.problems.tensor.tolerance import Bound, TensorReference, gamma, judge_tensors
 from kernelbench.project.arena import MixedArena
-from kernelbench.project.guarded import guarded
+from kernelbench.project.error_attribution import guarded
 from kernelbench.project.problem import Problem, Work
 from kernelbench.project.shapes import ShapeFieldError
+from kernelbench.worker.call_sequence import laid_over, with_outputs_of
 
 INF, NAN = math.inf, math.nan
 
@@ -343,3 +347,21 @@ class TestInputs:
         drawn = problem.make_inputs(shape, "normal", 1, "cpu")
         with pytest.raises(FaultyReferenceError, match=r"gave \[3\] for \[2\], output 0"):
             problem.reference(drawn, shape, "normal")
+
+
+@pytest.mark.parametrize("template", template_names())
+def test_outputs_are_taken_from_inputs_that_a_sequence_of_calls_puts_together(
+    template: str,
+) -> None:
+    found = runpy.run_path(str(files_of(template)[Path("kernels/problem.py")])).values()
+    (kind,) = (each for each in found if getattr(each, "__base__", None) is TensorProblem)
+    problem = of(kind)
+    fields = {"m": 8, "n": 8, "k": 8} if template == "gemm" else {"rows": 8, "columns": 16}
+    shape = problem.parse_shape("s", fields)
+    whole, drawn = (problem.make_inputs(shape, "normal", seed, "cpu") for seed in (1, 2))
+    for made in (with_outputs_of(drawn, whole), laid_over(drawn, whole)):
+        assert made is not None
+        right = problem.right_outputs(problem.reference(drawn, shape, "normal"), drawn)
+        outputs = problem.outputs_of(None if made.outputs else right[0], made)
+        assert [one.shape for one in outputs] == [one.shape for one in right]
+        assert made.plain == drawn.plain

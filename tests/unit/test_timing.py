@@ -277,7 +277,7 @@ def test_every_call_is_announced_with_its_limit(sets: Any) -> None:
 
 def test_a_block_as_json() -> None:
     block = TimedBlock([0, 1], [1, 0], [1.23456, 2.0], 1980.0, ("power",))
-    assert block.to_json() == {
+    assert block.to_json("device") == {
         "arm": [0, 1], "input": [1, 0], "t_us": [1.2346, 2.0], "sm_mhz": 1980.0,
         "throttle": ["power"],
     }  # fmt: skip

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from conftest import launch
+
+from kernelbench.base.errors import ExitCode
 from kernelbench.machine import toolchain
 
 
@@ -44,3 +48,19 @@ def test_what_nvcc_builds_for() -> None:
 def test_without_nvcc_nothing_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "nvcc", lambda: None)
     assert toolchain.unknown_arch("sm_999") == ""
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+def test_nvcc_without_a_host_compiler_is_the_environment_s(tmp_path: Path) -> None:
+    """Its own words, of host compiler properties, say it to nobody."""
+    nvcc = toolchain.nvcc()
+    assert nvcc is not None
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "nvcc").symlink_to(nvcc.path)
+    program = tmp_path / "program.cu"
+    program.write_text("int main() { return 0; }\n")
+    alone = {"PATH": str(tools), "KERNELBENCH_CACHE": str(tmp_path / "cache")}
+    done = launch("check", program, env=alone)
+    assert done.code == ExitCode.ENVIRONMENT, done.err
+    assert "nvcc needs a C++ compiler, and there is no g++ or clang++; install g++" in done.error

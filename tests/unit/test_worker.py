@@ -15,7 +15,7 @@ from conftest import ROOT
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.executors.targets import Target
 from kernelbench.executors.torch_cpu import TORCH
-from kernelbench.measure.outcomes import CheckResult
+from kernelbench.measure.results import CheckResult
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at
 from kernelbench.project.shapes import ShapeTable, resolve_shape
@@ -103,8 +103,8 @@ def test_timing_reports_each_block_and_the_work(launcher: Launcher, job: Make) -
     assert found[:4] == [EnvironmentRead, ShapeBegins, ClassChecked, WorkCounted]
     assert found[-1] is MetricMeasured
     blocks = [m.block for m in messages if isinstance(m, BlockTimed)]
-    assert sum(len(block.time_us) for block in blocks) == 45
-    assert all(t > 0 for block in blocks for t in block.time_us)
+    assert sum(len(block.values) for block in blocks) == 45
+    assert all(t > 0 for block in blocks for t in block.values)
     work = next(m.work for m in messages if isinstance(m, WorkCounted))
     assert work.flops == 2 * 4 * 128 * 256
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from kernelbench.executors.protocol import CompiledProblem
+from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.problems.fused_moe.problem import PROBLEM as FUSED_MOE
 from kernelbench.problems.group_gemm.problem import PROBLEM as GROUP_GEMM
 from kernelbench.project.model import Step

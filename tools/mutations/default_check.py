@@ -38,7 +38,7 @@ from planted_check import (  # noqa: E402
 
 from kernelbench.base.seeds import derive  # noqa: E402
 
-RECORD = HERE / "default_check.jsonl"
+RECORD = HERE / "default_check.jsonl.gz"
 STEPS = {
     **{f"v{number:02}": "kernels" for number in range(1, 24)},
     **{f"m{number:02}": "moe" for number in range(8)},

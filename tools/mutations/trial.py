@@ -27,9 +27,9 @@ from kernelbench.emulator import findings
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors import compiled
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.fault import KernelFault
+from kernelbench.kinds import compiled
+from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.project.model import Step
 
 

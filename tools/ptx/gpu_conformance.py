@@ -2,7 +2,7 @@
 
 python tools/ptx/gpu_conformance.py prepare FOLDER   run the tests, record their launches, assemble
 python FOLDER/gpu_replay.py FOLDER RESULT.npz        on the GPU
-python tools/ptx/gpu_conformance.py compare FOLDER RESULT.npz DATE   gpu_conformance.json, docs
+python tools/ptx/gpu_conformance.py compare FOLDER RESULT.npz DATE   gpu_conformance.json.gz, docs
 python tools/ptx/gpu_conformance.py render           the table from the record
 
 ``prepare`` takes ptxas; what ptxas does not take for sm_90a is left out, with its reason.
@@ -170,7 +170,7 @@ def _written(
     folder: Path, name: str, made: Sequence[Mapping[str, Any]], first: int, text: str
 ) -> list[dict[str, Any]]:
     """The launches of a module, its arrays in files."""
-    from kernelbench.ptx.parser import parse
+    from kernelbench.ptx.library import parse
 
     kernels = parse(name, text).functions
     before: dict[str, Any] = {}

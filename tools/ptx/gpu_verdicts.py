@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelbench.base.json_file import read_json, write_gzip
+
 HERE = Path(__file__).resolve().parent
-RECORD, PAGE = HERE / "gpu_conformance.json", HERE.parents[1] / "docs" / "ptx.md"
+RECORD, PAGE = HERE / "gpu_conformance.json.gz", HERE.parents[1] / "docs" / "ptx.md"
 BEGIN, END = "<!-- gpu-conformance -->\n", "<!-- /gpu-conformance -->\n"
 #: What the emulator's tensor maps begin with, and their size.
 MAP_MAGIC, MAP_BYTES = 0x70616D2D726F736E, 128
@@ -22,7 +24,7 @@ _EXAMPLES, _GREATEST = 3, 3.4028234663852886e38
 def record(folder: Path, result: Path, date: str) -> None:
     """Write the record of a comparison."""
     made = compare(folder, result, date)
-    RECORD.write_text(json.dumps(made, indent=0, sort_keys=True) + "\n")
+    write_gzip(RECORD, json.dumps(made, indent=0, sort_keys=True).encode())
 
 
 def compare(folder: Path, result: Path, date: str) -> dict[str, Any]:
@@ -286,5 +288,5 @@ def _why(some: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 def write_page() -> None:
     """Put the record's tables into the page."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    table = render(json.loads(RECORD.read_text()))
+    table = render(read_json(RECORD))
     PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2])

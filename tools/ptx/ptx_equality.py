@@ -1,6 +1,6 @@
 """Own steps by nvcc's PTX beside the direct build: bits, findings, time. Writes a table.
 
-python tools/ptx/ptx_equality.py                    all steps; equality.json and docs/ptx.md
+python tools/ptx/ptx_equality.py                    all steps; equality.json.gz and docs/ptx.md
 python tools/ptx/ptx_equality.py --steps v07,m05    these only; other rows stay
 python tools/ptx/ptx_equality.py --failed           the failed experiments, likewise
 python tools/ptx/ptx_equality.py -j 8 --record FILE   8 steps at a time; FILE is gone on from
@@ -25,12 +25,14 @@ from typing import Any
 
 import jobs
 
+from kernelbench.base.json_file import read_json, write_gzip
+
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before torch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RECORD, PAGE = HERE / "equality.json", ROOT / "docs" / "ptx.md"
+RECORD, PAGE = HERE / "equality.json.gz", ROOT / "docs" / "ptx.md"
 BEGIN, END = "<!-- ptx-equality -->\n", "<!-- /ptx-equality -->\n"
 STEPS = (
     *(f"v{number:02}" for number in range(1, 24)),
@@ -76,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for made in _part(given.steps, check=given.one == "check"):
             print(json.dumps(made), flush=True)
     elif given.render:
-        write_page(json.loads(RECORD.read_text()))
+        write_page(read_json(RECORD))
     elif given.merge:
         merge(given.merge)
     else:
@@ -102,7 +104,7 @@ def jobs_of(names: Sequence[str], *, check: bool = True) -> list[jobs.Job]:
 
 def merge(file: Path) -> None:
     """Put what a file of lines has into the record, and the table into the page."""
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record = read_json(RECORD) if RECORD.exists() else {}
     for key, line in jobs.read(file).items():
         name, mode, *_ = key.split()
         if mode not in ("plain", "check", "failed"):
@@ -111,8 +113,8 @@ def merge(file: Path) -> None:
         if line.get("error") and line["rows"]:
             row["stopped"] = line["error"]
         record.setdefault(name, {})[mode] = row
-    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    write_page(json.loads(RECORD.read_text()))
+    write_gzip(RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+    write_page(read_json(RECORD))
 
 
 def _part(name: str, *, check: bool) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """Mistakes in nvcc's PTX of own steps: how many does the checker find?
 
-python tools/ptx/ptx_mutations.py                      all steps; mutations.json, mutations.md
+python tools/ptx/ptx_mutations.py                      all steps; mutations.json.gz, mutations.md
 python tools/ptx/ptx_mutations.py --steps v07          these only; rows of others stay
 python tools/ptx/ptx_mutations.py --sample 10 --seed 1 -j 8 --record FILE   FILE is gone on from
-python tools/ptx/ptx_mutations.py --merge FILE         what such a file has, into mutations.json
+python tools/ptx/ptx_mutations.py --merge FILE         what such a file has, into mutations.json.gz
 
 A step is built once: a word of the library chooses the mistake. Each mistake runs in a process of
 its own until something is found.
@@ -36,15 +36,15 @@ import jobs  # noqa: E402
 from ptx_operators import OPERATORS, mutants  # noqa: E402
 from ptx_step import Case, PtxStep  # noqa: E402
 
+from kernelbench.base.json_file import read_json, write_gzip  # noqa: E402
 from kernelbench.emulator.settings import Emulation  # noqa: E402
 from kernelbench.inspection.cubin import compile_ptx  # noqa: E402
-from kernelbench.ptx.library import Translated  # noqa: E402
-from kernelbench.ptx.parser import parse  # noqa: E402
+from kernelbench.ptx.library import Translated, parse  # noqa: E402
 from kernelbench.ptx.translator import translate  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 EQUIVALENTS = HERE / "equivalents.toml"
-RECORD, TABLE = HERE / "mutations.json", HERE / "mutations.md"
+RECORD, TABLE = HERE / "mutations.json.gz", HERE / "mutations.md"
 STEPS = ("v07", "v16", "v22", "m05", "m07")
 #: Of the source-level table, for comparison.
 SOURCE_TABLE = HERE.parent / "mutations" / "table.md"
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in _part(given.steps, given.one, given.sample, given.seed, given.itself):
             print(json.dumps(row), flush=True)
     elif given.render:
-        TABLE.write_text(render(json.loads(RECORD.read_text())))
+        TABLE.write_text(render(read_json(RECORD)))
     elif given.merge:
         merge(given.merge)
     else:
@@ -225,7 +225,7 @@ def _part(name: str, part: str, sample: int, seed: int, itself: int) -> Iterator
 
 def merge(file: Path) -> None:
     """Put what a file of lines has into the record, and write the table."""
-    record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record: dict[str, Any] = read_json(RECORD) if RECORD.exists() else {}
     lines = jobs.read(file)
     for name in STEPS:
         parts: dict[str, list[Any]] = {"build": [], "mistakes": [], "itself": []}
@@ -238,7 +238,7 @@ def merge(file: Path) -> None:
         order = {operator: at for at, operator in enumerate(OPERATORS)}
         rows = sorted(parts["mistakes"], key=lambda row: (row["line"], order[row["operator"]]))
         record[name] = {**parts["build"][-1], "itself": _together(parts["itself"]), "rows": rows}
-    RECORD.write_text(json.dumps(record, indent=0) + "\n")
+    write_gzip(RECORD, json.dumps(record, indent=0).encode())
     TABLE.write_text(render(record))
 
 

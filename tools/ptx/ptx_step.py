@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
-from kernelbench.executors.compiled import bind_problem, common_folder
 from kernelbench.executors.emulated import EMULATOR
-from kernelbench.executors.fault import KernelFault
+from kernelbench.kinds.compiled import bind_problem, common_folder
+from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Inputs, judging
 from kernelbench.project.problem_loading import load_problem

@@ -124,8 +124,8 @@ def counted(name: str, shape: str) -> dict[str, Any]:
 
     from kernelbench.build import compiler
     from kernelbench.emulator import branches
-    from kernelbench.executors.compiled import common_folder
     from kernelbench.inspection.cubin import compile_ptx
+    from kernelbench.kinds.compiled import common_folder
     from kernelbench.machine.toolchain import emulator_compiler
     from kernelbench.ptx.library import load_library, translated
 

@@ -12,6 +12,7 @@ not run again.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import statistics
 import subprocess
@@ -40,7 +41,7 @@ from planted_check import (  # noqa: E402
     record_all,
 )
 
-RECORD = FOLDER / "record.jsonl"
+RECORD = FOLDER / "record.jsonl.gz"
 VARIANTS = "variants"
 WORDS = "words"
 
@@ -76,20 +77,25 @@ def read_entries() -> list[Entry]:
     Raises:
         SystemExit: If two have one id.
     """
-    kinds = tomllib.loads((FOLDER / f"{WORDS}.toml").read_text())
+    kinds = _table(FOLDER / f"{WORDS}.toml.gz")
     entries = []
-    for file in sorted(FOLDER.glob("*.toml")):
-        if file.stem == WORDS:
+    for file in sorted(FOLDER.glob("*.toml.gz")):
+        family = file.name.partition(".")[0]
+        if family == WORDS:
             continue
-        table = tomllib.loads(file.read_text())
+        table = _table(file)
         for each in table.get("bug", []):
-            entries.append(_bug(each, file.stem, kinds))
+            entries.append(_bug(each, family, kinds))
         for each in table.get("variant", []):
             entries.append(Entry(each["id"], VARIANTS, each["step"], _edits(each), each["why"]))
     ids = [entry.id for entry in entries]
     if twice := {each for each in ids if ids.count(each) > 1}:
         sys.exit(f"two entries have one id: {', '.join(sorted(twice))}")
     return entries
+
+
+def _table(file: Path) -> dict[str, Any]:
+    return tomllib.loads(gzip.decompress(file.read_bytes()).decode())
 
 
 def _bug(each: dict[str, Any], family: str, kinds: dict[str, list[str]]) -> Entry:

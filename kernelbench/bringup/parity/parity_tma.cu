@@ -20,14 +20,14 @@ inline constexpr uint32_t kTileBytes = 32768;
 // The first words of the input: a tensor, how it is cut, and the corners of boxes.
 struct Header {
   uint32_t element, rank;
-  uint32_t dims[3];
-  uint32_t strides[2];
-  uint32_t box[3];
+  uint32_t dims[4];
+  uint32_t strides[3];
+  uint32_t box[4];
   uint32_t swizzle;
   uint32_t box_bytes;
   uint32_t hint;  // form of the copy: 0 plain, 1 evict first, 2 evict last
   uint32_t count;
-  int32_t corners[64][3];
+  int32_t corners[64][4];
 };
 
 inline const Header& header_of(const uint32_t* words) {
@@ -39,9 +39,9 @@ inline TensorMap map_of(const Header& header, const void* address) {
   tile.element = static_cast<TensorMapElement>(header.element);
   tile.rank = header.rank;
   tile.address = address;
-  for (int i = 0; i < 3; ++i) tile.dims[i] = header.dims[i];
-  for (int i = 0; i < 2; ++i) tile.strides[i] = header.strides[i];
-  for (int i = 0; i < 3; ++i) tile.box[i] = header.box[i];
+  for (int i = 0; i < 4; ++i) tile.dims[i] = header.dims[i];
+  for (int i = 0; i < 3; ++i) tile.strides[i] = header.strides[i];
+  for (int i = 0; i < 4; ++i) tile.box[i] = header.box[i];
   tile.swizzle = static_cast<TensorMapSwizzle>(header.swizzle);
   return rt::encode_tensor_map(tile);
 }
@@ -75,11 +75,15 @@ KB_DEVICE void dump(const SharedStorage& shared, uint32_t words, uint32_t* out) 
 }
 
 KB_DEVICE void load_box(SharedStorage& shared, const TensorMap* map, const Header& header,
-                        const int32_t (&corner)[3]) {
-  const auto [x, y, z] = corner;
+                        const int32_t (&corner)[4]) {
+  const auto [x, y, z, w] = corner;
   const CachePolicy policy = header.hint == 1 ? ptx::createpolicy_fractional_l2_evict_first()
                                               : ptx::createpolicy_fractional_l2_evict_last();
-  if (header.rank == 3 && header.hint != 0) {
+  if (header.rank == 4 && header.hint != 0) {
+    ptx::cp_async_bulk_tensor_4d_shared_global(shared.tile, map, x, y, z, w, &shared.bar, policy);
+  } else if (header.rank == 4) {
+    ptx::cp_async_bulk_tensor_4d_shared_global(shared.tile, map, x, y, z, w, &shared.bar);
+  } else if (header.rank == 3 && header.hint != 0) {
     ptx::cp_async_bulk_tensor_3d_shared_global(shared.tile, map, x, y, z, &shared.bar, policy);
   } else if (header.rank == 3) {
     ptx::cp_async_bulk_tensor_3d_shared_global(shared.tile, map, x, y, z, &shared.bar);
@@ -131,7 +135,7 @@ KB_GLOBAL void KB_LAUNCH_BOUNDS(kThreads, 1)
   for (uint32_t i = 0; i < header.count; ++i) {
     fill(shared, words, [=](uint32_t word) { return in[kDataWords + i * words + word]; });
     if (issuer) {
-      const auto [x, y, z] = header.corners[i];
+      const auto [x, y, z, w] = header.corners[i];
       if (header.rank == 3) {
         ptx::cp_async_bulk_tensor_3d_global_shared(&map, x, y, z, shared.tile);
       } else if (header.hint != 0) {

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.problems.flashinfer.axes import python_parameters
 from kernelbench.problems.flashinfer.dataset import FoundDefinition, Skipped, find_definitions
 from kernelbench.problems.flashinfer.models import Solution
 from kernelbench.problems.flashinfer.problem import (
@@ -25,7 +26,6 @@ from kernelbench.problems.flashinfer.problem import (
     origin_text,
     shape_names,
 )
-from kernelbench.problems.flashinfer.python_source import python_parameters
 
 _TRITON = "triton"
 _LANGUAGES = frozenset(("python", "pytorch", _TRITON))
@@ -125,7 +125,7 @@ class _Names:
         }
 
     def new(self, wanted: str) -> str:
-        """A name that no other has."""
+        """A step name that is not taken yet."""
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted).strip("_-")
         if not name[:1].isalpha():
             name = f"x{name}"
@@ -160,10 +160,7 @@ def _step(each: FoundDefinition, solution: Solution, names: _Names) -> _Step:
 
 
 def _write(
-    root: Path,
-    found: Sequence[FoundDefinition],
-    steps: dict[str, list[_Step]],
-    names: _Names,
+    root: Path, found: Sequence[FoundDefinition], steps: dict[str, list[_Step]], names: _Names
 ) -> None:
     root.mkdir()
     lineages = ", ".join(_quoted(name) for name in names.lineages.values())

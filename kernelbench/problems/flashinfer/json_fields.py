@@ -87,7 +87,7 @@ class JsonFields:
         return tuple(value)
 
     def object(self, name: str) -> JsonFields:
-        """An object."""
+        """The object that a field holds; required."""
         if name not in self.values:
             raise self.fail(name, "missing, expected an object")
         return JsonFields(self.where, self.values[name], f"{self.pointer}/{_escaped(name)}")

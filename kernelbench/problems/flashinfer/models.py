@@ -15,9 +15,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, cast, get_args
 
-from kernelbench.problems.flashinfer.axes import AxisError, axis_value, names_in
+from kernelbench.problems.flashinfer.axes import (
+    AxisError,
+    axis_value,
+    names_in,
+    takes_positional,
+    top_functions,
+)
 from kernelbench.problems.flashinfer.json_fields import JsonFields
-from kernelbench.problems.flashinfer.python_source import takes_positional, top_functions
 
 #: By the schemas' name: torch's name.
 DTYPES = {
@@ -48,7 +53,7 @@ class Axis:
 
     @property
     def variable(self) -> bool:
-        """Whether a workload gives it."""
+        """Whether its value comes from a workload."""
         return self.value is None and not self.expression
 
 
@@ -191,16 +196,10 @@ def read_definition(fields: JsonFields) -> Definition:
     if custom and custom not in defined:
         raise fields.fail("custom_inputs_entrypoint", f"the reference defines no {custom!r}")
     return Definition(
-        name=fields.string("name"),
-        op_type=fields.string("op_type", ""),
-        description=fields.text("description"),
-        axes=axes,
-        inputs=inputs,
-        outputs=outputs,
-        reference=reference,
-        constraints=_constraints(fields),
-        custom_inputs=custom,
-    )
+        name=fields.string("name"), op_type=fields.string("op_type", ""),
+        description=fields.text("description"), axes=axes, inputs=inputs, outputs=outputs,
+        reference=reference, constraints=_constraints(fields), custom_inputs=custom,
+    )  # fmt: skip
 
 
 def read_workload(fields: JsonFields, definition: Definition) -> Workload:

@@ -189,7 +189,7 @@ class DefinitionProblem:
         import torch
 
         from kernelbench.problems.flashinfer import drawing
-        from kernelbench.problems.restoring_arena import RestoringArena
+        from kernelbench.problems.stateful_outputs import StatefulOutputs
 
         axes = self.definition.resolved(dict(shape.axes))
         inputs = self._drawn(shape, axes, seed, device)
@@ -202,7 +202,7 @@ class DefinitionProblem:
         ]
         tensors = {name: t for name, t in inputs.items() if isinstance(t, torch.Tensor)}
         state = [(tensors[name], tensors[name].clone()) for name in tensors if name in changed]
-        arena = RestoringArena(like, state, device)
+        arena = StatefulOutputs(like, state, device)
         outputs = dict(zip(self.definition.outputs, arena.views, strict=True))
         operands = [t for name, t in tensors.items() if name not in changed]
         numbers = tuple((name, v) for name, v in inputs.items() if name not in tensors)
@@ -285,7 +285,7 @@ class DefinitionProblem:
 
     def _changed_inputs(self, inputs: Mapping[str, Any]) -> frozenset[str]:
         """The inputs that the definition's ``run`` writes into; found once."""
-        from kernelbench.problems.restoring_arena import same_bits
+        from kernelbench.problems.stateful_outputs import same_bits
 
         if self._changed is None:
             tried = _copied_inputs(inputs)
@@ -303,13 +303,13 @@ class DefinitionProblem:
         Raises:
             ValueError: If that is not what it returned.
         """
-        from kernelbench.problems.restoring_arena import RestoringArena
         from kernelbench.problems.returned import check_tensors
+        from kernelbench.problems.stateful_outputs import StatefulOutputs
 
         device = inputs.outputs[0].device
         found = check_tensors(self._in_order(result, device), inputs.outputs)
         own = {view.data_ptr() for view in inputs.outputs}
-        if isinstance(inputs.arena, RestoringArena):
+        if isinstance(inputs.arena, StatefulOutputs):
             inputs.arena.returned = any(tensor.data_ptr() in own for tensor in found)
         return found
 

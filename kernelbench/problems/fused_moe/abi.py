@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,7 +13,7 @@ from kernelbench.problems.fused_moe.shape import MoeData
 from kernelbench.project.arena import describe_tensor
 
 if TYPE_CHECKING:
-    from kernelbench.executors.loaded_step import Buffer, LoadedStep
+    from kernelbench.kinds.loaded_step import Buffer, LoadedStep
     from kernelbench.project.problem import Kernel
 
 _SIZES = ("m", "n", "k", "e", "topk")
@@ -65,27 +65,12 @@ def make_call(data: MoeData, device: torch.device, stream: int) -> FusedMoeCall:
         ("weight_scales", torch.float32, (e, n // BLOCK, k // BLOCK)),
         ("output", torch.float32, (m, n)),
     ):
-        tensor = getattr(data, name)
-        if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"{name}: expected a tensor, found {describe_tensor(tensor)}")
-        if (
-            tensor.dtype is not dtype
-            or tensor.shape != shape
-            or tensor.device != device
-            or not tensor.is_contiguous()
-        ):
-            wanted = f"{str(dtype).removeprefix('torch.')}{list(shape)} on {device}"
-            raise ValueError(
-                f"{name}: expected a dense {wanted}, "
-                f"found {describe_tensor(tensor)} with strides {tensor.stride()}"
-            )
+        require_dense(name, getattr(data, name), dtype, shape, device)
     if type(data.topk) is not int:
         raise ValueError(f"topk: expected an integer, found {describe_tensor(data.topk)}")
     if type(data.softcap) not in (int, float):
         raise ValueError(f"softcap: expected a number, found {describe_tensor(data.softcap)}")
-    for name, value in (("m", m), ("n", n), ("k", k), ("e", e), ("topk", data.topk)):
-        if not 0 < value <= _INT32_MAX:
-            raise ValueError(f"{name} = {value}: expected a positive 32-bit integer")
+    require_sizes({"m": m, "n": n, "k": k, "e": e, "topk": data.topk})
     return FusedMoeCall(
         m,
         n,
@@ -97,6 +82,40 @@ def make_call(data: MoeData, device: torch.device, stream: int) -> FusedMoeCall:
         *(getattr(data, name).data_ptr() for name in _TENSORS),
         stream,
     )
+
+
+def require_dense(
+    name: str, tensor: Any, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device
+) -> None:
+    """Refuse what is no dense tensor of this dtype and shape on ``device``.
+
+    Raises:
+        ValueError: With one line that names the argument and what it should be.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{name}: expected a tensor, found {describe_tensor(tensor)}")
+    if (
+        tensor.dtype is not dtype
+        or tensor.shape != shape
+        or tensor.device != device
+        or not tensor.is_contiguous()
+    ):
+        wanted = f"{str(dtype).removeprefix('torch.')}{list(shape)} on {device}"
+        raise ValueError(
+            f"{name}: expected a dense {wanted}, "
+            f"found {describe_tensor(tensor)} with strides {tensor.stride()}"
+        )
+
+
+def require_sizes(sizes: dict[str, int]) -> None:
+    """Refuse sizes that a call's structure cannot hold.
+
+    Raises:
+        ValueError: Naming the first that is no positive 32-bit integer.
+    """
+    for name, value in sizes.items():
+        if not 0 < value <= _INT32_MAX:
+            raise ValueError(f"{name} = {value}: expected a positive 32-bit integer")
 
 
 def _matrix(tensor: torch.Tensor, name: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ import torch
 
 from kernelbench.problems.fused_moe import fp8
 from kernelbench.problems.fused_moe.shape import MoeData
-from kernelbench.project.arena import OutputArena
+from kernelbench.project.arena import GuardedOutputs
 from kernelbench.project.problem import Inputs
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def draw_moe(shape: MoeShape, input_class: str, seed: int, device: str) -> Input
         device: ``cpu`` or ``cuda:N``.
     """
     generator = torch.Generator(device=device).manual_seed(seed & (2**63 - 1))
-    arena = OutputArena([(shape.m, shape.n)], torch.float32, device)
+    arena = GuardedOutputs([(shape.m, shape.n)], torch.float32, device)
     if input_class == "structured":
         hidden = _structured_hidden(shape, seed, generator.device)
         gating = _structured_gating(shape, seed, generator)
@@ -63,10 +63,10 @@ def draw_moe(shape: MoeShape, input_class: str, seed: int, device: str) -> Input
         hidden = torch.randn(
             shape.m, shape.k, generator=generator, device=generator.device
         ).bfloat16()
-        gating = _random_gating(shape, input_class, generator)
+        gating = random_gating(shape, input_class, generator)
         weights = _random_bytes(shape.e * shape.n * shape.k, generator)
         _clear_nan(weights)
-        scales = _uniform(
+        scales = uniform(
             (shape.e, shape.n // fp8.BLOCK, shape.k // fp8.BLOCK), 0.75, 1.25, generator
         ).mul_(_WEIGHT_SCALE)
     hidden = hidden.masked_fill(fp8.hinges(hidden), 0)
@@ -78,7 +78,7 @@ def draw_moe(shape: MoeShape, input_class: str, seed: int, device: str) -> Input
     return Inputs(data, [hidden, gating, weights, scales], [output], arena)
 
 
-def _random_gating(shape: MoeShape, input_class: str, generator: torch.Generator) -> torch.Tensor:
+def random_gating(shape: MoeShape, input_class: str, generator: torch.Generator) -> torch.Tensor:
     device = generator.device
     gating = torch.randn(shape.m, shape.e, generator=generator, device=device)
     order = torch.randperm(shape.e, generator=generator, device=device)
@@ -95,7 +95,7 @@ def _random_gating(shape: MoeShape, input_class: str, generator: torch.Generator
 def _structured_gating(shape: MoeShape, seed: int, generator: torch.Generator) -> torch.Tensor:
     """Selected logits in 4, 4.125, ...; the others in [-1, 1)."""
     device = generator.device
-    gating = _uniform((shape.m, shape.e), -1.0, 1.0, generator)
+    gating = uniform((shape.m, shape.e), -1.0, 1.0, generator)
     stride = max(1, int(shape.e * 0.618))
     while math.gcd(stride, shape.e) != 1:
         stride += 1
@@ -132,7 +132,7 @@ def _structured_scales(shape: MoeShape, seed: int, device: torch.device) -> torc
     return 2.0 ** ((2 * expert + row + 3 * block + seed) % 5).float()
 
 
-def _uniform(
+def uniform(
     size: tuple[int, ...], low: float, high: float, generator: torch.Generator
 ) -> torch.Tensor:
     draw = torch.rand(size, generator=generator, device=generator.device)
@@ -142,13 +142,9 @@ def _uniform(
 def _random_bytes(count: int, generator: torch.Generator) -> torch.Tensor:
     """Uniform bytes, uint8 ``[count]`` (a multiple of 8), drawn eight at a time."""
     words = torch.randint(
-        -(2**63),
-        2**63 - 1,
-        (count // 8,),
-        dtype=torch.int64,
-        generator=generator,
+        -(2**63), 2**63 - 1, (count // 8,), dtype=torch.int64, generator=generator,
         device=generator.device,
-    )
+    )  # fmt: skip
     return words.view(torch.uint8)
 
 

@@ -28,22 +28,88 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
-from kernelbench.problems.fused_moe.situations import moe_situations
+from kernelbench.project.model import Step
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_int
 
 if TYPE_CHECKING:
     import torch
 
-    from kernelbench.executors.loaded_step import LoadedStep
-    from kernelbench.executors.protocol import HostPath
-    from kernelbench.project.model import Step
+    from kernelbench.kinds.loaded_step import LoadedStep
+    from kernelbench.kinds.protocol import HostPath
     from kernelbench.project.problem import Kernel
 
+_CROWD = 64
 _BLOCK = 128
 
 
-class FusedMoe:
+class RoutedProblem:
+    """What the problems of experts have in common: one output, and tokens that can be fewer."""
+
+    name: str
+    input_classes: tuple[str, ...]
+    #: Atomic adds come in any order: the last bits of a sum may differ between calls.
+    repeatable: bool = False
+    #: GPU MODE has none.
+    leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType({})
+
+    def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
+        """The output, float32 with a row for each token, returned as a tensor or a list of one.
+
+        Raises:
+            ValueError: If that is not what the step returned.
+        """
+        from kernelbench.problems.returned import check_tensors, stored_items
+
+        values = stored_items(result)
+        return check_tensors([result] if values is None else values, inputs.outputs)
+
+    def prepare(self, step: Step) -> None:
+        """Nothing: calls go through ctypes."""
+
+    def fewer_rows(self, shape: Any) -> Any | None:
+        """Half the tokens."""
+        if shape.m == 1:
+            return None
+        return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=shape.m // 2)
+
+    def _known(self, input_class: str) -> None:
+        if input_class not in self.input_classes:
+            raise UnknownNameError("input class", input_class, self.input_classes)
+
+    def _sizes(
+        self, fields: Mapping[str, Any], names: Sequence[str], options: Sequence[str]
+    ) -> tuple[int, int, int, int, int]:
+        """The values of ``names``: m, two multiples of 128, e, and topk, which e bounds."""
+        check_fields(fields, required=names, optional=options)
+        m, n, k, e, topk = (positive_int(field, fields[field]) for field in names)
+        for field, extent in ((names[1], n), (names[2], k)):
+            if extent % _BLOCK:
+                raise ShapeFieldError(
+                    field, f"{field} must be a multiple of {_BLOCK}, found {extent}"
+                )
+        if topk > e:
+            raise ShapeFieldError("topk", f"topk must be at most e={e}, found {topk}")
+        return m, n, k, e, topk
+
+    def _routing(self, fields: Mapping[str, Any]) -> str:
+        routing = fields.get("routing", "uniform")
+        if routing not in ROUTINGS:
+            raise ShapeFieldError(
+                "routing", f"routing must be one of {', '.join(ROUTINGS)}, found {routing!r}"
+            )
+        return str(routing)
+
+    def _experts_in_use(self, shape: Any, counted: int | None) -> tuple[float, str]:
+        """How many experts are read, counted or as expected, and a note that says which."""
+        if counted is not None:
+            return float(counted), f"{counted} of {shape.e} experts in use"
+        active = shape.e * (1.0 - (1.0 - shape.topk / shape.e) ** shape.m)
+        note = f"{active:.1f} of {shape.e} experts in use, expected under uniform routing"
+        return active, note
+
+
+class FusedMoe(RoutedProblem):
     """The problem, see :class:`~kernelbench.project.problem.Problem`; ``data``: :class:`MoeData`.
 
     Args:
@@ -58,10 +124,6 @@ class FusedMoe:
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s9", "s10", "s8", "s11",
         "s12", "s13",
     )  # fmt: skip
-    #: Atomic adds come in any order: the last bits of a sum may differ between calls.
-    repeatable: bool = False
-    #: GPU MODE has none.
-    leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
     def __init__(self, intermediate: str = "float32") -> None:
         if intermediate not in INTERMEDIATES:
@@ -85,15 +147,7 @@ class FusedMoe:
             ShapeFieldError: If n or k is no multiple of 128, topk exceeds e, or a type is wrong.
         """
         sizes = ("m", "n", "k", "e", "topk")
-        check_fields(fields, required=sizes, optional=("renormalize", "softcap", "routing"))
-        m, n, k, e, topk = (positive_int(field, fields[field]) for field in sizes)
-        for field, extent in (("n", n), ("k", k)):
-            if extent % _BLOCK:
-                raise ShapeFieldError(
-                    field, f"{field} must be a multiple of {_BLOCK}, found {extent}"
-                )
-        if topk > e:
-            raise ShapeFieldError("topk", f"topk must be at most e={e}, found {topk}")
+        values = self._sizes(fields, sizes, ("renormalize", "softcap", "routing"))
         renormalize = fields.get("renormalize", True)
         if renormalize not in (0, 1):
             raise ShapeFieldError(
@@ -104,12 +158,8 @@ class FusedMoe:
             raise ShapeFieldError(
                 "softcap", f"softcap must be a number, 0 for none, found {softcap!r}"
             )
-        routing = fields.get("routing", "uniform")
-        if routing not in ROUTINGS:
-            raise ShapeFieldError(
-                "routing", f"routing must be one of {', '.join(ROUTINGS)}, found {routing!r}"
-            )
-        return MoeShape(name, m, n, k, e, topk, bool(renormalize), float(softcap), routing)
+        options = bool(renormalize), float(softcap), self._routing(fields)
+        return MoeShape(name, *values, *options)
 
     def make_inputs(self, shape: MoeShape, input_class: str, seed: int, device: str) -> Inputs:
         """Draw operands on ``device``, see :mod:`kernelbench.problems.fused_moe.inputs`.
@@ -122,17 +172,6 @@ class FusedMoe:
         self._known(input_class)
         return draw_moe(shape, input_class, seed, device)
 
-    def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
-        """The output, float32 ``[m, n]``, returned as a tensor or as a list of one.
-
-        Raises:
-            ValueError: If that is not what the step returned.
-        """
-        from kernelbench.problems.returned import check_tensors, stored_items
-
-        values = stored_items(result)
-        return check_tensors([result] if values is None else values, inputs.outputs)
-
     def reference(self, inputs: Inputs, shape: MoeShape, input_class: str) -> Any:
         """float64 results for every selection of experts that rounding leaves open.
 
@@ -144,11 +183,7 @@ class FusedMoe:
         return evaluate(inputs.data, structured=input_class == "structured")
 
     def compare(
-        self,
-        outputs: Sequence[torch.Tensor],
-        reference: Any,
-        shape: MoeShape,
-        input_class: str,
+        self, outputs: Sequence[torch.Tensor], reference: Any, shape: MoeShape, input_class: str
     ) -> OutputVerdict:
         """Derived bounds, see :func:`kernelbench.problems.fused_moe.tolerance.judge_moe`."""
         from kernelbench.problems.fused_moe.tolerance import judge_moe
@@ -184,31 +219,45 @@ class FusedMoe:
         With ``inputs`` the experts are counted in the routing drawn; without, as expected when
         every expert is equally likely.
         """
+        counted = None
         if inputs is not None:
             from kernelbench.problems.fused_moe.tolerance import count_active
 
-            active = float(count_active(inputs.data))
-            note = f"{active:.0f} of {shape.e} experts in use"
-        else:
-            active = shape.e * (1.0 - (1.0 - shape.topk / shape.e) ** shape.m)
-            note = f"{active:.1f} of {shape.e} experts in use, expected under uniform routing"
+            counted = count_active(inputs.data)
+        active, note = self._experts_in_use(shape, counted)
         per_expert = shape.n * shape.k + 4 * (shape.n // _BLOCK) * (shape.k // _BLOCK)
         read = active * per_expert + 2 * shape.m * shape.k + 4 * shape.m * shape.e
         flops = 2.0 * shape.m * shape.topk * shape.n * shape.k
         return Work(flops, read, 4.0 * shape.m * shape.n, "fp8", (note,))
 
-    def prepare(self, step: Step) -> None:
-        """Nothing: calls go through ctypes."""
-
     def situations(self, shape: MoeShape, step: Step, sms: int) -> dict[str, bool]:
-        """See :mod:`kernelbench.problems.fused_moe.situations`."""
-        return moe_situations(shape, step, sms)
-
-    def fewer_rows(self, shape: MoeShape) -> MoeShape | None:
-        """Half the tokens."""
-        if shape.m == 1:
-            return None
-        return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=shape.m // 2)
+        """Whether each situation is reached, by the shape's sizes and the kind of its routing."""
+        routes = shape.m * shape.topk
+        blocks = shape.k // _BLOCK
+        crowded = (shape.m if shape.routing == "one" else routes / shape.e) > _CROWD
+        stages = int(step.config.get("stages", 1))
+        average = routes / shape.e
+        empty = (shape.routing != "uniform" or routes < shape.e) and shape.e > shape.topk
+        return {
+            "an expert with more than 64 tokens": crowded,
+            "an expert with more than 64 tokens and an odd number of blocks of K": crowded
+            and blocks % 2 == 1,
+            "experts without tokens": empty,
+            "one block of K and experts without tokens": blocks == 1
+            and empty
+            and shape.e > shape.topk,
+            "a pipeline that comes round": blocks > stages,
+            "experts without tokens and a pipeline that comes round": blocks > stages and empty,
+            "17 to 40 tokens an expert on average": 17 <= average <= 40,
+            "41 to 72 tokens an expert on average": 41 <= average <= 72,
+            "more than 72 tokens an expert on average": average > 72,
+            "several tiles of N": shape.n > _BLOCK,
+            "one token": shape.m == 1,
+            "more tokens than SMs": shape.m > sms,
+            "fewer tokens than SMs": shape.m < sms,
+            "weights that are not renormalized": not shape.renormalize,
+            "a softcap": shape.softcap > 0,
+        }
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.fused_moe.abi`."""
@@ -217,15 +266,11 @@ class FusedMoe:
         return bind_moe(entry, device)
 
     def host_path(self, step: Step) -> HostPath:
-        """That of ``bind``."""
-        from kernelbench.executors.protocol import HostPath
+        """The host path that :meth:`bind` uses."""
+        from kernelbench.kinds.protocol import HostPath
         from kernelbench.problems.fused_moe import abi
 
         return HostPath(Path(abi.__file__), "bind_moe", data="MoeData")
-
-    def _known(self, input_class: str) -> None:
-        if input_class not in self.input_classes:
-            raise UnknownNameError("input class", input_class, self.input_classes)
 
 
 PROBLEM = FusedMoe()

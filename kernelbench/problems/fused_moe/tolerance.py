@@ -188,11 +188,7 @@ def _lower_index_first(z: list[float], open_ids: list[int], pick: set[int]) -> b
 
 
 def _sum_experts(
-    data: MoeData,
-    tokens: torch.Tensor,
-    ids: torch.Tensor,
-    weights: torch.Tensor,
-    structured: bool,
+    data: MoeData, tokens: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, structured: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Weighted sums over the experts of each row, and of squared (or absolute) products."""
     codes, scales = fp8.quantize(data.hidden)

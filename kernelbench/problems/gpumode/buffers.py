@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from kernelbench.problems.gpumode import trees
-from kernelbench.problems.restoring_arena import plain, same_bits
+from kernelbench.problems.gpumode import pytree
+from kernelbench.problems.stateful_outputs import plain, same_bits
 from kernelbench.project.arena import bits
 
 _TRIALS = (11, 12)
@@ -31,10 +31,10 @@ _MAX_TRIED = 8
 
 @dataclass(frozen=True)
 class Roles:
-    """The patterns of paths (:func:`kernelbench.problems.gpumode.trees.pattern`) by role."""
+    """The patterns of paths (:func:`kernelbench.problems.gpumode.pytree.pattern`) by role."""
 
-    outputs: frozenset[trees.Path] = frozenset()
-    state: frozenset[trees.Path] = frozenset()
+    outputs: frozenset[pytree.Path] = frozenset()
+    state: frozenset[pytree.Path] = frozenset()
 
 
 def find_roles(
@@ -46,21 +46,21 @@ def find_roles(
         reference: The task's ``ref_kernel``.
         right: Whether a result is right for some data, as the task judges it; changes neither.
     """
-    probe = trees.cloned(data)
-    results = [tensor for _, tensor in trees.tensor_leaves(reference(probe))]
+    probe = pytree.cloned(data)
+    results = [tensor for _, tensor in pytree.tensor_leaves(reference(probe))]
     pointers = {t.untyped_storage().data_ptr() for t in results if t.layout is torch.strided}
-    before = dict(trees.tensor_leaves(data))
+    before = dict(pytree.tensor_leaves(data))
     aliased, changed = [], []
-    for path, tensor in trees.tensor_leaves(probe):
+    for path, tensor in pytree.tensor_leaves(probe):
         if tensor.layout is not torch.strided or not tensor.numel():
             continue
         if tensor.untyped_storage().data_ptr() in pointers:
-            aliased.append(trees.pattern(path))
+            aliased.append(pytree.pattern(path))
         if not same_bits(tensor, before[path]):
-            changed.append(trees.pattern(path))
+            changed.append(pytree.pattern(path))
     touched = list(dict.fromkeys([*aliased, *changed]))
 
-    def unread(patterns: Iterable[trees.Path]) -> bool:
+    def unread(patterns: Iterable[pytree.Path]) -> bool:
         chosen = frozenset(patterns)
         return all(_survives(data, chosen, seed, reference, right) for seed in _TRIALS)
 
@@ -73,30 +73,30 @@ def find_roles(
     return Roles(frozenset(outputs), frozenset(set(changed) - outputs))
 
 
-def _last_like(data: Any, results: Sequence[torch.Tensor]) -> trees.Path | None:
+def _last_like(data: Any, results: Sequence[torch.Tensor]) -> pytree.Path | None:
     """The last tensor of the data, if it looks like a floating-point result of any precision."""
-    found = trees.tensor_leaves(data)
+    found = pytree.tensor_leaves(data)
     if len(found) < 2:
         return None
     path, tensor = found[-1]
     like = any(r.shape == tensor.shape and r.is_floating_point() for r in results)
-    return trees.pattern(path) if like and tensor.is_floating_point() else None
+    return pytree.pattern(path) if like and tensor.is_floating_point() else None
 
 
 def _survives(
     data: Any,
-    patterns: frozenset[trees.Path],
+    patterns: frozenset[pytree.Path],
     seed: int,
     reference: Callable[[Any], Any],
     right: Callable[[Any, Any], bool],
 ) -> bool:
     """Whether the reference is right with other values in these tensors."""
-    spoiled = trees.cloned(data)
-    for path, tensor in trees.tensor_leaves(spoiled):
-        if trees.pattern(path) in patterns:
+    spoiled = pytree.cloned(data)
+    for path, tensor in pytree.tensor_leaves(spoiled):
+        if pytree.pattern(path) in patterns:
             _overwrite(tensor, seed)
     try:
-        return right(data, trees.cloned(reference(spoiled)))
+        return right(data, pytree.cloned(reference(spoiled)))
     except Exception:  # it does depend on them
         return False
 

@@ -40,7 +40,7 @@ class TaskContext(Context):
 
     @property
     def task(self) -> Task:
-        """The task."""
+        """The task that takes the place of a project."""
         return cast(TaskProblem, load_problem(self.lineage)).task
 
     @functools.cached_property

@@ -94,33 +94,35 @@ class TaskProblem:
         Raises:
             ProblemError: If the task raises.
         """
-        from kernelbench.problems.gpumode import trees
-        from kernelbench.problems.restoring_arena import RestoringArena, plain
+        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems.stateful_outputs import StatefulOutputs, plain
 
         code = self._code(device)
         data = self._drawn(shape, input_class, seed, code)
         roles = self._roles_of(data, shape, code)
-        found = [(path, t) for path, t in trees.tensor_leaves(data) if t.numel()]
-        outputs = [t for path, t in found if trees.pattern(path) in roles.outputs]
-        state = [t for path, t in found if trees.pattern(path) in roles.state]
+        found = [(path, t) for path, t in pytree.tensor_leaves(data) if t.numel()]
+        outputs = [t for path, t in found if pytree.pattern(path) in roles.outputs]
+        state = [t for path, t in found if pytree.pattern(path) in roles.state]
         pristine = [t.detach().clone() for t in state]
-        arena = RestoringArena(outputs, list(zip(state, pristine, strict=True)), device)
+        arena = StatefulOutputs(outputs, list(zip(state, pristine, strict=True)), device)
         replaced = {id(t): view for t, view in zip(outputs, arena.views, strict=True)}
-        data = trees.rebuilt(data, lambda _, leaf: replaced.get(id(leaf), leaf))
+        data = pytree.rebuilt(data, lambda _, leaf: replaced.get(id(leaf), leaf))
         taken = {id(t) for t in (*outputs, *state)}
-        operands = {id(t): plain(t) for _, t in found if id(t) not in taken and trees.is_strided(t)}
-        self._opaque = self._opaque or trees.has_objects(data)
-        form = (*trees.constants(data), *((view.shape, view.stride()) for view in arena.views))
+        operands = {
+            id(t): plain(t) for _, t in found if id(t) not in taken and pytree.is_strided(t)
+        }
+        self._opaque = self._opaque or pytree.has_objects(data)
+        form = (*pytree.constants(data), *((view.shape, view.stride()) for view in arena.views))
         return Inputs(data, [*operands.values(), *map(plain, pristine)], arena.views, arena, form)
 
     def _drawn(self, shape: TaskShape, input_class: str, seed: int, code: TaskCode) -> Any:
         """What the generator makes; of one that makes something else each time, what it made."""
-        from kernelbench.problems.gpumode import trees
+        from kernelbench.problems.gpumode import pytree
 
         fresh = input_class == FRESH
         if shape not in self._unsteady:
             first, second = (code.generate(shape, seed, fresh) for _ in range(2))
-            self._unsteady[shape] = not trees.equal_tensors(first, second)
+            self._unsteady[shape] = not pytree.equal_tensors(first, second)
             if not self._unsteady[shape]:
                 return second
         if not self._unsteady[shape]:
@@ -128,19 +130,19 @@ class TaskProblem:
         key = (shape, input_class, seed)
         if self._last is None or self._last[0] != key:
             self._last = (key, code.generate(shape, seed, fresh))
-        return trees.cloned(self._last[1])
+        return pytree.cloned(self._last[1])
 
     def _roles_of(self, data: Any, shape: TaskShape, code: TaskCode) -> Roles:
         """Outputs and state, found once for data of one structure, on the first test if it can."""
-        from kernelbench.problems.gpumode import trees
+        from kernelbench.problems.gpumode import pytree
         from kernelbench.problems.gpumode.buffers import Roles, find_roles
 
-        structure = trees.structure(data)
+        structure = pytree.structure(data)
         if structure not in self._roles:
             tried = data
             if shape not in self.task.tests and self.task.tests:
                 other = code.generate(self.task.tests[0], 0, fresh=False)
-                tried = other if trees.structure(other) == structure else data
+                tried = other if pytree.structure(other) == structure else data
             self._roles[structure] = (
                 find_roles(tried, code.refer, lambda *given: code.verdict(*given)[0])
                 if code.has_reference
@@ -156,34 +158,30 @@ class TaskProblem:
         """
         import torch
 
-        from kernelbench.problems.gpumode import trees
-        from kernelbench.problems.restoring_arena import RestoringArena, plain
+        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems.stateful_outputs import StatefulOutputs, plain
 
         if result is None:
             raise ValueError("returned None: expected the result")
-        found = trees.tensor_leaves(result)
+        found = pytree.tensor_leaves(result)
         for path, tensor in found:
             known = type(tensor) in (torch.Tensor, torch.nn.Parameter)
-            if not known or not trees.is_strided(tensor):
+            if not known or not pytree.is_strided(tensor):
                 where = "".join(f"[{key!r}]" for key in path)
                 raise ValueError(f"output{where} is a {type(tensor).__name__}: expected a tensor")
         own = {view.data_ptr() for view in inputs.outputs}
-        if isinstance(inputs.arena, RestoringArena):
+        if isinstance(inputs.arena, StatefulOutputs):
             inputs.arena.returned = any(tensor.data_ptr() in own for _, tensor in found)
         return OutputTensors([plain(t) for _, t in found], result)
 
     def reference(self, inputs: Inputs, shape: TaskShape, input_class: str) -> Any:
         """A copy of the data, for the check to judge by: the task computes its own result in it."""
-        from kernelbench.problems.gpumode import trees
+        from kernelbench.problems.gpumode import pytree
 
-        return trees.cloned(inputs.data)
+        return pytree.cloned(inputs.data)
 
     def compare(
-        self,
-        outputs: Sequence[torch.Tensor],
-        reference: Any,
-        shape: TaskShape,
-        input_class: str,
+        self, outputs: Sequence[torch.Tensor], reference: Any, shape: TaskShape, input_class: str
     ) -> OutputVerdict:
         """The task's verdict; a submission that replaced what judges it is wrong in any case.
 
@@ -191,13 +189,13 @@ class TaskProblem:
             ProblemError: If the check gives no verdict.
             FaultyReferenceError: If the task's own reference is wrong by it.
         """
-        from kernelbench.problems.gpumode import trees
+        from kernelbench.problems.gpumode import pytree
 
         assert isinstance(outputs, OutputTensors)
         code = self._loaded
         assert code is not None
         try:
-            right, message = code.verdict(reference, trees.with_tensors(outputs.form, outputs))
+            right, message = code.verdict(reference, pytree.with_tensors(outputs.form, outputs))
         except ProblemError as error:
             right, message = False, str(error)
         if code.replaced:
@@ -240,7 +238,7 @@ class TaskProblem:
         return self._hosted(self._code(device).load(path), device)
 
     def _hosted(self, kernel: Callable[[Any], Any], device: str) -> Kernel:
-        from kernelbench.problems.gpumode import trees
+        from kernelbench.problems.gpumode import pytree
         from kernelbench.problems.gpumode.on_cpu import redirected
 
         looked_at = False
@@ -250,13 +248,13 @@ class TaskProblem:
             nonlocal looked_at
             if not looked_at:  # once: a submission's process has drawn no data itself
                 looked_at = True
-                self._opaque = self._opaque or trees.has_objects(data)
-            return kernel(trees.renewed(data) if self._opaque else data)
+                self._opaque = self._opaque or pytree.has_objects(data)
+            return kernel(pytree.renewed(data) if self._opaque else data)
 
         @functools.wraps(kernel)
         def on_cpu(data: Any) -> Any:
             with redirected(device):
-                return kernel(trees.renewed(data) if self._opaque else data)
+                return kernel(pytree.renewed(data) if self._opaque else data)
 
         return on_cpu if device == "cpu" else on_gpu
 

@@ -1,26 +1,38 @@
-"""A task's own functions, called as the server calls them; what they raise is the task's fault."""
+"""A task's own functions, called as the server calls them; what they raise is the task's fault.
+
+A task's files import each other as ``task``, ``utils`` and ``reference``, wherever they lie, and so
+do submissions. What judges a submission is a set of its own: a submission that imports
+``reference`` or ``utils`` and replaces a function in it replaces it in its own set only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import random
+import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from kernelbench.base.errors import FaultyReferenceError, ProblemError
-from kernelbench.executors.callables import LoadError, load_callable
-from kernelbench.problems.gpumode import trees
-from kernelbench.problems.gpumode.defined import defined
+from kernelbench.kinds.callables import LoadError, load_callable
+from kernelbench.problems.gpumode import pytree
 from kernelbench.problems.gpumode.judge import Guard, understood
-from kernelbench.problems.gpumode.modules import ModuleSet, claim_process
 from kernelbench.problems.gpumode.on_cpu import redirected
+from kernelbench.problems.gpumode.pytree import is_strided
 from kernelbench.problems.gpumode.task_file import Task, TaskShape
+from kernelbench.problems.stateful_outputs import plain
+from kernelbench.project.arena import bits
 
 #: Seeds that every generator takes, numpy's too.
 _SEEDS = 2**31 - 1
@@ -29,6 +41,86 @@ _LONGEST = 300
 _LACKING = ("cuda", "not implemented for", "float4")
 _LACKING_ON_GPU = ("status_not_supported", "no kernel image", "compute capability", "sm_1")
 _REFERENCE = "reference"
+
+
+class _Loader(SourceFileLoader):
+    """Loads a file without leaving a ``__pycache__`` in somebody's folder."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        """Write no bytecode beside the task."""
+
+
+class _Finder(MetaPathFinder):
+    """Finds the files of one task by their names, before anything that is installed."""
+
+    def __init__(self, task: Task) -> None:
+        self._files = dict(task.modules)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The task's file of that name."""
+        file = self._files.get(name)
+        if file is None:
+            return None
+        return spec_from_file_location(name, file, loader=_Loader(name, str(file)))
+
+
+class ModuleSet:
+    """One instance of a task's modules."""
+
+    def __init__(self, task: Task) -> None:
+        self._finder = _Finder(task)
+        self._names = [name for name, _ in task.modules]
+        self._modules: dict[str, ModuleType] = {}
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """While it is, the task's names mean this set's modules; what is new stays in the set."""
+        before = {name: sys.modules.pop(name, None) for name in self._names}
+        sys.modules.update(self._modules)
+        sys.meta_path.insert(0, self._finder)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(self._finder)
+            for name, old in before.items():
+                new = sys.modules.pop(name, None)
+                if new is not None:
+                    self._modules[name] = new
+                if old is not None:
+                    sys.modules[name] = old
+
+    def install(self) -> None:
+        """Make the task's names mean this set's modules from now on, outside of :meth:`active`."""
+        for name in self._names:
+            sys.modules.pop(name, None)
+        sys.modules.update(self._modules)
+        sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, _Finder)]
+        sys.meta_path.insert(0, self._finder)
+
+    def load(self, name: str) -> ModuleType:
+        """Import one of the task's modules into the set.
+
+        Raises:
+            Exception: Whatever the file raises while it is imported.
+        """
+        with self.active():
+            return importlib.import_module(name)
+
+
+_task_here: list[Path] = []
+
+
+def claim_process(folder: Path) -> None:
+    """Say that this process runs the task of ``folder``; it can run no other one.
+
+    Raises:
+        RuntimeError: If it runs another one: their modules have the same names.
+    """
+    if _task_here and _task_here[0] != folder:
+        raise RuntimeError(f"this process runs the task {_task_here[0]}, not {folder}")
+    _task_here[:] = [folder]
 
 
 class TaskCode:
@@ -80,7 +172,7 @@ class TaskCode:
         torch.manual_seed(drawn)
         with self._calling(f"generate_input({shape.describe()})"), defined():
             data = self._module.generate_input(**arguments)
-        return trees.spread(data)
+        return pytree.spread(data)
 
     def refer(self, data: Any) -> Any:
         """What ``ref_kernel`` gives; it may change ``data``.
@@ -98,7 +190,7 @@ class TaskCode:
             ProblemError: If it raises, or says nothing that can be understood.
         """
         with self._calling("check_implementation"):
-            returned = self._module.check_implementation(trees.cloned(data), output)
+            returned = self._module.check_implementation(pytree.cloned(data), output)
         try:
             return understood(returned)
         except TypeError as error:
@@ -108,7 +200,7 @@ class TaskCode:
         """Why the task's reference is wrong by its own check; empty if it is right or not there."""
         if not self.has_reference:
             return ""
-        right, message = self.verdict(data, trees.cloned(self.refer(trees.cloned(data))))
+        right, message = self.verdict(data, pytree.cloned(self.refer(pytree.cloned(data))))
         return "" if right else message or "no message"
 
     def load(self, path: Path) -> Callable[[Any], Any]:
@@ -166,3 +258,26 @@ class TaskCode:
             return ""
         arch = "sm_{}{}".format(*torch.cuda.get_device_capability(self._device))
         return f"; the task may need another GPU than this {arch}"
+
+
+_UNWRITTEN = frozenset(
+    (torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted,
+     torch.Tensor.new_empty, torch.Tensor.new_empty_strided)
+)  # fmt: skip
+
+
+class _DefinedMode(TorchFunctionMode):
+    """Fills what these functions give: of any type, with elements whose bits are 1."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func in _UNWRITTEN and is_strided(made) and made.device.type != "meta":
+            bits(plain(made)).fill_(1)
+        return made
+
+
+@contextlib.contextmanager
+def defined() -> Iterator[None]:
+    """While it is active torch allocates no tensor without values."""
+    with _DefinedMode():
+        yield

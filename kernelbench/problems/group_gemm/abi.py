@@ -33,7 +33,7 @@ from kernelbench.project.arena import describe_tensor
 from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
-    from kernelbench.executors.loaded_step import Buffer, LoadedStep
+    from kernelbench.kinds.loaded_step import Buffer, LoadedStep
     from kernelbench.project.problem import Kernel
 
 MARSHALS = ("direct", "tensors", "tuples", "items")

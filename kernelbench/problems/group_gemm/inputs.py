@@ -37,7 +37,7 @@ from collections.abc import Sequence
 import torch
 
 from kernelbench.problems.group_gemm import nvfp4
-from kernelbench.project.arena import OutputArena
+from kernelbench.project.arena import GuardedOutputs
 from kernelbench.project.problem import Inputs
 
 _HALF_MAX = 65504.0
@@ -64,7 +64,7 @@ def draw_operands(
         device: ``cpu`` or ``cuda:N``.
     """
     generator = torch.Generator(device=device).manual_seed(seed & (2**63 - 1))
-    arena = OutputArena([(m, n) for m, n, _ in groups], torch.float16, device)
+    arena = GuardedOutputs([(m, n) for m, n, _ in groups], torch.float16, device)
     abc, plain, blocked, sizes, operands = [], [], [], [], []
     for index, ((m, n, k), c) in enumerate(zip(groups, arena.views, strict=True)):
         if input_class == "gpu-mode":
@@ -173,25 +173,17 @@ def _nonzero_values(rows: int, k: int, generator: torch.Generator) -> torch.Tens
 
 def _random_codes(rows: int, cols: int, ceiling: int, generator: torch.Generator) -> torch.Tensor:
     return torch.randint(
-        0,
-        ceiling + 1,
-        (rows, cols),
-        dtype=torch.uint8,
-        generator=generator,
+        0, ceiling + 1, (rows, cols), dtype=torch.uint8, generator=generator,
         device=generator.device,
-    )
+    )  # fmt: skip
 
 
 def _random_bytes(rows: int, cols: int, generator: torch.Generator) -> torch.Tensor:
     """Uniform bytes, uint8 ``[rows, cols]``, drawn four at a time."""
     words = torch.randint(
-        -(2**31),
-        2**31,
-        (nvfp4.ceil_div(rows * cols, 4),),
-        dtype=torch.int32,
-        generator=generator,
+        -(2**31), 2**31, (nvfp4.ceil_div(rows * cols, 4),), dtype=torch.int32, generator=generator,
         device=generator.device,
-    )
+    )  # fmt: skip
     return words.view(torch.uint8)[: rows * cols].view(rows, cols)
 
 

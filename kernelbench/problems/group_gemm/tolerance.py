@@ -87,19 +87,24 @@ def _codes(tensor: torch.Tensor) -> torch.Tensor:
 def _multiply_group(
     a: torch.Tensor, b: torch.Tensor, sfa: torch.Tensor, sfb: torch.Tensor, with_sigma: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    on_cpu = a.device.type == "cpu"
+    # Sums that must be exact in the output are exact in float32 (inputs.py), which a CPU multiplies
+    # twice as fast; a GPU may round float32 operands.
+    dtype = torch.float32 if on_cpu and not with_sigma else torch.float64
     rows_a = nvfp4.dequantize(a, sfa.to(a.device))
     sfb = sfb.to(b.device)
     n, k = b.shape[0], rows_a.shape[1]
     exact = torch.empty(a.shape[0], n, dtype=torch.float64, device=a.device)
     squares = torch.empty_like(exact, dtype=torch.float32) if with_sigma else None
-    squares_a = rows_a.square().float() if with_sigma else None
-    step = max(1, _CHUNK_VALUES // k) if a.device.type == "cpu" else n
+    squares_a = rows_a.square() if with_sigma else None
+    factors_a = rows_a.to(dtype)
+    step = max(1, _CHUNK_VALUES // k) if on_cpu else n
     for start in range(0, n, step):
         part = slice(start, min(start + step, n))
         rows_b = nvfp4.dequantize(b[part], sfb[part])
-        exact[:, part] = rows_a @ rows_b.t()
+        exact[:, part] = factors_a @ rows_b.to(dtype).t()
         if squares is not None and squares_a is not None:
-            squares[:, part] = squares_a @ rows_b.square().float().t()
+            squares[:, part] = squares_a @ rows_b.square().t()
     if squares is None:
         return exact, None
     # The sums of squares are float32 and positive: K 2**-23 covers their own rounding, and 2**-9

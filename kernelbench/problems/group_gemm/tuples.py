@@ -49,12 +49,9 @@ def tuples_library() -> Path:
     # As system folders: their headers are not read for the key, their versions are part of it.
     folders = [part for folder in includes for part in ("-isystem", str(folder))]
     return compile_shared(
-        "extension for tuples of tensors",
-        [SOURCE[1]],
-        [*_FLAGS, *folders],
-        compiler=compiler,
+        "extension for tuples of tensors", [SOURCE[1]], [*_FLAGS, *folders], compiler=compiler,
         facts=(sys.version, _torch_version()),
-    )
+    )  # fmt: skip
 
 
 def _torch_version() -> str:

@@ -1,7 +1,7 @@
 """The whole interface of a problem, from an author's small class.
 
 A mistake in one of the author's hooks is a :class:`~kernelbench.base.errors.ProblemError` that
-names the hook and its line (:mod:`kernelbench.project.guarded`).
+names the hook and its line (:mod:`kernelbench.project.error_attribution`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernelbench.problems.tensor.shape import (
     broken_dims_limit,
     parse_dims,
 )
-from kernelbench.project.guarded import blame_author, blaming
+from kernelbench.project.error_attribution import blame_author, blaming
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 
 if TYPE_CHECKING:

@@ -253,6 +253,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration:
       return "cudaErrorInvalidConfiguration";
+    case cudaErrorCooperativeLaunchTooLarge:
+      return "cudaErrorCooperativeLaunchTooLarge";
     case cudaErrorInvalidSymbol:
       return "cudaErrorInvalidSymbol";
     case cudaErrorInvalidDeviceFunction:
@@ -279,6 +281,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
+    case cudaErrorCooperativeLaunchTooLarge:
+      return "too many blocks in cooperative launch";
     case cudaErrorInvalidSymbol:
       return "no variable of this program, or a place outside it";
     case cudaErrorInvalidDeviceFunction:

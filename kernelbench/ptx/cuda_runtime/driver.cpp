@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -19,7 +20,7 @@ using Encode = int (*)(void* map, uint32_t element, uint32_t rank, void* address
                        uint32_t fill, char* message, size_t size);
 constexpr size_t kMessageBytes = 256;
 // PTX: tensormap.replace's .elemtype, by CUtensorMapDataType; the emulator's. -1: not there.
-constexpr int kElementTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, -1, -1, 13};
+constexpr int kElementTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, 11, 12, 13};
 
 // The first numbers of errors are the same.
 CUresult result(cudaError_t status) {
@@ -84,7 +85,7 @@ std::vector<void*> from_block(const Kernel& kernel, void** extra) {
 // The newest version of a function of the driver that is here.
 void* driver_function(const std::string& name) {
   for (const char* version : {"_v4", "_v3", "_v2", ""}) {
-    if (void* const found = dlsym(RTLD_DEFAULT, (name + version).c_str())) return found;
+    if (void* const found = own_function((name + version).c_str())) return found;
   }
   not_here(name);
   return nullptr;
@@ -198,6 +199,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void** arguments, void** extra) {
+  KB_CALL;
   Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<void*> block;
@@ -207,6 +209,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
                           void** extra) {
+  KB_CALL;
   Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<void*> block;
@@ -318,24 +321,31 @@ CUresult cuMemFree(CUdeviceptr address) {
   return result(cudaFree(pointer_of(address)));
 }
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
+  KB_CALL;
   return result(cudaMemcpy(pointer_of(to), from, bytes, cudaMemcpyDefault));
 }
 CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
+  KB_CALL;
   return result(cudaMemcpy(to, pointer_of(from), bytes, cudaMemcpyDefault));
 }
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  KB_CALL;
   return result(cudaMemcpy(pointer_of(to), pointer_of(from), bytes, cudaMemcpyDefault));
 }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  KB_CALL;
   return result(cudaMemcpyAsync(pointer_of(to), from, bytes, cudaMemcpyDefault, stream));
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  KB_CALL;
   return result(cudaMemcpyAsync(to, pointer_of(from), bytes, cudaMemcpyDefault, stream));
 }
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
+  KB_CALL;
   return result(cudaMemset(pointer_of(to), value, count));
 }
 CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
+  KB_CALL;
   return result(submit(nullptr, [=] {
     for (size_t at = 0; at < count; ++at) {
       const cudaError_t status = copy(pointer_of(to + 4 * at), &value, sizeof value);

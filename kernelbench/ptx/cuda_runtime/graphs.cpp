@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -15,13 +16,19 @@ bool among(const Nodes& nodes, const CUgraphNode_st* node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
+size_t number_of(const CUgraph_st& graph, const CUgraphNode_st* node) {
+  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                  [node](const auto& each) { return each.get() == node; });
+  return static_cast<size_t>(found - graph.nodes.begin());
+}
+
 // One chain of nodes as far as it goes, then the next: `reverse` begins with the last one. So a
 // dependency that is missing shows in one of the two orders, if it is between two chains.
-std::vector<Work> ordered(const CUgraph_st& graph, bool reverse) {
+std::vector<size_t> ordered(const CUgraph_st& graph, bool reverse) {
   Nodes left, done;
   for (const auto& node : graph.nodes) left.push_back(node.get());
   if (reverse) std::reverse(left.begin(), left.end());
-  std::vector<Work> works;
+  std::vector<size_t> order;
   while (!left.empty()) {
     const auto ready = [&done](const CUgraphNode_st* node) {
       return std::all_of(node->after.begin(), node->after.end(),
@@ -33,23 +40,30 @@ std::vector<Work> ordered(const CUgraph_st& graph, bool reverse) {
     auto next = std::find_if(left.begin(), left.end(), continues);
     if (next == left.end()) next = std::find_if(left.begin(), left.end(), ready);
     done.push_back(*next);
-    works.push_back((*next)->work);
+    order.push_back(number_of(graph, *next));
     left.erase(next);
   }
-  return works;
+  return order;
 }
 
 void keep(CUgraphExec_st& executable, const CUgraph_st& graph) {
   for (const bool reverse : {false, true}) executable.orders[reverse] = ordered(graph, reverse);
+  executable.steps.clear();
+  for (const auto& node : graph.nodes) {
+    CUgraphExec_st::Step& step = executable.steps.emplace_back();
+    step = {node->work, node->what, node->asked, {}};
+    for (const CUgraphNode_st* each : node->after) step.after.push_back(number_of(graph, each));
+  }
 }
 
 }  // namespace
 
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode_st* const* after,
-                     size_t count, Work work) {
+                     size_t count, Work work, What what) {
   Nodes nodes(after, after + count);
-  graph->nodes.push_back(
-      std::make_unique<CUgraphNode_st>(CUgraphNode_st{std::move(work), std::move(nodes)}));
+  Asked asked = asked_now(what.kernel);
+  graph->nodes.push_back(std::make_unique<CUgraphNode_st>(
+      CUgraphNode_st{std::move(work), std::move(nodes), std::move(what), std::move(asked)}));
   *node = graph->nodes.back().get();
   return cudaSuccess;
 }
@@ -79,20 +93,25 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaKernelNodeParams* of) {
+  KB_CALL;
   if (of->kernelParams == nullptr) return not_here("cudaGraphAddKernelNode with extra");
   const Form form{of->gridDim, of->blockDim, {1, 1, 1}, of->sharedMemBytes, false};
   Work work;
   const cudaError_t status = prepared(&work, kernel_of(of->func), form, of->kernelParams);
-  return status == cudaSuccess ? add_node(node, graph, after, count, std::move(work)) : status;
+  if (status != cudaSuccess) return status;
+  return add_node(node, graph, after, count, std::move(work),
+                  {Kind::kLaunch, kernel_of(of->func)->name});
 }
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                      const cudaGraphNode_t* after, size_t count, void* to,
                                      const void* from, size_t bytes, cudaMemcpyKind) {
+  KB_CALL;
   return add_node(node, graph, after, count, [=] { return copy(to, from, bytes); });
 }
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaMemsetParams* of) {
+  KB_CALL;
   return add_node(node, graph, after, count, [of = *of] {
     for (size_t row = 0; row < of.height; ++row) {
       for (size_t at = 0; at < of.width; ++at) {
@@ -107,6 +126,7 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
 cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                  const cudaGraphNode_t* after, size_t count,
                                  const cudaHostNodeParams* of) {
+  KB_CALL;
   return add_node(node, graph, after, count, [of = *of] {
     of.fn(of.userData);
     return cudaSuccess;
@@ -114,7 +134,7 @@ cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_t graph,
 }
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                   const cudaGraphNode_t* after, size_t count) {
-  return add_node(node, graph, after, count, [] { return cudaSuccess; });
+  return add_node(node, graph, after, count, [] { return cudaSuccess; }, {Kind::kNothing});
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
@@ -140,8 +160,14 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  for (const Work& work : executable->orders[executable->launches++ % 2]) {
-    const cudaError_t status = submit(stream, work);
+  const std::vector<size_t>& order = executable->orders[executable->launches++ % 2];
+  if (!captures(stream)) {
+    enqueue_nodes(*executable, order, stream);
+    return cudaSuccess;
+  }
+  for (const size_t at : order) {
+    const cudaError_t status =
+        submit(stream, executable->steps[at].work, executable->steps[at].what);
     if (status != cudaSuccess) return status;
   }
   return cudaSuccess;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -20,11 +21,33 @@ bool fits(const Kernel& kernel, const Form& form) {
          form.shared <= kernel.dynamic_limit - std::min(kernel.dynamic_limit, kernel.static_shared);
 }
 
+// CUDA programming guide, "Grid Synchronization": all blocks of a cooperative launch are resident.
+bool resides(const Kernel& kernel, const Form& form) {
+  return !form.cooperative ||
+         count(form.grid) <= resident(kernel.module, kernel.name.c_str(), count(form.block),
+                                      form.shared, count(form.cluster));
+}
+
+// What the host reaches, too, of what arguments point to, or structures among them.
+std::vector<Reach> reached(const Kernel& kernel, void** arguments) {
+  std::vector<Reach> found;
+  for (size_t at = 0; orders() && at < kernel.sizes.size(); ++at) {
+    for (size_t word = 0; word + sizeof(void*) <= kernel.sizes[at]; word += sizeof(void*)) {
+      void* pointer;
+      std::memcpy(&pointer, static_cast<const char*>(arguments[at]) + word, sizeof pointer);
+      const Range range = range_of(pointer);
+      if (range.begin != nullptr) found.push_back({range.begin, range.bytes, true});
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments) {
   if (kernel == nullptr) return launch_refused(kernel, cudaErrorInvalidDeviceFunction);
   if (!fits(*kernel, form)) return launch_refused(kernel, cudaErrorInvalidConfiguration);
+  if (!resides(*kernel, form)) return launch_refused(kernel, cudaErrorCooperativeLaunchTooLarge);
   std::vector<std::vector<char>> kept;
   for (size_t at = 0; at < kernel->sizes.size(); ++at) {
     const auto* begin = static_cast<const char*>(arguments[at]);
@@ -44,7 +67,9 @@ cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** argume
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream) {
   Work work;
   const cudaError_t status = prepared(&work, kernel, form, arguments);
-  return status == cudaSuccess ? submit(stream, std::move(work), kernel->name) : status;
+  if (status != cudaSuccess) return status;
+  return submit(stream, std::move(work),
+                {Kind::kLaunch, kernel->name, form.programmatic, reached(*kernel, arguments)});
 }
 
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments) {
@@ -92,17 +117,21 @@ extern "C" {
 
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                              size_t shared, cudaStream_t stream) {
+  KB_CALL;
   return launch(kernel_of(function), {grid, block, {1, 1, 1}, shared, false}, arguments, stream);
 }
 cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
                                         void** arguments, size_t shared, cudaStream_t stream) {
+  KB_CALL;
   return launch(kernel_of(function), {grid, block, {1, 1, 1}, shared, true}, arguments, stream);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                 void** arguments) {
+  KB_CALL;
   return launch_with(*config, kernel_of(function), arguments);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  KB_CALL;
   return submit(stream, [function, data] {
     function(data);
     return cudaSuccess;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -12,6 +13,7 @@ Launch launch_kernel = nullptr;
 Missing missing = nullptr;
 LoadPtx load_ptx = nullptr;
 LoadImage load_image = nullptr;
+Resident resident = nullptr;
 Device device;
 std::map<int, Module> modules;
 
@@ -33,6 +35,7 @@ struct Pushed {
   dim3 grid, block;
   size_t shared;
   void* stream;
+  const void* pc;
 };
 std::vector<Pushed> pushed;
 
@@ -76,11 +79,13 @@ extern "C" {
 
 // ---- for the loader ----------------------------------------------------------------------------
 
-void kb_cudart_start(Launch launch, Missing named, LoadPtx load, LoadImage image) {
+void kb_cudart_start(Launch launch, Missing named, LoadPtx load, LoadImage image,
+                     Resident resident_ctas) {
   launch_kernel = launch;
   missing = named;
   load_ptx = load;
   load_image = image;
+  resident = resident_ctas;
 }
 
 void kb_cudart_device(int sms, int arch, int shared_bytes) {
@@ -122,6 +127,7 @@ void kb_cudart_variable(int module, const char* name, void* address, uint64_t by
 // main's status, also where it leaves by exit.
 int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
+  watch_program(reinterpret_cast<const void*>(main_function));
   const int left = setjmp(at_exit_of_main);
   const int status = left != 0 ? left - 1 : main_function(argc, argv);
   finish_all();  // what nobody has waited for is checked, too
@@ -163,12 +169,14 @@ void __cudaRegisterManagedVar(void** handle, void** host, char*, const char* nam
 void __cudaRegisterHostVar(void**, const char*, char*, size_t) {}
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream_st* stream) {
-  pushed.push_back({grid, block, shared, stream});
+  pushed.push_back(
+      {grid, block, shared, stream, __builtin_extract_return_addr(__builtin_return_address(0))});
   return 0;
 }
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
   const Pushed last = pushed.back();
   pushed.pop_back();
+  launched_from(last.pc);
   *grid = last.grid;
   *block = last.block;
   *shared = last.shared;

@@ -1,8 +1,11 @@
 // Memory of the GPU is memory of the process. It begins with NaN: a kernel must not rely on it.
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -13,12 +16,15 @@ struct Allocation {
   size_t bytes;
   cudaMemoryType type;
   uint64_t number;
-  bool registered;  // the program's own, which the GPU may reach, too
+  bool registered;       // the program's own, which the GPU may reach, too
+  bool retired = false;  // freed by its stream, while others may have work that uses it
 };
 // For ever: torch's tensors are freed when the process ends, too. And from several threads.
 auto& allocated = *new std::map<char*, Allocation>;
 std::mutex allocating;
 uint64_t last_number = 0;
+// Where the program has asked for each, by number; also of those that are freed.
+auto& sites = *new std::map<uint64_t, const void*>;
 
 // Before and behind an allocation there is none: what misses one does not hit another.
 constexpr size_t kGuardBytes = 64 * 1024;
@@ -26,18 +32,20 @@ constexpr size_t kGuardBytes = 64 * 1024;
 }  // namespace
 
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
-  constexpr size_t kAlignment = 256;
+  // The host's pages are its own: they can be protected (host_access.cpp).
+  const size_t alignment = type == cudaMemoryTypeDevice ? 256 : 4096;
   if (address == nullptr) return remembered(cudaErrorInvalidValue);
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
-  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+  const size_t rounded = (bytes / alignment + 1) * alignment;
   auto* const guarded =
-      static_cast<char*>(std::aligned_alloc(kAlignment, rounded + 2 * kGuardBytes));
+      static_cast<char*>(std::aligned_alloc(alignment, rounded + 2 * kGuardBytes));
   if (guarded == nullptr) return remembered(cudaErrorMemoryAllocation);
   *address = guarded + kGuardBytes;
   std::memset(*address, 0xff, rounded);
   const std::lock_guard lock(allocating);
   allocated[static_cast<char*>(*address)] = {bytes, type, ++last_number, false};
+  sites[last_number] = call_site();
   return cudaSuccess;
 }
 
@@ -48,9 +56,21 @@ cudaError_t release(void* address) {
   if (found == allocated.end() || found->second.registered) {
     return remembered(cudaErrorInvalidValue);
   }
+  memory_freed(address);
   allocated.erase(found);
   std::free(static_cast<char*>(address) - kGuardBytes);
   return cudaSuccess;
+}
+
+void release_retired() {
+  std::vector<char*> all;
+  {
+    const std::lock_guard lock(allocating);
+    for (const auto& [begin, each] : allocated) {
+      if (each.retired) all.push_back(begin);
+    }
+  }
+  for (char* const each : all) release(each);
 }
 
 Range range_of(const void* address) {
@@ -59,7 +79,8 @@ Range range_of(const void* address) {
   const auto after = allocated.upper_bound(byte);
   if (after != allocated.begin()) {
     const auto& [begin, found] = *std::prev(after);
-    if (byte < begin + found.bytes) return {begin, found.bytes, found.type};
+    if (byte < begin + found.bytes)
+      return {begin, found.bytes, found.type, found.number, found.registered};
   }
   for (const auto& [number, module] : modules) {
     for (const auto& [name, variable] : module.variables) {
@@ -88,12 +109,15 @@ cudaError_t copy(void* to, const void* from, size_t bytes) {
   if (to == nullptr || from == nullptr || !inside(to, bytes) || !inside(from, bytes)) {
     return cudaErrorInvalidValue;
   }
+  touched(from, bytes, false);
+  touched(to, bytes, true);
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
 
 cudaError_t fill(void* to, int value, size_t bytes) {
   if (bytes != 0 && (to == nullptr || !inside(to, bytes))) return cudaErrorInvalidValue;
+  touched(to, bytes, true);
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
@@ -138,8 +162,9 @@ cudaError_t copy_box(const cudaMemcpy3DParms& of) {
 // what is there when the call returns, one to it has ended then.
 cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes) {
   const auto pageable = [](const void* address) { return range_of(address).begin == nullptr; };
+  const What what{Kind::kTransfer, "", false, {{from, bytes, false}, {to, bytes, true}}};
   if (captures(stream) || (!pageable(to) && !pageable(from))) {
-    return submit(stream, [=] { return copy(to, from, bytes); });
+    return submit(stream, [=] { return copy(to, from, bytes); }, what);
   }
   if (pageable(to) || from == nullptr) {
     return finish(enqueue(stream, [=] { return copy(to, from, bytes); }));
@@ -148,6 +173,40 @@ cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t byte
   return submit(stream, [to, kept = std::vector<char>(first, first + bytes)] {
     return copy(to, kept.data(), kept.size());
   });
+}
+
+// Whether the host reaches it as well as the GPU does.
+bool hosts(const void* address) {
+  const cudaMemoryType type = range_of(address).type;
+  return type == cudaMemoryTypeHost || type == cudaMemoryTypeManaged;
+}
+
+// CUDA runtime API, stream-ordered allocation: the memory is there for what comes behind its
+// allocation, until what comes ahead of its release.
+cudaError_t allocate_on(cudaStream_t stream, void** address, size_t bytes) {
+  const cudaError_t status = allocate(address, bytes, cudaMemoryTypeDevice);
+  if (status != cudaSuccess || bytes == 0 || captures(stream) || !orders()) return status;
+  return submit(stream,
+                [at = *address, bytes] {
+                  touched(at, bytes, true);
+                  return cudaSuccess;
+                },
+                {Kind::kAllocate});
+}
+
+cudaError_t release_on(cudaStream_t stream, void* address) {
+  if (captures(stream)) return cudaSuccess;  // until the graph is launched again
+  if (!orders()) return submit(stream, [=] { return release(address); });
+  return submit(stream,
+                [address] {
+                  const Range range = range_of(address);
+                  if (range.begin != address || address == nullptr) return release(address);
+                  touched(address, range.bytes, true);
+                  const std::lock_guard lock(allocating);
+                  allocated[range.begin].retired = true;
+                  return cudaSuccess;
+                },
+                {Kind::kFree});
 }
 
 // The place in a symbol's variable; null if there is none.
@@ -170,7 +229,7 @@ extern "C" {
 // ---- for the loader, and for torch's tensors ---------------------------------------------------
 
 // Addresses and sizes of what is allocated, in the order in which it was; how much there is.
-uint64_t kb_cudart_memory(uint64_t* addresses, uint64_t* sizes, uint64_t room) {
+uint64_t kb_cudart_memory(uint64_t* addresses, uint64_t* sizes, uint64_t* numbers, uint64_t room) {
   const std::lock_guard lock(allocating);
   std::map<uint64_t, std::pair<char*, size_t>> in_order;
   for (const auto& [begin, each] : allocated) in_order[each.number] = {begin, each.bytes};
@@ -178,9 +237,23 @@ uint64_t kb_cudart_memory(uint64_t* addresses, uint64_t* sizes, uint64_t room) {
   for (const auto& [number, each] : in_order) {
     if (at == room) break;
     addresses[at] = reinterpret_cast<uint64_t>(each.first);
+    numbers[at] = number;
     sizes[at++] = each.second;
   }
   return in_order.size();
+}
+
+// The library, and the place in it, where an allocation was asked for; null if nobody knows.
+const char* kb_cudart_site(uint64_t number, uint64_t* offset) {
+  const std::lock_guard lock(allocating);
+  const auto found = sites.find(number);
+  Dl_info info;
+  if (found == sites.end() || found->second == nullptr) return nullptr;
+  // A return address belongs to the instruction before it.
+  const auto* const at = static_cast<const char*>(found->second) - 1;
+  if (dladdr(at, &info) == 0) return nullptr;
+  *offset = at - static_cast<const char*>(info.dli_fbase);
+  return info.dli_fname;
 }
 
 void* kb_cudart_allocate(size_t bytes) {
@@ -196,28 +269,37 @@ void kb_cudart_release(void* address) {
 // ---- allocation --------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
+  KB_CALL;
   return allocate(address, bytes, cudaMemoryTypeDevice);
 }
-cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t) {
-  return allocate(address, bytes, cudaMemoryTypeDevice);
+cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
+  KB_CALL;
+  return allocate_on(stream, address, bytes);
 }
-cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t, cudaStream_t) {
-  return allocate(address, bytes, cudaMemoryTypeDevice);
+cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t,
+                                    cudaStream_t stream) {
+  KB_CALL;
+  return allocate_on(stream, address, bytes);
 }
 cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned) {
+  KB_CALL;
   return allocate(address, bytes, cudaMemoryTypeManaged);
 }
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
+  KB_CALL;
   return allocate(address, bytes, cudaMemoryTypeHost);
 }
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
+  KB_CALL;
   return allocate(address, bytes, cudaMemoryTypeHost);
 }
 cudaError_t cudaMallocPitch(void** address, size_t* pitch, size_t width, size_t height) {
+  KB_CALL;
   *pitch = (width + kPitch - 1) / kPitch * kPitch;
   return allocate(address, *pitch * height, cudaMemoryTypeDevice);
 }
 cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
+  KB_CALL;
   *made = {nullptr, (extent.width + kPitch - 1) / kPitch * kPitch, extent.width, extent.height};
   return allocate(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice);
 }
@@ -227,7 +309,8 @@ cudaError_t cudaFree(void* address) {
   return release(address);
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  return submit(stream, [=] { return release(address); });
+  KB_CALL;
+  return release_on(stream, address);
 }
 cudaError_t cudaFreeHost(void* address) {
   return cudaFree(address);
@@ -284,41 +367,62 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
 
 // ---- copies ------------------------------------------------------------------------------------
 
+// CUDA runtime API, synchronization behavior: the host does not wait for copies within the device.
+// Assumption: a copy from pageable memory has ended when the call returns, and not only been
+// staged.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  KB_CALL;
+  if (range_of(to).type == cudaMemoryTypeDevice && range_of(from).type == cudaMemoryTypeDevice) {
+    return submit(nullptr, [=] { return copy(to, from, bytes); });
+  }
   return done_at_once([=] { return copy(to, from, bytes); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
+  KB_CALL;
   return copy_on(stream, to, from, bytes);
 }
 cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
+  KB_CALL;
   return done_at_once([=] { return copy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind) {
+  KB_CALL;
   return done_at_once([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  KB_CALL;
   return submit(stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {
+  KB_CALL;
   return done_at_once([of = *of] { return copy_box(of); });
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* of, cudaStream_t stream) {
+  KB_CALL;
   return submit(stream, [of = *of] { return copy_box(of); });
 }
+// CUDA runtime API, synchronization behavior: the host waits where the memory is its own, too.
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  return cudaMemsetAsync(to, value, bytes, nullptr);
+  KB_CALL;
+  const cudaError_t status = cudaMemsetAsync(to, value, bytes, nullptr);
+  return status == cudaSuccess && hosts(to) ? cudaStreamSynchronize(nullptr) : status;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  return submit(stream, [=] { return fill(to, value, bytes); });
+  KB_CALL;
+  return submit(stream, [=] { return fill(to, value, bytes); },
+                {Kind::kTransfer, "", false, {{to, bytes, true}}});
 }
 cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
-  return cudaMemset2DAsync(to, pitch, value, width, height, nullptr);
+  KB_CALL;
+  const cudaError_t status = cudaMemset2DAsync(to, pitch, value, width, height, nullptr);
+  return status == cudaSuccess && hosts(to) ? cudaStreamSynchronize(nullptr) : status;
 }
 cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {
+  KB_CALL;
   return submit(stream, [=] { return fill_rows(to, pitch, value, width, height); });
 }
 
@@ -336,23 +440,27 @@ cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
 }
 cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
                                     size_t offset, cudaMemcpyKind, cudaStream_t stream) {
+  KB_CALL;
   void* const to = place_in(symbol, offset, bytes);
   if (to == nullptr) return remembered(cudaErrorInvalidSymbol);
   return copy_on(stream, to, from, bytes);
 }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
                                cudaMemcpyKind kind) {
+  KB_CALL;
   const cudaError_t status = cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
   return status == cudaSuccess ? cudaStreamSynchronize(nullptr) : status;
 }
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
                                       cudaMemcpyKind, cudaStream_t stream) {
+  KB_CALL;
   void* const from = place_in(symbol, offset, bytes);
   if (from == nullptr) return remembered(cudaErrorInvalidSymbol);
   return copy_on(stream, to, from, bytes);
 }
 cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
                                  cudaMemcpyKind kind) {
+  KB_CALL;
   const cudaError_t status = cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
   return status == cudaSuccess ? cudaStreamSynchronize(nullptr) : status;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -12,7 +13,7 @@ namespace {
 
 struct Piece {
   Work work;
-  std::string what;  // empty if nobody need wait for it
+  What what;  // nothing if nobody need wait for it
   std::vector<Task> after;
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
@@ -22,13 +23,29 @@ struct Line {
   Task last = 0;
   std::vector<Task> waits;  // for what the next piece has to wait, too
   bool blocking = true;     // in order with the default stream
+  uint32_t number = 0;      // for the emulator's clocks; 0 before the first piece
+  std::string name = {};
+  Kind kind = Kind::kNothing;  // of the last piece
 };
 std::map<cudaStream_t, Line> lines;
+uint32_t last_line = 0;
+unsigned streams_opened = 0;
 std::vector<Task> left_behind;  // the last pieces of blocking streams that are destroyed
 
 // The default stream by each of its names.
 cudaStream_t named(cudaStream_t stream) {
   return stream == cudaStreamLegacy ? nullptr : stream;
+}
+
+// The host may access what it reaches, too, but not while it is pending.
+void watch_reaches(const Piece& piece) {
+  for (const Reach& each : piece.what.reaches) watch(each);
+}
+
+// As the last task.
+void keep(Piece piece) {
+  if (orders()) watch_reaches(piece);
+  pending[last_task] = std::move(piece);
 }
 
 cudaError_t nothing() {
@@ -42,6 +59,7 @@ bool current_at_once = false;
 
 void open_stream(cudaStream_t stream, bool blocking) {
   lines[stream].blocking = blocking;
+  lines[stream].name = "stream " + std::to_string(++streams_opened);
 }
 
 // CUDA runtime API, cudaStreamDestroy: what was given to the stream is still done.
@@ -52,27 +70,67 @@ void close_stream(cudaStream_t stream) {
   lines.erase(found);
 }
 
-Task enqueue(cudaStream_t stream, Work work, std::string what) {
-  Line& line = lines[named(stream)];
+// CUDA programming guide, "Programmatic Dependent Launch and Synchronization": only a launch right
+// behind another may begin before that has ended.
+Task enqueue(cudaStream_t stream, Work work, What what) {
+  stream = named(stream);
+  Line& line = lines[stream];
+  if (line.number == 0) line.number = ++last_line;
+  const bool early = what.programmatic && line.kind == Kind::kLaunch && line.waits.empty();
+  line.kind = what.kind;
   Piece piece{std::move(work), std::move(what), std::move(line.waits)};
   line.waits.clear();
-  piece.after.push_back(line.last);
-  if (named(stream) == nullptr) {
+  if (stream == nullptr) {
     for (const auto& [other, each] : lines) {
-      if (each.blocking) piece.after.push_back(each.last);
+      if (each.blocking && &each != &line) piece.after.push_back(each.last);
     }
     piece.after.insert(piece.after.end(), left_behind.begin(), left_behind.end());
     left_behind.clear();
   } else if (line.blocking) {
     piece.after.push_back(lines[nullptr].last);
   }
-  line.last = ++last_task;
-  pending[last_task] = std::move(piece);
+  const Task ahead = early ? line.last : 0;
+  if (!early) piece.after.push_back(line.last);
+  order_operation(++last_task, line.number, piece.what.kind, asked_now(piece.what.kernel),
+                  stream == nullptr ? " on the default stream" : " on " + line.name, ahead,
+                  piece.after);
+  if (early) piece.after.push_back(line.last);
+  line.last = last_task;
+  keep(std::move(piece));
   return last_task;
 }
 
+// CUDA programming guide, "CUDA Graphs": a launch of an executable graph comes after its last one.
+void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
+                   cudaStream_t stream) {
+  if (executable.last != 0) wait_before_next(stream, executable.last);
+  const Task begin = mark(stream);
+  std::vector<Task> all;
+  for (const size_t at : order) {
+    CUgraphExec_st::Step& step = executable.steps[at];
+    if (step.line == 0) step.line = ++last_line;
+    Piece piece{step.work, step.what, {begin}};
+    Task ahead = 0;
+    for (const size_t each : step.after) {
+      const CUgraphExec_st::Step& before = executable.steps[each];
+      const bool early =
+          step.what.programmatic && step.after.size() == 1 && before.what.kind == Kind::kLaunch;
+      (early ? ahead : piece.after.emplace_back()) = before.last;
+    }
+    if (step.last != 0) piece.after.push_back(step.last);
+    order_operation(++last_task, step.line, step.what.kind, step.asked, " of a graph", ahead,
+                    piece.after);
+    if (ahead != 0) piece.after.push_back(ahead);
+    step.last = last_task;
+    keep(std::move(piece));
+    all.push_back(last_task);
+  }
+  for (const Task each : all) wait_before_next(stream, each);
+  executable.last = mark(stream);
+}
+
 Task mark(cudaStream_t stream) {
-  return enqueue(stream, nothing);
+  return enqueue(stream, nothing, {Kind::kNothing});
 }
 
 void wait_before_next(cudaStream_t stream, Task task) {
@@ -89,11 +147,22 @@ cudaError_t finish(Task task) {
     open.insert(open.end(), found->second.after.begin(), found->second.after.end());
   }
   cudaError_t status = cudaSuccess;
+  unwatch();
   for (const Task each : needed) {
     const Work work = std::move(pending[each].work);
     pending.erase(each);
+    order_begins(each);
     const cudaError_t ended = work();
+    order_ends();
     if (ended != cudaSuccess) status = ended;
+  }
+  host_knows(task);
+  if (pending.empty()) {
+    all_done();
+    release_retired();
+  }
+  if (orders()) {
+    for (const auto& [number, piece] : pending) watch_reaches(piece);
   }
   return remembered(status);
 }
@@ -115,7 +184,9 @@ cudaError_t done_at_once(Work work) {
 std::string dropped() {
   std::string names;
   for (const auto& [task, piece] : pending) {
-    if (!piece.what.empty()) names += (names.empty() ? "" : "\n") + piece.what;
+    if (piece.what.kind == Kind::kNothing) continue;
+    const std::string& kernel = piece.what.kernel;
+    names += (names.empty() ? "" : "\n") + (kernel.empty() ? "a copy" : kernel);
   }
   pending.clear();
   return names;

@@ -56,6 +56,10 @@ using LoadPtx = int (*)(const char* text);
 // The same with the PTX in a fat binary of nvcc's.
 using LoadImage = int (*)(const void* image);
 
+// How many CTAs of a kernel the GPU holds at once; `shared`: dynamic.
+using Resident = unsigned (*)(int module, const char* name, unsigned threads, uint64_t shared,
+                              unsigned cluster);
+
 struct Device {
   int arch = 0;  // 90 for 9.0
   int sms = 0;
@@ -66,6 +70,7 @@ extern Launch launch_kernel;
 extern Missing missing;
 extern LoadPtx load_ptx;
 extern LoadImage load_image;
+extern Resident resident;
 extern Device device;
 extern std::map<int, Module> modules;
 
@@ -75,22 +80,43 @@ cudaError_t remembered(cudaError_t status);
 cudaError_t launch_refused(const Kernel* kernel, cudaError_t status);
 // An answer to what is not here: it is named in the end.
 cudaError_t not_here(const std::string& what);
+// A function of this library by its name; null if it has none.
+void* own_function(const char* name);
 
 // Does something on a stream: when somebody waits for it (queue.cpp), or when the graph is launched
 // that the stream captures.
 using Work = std::function<cudaError_t()>;
-// `what` names it, where somebody has forgotten to wait for it.
-cudaError_t submit(cudaStream_t stream, Work work, std::string what = "a copy");
+// What it is, as the emulator numbers the kinds of operations.
+enum class Kind { kNothing, kLaunch, kTransfer, kAllocate, kFree };
+// Memory that a piece of work may access.
+struct Reach {
+  const void* at;
+  size_t bytes;
+  bool writes;
+};
+struct What {
+  Kind kind = Kind::kTransfer;
+  std::string kernel = {};
+  bool programmatic = false;  // may begin before the launch ahead of it has ended
+  std::vector<Reach> reaches = {};
+};
+// Who asked for it: the call of the program, or the kernel, and where.
+struct Asked {
+  std::string name;
+  const void* pc = nullptr;
+};
+Asked asked_now(const std::string& kernel);
+cudaError_t submit(cudaStream_t stream, Work work, What what = {});
 bool captures(cudaStream_t stream);
 // A node of a graph, which comes after others of it.
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode_st* const* after,
-                     size_t count, Work work);
+                     size_t count, Work work, What what = {});
 
 // A piece of work, by its number; 0 for none.
 using Task = uint64_t;
 void open_stream(cudaStream_t stream, bool blocking);
 void close_stream(cudaStream_t stream);
-Task enqueue(cudaStream_t stream, Work work, std::string what = "");
+Task enqueue(cudaStream_t stream, Work work, What what = {});
 // A piece that does nothing, behind what the stream has.
 Task mark(cudaStream_t stream);
 // What is given to the stream next waits for the task.
@@ -98,6 +124,9 @@ void wait_before_next(cudaStream_t stream, Task task);
 // Does what is pending of a task and of what it waits for; the last failure, which is remembered.
 cudaError_t finish(Task task);
 cudaError_t finish_all();
+// The nodes of a graph, in an order that it allows; `stream` goes on behind all of them.
+void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
+                   cudaStream_t stream);
 // On the default stream, with the host waiting for it.
 cudaError_t done_at_once(Work work);
 // The stream that callers mean by the current one. With `at_once`, what is given to it is done by
@@ -119,11 +148,15 @@ int resident_blocks(const Kernel& kernel, int threads, size_t shared);
 
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type);
 cudaError_t release(void* address);
+// Frees what its stream has freed, when nothing is pending that could use it.
+void release_retired();
 // The range of an allocation or variable that an address is in.
 struct Range {
   char* begin = nullptr;
   size_t bytes = 0;
   cudaMemoryType type = cudaMemoryTypeUnregistered;
+  uint64_t number = 0;  // of the allocation; 0 for a variable
+  bool registered = false;
 };
 Range range_of(const void* address);
 cudaError_t copy(void* to, const void* from, size_t bytes);
@@ -141,6 +174,8 @@ struct CUgraph_st {
 struct CUgraphNode_st {
   kb::cuda::Work work;
   std::vector<const CUgraphNode_st*> after;
+  kb::cuda::What what;
+  kb::cuda::Asked asked;
 };
 struct CUstream_st {
   CUgraph_st* capture = nullptr;
@@ -155,6 +190,16 @@ struct CUevent_st {
   kb::cuda::Task task = 0;
 };
 struct CUgraphExec_st {
-  std::vector<kb::cuda::Work> orders[2];  // the works, in two orders that the graph allows
+  struct Step {
+    kb::cuda::Work work;
+    kb::cuda::What what;
+    kb::cuda::Asked asked;
+    std::vector<size_t> after;  // steps
+    uint32_t line = 0;          // of its launches, one behind the other; 0 before the first
+    kb::cuda::Task last = 0;
+  };
+  std::vector<Step> steps;
+  std::vector<size_t> orders[2];  // that the graph allows
   size_t launches = 0;
+  kb::cuda::Task last = 0;  // the end of its last launch
 };

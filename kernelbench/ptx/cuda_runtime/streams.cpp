@@ -1,6 +1,7 @@
 // Streams and events. What a stream captures becomes nodes of a graph (graphs.cpp).
 #include <vector>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -32,12 +33,12 @@ bool captures(cudaStream_t stream) {
   return made != nullptr && made->capture != nullptr;
 }
 
-cudaError_t submit(cudaStream_t stream, Work work, std::string what) {
+cudaError_t submit(cudaStream_t stream, Work work, What what) {
   if (captures(stream)) {
     CUstream_st& made = *own(stream);
     cudaGraphNode_t node;
-    const cudaError_t status =
-        add_node(&node, made.capture, made.captured.data(), made.captured.size(), std::move(work));
+    const cudaError_t status = add_node(&node, made.capture, made.captured.data(),
+                                        made.captured.size(), std::move(work), std::move(what));
     made.captured = {node};
     return status;
   }
@@ -90,6 +91,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t, int* number) {
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
+  KB_CALL;
   return submit(stream, [=] {
     callback(stream, cudaSuccess, data);
     return cudaSuccess;

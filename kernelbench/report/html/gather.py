@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import KernelbenchError, RecordError
+from kernelbench.base.json_file import read_json
 from kernelbench.base.version import __version__
-from kernelbench.checks.store import LastCheck, last_checks
+from kernelbench.checks.report import LastCheck, last_checks
 from kernelbench.inspection.code_lock import read_lock
 from kernelbench.lineages.tree import Tree, trees
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Lineage
 from kernelbench.records import calibration_record, ledger, outcomes, run_record, store
+from kernelbench.records.ledger import LedgerEntry
+from kernelbench.records.metrics import sample_key
 from kernelbench.records.run_record import RunRecord
-from kernelbench.report.html import documents
-from kernelbench.report.html.distributions import SampleReader, distribution
-from kernelbench.report.html.documents import project_name
+from kernelbench.report.html import record
 from kernelbench.report.html.lineage_page import LineageSource, lineage_page
 from kernelbench.report.html.record import (
     PAGE_SCHEMA,
     CalibrationPage,
     CheckPage,
     ComparisonPage,
+    Distribution,
     FindingPage,
     KernelPage,
     ReportRecord,
     Totals,
+    project_name,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass
@@ -82,7 +89,7 @@ def gather(
             context, folder, lineage, tree, theirs, source.runs, comparisons, kernels, diffs
         )
         pages.append(lineage_page(own, source.notes))
-    mutations = documents.tables_of(context.project.root / documents.MUTATIONS)
+    mutations = record.tables_of(context.project.root / record.MUTATIONS)
     return ReportRecord(
         schema=PAGE_SCHEMA,
         created=run_record.now_iso(),
@@ -93,7 +100,7 @@ def gather(
         comparisons=comparisons,
         calibrations=_calibrations(source),
         checks=_checks(source),
-        mutations_file=documents.MUTATIONS if mutations else "",
+        mutations_file=record.MUTATIONS if mutations else "",
         mutations=mutations,
         notes=tuple(dict.fromkeys(source.notes)),
     )
@@ -121,13 +128,9 @@ def _read(context: Context, folder: Path, lineages: list[Lineage]) -> _Source:
 
 def _trees(source: _Source) -> tuple[Tree, ...]:
     return trees(
-        source.context.lineages,
-        source.lineages,
-        source.runs,
-        source.entries,
-        outcomes=outcomes.read_outcomes(source.folder),
-        checks=source.checks,
-    )
+        source.context.lineages, source.lineages, source.runs, source.entries,
+        outcomes=outcomes.read_outcomes(source.folder), checks=source.checks,
+    )  # fmt: skip
 
 
 def _comparisons(source: _Source) -> tuple[ComparisonPage, ...]:
@@ -233,3 +236,78 @@ def _check(step: str, last: LastCheck) -> CheckPage:
         findings=tuple(findings.values()),
         not_reached=last.checked.not_reached,
     )
+
+
+_BINS = 25
+
+
+def distribution(values: Sequence[float], low: float, high: float) -> Distribution | None:
+    """The histogram of values between two ends; None without values or without width."""
+    import numpy as np
+
+    if not values or high <= low:
+        return None
+    counts, _ = np.histogram(np.clip(values, low, high), bins=_BINS, range=(low, high))
+    return Distribution(
+        low, high, tuple(int(count) for count in counts), len(values), float(np.median(values))
+    )
+
+
+class SampleReader:
+    """Reads the samples of comparisons; a file has those of all shapes and metrics of one."""
+
+    def __init__(self, results: Path) -> None:
+        """``results``: the folder that the ledger's names of files are relative to."""
+        self._results = results
+        self._read: tuple[str, Any] = ("", None)
+
+    def differences(self, entry: LedgerEntry) -> Distribution | None:
+        """Paired differences of a comparison's blocks, as fractions of time.
+
+        Returns:
+            Their histogram; None where no samples are kept, or fewer than two blocks.
+
+        Raises:
+            RecordError: If the samples are there and cannot be read.
+        """
+        import numpy as np
+
+        if entry.samples_file is None or not (self._results / entry.samples_file).is_file():
+            return None
+        if self._read[0] != entry.samples_file:
+            self._read = (entry.samples_file, read_json(self._results / entry.samples_file))
+        try:
+            found = [
+                _differences(session["blocks"], sample_key(entry.metric))
+                for shape in self._read[1]
+                if shape["shape"] == entry.shape
+                for session in shape["sessions"]
+                if session["metric"] == entry.metric
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(
+                f"{entry.samples_file} holds no samples of this version: {error!r}"
+            ) from error
+        values = np.expm1(np.concatenate(found)) if found else np.zeros(0)
+        ends = [*values.tolist(), *(entry.ci or ())]
+        return distribution(values.tolist(), min(ends), max(ends)) if ends else None
+
+
+def _differences(blocks: Sequence[Mapping[str, Any]], values: str) -> NDArray[Any]:
+    """Of the whole blocks of one session: ln of the candidate's level over the base's."""
+    import numpy as np
+
+    from kernelbench.stats.blocks import BlockSamples, block_differences
+
+    arms: list[list[list[float]]] = []
+    for block in blocks:
+        pair = [[t for a, t in zip(block["arm"], block[values], strict=False) if a == arm]
+                for arm in (0, 1)]  # fmt: skip
+        if len(block[values]) == len(block["arm"]) and len(pair[0]) == len(pair[1]):
+            arms.append(pair)
+    if len(arms) < 2:
+        return np.zeros(0)
+    samples = BlockSamples(
+        np.array([base for base, _ in arms]), np.array([cand for _, cand in arms])
+    )
+    return block_differences(samples)

@@ -17,7 +17,6 @@ from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import RunRecord
 from kernelbench.report import roofline
-from kernelbench.report.html.documents import lesson_of
 from kernelbench.report.html.record import (
     ComparisonPage,
     FastestPage,
@@ -25,6 +24,7 @@ from kernelbench.report.html.record import (
     LineagePage,
     StepPage,
     StepTimePage,
+    lesson_of,
 )
 from kernelbench.report.ladder_plot import Ladder, ladder_of_shape
 from kernelbench.report.roofline import LineageReport

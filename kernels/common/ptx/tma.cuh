@@ -107,6 +107,20 @@ KB_DEVICE void cp_async_bulk_tensor_3d_shared_global(void* dst, const TensorMap*
                                                      int32_t y, int32_t z, Mbarrier* bar,
                                                      ClusterMask mask, CachePolicy policy);
 
+// PTX: cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [dst], [map,
+//      {x, y, z, w}], [bar];
+// sm_90+ · one thread.
+KB_DEVICE void cp_async_bulk_tensor_4d_shared_global(void* dst, const TensorMap* map, int32_t x,
+                                                     int32_t y, int32_t z, int32_t w,
+                                                     Mbarrier* bar);
+
+// PTX: cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint
+//      [dst], [map, {x, y, z, w}], [bar], policy;
+// sm_90+ · one thread.
+KB_DEVICE void cp_async_bulk_tensor_4d_shared_global(void* dst, const TensorMap* map, int32_t x,
+                                                     int32_t y, int32_t z, int32_t w, Mbarrier* bar,
+                                                     CachePolicy policy);
+
 // PTX: cp.async.bulk.tensor.2d.shared::cluster.global.tile
 //      .mbarrier::complete_tx::bytes.cta_group::2
 //      [dst], [map, {x, y}], [bar];

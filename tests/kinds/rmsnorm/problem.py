@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kernelbench.problems.returned import check_tensors
-from kernelbench.project.arena import OutputArena
+from kernelbench.project.arena import GuardedOutputs
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import check_fields, positive_int
 
@@ -37,7 +37,7 @@ class RmsNorm:
         generator = torch.Generator(device=device).manual_seed(seed)
         x = torch.randn(shape.rows, shape.columns, generator=generator, device=device)
         w = torch.randn(shape.columns, generator=generator, device=device)
-        arena = OutputArena([(shape.rows, shape.columns)], torch.float32, device)
+        arena = GuardedOutputs([(shape.rows, shape.columns)], torch.float32, device)
         (out,) = arena.views
         return Inputs((x, w, out, 1e-6), [x, w], [out], arena)
 

@@ -45,7 +45,19 @@ constexpr Type kTypes[] = {
     {CU_TENSOR_MAP_DATA_TYPE_INT32, 32},       {CU_TENSOR_MAP_DATA_TYPE_INT64, 64},
     {CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 16},     {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 32},
     {CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 64},     {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 16},
-    {CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ, 32}, {CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B, 4}};
+    {CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ, 32}, {CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B, 4},
+    {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 32},    {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ, 32}};
+
+// A byte as it comes to shared memory: of tf32 the words are rounded, to nearest.
+uint8_t arrived(CUtensorMapDataType of, const uint8_t* row, int column) {
+  const bool flushes = of == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
+  if (!flushes && of != CU_TENSOR_MAP_DATA_TYPE_TFLOAT32) return row[column];
+  uint32_t word;
+  std::memcpy(&word, row + column / 4 * 4, 4);
+  if (flushes && (word >> 23 & 0xff) == 0) word &= 0x80000000u;
+  word = (word + 0xfff + (word >> 13 & 1)) & ~0x1fffu;
+  return static_cast<uint8_t>(word >> 8 * (column % 4));
+}
 
 int main() {
   uint8_t host[kRows * kPitch], found[kBoxRows * kBoxBytes];
@@ -71,7 +83,8 @@ int main() {
       cudaMemcpy(found, out, sizeof found, cudaMemcpyDeviceToHost);
       for (int i = 0; i < kBoxRows * kBoxBytes; ++i) {
         const int row = 4 + i / kBoxBytes, column = x + i % kBoxBytes;
-        if (found[i] != (column < kPitch ? host[row * kPitch + column] : 0)) {
+        const uint8_t* from = host + row * kPitch;
+        if (found[i] != (column < kPitch ? arrived(type.of, from, column) : 0)) {
           std::printf("type %d, byte %d\n", static_cast<int>(type.of), i);
           return 2;
         }

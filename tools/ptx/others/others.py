@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
     Attributes:
         packages: What it needs of PyPI.
-        triton: Whose version compiles it; nvcc if empty.
+        triton: FaultOrigin version compiles it; nvcc if empty.
         alone: Whether it is a program that loads PTX and says itself what came of it.
     """
 

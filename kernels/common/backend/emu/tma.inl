@@ -85,6 +85,19 @@ KB_DEVICE void cp_async_bulk_tensor_3d_shared_global(void* dst, const TensorMap*
   emu::box_load(dst, map, {3, {x, y, z}}, bar, mask.bits);
 }
 
+KB_DEVICE void cp_async_bulk_tensor_4d_shared_global(void* dst, const TensorMap* map, int32_t x,
+                                                     int32_t y, int32_t z, int32_t w,
+                                                     Mbarrier* bar) {
+  emu::box_load(dst, map, {4, {x, y, z, w}}, bar, emu::kNoMask);
+}
+
+KB_DEVICE void cp_async_bulk_tensor_4d_shared_global(void* dst, const TensorMap* map, int32_t x,
+                                                     int32_t y, int32_t z, int32_t w, Mbarrier* bar,
+                                                     CachePolicy policy) {
+  emu::check_policy(policy.bits);
+  emu::box_load(dst, map, {4, {x, y, z, w}}, bar, emu::kNoMask);
+}
+
 template <typename T>
 KB_DEVICE void cp_async_bulk_tensor_2d_shared_global(CtaGroup<2>, void* dst, const TensorMap* map,
                                                      int32_t x, int32_t y,

@@ -153,6 +153,29 @@ KB_DEVICE void cp_async_bulk_tensor_3d_shared_global(void* dst, const TensorMap*
   // clang-format on
 }
 
+KB_DEVICE void cp_async_bulk_tensor_4d_shared_global(void* dst, const TensorMap* map, int32_t x,
+                                                     int32_t y, int32_t z, int32_t w,
+                                                     Mbarrier* bar) {
+  // clang-format off
+  asm volatile("cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%2, %3, %4, %5}], [%6];"
+               :: "r"(smem_address(dst)), "l"(detail::generic_address(map)), "r"(x),
+                  "r"(y), "r"(z), "r"(w), "r"(smem_address(bar)) : "memory");
+  // clang-format on
+}
+
+KB_DEVICE void cp_async_bulk_tensor_4d_shared_global(void* dst, const TensorMap* map, int32_t x,
+                                                     int32_t y, int32_t z, int32_t w, Mbarrier* bar,
+                                                     CachePolicy policy) {
+  // clang-format off
+  asm volatile("cp.async.bulk.tensor.4d.shared::cta.global.tile"
+               ".mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;"
+               :: "r"(smem_address(dst)), "l"(detail::generic_address(map)), "r"(x),
+                  "r"(y), "r"(z), "r"(w), "r"(smem_address(bar)), "l"(policy.bits) : "memory");
+  // clang-format on
+}
+
 KB_DEVICE void cp_async_bulk_tensor_2d_global_shared(const TensorMap* map, int32_t x, int32_t y,
                                                      const void* src) {
   // clang-format off

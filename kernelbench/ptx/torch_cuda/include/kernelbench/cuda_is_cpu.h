@@ -1,13 +1,9 @@
 // Before every file of a torch extension for the emulator: tensors of the GPU are tensors of the
-// CPU. Torch's own headers come first, since they mean what they say.
+// CPU. All headers of torch that the file includes come before this one.
 #pragma once
 
-#ifdef KERNELBENCH_WHOLE_EXTENSION
-#include <torch/extension.h>
-#else
-#include <torch/types.h>
-#endif
 #include <c10/cuda/CUDAGuard.h>
+#include <torch/types.h>
 
 #define is_cuda is_cpu
 #define kCUDA kCPU

@@ -47,10 +47,5 @@ PX b64 mbarrier_state(u32 bar) {
 PX bool mbarrier_test(u32 bar, u32 parity, bool acquire, Scope scope) {
   return emu::mbarrier_test_wait_parity(cluster_at(bar), parity, acquire, scope);
 }
-// The thread sleeps until the phase is complete.
-PX bool mbarrier_wait(u32 bar, u32 parity, bool acquire, Scope scope) {
-  emu::mbarrier_wait_parity(cluster_at(bar), parity, acquire, scope);
-  return true;
-}
 
 }  // namespace px

@@ -9,22 +9,6 @@
 #include "runtime/api_ptx.hpp"
 #include "runtime/options.hpp"
 
-#ifdef KB_PTX_CHECK
-extern "C" {
-void __tsan_read1(void*);
-void __tsan_read2(void*);
-void __tsan_read4(void*);
-void __tsan_read8(void*);
-void __tsan_read16(void*);
-void __tsan_write1(void*);
-void __tsan_write2(void*);
-void __tsan_write4(void*);
-void __tsan_write8(void*);
-void __tsan_write16(void*);
-void kb_emu_same_store(void*, unsigned long);
-}
-#endif
-
 namespace px {
 
 using emu::Order;
@@ -77,16 +61,10 @@ PX T element(const Byte* from, size_t index = 0) {
   return reinterpret_cast<const Element<T>*>(from)[index].value;
 }
 
-// Reads and writes of up to 16 bytes; wider ones are announced in parts.
 template <size_t bytes>
 PX void announce_read([[maybe_unused]] const Byte* at) {
 #ifdef KB_PTX_CHECK
-  auto* where = const_cast<Byte*>(at);
-  if constexpr (bytes == 1) __tsan_read1(where);
-  if constexpr (bytes == 2) __tsan_read2(where);
-  if constexpr (bytes == 4) __tsan_read4(where);
-  if constexpr (bytes == 8) __tsan_read8(where);
-  for (size_t i = 0; i + 16 <= bytes; i += 16) __tsan_read16(where + i);
+  emu::weak_load(at, bytes);
 #endif
 }
 template <typename T, typename... Values>
@@ -94,16 +72,23 @@ PX void announce_write([[maybe_unused]] Byte* at, [[maybe_unused]] Values... val
 #ifdef KB_PTX_CHECK
   constexpr size_t kBytes = sizeof(T) * sizeof...(values);
   size_t index = 0;
-  if (((element<T>(at, index++) == static_cast<T>(values)) & ...)) {
-    kb_emu_same_store(at, kBytes);
-    return;
-  }
-  if constexpr (kBytes == 1) __tsan_write1(at);
-  if constexpr (kBytes == 2) __tsan_write2(at);
-  if constexpr (kBytes == 4) __tsan_write4(at);
-  if constexpr (kBytes == 8) __tsan_write8(at);
-  for (size_t i = 0; i + 16 <= kBytes; i += 16) __tsan_write16(at + i);
+  emu::weak_store(at, kBytes, ((element<T>(at, index++) == static_cast<T>(values)) & ...));
 #endif
+}
+
+// An access of `bytes` to local memory, which is `local` and has `extent` bytes; 0: unknown, since
+// a function that is called may be given the address of its caller's.
+template <size_t bytes>
+PX Byte* own(Byte* at, [[maybe_unused]] const Byte* local, [[maybe_unused]] size_t extent) {
+#ifdef KB_PTX_CHECK
+  emu::own_access(at, bytes, local, extent);
+#endif
+  return at;
+}
+// A strong vector that is accessed element by element, and has to be aligned as a whole.
+template <size_t bytes>
+PX void aligned_vector(const Byte* at) {
+  emu::vector_access(at, bytes);
 }
 
 // A thread's own memory, parameters, constants.
@@ -137,6 +122,7 @@ template <typename T, int count>
 PX Elements<T, count> strong_load(const Byte* from, Order order, Scope scope,
                                   bool meeting = false) {
   const emu::StrongForm form{order, scope, meeting};
+  if constexpr (count > 1) aligned_vector<count * sizeof(T)>(from);
   Elements<T, count> found;
   for (int i = 0; i < count; ++i) {
     found.at[i] = static_cast<T>(emu::strong_load(from + i * sizeof(T), sizeof(T), form));

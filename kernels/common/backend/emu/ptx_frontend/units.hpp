@@ -233,6 +233,9 @@ PX void nanosleep() {
 PX void trap() {
   emu::trap();
 }
+PX void breakpoint() {
+  emu::breakpoint();
+}
 PX void fence(Scope scope) {
   emu::fence_acq_rel(scope);
 }
@@ -241,6 +244,16 @@ PX void fence_mbarrier_init() {
 }
 PX void fence_proxy_async(bool shared, bool global) {
   emu::fence_proxy_async(shared, global);
+}
+// PTX: fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster (9.7.13.4).
+// Assumption: it publishes without the acquire that PTX pairs it with, as kernels have it
+// (NVFP4, tilus); and as a fence it covers more than .shared::cta.
+PX void fence_proxy_async_release() {
+  emu::fence_proxy_async(true, false);
+  emu::fence_acq_rel(Scope::kCluster);
+}
+PX void fence_tensormap_release() {
+  emu::fence_proxy_tensormap_release();
 }
 PX void fence_tensormap_acquire(const void* map) {
   emu::fence_proxy_tensormap_acquire(map_at(map));

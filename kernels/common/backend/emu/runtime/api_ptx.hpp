@@ -25,6 +25,8 @@ struct BlockExtent {
 BlockExtent block_extent();
 // Two words of a cooperative grid's own, for its barrier; null in other grids.
 uint32_t* grid_words();
+// Whether the kernel has asked for it in a launch that is not cooperative.
+bool lacks_grid_words();
 
 // Warps.
 enum class ShuffleMode : uint32_t { kUp, kDown, kXor, kIndex };
@@ -91,6 +93,14 @@ uint32_t elected_by(uint32_t members);
 uint32_t mbarrier_parity(const void* bar);
 bool points_to_shared(const void* pointer, bool own);
 
+// What the check build announces of weak loads and stores; `same`: the store changes nothing.
+void weak_load(const void* at, uint32_t bytes);
+void weak_store(void* at, uint32_t bytes, bool same);
+// Of local memory, whose `extent` bytes begin at `local`; 0: unknown.
+void own_access(const void* at, uint32_t bytes, const void* local, size_t extent);
+// Of a vector whose elements are accessed one by one.
+void vector_access(const void* at, uint32_t bytes);
+
 // Memory, in shared or in global memory by the address.
 enum class Order : uint32_t { kRelaxed, kAcquire, kRelease, kAcqRel };
 // `may_poll`: a thread that repeats it while it changes nothing waits for the word to change.
@@ -118,6 +128,7 @@ void strong_store_vector(void* at, uint32_t bytes, const void* values, const Str
 [[noreturn]] void lanes_disabled();
 void sleep_a_while();
 [[noreturn]] void trap();
+[[noreturn]] void breakpoint();
 
 // A translated kernel: takes its parameters as PTX lays them out.
 using TranslatedKernel = void (*)(void* parameters);

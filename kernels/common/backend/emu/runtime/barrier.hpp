@@ -15,6 +15,7 @@ namespace kb::emu {
 struct Barrier {
   // From the start of the CTA's shared memory: what a finding names by the field of SharedStorage.
   uint32_t offset = 0;
+  uint64_t serial = 0;  // of the initialization, while a launch is timed
   // Between mbarrier.init and mbarrier.inval.
   bool live = false;
   uint32_t expected = 0;
@@ -40,7 +41,10 @@ struct Barrier {
   Knowledge arriving_afar;
   Knowledge completed_afar;
   bool copies_afar = false;  // of another CTA, completed here
-  Clock completed_before;    // of all phases but the last completed one
+  // The thread whose arrival has completed the last phase, if one has: for who arrives behind it.
+  Event completer;
+  Pc completer_pc = nullptr;
+  Clock completed_before;  // of all phases but the last completed one
   // Checked only: for laps.
   std::vector<int64_t> observed;  // per thread of the CTA: phases that its waits saw, -1 none
 };

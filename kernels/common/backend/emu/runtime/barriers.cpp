@@ -5,6 +5,7 @@
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "runner.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -55,13 +56,39 @@ bool afar(uint32_t address) {
   return address >> 24 != self().cta->rank;
 }
 
+// PTX: 9.7.13.15: a phase expects as many arrivals as the count says. One by a thread that does not
+// know of the arrival which completed the phase before might have come in that phase: the count is
+// too small for both. It is the cause of what is found later.
+void note_second_arrival(Barrier& barrier, Pc pc) {
+  if (!runs_ptx() || !checking() || barrier.completer.epoch == 0) return;
+  const Thread& thread = self();
+  if (barrier.completer.component == thread.component || observed(thread, barrier.completer)) {
+    return;
+  }
+  note_cause({.kind = Class::kArrivalCount,
+              .pc = pc,
+              .other_pc = barrier.completer_pc,
+              .shared_offset = barrier.offset,
+              .text = "the count is " + std::to_string(barrier.expected) + ", but " +
+                      std::to_string(barrier.expected + 1) +
+                      " arrive in a phase: nothing orders this arrival behind the one that "
+                      "completes it"});
+}
+
 // An arrival of the running thread.
 // PTX: .release makes the thread's accesses so far visible to who acquires the completed phase,
 // .relaxed orders nothing.
 void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc, bool afar = false) {
   Thread& thread = self();
+  note_second_arrival(barrier, pc);
+  const uint64_t phase = barrier.phase;
   barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc, afar);
-  if (release && checking()) ++thread.knows.seen.at[thread.component];
+  if (!release || !checking()) return;
+  if (barrier.phase != phase) {
+    barrier.completer = {thread.component, thread.knows.seen.at[thread.component]};
+    barrier.completer_pc = pc;
+  }
+  ++thread.knows.seen.at[thread.component];
 }
 
 // PTX: 9.7.13.15, phase completion. Both counts have to be zero; the reload is part of the
@@ -112,6 +139,8 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
                   std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) +
                   " pending"});
   }
+  timed(Op::kArrive, pc, barrier.serial, barrier.phase, static_cast<uint32_t>(arrives), 0, true);
+  current_runner->changed();
   barrier.pending -= count;
   if (from != nullptr && checking()) {
     (afar ? barrier.arriving_afar : barrier.arriving).join(*from);
@@ -126,6 +155,7 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
 // long as an arrival is pending. PTX gives the range that allows it, and no order between a copy
 // and the expect_tx of another thread.
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
+  current_runner->changed();
   barrier.tx += bytes;
   if (barrier.tx > int64_t{kMaxCount}) {
     fail({.kind = Class::kTransactionCount,
@@ -142,6 +172,8 @@ void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc) {
 // to who acquires the phase; the instruction itself orders nothing (`from` is null).
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,
                          bool afar) {
+  timed(Op::kArrive, pc, barrier.serial, barrier.phase, static_cast<uint32_t>(arrives), 0, true);
+  current_runner->changed();
   barrier.copies_afar |= afar;
   barrier.tx -= bytes;
   if (from != nullptr && checking()) barrier.arriving.join(*from);
@@ -188,6 +220,7 @@ void mbarrier_init(void* bar, uint32_t count) {
   const Thread& thread = self();
   Barrier fresh;
   fresh.offset = at.offset;
+  if (timing) fresh.serial = timed_serial();
   fresh.live = true;
   fresh.expected = count;
   fresh.pending = count;
@@ -195,6 +228,7 @@ void mbarrier_init(void* bar, uint32_t count) {
   fresh.owner_epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
   fresh.init_pc = pc;
   barrier = std::move(fresh);
+  current_runner->changed();
 }
 
 // PTX: mbarrier.inval.shared::cta.b64 (9.7.13.15). The bytes may be used for anything afterwards.

@@ -3,6 +3,7 @@
 
 #include "api_tensor.hpp"
 #include "core.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -112,6 +113,8 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
   Launch& launch = *thread.cta->cluster->launch;
   // Decided at the issue: in which order requests of different clusters are served is anybody's
   // guess, and the answer's arrival is what can be early or late.
+  timed(Op::kTryCancel, pc, 0, 0, 0, 0, true);
+  const ArrivalBy by(By::kLaunchControl);
   const Answer answer = answer_of(launch, launch.cancel_next_cluster());
   submit(
       [answer, offset = place.offset, targets = std::move(targets), actor = std::move(actor), pc] {

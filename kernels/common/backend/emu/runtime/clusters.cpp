@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "core.hpp"
+#include "timing.hpp"
 #include "tma_issue.hpp"
 
 namespace kb::emu {
@@ -32,6 +34,34 @@ CtaIndex Launch::cta_index(uint32_t cluster_id, uint32_t rank) const {
           cluster_id / columns / rows * extent.z + rank / extent.x / extent.y};
 }
 
+namespace {
+
+// PTX: 8.8, release pattern: a fence and a relaxed operation behind it; 9.7.16.6:
+// tcgen05.fence::before_thread_sync orders tcgen05 operations with whatever orders execution.
+// What a relaxed arrival hands on: what the thread's last fence that reaches the cluster covers,
+// and the tensor pipes' operations that are over; in translated PTX for want of fences other
+// asynchronous ones, too.
+void hand_on_relaxed(Knowledge& object) {
+  if (!checking()) return;
+  const Thread& thread = self();
+  const Cluster& cluster = *thread.cta->cluster;
+  const Cta& first = cluster.ctas[0];
+  const auto join = [&](const Abroad::Pointer& fenced) {
+    const Clock* own = fenced == nullptr ? nullptr : fenced->clock(cluster.id);
+    if (own != nullptr) object.seen.join(*own);
+  };
+  join(thread.fenced);
+  if (thread.narrow_scope != Scope::kCta) join(thread.fenced_narrowly);
+  object.published.join(thread.knows.published);
+  const uint32_t pipes = pipe_component(first.warps[0], first, Pipe::kTensor);
+  object.seen.join(thread.knows.seen, pipes, cluster.components - kCopySlots);
+  if (!runs_ptx()) return;
+  object.unfenced.join(thread.knows.seen, pipes, cluster.components);
+  object.unfenced.join(thread.knows.unfenced, pipes, cluster.components);
+}
+
+}  // namespace
+
 // PTX: barrier.cluster.arrive{.release,.relaxed}.aligned (9.7.13).
 // One generation at a time: a second arrival needs the wait for the first.
 void barrier_cluster_arrive(bool release) {
@@ -45,8 +75,13 @@ void barrier_cluster_arrive(bool release) {
           .text = "barrier.cluster.arrive twice without barrier.cluster.wait between"});
   }
   thread.cluster_arrivals = barrier.generation + 1;
-  if (release) release_to(barrier.arriving);
+  if (release) {
+    release_to(barrier.arriving);
+  } else {
+    hand_on_relaxed(barrier.arriving);
+  }
   ++barrier.arrived;
+  timed(Op::kClusterArrive, pc, thread.cta->cluster->id, thread.cluster_arrivals);
 }
 
 namespace {
@@ -89,6 +124,7 @@ void barrier_cluster_wait() {
     return barrier.generation >= target;
   });
   thread.cluster_waits = target;
+  timed(Op::kClusterWait, pc, cluster.id, target);
   acquire_from(barrier.completed);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <set>
+#include <string>
 #include <vector>
 
 #include "core.hpp"
@@ -31,6 +32,7 @@ struct WaitRecord {
   int64_t tx;
   Pc init_pc;
   const char* shared_type;
+  std::string word = {};  // of global memory: where it is, and what it holds
 };
 
 struct Collected {

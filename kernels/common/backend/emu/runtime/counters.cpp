@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "api_core.hpp"
@@ -11,6 +12,7 @@
 #include "assumptions.hpp"
 #include "global_shadow.hpp"
 #include "runner.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -48,6 +50,9 @@ struct HashOfWord {
 std::mutex guard;
 std::unordered_map<SyncWord, Counter, HashOfWord> counters;
 std::map<const uint32_t*, Kept> kept;
+// By which CTAs have waited or counted, for kb_emu_sync_words.
+constexpr size_t kMostSyncWords = 4096;
+std::set<const void*> sync_words;
 uint64_t call_serial = 0;
 
 // What the running thread releases: all that it knows by now.
@@ -132,6 +137,7 @@ void suppose_fence(Thread& thread) {
 // Assumption: a narrower fence after an atomic acquires what its own cluster has released, be the
 // scope the CTA's alone.
 void fence_acq_rel(Scope scope) {
+  timed(Op::kFence, KB_EMU_CALLER, static_cast<uint32_t>(scope));
   interleave();
   if (!checking()) return;
   Thread& thread = self();
@@ -185,6 +191,9 @@ void counter_observe(SyncWord word, Scope scope) {
   Thread& thread = self();
   if (word.cta == nullptr) thread.cta->cluster->launch->interacts = true;
   const std::lock_guard lock(guard);
+  if (word.cta == nullptr && runs_ptx() && sync_words.size() < kMostSyncWords) {
+    sync_words.insert(word.at);
+  }
   const auto found = counters.find(word);
   if (found == counters.end()) return;
   const Abroad::Pointer seen = seen_of(found->second, thread, scope);
@@ -279,6 +288,10 @@ void settle_counters() {
   for (Finding& finding : findings) report(std::move(finding));
 }
 
+void forget_sync_words() {
+  sync_words.clear();
+}
+
 void begin_call() {
   call_serial = launches_begun() + 1;
 }
@@ -293,3 +306,13 @@ void forget_counters(const std::byte* begin, const std::byte* end) {
 }
 
 }  // namespace kb::emu
+
+// What the loader calls: addresses in global memory, in order; how many.
+extern "C" __attribute__((visibility("default"))) uint64_t kb_emu_sync_words(const void** found,
+                                                                             uint64_t most) {
+  uint64_t count = 0;
+  for (const void* each : kb::emu::sync_words) {
+    if (count < most) found[count++] = each;
+  }
+  return count;
+}

@@ -6,6 +6,7 @@
 #include "api_tma.hpp"
 #include "core.hpp"
 #include "global_shadow.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -88,6 +89,7 @@ std::shared_ptr<Part> open_part(Pc pc) {
 // Assumption: source bytes beyond `source_bytes` are not read, and need not be in any buffer.
 void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes) {
   const Pc pc = KB_EMU_PC;
+  timed(Op::kAsyncCopy, pc);
   interleave();
   const SharedPlace to = shared_place(dst, pc, kWhat);
   if (to.cta != self().cta) {

@@ -4,6 +4,7 @@
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -55,6 +56,7 @@ uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, boo
   // An arrival releases, whether it waits or not; whoever waits acquires what all have released.
   release_to(barrier.arriving);
   const uint64_t generation = barrier.generation;
+  timed(Op::kBarrier, pc, number, generation, 0, waits);
   barrier.holding += holds;
   if (++barrier.arrived == barrier.expected) {
     complete(barrier);

@@ -23,6 +23,8 @@ thread_local Fault last_fault;
 
 constexpr int kCaught[] = {SIGSEGV, SIGBUS, SIGFPE};
 struct sigaction previous_action[std::size(kCaught)];
+// Who knows of faults that are no kernel's, as of a program's host code; may be null.
+int (*host_fault)(const void* address, void* context) = nullptr;
 
 // Of the instruction, as if it were a return address.
 Pc interrupted(const void* context) {
@@ -40,6 +42,7 @@ Pc interrupted(const void* context) {
 void on_fault(int signal, siginfo_t* info, void* context) {
   Runner* runner = current_runner;
   if (runner == nullptr || current_thread == nullptr) {
+    if (host_fault != nullptr && host_fault(info->si_addr, context) != 0) return;
     // Not the kernel's: whoever was there before.
     for (size_t i = 0; i < std::size(kCaught); ++i) {
       if (kCaught[i] == signal) sigaction(signal, &previous_action[i], nullptr);
@@ -99,3 +102,11 @@ void report_fault(const Runner& runner, std::deque<Cluster>& clusters) {
 }
 
 }  // namespace kb::emu
+
+// Of a program: its runtime is asked about faults of the host's code, and says whether the access
+// may be made again.
+extern "C" __attribute__((visibility("default"))) void kb_emu_on_host_fault(
+    int (*on_fault)(const void* address, void* context)) {
+  kb::emu::install_fault_handler();
+  kb::emu::host_fault = on_fault;
+}

@@ -150,6 +150,10 @@ const char* wait_name(Wait::Kind kind) {
       return "cp.async";
     case Wait::Kind::kWgmma:
       return "wgmma";
+    case Wait::Kind::kShared:
+      return "shared";
+    case Wait::Kind::kRegisters:
+      return "registers";
     default:
       return "none";
   }
@@ -175,6 +179,8 @@ void put_wait(std::string& out, const WaitRecord& record) {
     out += ",\"pending\":" + std::to_string(record.pending) +
            ",\"expected\":" + std::to_string(record.expected);
   }
+  out += ",\"word\":";
+  put_string(out, record.word);
   out += ",\"shared_type\":";
   put_string(out, record.shared_type ? record.shared_type : "");
   out += "}";

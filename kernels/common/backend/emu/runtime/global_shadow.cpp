@@ -11,6 +11,7 @@
 #include "api_core.hpp"
 #include "assumptions.hpp"
 #include "grids.hpp"
+#include "operations.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
@@ -28,6 +29,8 @@ struct Place {
 std::mutex places_guard;
 std::vector<Place> places{1};  // the first: unknown
 std::unordered_map<Pc, uint16_t> place_numbers;
+
+}  // namespace
 
 uint16_t place_of(Pc pc, const char* what) {
   constexpr size_t kKept = 64;
@@ -47,6 +50,24 @@ uint16_t place_of(Pc pc, const char* what) {
   last = {pc, found->second};
   return last.number;
 }
+
+// Two at most. Of one launch they are of different clusters: the first that came, and the last. A
+// reader of another operation is kept as long as nothing orders it with the newest.
+void keep_other(Access* others, const Access& access, const StreamOperation* operation) {
+  if (others[0] == access) return;
+  if (others[0].serial != access.serial) {
+    const bool beside = operation != nullptr && others[0].serial != 0 &&
+                        !behind(*operation, others[0], true, false);
+    others[1] = beside ? others[0] : Access{};
+    others[0] = access;
+  } else if (others[0].cluster == access.cluster && others[0].atomic == access.atomic) {
+    others[0] = access;
+  } else if (operation == nullptr || others[1].serial == 0 || others[1].serial == access.serial) {
+    others[1] = access;
+  }
+}
+
+namespace {
 
 // ---- one access ------------------------------------------------------------------------------
 
@@ -109,7 +130,7 @@ class Accessing {
       if (atomics && writer.atomic) check_others(word, true);
       any |= (writer.written & mine_.bytes) != 0;
       check_written(writer, word);
-      keep_other(words_.make_others(word), mine_);
+      keep_other(words_.make_others(word), mine_, launch_.operation);
     }
     words_.others_in = launch_.serial;
     return any;
@@ -117,8 +138,8 @@ class Accessing {
 
   void store() {
     Access checked = {};
-    const bool overlaps =
-        launch_.open_strictly != launch_.serial || launch_.streams_since != launch_.serial;
+    const bool overlaps = launch_.open_strictly != launch_.serial ||
+                          launch_.streams_since != launch_.serial || launch_.operation != nullptr;
     const bool others =
         words_.others(0) != nullptr && (overlaps || words_.others_in == launch_.serial);
     words_.written_in = launch_.serial;
@@ -204,7 +225,28 @@ class Accessing {
     report_race(earlier, wrote, word);
   }
 
+  // Of another operation of the program.
+  void check_operation(const Access& earlier, bool wrote, size_t word) {
+    const StreamOperation& mine = *launch_.operation;
+    const bool waited = mine.ahead != nullptr && knows_wait(thread_);
+    const StreamOperation* other = operation_of(earlier.serial);
+    if (other != nullptr && other->kind == StreamOperation::Kind::kHost && mine_.atomic) return;
+    const bool after = behind(mine, earlier, wrote, waited);
+    if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
+    reported_ = true;
+    report({.kind = after ? Class::kOutOfBounds : Class::kRace,
+            .pc = actor_.pc,
+            .other_pc = place_pc(earlier),
+            .buffer = region_.at(word * 4),
+            .text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name +
+                    unordered_text(mine, *other, wrote, waited)});
+  }
+
   void check_other_grid(const Access& earlier, bool wrote, size_t word) {
+    if (launch_.operation != nullptr) {
+      check_operation(earlier, wrote, word);
+      return;
+    }
     const bool streams = on_other_stream(launch_, earlier.serial);
     if (!streams && earlier.serial < launch_.open_strictly) return;
     if (!streams && !wrote && !earlier.triggered) return;
@@ -242,23 +284,13 @@ class Accessing {
     if (!writer.atomic || writer.serial == 0) return;
     if (writer.serial == mine_.serial) {
       if (in_order(writer)) return;
-      keep_other(words_.make_others(word), writer);
+      keep_other(words_.make_others(word), writer, launch_.operation);
       words_.others_in = launch_.serial;
+    } else if (launch_.operation != nullptr) {
+      if (behind(*launch_.operation, writer, true, true)) return;
+      keep_other(words_.make_others(word), writer, launch_.operation);
     } else if (region_.allocated && writer.serial < call_began()) {
       note_carried(region_, word, writer, actor_);
-    }
-  }
-
-  // Two at most, of different clusters: the first that came, and the last.
-  static void keep_other(Access* others, const Access& access) {
-    if (others[0] == access) return;
-    if (others[0].serial != access.serial) {
-      others[0] = access;
-      others[1] = {};
-    } else if (others[0].cluster == access.cluster && others[0].atomic == access.atomic) {
-      others[0] = access;
-    } else {
-      others[1] = access;
     }
   }
 

@@ -24,6 +24,11 @@ bool global_watched(const void* pointer, bool writing);
 // Reports a copy none of whose bytes anybody has written.
 void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what);
 
+// Keeps a reader, or an atomic that the last one is in no order with, among the two of its word;
+// of an operation of a program, or null.
+void keep_other(Access* others, const Access& access, const StreamOperation* operation);
+// The number of a place in the code, and what was done there.
+uint16_t place_of(Pc pc, const char* what);
 // Where in the code a kept access was.
 Pc place_pc(const Access& access);
 const char* place_what(const Access& access);
@@ -42,6 +47,8 @@ void settle_counters();
 void begin_call();
 // The serial of its first launch.
 uint64_t call_began();
+// For kb_emu_sync_words.
+void forget_sync_words();
 // The host has written there, or freed it.
 void forget_counters(const std::byte* begin, const std::byte* end);
 

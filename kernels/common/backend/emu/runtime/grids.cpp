@@ -15,6 +15,7 @@
 #include "assumptions.hpp"
 #include "core.hpp"
 #include "rt.cuh"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -37,14 +38,6 @@ std::vector<void*> streams;
 uint64_t first_serial = 0;
 bool several_streams = false;
 
-// Whether the running thread knows that a thread of its cluster has waited for the grids before.
-bool knows_wait(const Thread& thread) {
-  const std::vector<Event>& waits = thread.cta->cluster->grid_waits;
-  return std::any_of(waits.begin(), waits.end(), [&thread](const Event& wait) {
-    return thread.knows.seen.covers(wait.component, wait.epoch);
-  });
-}
-
 void order_streams(Launch& launch, rt::Stream stream) {
   launch.stream = stream.handle;
   launch.streams_since = launch.serial;
@@ -56,6 +49,13 @@ void order_streams(Launch& launch, rt::Stream stream) {
 }
 
 }  // namespace
+
+bool knows_wait(const Thread& thread) {
+  const std::vector<Event>& waits = thread.cta->cluster->grid_waits;
+  return std::any_of(waits.begin(), waits.end(), [&thread](const Event& wait) {
+    return thread.knows.seen.covers(wait.component, wait.epoch);
+  });
+}
 
 // Runtime: streams; work on different ones may overlap. cudaStreamSynchronize, blocking copies and
 // frees make the host wait.
@@ -123,6 +123,7 @@ void cta_completed(Cta& cta) {
 // PTX: griddepcontrol.wait (9.7.13): until all prerequisite grids have completed and their writes
 // are visible.
 void griddepcontrol_wait() {
+  timed(Op::kDependentLaunch, KB_EMU_CALLER);
   if (!checking()) return;
   interleave();
   Thread& thread = self();

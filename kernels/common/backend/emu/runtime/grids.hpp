@@ -21,6 +21,8 @@ void host_waited();
 bool on_other_stream(const Launch& launch, uint64_t serial);
 void grid_completed(const Launch& launch, rt::Stream stream);
 void cta_completed(Cta& cta);
+// Whether the thread knows that one of its cluster has waited for the grids before.
+bool knows_wait(const Thread& thread);
 
 // An earlier grid that wrote a word or, for a write, read it after its trigger.
 struct GridAccess {

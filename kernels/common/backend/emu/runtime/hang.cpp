@@ -1,8 +1,10 @@
 // What every thread waits for when a launch cannot go on, or has not ended in time.
+#include <algorithm>
 #include <cstdio>
 
 #include "collected.hpp"
 #include "global_shadow.hpp"
+#include "regions.hpp"
 #include "runner.hpp"
 #include "watchdog.hpp"
 
@@ -14,8 +16,19 @@ bool waits(const Thread& thread) {
   return thread.wait.kind != Wait::Kind::kNone && thread.wait.kind != Wait::Kind::kYield;
 }
 
-// Beside the wait itself, what its barrier still lacks.
-WaitRecord record_of(const Cta& cta, const Warp& warp, const Wait& wait) {
+// Where a word of global memory is, as findings name it, and what it holds.
+std::string word_text(const void* word, uint32_t bytes) {
+  const auto* at = static_cast<const std::byte*>(word);
+  const Region* region = region_at(at);
+  if (region == nullptr) return {};
+  std::string place = region->at(static_cast<size_t>(at - region->begin));
+  if (!region->allocated) place += " + " + std::to_string(at - region->begin);
+  return place + (bytes <= 8 ? " holds " + std::to_string(bits_at(word, bytes)) : "");
+}
+
+// Beside the wait itself, what its barrier still lacks, or the word holds.
+WaitRecord record_of(const Cta& cta, const Warp& warp, const Wait& wait, const Barrier* of,
+                     uint32_t bytes) {
   WaitRecord entry{.cta = cta.index,
                    .rank = cta.rank,
                    .warp = warp.index,
@@ -29,7 +42,8 @@ WaitRecord record_of(const Cta& cta, const Warp& warp, const Wait& wait) {
                    .init_pc = nullptr,
                    .shared_type = cta.shared_type};
   if (wait.kind == Wait::Kind::kMbarrier) {
-    const Barrier& barrier = cta.barriers[cta.barrier_index[wait.object / 8] - 1];
+    const Barrier& barrier =
+        of != nullptr ? *of : cta.barriers[cta.barrier_index[wait.object / 8] - 1];
     entry.has_barrier = true;
     entry.phase = barrier.phase;
     entry.pending = barrier.pending;
@@ -42,7 +56,45 @@ WaitRecord record_of(const Cta& cta, const Warp& warp, const Wait& wait) {
     entry.expected = barrier.expected;
     entry.pending = barrier.expected - barrier.arrived;
   }
+  if (wait.kind == Wait::Kind::kGlobal && wait.word != nullptr) {
+    entry.word = word_text(wait.word, bytes);
+  }
   return entry;
+}
+
+// What a thread waits for: all that its loop looks at, if it polls.
+std::vector<WaitRecord> records_of(const Cta& cta, const Warp& warp, const Thread& thread) {
+  if (!thread.wait.polls) return {record_of(cta, warp, thread.wait, nullptr, 4)};
+  std::vector<WaitRecord> found;
+  for (const Look& look : thread.polls.current()) {
+    const bool barrier = look.kind == Wait::Kind::kMbarrier;
+    const Wait wait{.kind = look.kind,
+                    .pc = look.pc,
+                    .object = look.offset,
+                    .value = barrier ? look.parity : look.seen,
+                    .word = look.at};
+    found.push_back(record_of(
+        cta, warp, wait, barrier ? static_cast<const Barrier*>(look.at) : nullptr, look.bytes));
+  }
+  return found;
+}
+
+// What a thread looks at that goes round.
+std::vector<WaitRecord> spins_of(const Cta& cta, const Warp& warp, const Thread& thread) {
+  const auto offset = static_cast<const std::byte*>(thread.spin.at) - cta.shared;
+  const bool shared = offset >= 0 && offset < static_cast<std::ptrdiff_t>(kSharedStride);
+  const Wait wait{.kind = shared ? Wait::Kind::kShared : Wait::Kind::kGlobal,
+                  .pc = thread.spin.pc,
+                  .object = shared ? static_cast<uint32_t>(offset) : 0,
+                  .value = bits_at(thread.spin.at, thread.spin.bytes),
+                  .word = thread.spin.at};
+  return {record_of(cta, warp, wait, nullptr, thread.spin.bytes)};
+}
+
+bool same(const WaitRecord& one, const WaitRecord& other) {
+  return one.wait.kind == other.wait.kind && one.wait.pc == other.wait.pc &&
+         one.wait.object == other.wait.object && one.wait.value == other.wait.value &&
+         one.word == other.word;
 }
 
 // Lanes of a warp that wait for the same thing at the same place are one entry.
@@ -52,26 +104,21 @@ struct Census {
   uint32_t running = 0;
 
   void count(const Cta& cta, const Warp& warp) {
-    uint32_t done = 0;
+    const auto first = static_cast<std::ptrdiff_t>(records.size());
     for (uint32_t lane = 0; lane < warp.count; ++lane) {
       const Thread& thread = warp.threads[lane];
-      if (thread.exited || done >> lane & 1) continue;
-      if (!waits(thread)) {
-        ++running;
-        continue;
+      if (thread.exited) continue;
+      const bool goes_round = livelocked() && thread.spin.at != nullptr;
+      ++(goes_round || !waits(thread) ? running : waiting);
+      if (!goes_round && !waits(thread)) continue;
+      for (const WaitRecord& record :
+           goes_round ? spins_of(cta, warp, thread) : records_of(cta, warp, thread)) {
+        const auto known =
+            std::find_if(records.begin() + first, records.end(),
+                         [&record](const WaitRecord& each) { return same(each, record); });
+        WaitRecord& entry = known != records.end() ? *known : records.emplace_back(record);
+        entry.lanes |= 1u << lane;
       }
-      WaitRecord entry = record_of(cta, warp, thread.wait);
-      for (uint32_t other = lane; other < warp.count; ++other) {
-        const Thread& same = warp.threads[other];
-        if (same.exited || same.wait.pc != thread.wait.pc ||
-            same.wait.object != thread.wait.object || same.wait.value != thread.wait.value) {
-          continue;
-        }
-        entry.lanes |= 1u << other;
-        ++waiting;
-      }
-      done |= entry.lanes;
-      records.push_back(entry);
     }
   }
 };
@@ -95,6 +142,10 @@ void report_hang(std::deque<Cluster>& clusters, Pc running) {
     std::snprintf(limit, sizeof limit, "%g s", options().limit_ms / 1000.0);
     text = std::string("the kernel has not ended after ") + limit + ": " + wait + ", " +
            std::to_string(census.running) + " can run";
+  }
+  if (livelocked()) {
+    text = "livelock: " + std::to_string(census.running) +
+           " threads go round, each changes what others look at, and nothing comes of it; " + wait;
   }
   end_launch({.kind = Class::kHang, .pc = running, .text = std::move(text)});
 }

@@ -41,6 +41,11 @@ void busy(const Runner& runner) {
   ++changes;
 }
 
+uint32_t idle_runners() {
+  const std::lock_guard lock(guard);
+  return static_cast<uint32_t>(idle.size());
+}
+
 void forget_idle() {
   const std::lock_guard lock(guard);
   idle.clear();

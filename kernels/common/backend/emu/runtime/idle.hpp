@@ -16,5 +16,6 @@ bool all_idle(const Runner& runner, uint64_t since, uint32_t running);
 // It goes on, or has ended.
 void busy(const Runner& runner);
 void forget_idle();
+uint32_t idle_runners();
 
 }  // namespace kb::emu

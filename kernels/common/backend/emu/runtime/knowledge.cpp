@@ -14,6 +14,12 @@ void Clock::join(const Clock& other) {
   for (size_t i = 0; i < count; ++i) at[i] = std::max(at[i], other.at[i]);
 }
 
+void Clock::join(const Clock& other, uint32_t begin, uint32_t end) {
+  if (other.at.empty()) return;
+  if (at.size() < other.at.size()) at.resize(other.at.size());
+  for (uint32_t i = begin; i < end; ++i) at[i] = std::max(at[i], other.at[i]);
+}
+
 namespace {
 
 using ClockPointer = std::shared_ptr<const Clock>;

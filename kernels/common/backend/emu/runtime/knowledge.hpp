@@ -24,6 +24,8 @@ struct Event {
 struct Clock {
   std::vector<uint32_t> at;
   void join(const Clock& other);
+  // Of the components from `begin` to `end` only.
+  void join(const Clock& other, uint32_t begin, uint32_t end);
   bool covers(uint32_t component, uint32_t epoch) const { return at[component] >= epoch; }
 };
 
@@ -52,10 +54,11 @@ class Abroad {
 // other clusters happened before (abroad). `grouped`: wgmma operations as parts of other warps that
 // have happened if one warp's wait speaks for its warpgroup; empty for none.
 // In translated PTX also what would be known if more counted: `unfenced`, beside `seen`, if
-// tcgen05.fence stood wherever it may, and waits for mbarriers acquired at cluster scope;
-// `supposed`, beside `abroad`, if a fence at GPU scope counted for whoever is behind its thread,
-// for which `covered` has what such fences have covered, and `observed` what atomics have seen
-// released with no such fence since. Empty for nothing.
+// tcgen05.fence stood wherever it may, waits for mbarriers acquired at cluster scope, and lanes
+// that meet at a .sync.aligned instruction knew what each had done; `supposed`, beside `abroad`, if
+// a fence at GPU scope counted for whoever is behind its thread, for which `covered` has what such
+// fences have covered, and `observed` what atomics have seen released with no such fence since.
+// Empty for nothing.
 struct Knowledge {
   Clock seen;
   Clock published;

@@ -19,8 +19,10 @@
 #include "global_shadow.hpp"
 #include "grids.hpp"
 #include "idle.hpp"
+#include "operations.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
+#include "timing.hpp"
 #include "trace.hpp"
 #include "watchdog.hpp"
 
@@ -33,10 +35,13 @@ Options current_options;
 // What the OS threads of a launch share, beside the Launch that kernels' primitives see.
 struct Progress {
   uint32_t clusters = 0;
-  uint32_t slots = 0;                // clusters that start at once
-  std::vector<uint32_t> order;       // of their ids; empty: ascending
-  uint32_t started = 0;              // of the first `slots`; under `order_guard`, like `order`
-  std::atomic<uint32_t> next{0};     // of the rest: started later, or canceled
+  uint32_t slots = 0;  // clusters that start at once
+  // Under `order_guard`: of the ids of these, or of all (empty: ascending); how many of the first
+  // `slots` have started; the next of the rest, which start later or are canceled.
+  std::vector<uint32_t> order;
+  uint32_t started = 0;
+  uint32_t next = 0;
+  bool any_below = false;  // one of the rest may start because one of higher index waits for it
   std::atomic<uint32_t> running{0};  // OS threads with a cluster
   std::atomic<uint32_t> asking{0};   // cancellation requests
 };
@@ -94,6 +99,45 @@ void run_clusters(Launch& launch) {
   runner.give_back_resources();
 }
 
+// The next of those that the first ones leave room for when they end, or -1.
+int64_t later_cluster() {
+  const std::lock_guard lock(order_guard);
+  if (progress.next >= progress.clusters) return -1;
+  const uint32_t number = progress.next++;
+  return number < progress.order.size() ? progress.order[number] : number;
+}
+
+// PTX: 2.2: an order of clusters, from `first` on: ascending, descending, any, and any but for one
+// that comes last.
+void put_in_order(size_t first, uint32_t style, uint64_t& state) {
+  const auto begin = progress.order.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = progress.order.end();
+  const auto count = static_cast<size_t>(end - begin);
+  if (style == 0) return;
+  if (style == 1) return std::reverse(begin, end);
+  for (size_t i = count; i > 1; --i) std::swap(begin[i - 1], begin[split_mix(state) % i]);
+  if (style == 2) return;
+  const auto late = begin + static_cast<std::ptrdiff_t>(split_mix(state) % count);
+  std::rotate(late, late + 1, end);
+}
+
+constexpr uint32_t kStyles = 4;
+
+void draw_order_of_all(uint64_t& state) {
+  const auto style = static_cast<uint32_t>(split_mix(state) % kStyles);
+  put_in_order(0, style, state);
+}
+
+// Of those that do not start at once, in steps; usual is ascending.
+void draw_order_of_later(const Launch& launch, uint64_t state) {
+  auto style = static_cast<uint32_t>(split_mix(state) % kStyles);
+  const Decision which{.launch = static_cast<uint32_t>(launch.number),
+                       .who = kClusterOrder,
+                       .number = progress.slots};
+  if (deciding) style = decide(which, style, 0, kStyles);
+  put_in_order(progress.slots, style, state);
+}
+
 // Half of the schedules interleave clusters; usual is one after another.
 bool draw_together(const Launch& launch, uint64_t state) {
   const auto drawn = static_cast<uint32_t>(split_mix(state) >> 63);
@@ -117,6 +161,11 @@ uint64_t launches_begun() {
   return last_serial;
 }
 
+uint64_t new_serial() {
+  note_serial(++last_serial);
+  return last_serial;
+}
+
 std::unique_ptr<Resources> resources_for(uint32_t threads, uint32_t ctas) {
   {
     const std::lock_guard lock(spare_guard);
@@ -137,8 +186,8 @@ void give_back(std::unique_ptr<Resources> resources) {
 }
 
 // PTX: 2.2: CTAs start in any order, and as many at a time as fit.
-// The first ones, as many as SMs hold, in the order that was drawn; the rest ascend and may be
-// cancelled.
+// The first ones, as many as SMs hold, in the order that was drawn; the rest, which may be
+// cancelled, in another one. Of translated PTX the order is of all.
 // Assumption: a CTA on each SM. Several on one SM, which kernels with little shared memory get, are
 // run as if on SMs of their own.
 int64_t Launch::next_cluster(bool only_first) {
@@ -149,22 +198,28 @@ int64_t Launch::next_cluster(bool only_first) {
       return progress.order.empty() ? number : progress.order[number];
     }
   }
-  if (only_first) return -1;
-  const uint32_t id = progress.next.fetch_add(1);
-  return id < progress.clusters ? int64_t{id} : -1;
+  const bool shared_out = timing && progress.asking > 0;
+  return only_first || shared_out ? -1 : later_cluster();
 }
 
 // CTAs may wait for those of lower index (wait.cuh), in whatever order they start.
 // The runner is busy as soon as it has one: who finds none and looks again sees that.
 int64_t Launch::next_cluster_below(uint32_t id, const Runner& runner) {
   const std::lock_guard lock(order_guard);
-  if (progress.order.empty() || progress.started >= progress.slots) return -1;
-  const auto first = progress.order.begin() + progress.started;
-  const auto lowest = std::min_element(first, progress.order.end());
-  if (*lowest >= id) return -1;
-  std::iter_swap(first, lowest);
-  busy(runner);
-  return progress.order[progress.started++];
+  const auto take = [&](uint32_t& next, size_t end) -> int64_t {
+    if (next >= end) return -1;
+    const auto first = progress.order.begin() + next;
+    const auto lowest =
+        std::min_element(first, progress.order.begin() + static_cast<std::ptrdiff_t>(end));
+    if (*lowest >= id) return -1;
+    std::iter_swap(first, lowest);
+    busy(runner);
+    return progress.order[next++];
+  };
+  if (progress.order.empty()) return -1;
+  const int64_t at_once = take(progress.started, progress.slots);
+  if (at_once >= 0 || !progress.any_below) return at_once;
+  return take(progress.next, progress.order.size());
 }
 
 uint32_t os_threads_running() {
@@ -178,13 +233,16 @@ int64_t Launch::cancel_next_cluster() {
   // Running clusters take about equal shares, as they would on hardware; what is declined starts
   // later as a cluster of its own.
   const uint32_t asked = progress.asking.fetch_add(1);
+  if (timing) {
+    const uint32_t id = timed_share(self().cta->cluster->id, progress.slots, asked == 0);
+    return id < progress.clusters ? int64_t{id} : -1;
+  }
   if (checking()) {
     if (one_in(16)) return -1;
   } else if (progress.slots > 0 && asked >= rest) {
     return -1;
   }
-  const uint32_t id = progress.next.fetch_add(1);
-  return id < progress.clusters ? int64_t{id} : -1;
+  return later_cluster();
 }
 
 // Runtime: cudaLaunchKernelEx with the attributes cluster dimension and cooperative.
@@ -222,18 +280,23 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   if (!checking()) forget_contents();
   current.body = std::move(body);
   order_grid(current, config.dependent, config.stream);
+  current.operation = current_operation();
+  note_serial(current.serial);
   progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
   // As many clusters as SMs hold start at once; Cluster Launch Control hands out the others.
   progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
-  progress.started = 0;
+  progress.started = config.cooperative ? progress.slots : 0;  // all of them at once
   forget_idle();
+  forget_spins();
   progress.order.clear();
   if (checking()) {
-    // Which of the resident CTAs comes first is nobody's promise.
-    progress.order.resize(progress.slots);
-    std::iota(progress.order.begin(), progress.order.end(), 0u);
     uint64_t state = current_options.seed ^ current.number;
-    for (uint32_t i = progress.slots; i > 1; --i) {
+    const bool all = shape != nullptr && !deciding;
+    progress.order.resize(progress.clusters);
+    std::iota(progress.order.begin(), progress.order.end(), 0u);
+    if (all) draw_order_of_all(state);
+    // Which of the resident CTAs comes first is nobody's promise.
+    for (uint32_t i = all ? 0 : progress.slots; i > 1; --i) {
       auto other = static_cast<uint32_t>(split_mix(state) % i);
       if (deciding) {
         const Decision which{
@@ -242,6 +305,8 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
       }
       std::swap(progress.order[i - 1], progress.order[other]);
     }
+    progress.any_below = shape == nullptr;
+    if (!all && progress.clusters > progress.slots) draw_order_of_later(current, state);
     current.together = !config.cooperative && progress.slots > 1 && draw_together(current, state);
   }
   progress.next = progress.slots;
@@ -255,8 +320,11 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   if (workers == 0) workers = std::max(1u, std::thread::hardware_concurrency());
   // Threads of a cooperative grid wait for each other: one OS thread interleaves them all, so that
   // a schedule is a schedule of the whole grid.
-  workers = config.cooperative ? 1 : std::min(workers, progress.clusters);
+  workers = config.cooperative || timing ? 1 : std::min(workers, progress.clusters);
   current.os_threads = workers;
+  timed(Op::kLaunch, nullptr, config.grid.x * config.grid.y * config.grid.z,
+        config.threads | uint64_t{extent.x * extent.y * extent.z} << 16, config.shared_bytes,
+        current_options.sms);
   const Watchdog watchdog(current);
   std::vector<std::thread> others;
   for (uint32_t i = 1; i < workers; ++i) others.emplace_back([&current] { run_clusters(current); });
@@ -265,6 +333,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   settle_counters();
   grid_completed(current, config.stream);
+  operation_launched(current);
   end_launch_findings();
   const std::string error = launch_error();
   if (!error.empty()) throw rt::Error(error);
@@ -325,6 +394,8 @@ KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::clear_findings();
   kb::emu::forget_decisions();
   kb::emu::forget_trace();
+  kb::emu::forget_sync_words();
+  kb::emu::forget_timing();
   kb::emu::stream_operation();
   kb::emu::host_waited();
   kb::emu::begin_call();

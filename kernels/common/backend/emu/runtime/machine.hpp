@@ -12,6 +12,7 @@
 
 #include "access_log.hpp"
 #include "barrier.hpp"
+#include "polls.hpp"
 #include "ptx/types.cuh"
 #include "shadow.hpp"
 #include "tensor_state.hpp"
@@ -45,9 +46,11 @@ struct Thread {
   uint32_t accessed = 0;          // of its last plain access to global memory
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t cluster_waits = 0;     // and after the last wait for it
-  uint64_t polls = 0;             // unsuccessful ones in a row
-  uint32_t decisions = 0;         // of its own (choices.hpp)
-  ThreadTma tma;                  // of tma.cpp
+  Polls polls;
+  uint32_t spins = 0;  // of its strong accesses, those that livelock.cpp has seen; the last
+  Look spin;
+  uint32_t decisions = 0;  // of its own (choices.hpp)
+  ThreadTma tma;           // of tma.cpp
 };
 
 // PTX: 2.1: 32 threads with consecutive %tid. They run in lock-step nowhere but in .sync
@@ -59,6 +62,7 @@ struct Warp {
   uint32_t count = 0;
   std::deque<Collective> collectives;
   uint32_t pipe_epoch[2] = {};  // per Pipe
+  uint32_t registers = 0;       // of a thread, as setmaxnreg has set them; 0: as launched
   WarpTensor tensor;            // of tcgen05.cpp and wgmma.cpp
 };
 
@@ -136,7 +140,8 @@ struct Launch {
   // know of a griddepcontrol.wait, and for one that does. Its own serial: none.
   uint64_t open_unwaited = 0;
   uint64_t open_waited = 0;
-  uint64_t open_strictly = 0;  // without Assumption::kTriggersHandOn
+  uint64_t open_strictly = 0;            // without Assumption::kTriggersHandOn
+  StreamOperation* operation = nullptr;  // of a program that it is part of (operations.cpp)
   void* stream = nullptr;
   uint64_t streams_since = 0;  // grids of other streams from this serial on may run; its own: none
   std::atomic<bool> waited = false;

@@ -9,6 +9,7 @@
 #include "global_shadow.hpp"
 #include "regions.hpp"
 #include "runner.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -76,6 +77,21 @@ void* shared_storage(size_t bytes, const char* pretty_function) {
   return cta.shared;
 }
 
+// PTX: 6.4.1: what is not naturally aligned is undefined; hardware faults.
+// Not modelled: more than 16 bytes in a buffer of the host's that is itself not aligned to them.
+void check_alignment(const void* at, size_t bytes, Pc pc, const char* what) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  if (address % bytes == 0) return;
+  if (address % 16 == 0) {
+    const Region* region = region_at(static_cast<const std::byte*>(at));
+    if (region != nullptr && reinterpret_cast<uintptr_t>(region->begin) % bytes != 0) return;
+  }
+  fail({.kind = Class::kAlignment,
+        .pc = pc,
+        .text = std::string(what) + " of " + std::to_string(bytes) + " bytes is at an address " +
+                std::to_string(address % bytes) + " bytes beyond a multiple of that"});
+}
+
 // ---- hooks -----------------------------------------------------------------------------------
 
 namespace {
@@ -87,7 +103,11 @@ namespace {
 // `same`: a store of what is there already, as far as is known.
 void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same = false) {
   Thread* thread = current_thread;
-  if (thread == nullptr || !checking()) return;
+  if (thread == nullptr) return;
+  if (!checking()) {
+    if (timing) timed_access(pointer, writing);
+    return;
+  }
   const auto* byte = static_cast<const std::byte*>(pointer);
   const std::byte* stack = thread->fiber->stack;
   if (byte >= stack && byte < stack + kStackBytes) return;
@@ -114,29 +134,66 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same
     if (device_block(byte) || in_no_parameter(byte)) {
       global_access(pointer, bytes, false, pc, "a load");
     }
+  } else if (byte + bytes > region->end) {
+    global_access(pointer, bytes, false, pc, "a load");
   } else if (region->writable) {
     global_load(*region, pointer, bytes, generic_actor(*thread, pc, "a load"));
   }
 }
 
+// An access through a type, which is the step's own where a thread runs.
+void on_typed(const void* at, size_t alignment, Pc pc) {
+  if (current_thread != nullptr && checking()) check_alignment(at, alignment, pc, "an access");
+}
+
 }  // namespace
+
+// PTX: ld, weak (9.7.9.8), vectors too.
+void weak_load(const void* at, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  check_alignment(at, bytes, pc, "a load");
+  on_access(at, bytes, false, pc);
+}
+
+// PTX: st, weak (9.7.9.11), vectors too.
+void weak_store(void* at, uint32_t bytes, bool same) {
+  const Pc pc = KB_EMU_PC;
+  check_alignment(at, bytes, pc, "a store");
+  on_access(at, bytes, true, pc, same);
+}
+
+// PTX: .local (5.1): a thread's own.
+// Not modelled: in functions that are called, and through generic addresses, where an array ends.
+void own_access(const void* at, uint32_t bytes, const void* local, size_t extent) {
+  const Pc pc = KB_EMU_PC;
+  check_alignment(at, bytes, pc, "an access to local memory");
+  const auto offset = static_cast<const std::byte*>(at) - static_cast<const std::byte*>(local);
+  if (extent == 0 || (offset >= 0 && offset + size_t{bytes} <= extent)) return;
+  fail({.kind = Class::kOutOfBounds,
+        .pc = pc,
+        .text = "an access of " + std::to_string(bytes) + " bytes at offset " +
+                std::to_string(offset) + " of local memory, which has " + std::to_string(extent)});
+}
 
 }  // namespace kb::emu
 
 // The interface of ThreadSanitizer's instrumentation, which the compiler targets with
 // -fsanitize=thread; the library is linked without its run-time part.
 #define KB_EMU_EXPORT extern "C" __attribute__((visibility("default")))
-#define KB_EMU_HOOK(name, bytes, writing)              \
+// `alignment`: what the compiler takes for granted, and nvcc with it.
+#define KB_EMU_HOOK(name, bytes, alignment, writing)   \
   KB_EMU_EXPORT void name(void* at) {                  \
+    kb::emu::on_typed(at, alignment, KB_EMU_PC);       \
     kb::emu::on_access(at, bytes, writing, KB_EMU_PC); \
   }
-#define KB_EMU_HOOKS(bytes)                               \
-  KB_EMU_HOOK(__tsan_read##bytes, bytes, false)           \
-  KB_EMU_HOOK(__tsan_write##bytes, bytes, true)           \
-  KB_EMU_HOOK(__tsan_unaligned_read##bytes, bytes, false) \
-  KB_EMU_HOOK(__tsan_unaligned_write##bytes, bytes, true) \
-  KB_EMU_HOOK(__tsan_volatile_read##bytes, bytes, false)  \
-  KB_EMU_HOOK(__tsan_volatile_write##bytes, bytes, true)
+// g++ says nothing of the alignment beyond 8 bytes.
+#define KB_EMU_HOOKS(bytes)                                                       \
+  KB_EMU_HOOK(__tsan_read##bytes, bytes, (bytes < 8 ? bytes : 8), false)          \
+  KB_EMU_HOOK(__tsan_write##bytes, bytes, (bytes < 8 ? bytes : 8), true)          \
+  KB_EMU_HOOK(__tsan_unaligned_read##bytes, bytes, 1, false)                      \
+  KB_EMU_HOOK(__tsan_unaligned_write##bytes, bytes, 1, true)                      \
+  KB_EMU_HOOK(__tsan_volatile_read##bytes, bytes, (bytes < 8 ? bytes : 8), false) \
+  KB_EMU_HOOK(__tsan_volatile_write##bytes, bytes, (bytes < 8 ? bytes : 8), true)
 KB_EMU_HOOKS(1)
 KB_EMU_HOOKS(2)
 KB_EMU_HOOKS(4)
@@ -144,10 +201,6 @@ KB_EMU_HOOKS(8)
 KB_EMU_HOOKS(16)
 KB_EMU_EXPORT void __tsan_read_range(void* at, unsigned long bytes) {
   kb::emu::on_access(at, bytes, false, KB_EMU_PC);
-}
-// A store of translated PTX that changes nothing.
-KB_EMU_EXPORT void kb_emu_same_store(void* at, unsigned long bytes) {
-  kb::emu::on_access(at, bytes, true, KB_EMU_PC, true);
 }
 KB_EMU_EXPORT void __tsan_write_range(void* at, unsigned long bytes) {
   kb::emu::on_access(at, bytes, true, KB_EMU_PC);

@@ -25,7 +25,9 @@ inline constexpr uint32_t kWarpSize = 32;
 inline constexpr uint32_t kSharedBase = 0x400;
 inline constexpr uint32_t kMaxSharedBytes = 232448;
 // From one CTA's shared memory to the next in the host's memory; what is between them faults.
-inline constexpr size_t kSharedStride = 512 * 1024;
+// The low 24 bits of a generic address are those of the shared address, as on hardware: kernels
+// make descriptors of either.
+inline constexpr size_t kSharedStride = size_t{1} << 24;
 // Copies whose completion the clocks tell apart at one time; beyond that slots are reused, which
 // can hide a race between two copies but never invents one.
 inline constexpr uint32_t kCopySlots = 64;
@@ -35,6 +37,7 @@ struct Warp;
 struct Cta;
 struct Cluster;
 struct Launch;
+struct StreamOperation;
 
 // Set by the loader before a launch (kb_emu_configure); plain data, mirrored in Python.
 struct Options {

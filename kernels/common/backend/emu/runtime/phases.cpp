@@ -7,15 +7,11 @@
 #include "assumptions.hpp"
 #include "core.hpp"
 #include "runner.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
 namespace {
-
-// A failed poll in a loop of the kernel's own never suspends; so many in a row are a hang.
-constexpr uint64_t kMaxPolls = 1u << 22;
-// Where nothing completes while a thread can run, a loop that polls would run for ever.
-constexpr uint64_t kPollsUntilHelped = 1u << 12;
 
 // PTX: 9.7.13.15, test_wait and try_wait .parity: the phase named is the current one (incomplete:
 // false) or the one immediately before (complete: true). An older phase cannot be asked for: its
@@ -108,29 +104,25 @@ uint32_t mbarrier_parity(const void* bar) {
 // PTX: mbarrier.test_wait.parity and one mbarrier.try_wait.parity (9.7.13.15): non-blocking here.
 // try_wait may suspend for a time that nobody promises and may return false early, so both look the
 // same to a kernel.
-// A poll. One that fails gives way, since the kernel's own loop would never end otherwise; very
-// many in a row are a hang.
+// A poll. One that fails gives way, since the kernel's own loop would never end otherwise.
 // Assumption: a failed poll of a loop lets every other thread run some time. PTX promises no
 // forward progress between divergent lanes that hold each other up.
 bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope) {
   const Pc pc = KB_EMU_PC;
-  Thread& thread = self();
+  interleave();
   const SharedPlace at = shared_place(bar, pc, "mbarrier.test_wait");
   Barrier& barrier = at.cta->barrier(at.offset, pc);
   if (!completed(barrier, parity)) {
-    // A loop of the kernel's own needs the others to run.
-    suspend({.kind = Wait::Kind::kYield, .pc = pc});
-    if (++thread.polls % kPollsUntilHelped == 0) current_runner->complete_one();
-    if (thread.polls > kMaxPolls) {
-      fail({.kind = Class::kHang,
-            .pc = pc,
-            .other_pc = barrier.init_pc,
-            .shared_offset = barrier.offset,
-            .text = "a loop polls an mbarrier that does not complete"});
-    }
+    poll({.kind = Wait::Kind::kMbarrier,
+          .pc = pc,
+          .at = &barrier,
+          .offset = barrier.offset,
+          .parity = parity & 1,
+          .seen = barrier.phase});
   }
   if (!completed(barrier, parity)) return false;
-  thread.polls = 0;
+  polled(&barrier);
+  timed(Op::kWait, pc, barrier.serial, barrier.phase);
   note_observed(*at.cta, barrier, parity, pc);
   if (acquire) acquire_phase(barrier, scope, pc);
   return true;
@@ -147,6 +139,7 @@ void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope 
   Barrier& barrier = at.cta->barrier(at.offset, pc);
   wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
              [&barrier, parity] { return completed(barrier, parity); });
+  timed(Op::kWait, pc, barrier.serial, barrier.phase);
   note_observed(*at.cta, barrier, parity, pc);
   if (acquire) acquire_phase(barrier, scope, pc);
 }

@@ -1,4 +1,5 @@
 // Launches of translated PTX: by themselves, or in place of a kernel of a step's library.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@ const std::byte* parameters_begin = nullptr;
 const std::byte* parameters_end = nullptr;
 uint32_t words_of_grid[2];
 bool has_words = false;
+std::atomic<bool> asked_for_words = false;
 
 struct Freed {
   void operator()(void* memory) const { std::free(memory); }
@@ -55,7 +57,13 @@ BlockExtent block_extent() {
 // Assumption: %envreg1 and %envreg2, which PTX leaves to the driver, have the address of a
 // workspace where cooperative groups synchronize the grid: so its headers use them.
 uint32_t* grid_words() {
+  if (!has_words) asked_for_words = true;
   return has_words ? words_of_grid : nullptr;
+}
+
+// PTX: %envreg<32> (10).
+bool lacks_grid_words() {
+  return asked_for_words;
 }
 
 // PTX: .entry (11.3), with a copy of its parameters for the whole grid (6.3).
@@ -72,6 +80,7 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
   extent = {block[0], block[1], block[2]};
   words_of_grid[0] = words_of_grid[1] = 0;
   has_words = cooperative;
+  asked_for_words = false;
   if (cooperative) {
     register_region(words_of_grid, sizeof words_of_grid, "the grid's barrier", true, false);
   }

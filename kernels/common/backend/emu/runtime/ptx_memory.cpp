@@ -3,28 +3,16 @@
 #include <cstring>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "core.hpp"
 #include "global_shadow.hpp"
+#include "runner.hpp"
 
 namespace kb::emu {
 
 namespace {
-
-// Equal values in a row of one word, after which a thread that polls it sleeps.
-constexpr uint64_t kPollsUntilSleep = 1000;
-
-// The last strong load of each thread of this OS thread: whether it polls.
-struct Polled {
-  const void* at = nullptr;
-  uint64_t value = 0;
-  uint64_t times = 0;
-};
-thread_local std::unordered_map<const Thread*, Polled> polled;
-thread_local uint64_t polled_in = 0;
 
 bool in_shared(const void* pointer) {
   const Cluster& cluster = *self().cta->cluster;
@@ -35,27 +23,6 @@ bool in_shared(const void* pointer) {
 
 // Accesses of 16 bytes, which no host instruction here makes at once.
 std::mutex wide_accesses;
-
-// What a thread that polls looks at; of 16 bytes both halves.
-uint64_t bits_at(const void* at, uint32_t bytes) {
-  if (bytes == 16) {
-    const auto* words = static_cast<const uint64_t*>(at);
-    const uint64_t low = bits_at(words, 8), high = bits_at(words + 1, 8);
-    return low ^ (high << 32 | high >> 32);
-  }
-  if (bytes == 8) return __atomic_load_n(static_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE);
-  if (bytes == 4) return __atomic_load_n(static_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
-  uint64_t value = 0;
-  std::memcpy(&value, at, bytes);
-  return value;
-}
-
-void check_alignment(const void* at, uint32_t bytes, Pc pc, const char* what) {
-  if (reinterpret_cast<uintptr_t>(at) % bytes == 0) return;
-  fail({.kind = Class::kAlignment,
-        .pc = pc,
-        .text = std::string(what) + " of " + std::to_string(bytes) + " bytes is misaligned"});
-}
 
 // Checks a strong access, which needs no order with other strong ones.
 void strong_access(const void* at, uint32_t bytes, bool writing, Scope scope, Pc pc,
@@ -101,24 +68,15 @@ void take_over(const void* at, Order order, Scope scope, Pc pc) {
   counter_observe(word, scope);
 }
 
-// A thread that polls lets the others run, and sleeps when that has not helped for long.
-// Assumption: a loop that has seen one value a thousand times polls until it changes.
-void wait_if_polling(const void* at, uint32_t bytes, Pc pc) {
-  const Launch& launch = *self().cta->cluster->launch;
-  if (polled_in != launch.serial) polled.clear();
-  polled_in = launch.serial;
-  Polled& last = polled[&self()];
-  const uint64_t value = bits_at(at, bytes);
-  if (last.at != at || last.value != value) {
-    last = {at, value, 0};
-    return;
-  }
-  if (++last.times < kPollsUntilSleep) {
-    suspend({.kind = Wait::Kind::kYield, .pc = pc});
-    return;
-  }
-  wait_until(Wait::Kind::kGlobal, pc, 0, value,
-             [at, bytes, value] { return bits_at(at, bytes) != value; });
+// A thread that polls a word lets the others run.
+void poll_word(const void* at, uint32_t bytes, Pc pc) {
+  const bool shared = in_shared(at);
+  poll({.kind = shared ? Wait::Kind::kShared : Wait::Kind::kGlobal,
+        .pc = pc,
+        .at = at,
+        .bytes = bytes,
+        .offset = shared ? shared_place(at, pc, "a strong load").offset : 0,
+        .seen = bits_at(at, bytes)});
 }
 
 // Whether the update has changed the word, whose old bits it gives.
@@ -135,12 +93,23 @@ bool exchanged(T* word, uint64_t (*update)(uint64_t old, const void* context), c
   return made != old;
 }
 
+// Whether the update leaves any value as it is: or with 0, say, which is a load.
+bool changes_nothing(uint64_t (*update)(uint64_t old, const void* context), const void* context) {
+  return update(0, context) == 0 && update(~uint64_t{0}, context) == ~uint64_t{0};
+}
+
 // A wild address ends the launch, and nothing may be locked then.
 void touch(const void* at) {
   static_cast<void>(*static_cast<const volatile std::byte*>(at));
 }
 
 }  // namespace
+
+// PTX: vectors of ld, st, atom and red (6.4.1): aligned as a whole.
+void vector_access(const void* at, uint32_t bytes) {
+  const Pc pc = KB_EMU_PC;
+  check_alignment(at, bytes, pc, "a vector");
+}
 
 // PTX: atom and red, .shared and .global (9.7.13).
 uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
@@ -155,7 +124,12 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        : bytes == 4 ? exchanged(static_cast<uint32_t*>(at), update, context, old)
                                     : exchanged(static_cast<uint16_t*>(at), update, context, old);
   if (bytes >= 4 && form.returns) take_over(at, form.order, form.scope, pc);
-  if (!changed && form.returns && form.may_poll) wait_if_polling(at, bytes, pc);
+  if (form.returns && bytes >= 4) current_runner->spun(at, bytes, bits_at(at, bytes), pc);
+  if (changed) {
+    current_runner->changed();
+  } else if (form.returns && (form.may_poll || changes_nothing(update, context))) {
+    poll_word(at, bytes, pc);
+  }
   return old;
 }
 
@@ -165,8 +139,9 @@ uint64_t strong_load(const void* at, uint32_t bytes, const StrongForm& form) {
   interleave();
   strong_access(at, bytes, false, form.scope, pc, "a strong load");
   if (form.meeting && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), true);
-  wait_if_polling(at, bytes, pc);
+  poll_word(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
+  current_runner->spun(at, bytes, value, pc);
   if (bytes >= 4) take_over(at, form.order, form.scope, pc);
   return value;
 }
@@ -176,6 +151,8 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, const StrongForm& fo
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, true, form.scope, pc, "a strong store");
+  if (bits_at(at, bytes) != value) current_runner->changed();
+  current_runner->spun(at, bytes, value, pc);
   if (bytes >= 4) hand_over(at, form.order, form.scope, pc);
   if (bytes == 8) {
     __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
@@ -195,7 +172,7 @@ void strong_load_vector(const void* at, uint32_t bytes, const StrongForm& form, 
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, false, form.scope, pc, "a strong load");
-  wait_if_polling(at, bytes, pc);
+  poll_word(at, bytes, pc);
   touch(at);
   {
     const std::lock_guard lock(wide_accesses);
@@ -216,19 +193,29 @@ void strong_store_vector(void* at, uint32_t bytes, const void* values, const Str
   }
   touch(at);
   const std::lock_guard lock(wide_accesses);
+  if (std::memcmp(at, values, bytes) != 0) current_runner->changed();
   std::memcpy(at, values, bytes);
 }
 
 // PTX: nanosleep (9.7.19): others run.
 void sleep_a_while() {
   const Pc pc = KB_EMU_PC;
-  suspend({.kind = Wait::Kind::kYield, .pc = pc});
+  sleep_between_polls(pc);
 }
 
 // PTX: trap (9.7.19): the launch ends with an error.
 void trap() {
   const Pc pc = KB_EMU_PC;
-  fail({.kind = Class::kCrash, .pc = pc, .text = "trap"});
+  const char* const text =
+      lacks_grid_words() ? "trap: grid.sync() in a launch that is not cooperative" : "trap";
+  fail({.kind = Class::kCrash, .pc = pc, .text = text});
+}
+
+// PTX: brkpt (9.7.19): suspends execution, and nobody is there to go on with it.
+void breakpoint() {
+  const Pc pc = KB_EMU_PC;
+  fail(
+      {.kind = Class::kCrash, .pc = pc, .text = "brkpt, which suspends the kernel for a debugger"});
 }
 
 // PTX: tcgen05.mma (9.7.16.10), disable-output-lane.

@@ -7,6 +7,8 @@
 #include "api_tensor.hpp"
 #include "core.hpp"
 #include "global_shadow.hpp"
+#include "runner.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -36,6 +38,7 @@ void red_add_f32(float* dst, const float* value, uint32_t count) {
   constexpr const char* kWhat = "red.add";
   interleave();
   const size_t bytes = count * sizeof(float);
+  timed(Op::kReduce, pc);
   if (reinterpret_cast<uintptr_t>(dst) % bytes != 0) {
     fail({.kind = Class::kAlignment,
           .pc = pc,
@@ -44,6 +47,7 @@ void red_add_f32(float* dst, const float* value, uint32_t count) {
   }
   global_access(dst, bytes, true, pc, kWhat);
   global_changed(dst, bytes, pc, kWhat);
+  current_runner->changed();
   for (uint32_t i = 0; i < count; ++i) {
     const std::atomic_ref<float> word(dst[i]);
     float old = word.load(std::memory_order_relaxed);
@@ -61,6 +65,8 @@ uint32_t atom_add_u32(uint32_t* dst, uint32_t value) {
   counter_used(dst, false);
   global_changed(dst, sizeof *dst, pc, "atom.add", true);
   counter_release(dst, false);
+  timed_word(Op::kAtomic, pc, dst, true);
+  current_runner->changed();
   const uint32_t old = __atomic_fetch_add(dst, value, __ATOMIC_RELAXED);
   counter_observe(dst);
   return old;
@@ -75,6 +81,8 @@ void red_add_u32(uint32_t* dst, uint32_t value) {
   counter_used(dst, false);
   global_changed(dst, sizeof *dst, pc, "red.add");
   counter_release(dst, true);
+  timed_word(Op::kReduce, pc, dst, true);
+  current_runner->changed();
   __atomic_add_fetch(dst, value, __ATOMIC_RELEASE);
 }
 
@@ -89,6 +97,7 @@ void red_shared_add_u32(uint32_t* dst, uint32_t value) {
   Actor actor = generic_actor(pc, kWhat);
   actor.atomic = true;
   shared_write(*at.cta, at.offset, sizeof *dst, actor);
+  current_runner->changed();
   *dst += value;
 }
 
@@ -101,8 +110,10 @@ void wait_for_word(const uint32_t* word, uint64_t value, bool meeting, Pc pc, co
   interleave();
   global_access(word, sizeof *word, false, pc, kWhat);
   counter_used(word, meeting);
-  wait_until(Wait::Kind::kGlobal, pc, 0, value,
-             [word, ready] { return ready(__atomic_load_n(word, __ATOMIC_ACQUIRE)); });
+  wait_until(
+      Wait::Kind::kGlobal, pc, 0, value,
+      [word, ready] { return ready(__atomic_load_n(word, __ATOMIC_ACQUIRE)); }, word);
+  timed_word(Op::kWordWait, pc, word, false);
   if (!checking()) return;
   counter_acquire(word);
   Actor actor = generic_actor(pc, kWhat);

@@ -14,6 +14,7 @@
 
 #include "api_core.hpp"
 #include "global_shadow.hpp"
+#include "operations.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
@@ -60,7 +61,9 @@ Words& words_of(Region& region) {
   const std::lock_guard lock(words_guard);
   if (region.words == nullptr) {
     const auto bytes = static_cast<size_t>(region.end - region.begin);
-    region.words = std::make_unique<Words>((bytes + 3) / 4);
+    const size_t count = (bytes + 3) / 4;
+    region.words = lasting_words(region.begin, count);
+    if (region.words == nullptr) region.words = std::make_shared<Words>(count);
   }
   return *region.words;
 }
@@ -84,6 +87,13 @@ Region* region_at(const std::byte* byte) {
   Region* region = found_region(byte);
   if (region != nullptr) last.found[last.next++ % kKept] = region;
   return region;
+}
+
+void each_writable_region(const std::function<void(std::byte*, uint64_t)>& see) {
+  for (const auto& [end, region] : regions) {
+    if (!region->writable) continue;
+    see(const_cast<std::byte*>(region->begin), static_cast<uint64_t>(end - region->begin));
+  }
 }
 
 // A buffer that kernels may use, from the host: a tensor of the call. `fresh`: what it holds is
@@ -179,7 +189,8 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   if (region == nullptr) {
     text += " that no buffer owns" + beside(begin);
   } else if (begin + bytes > region->end) {
-    text += " beyond the end of " + region->name;
+    const auto outside = static_cast<size_t>(begin + bytes - region->end);
+    text += ", " + std::to_string(outside) + " of them beyond the end of " + region->name;
   } else {
     text += " of " + region->name + ", which is an input";
   }

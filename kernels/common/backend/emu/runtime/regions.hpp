@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -70,13 +71,15 @@ struct Region {
   bool writable;
   bool allocated;                // by the step, and not a tensor of the call
   bool holds;                    // something, also where no kernel, copy or memset has written
-  std::unique_ptr<Words> words;  // null before the first access that is kept
+  std::shared_ptr<Words> words;  // null before the first access that is kept
   // As a finding names a byte of it.
   std::string at(size_t offset) const;
 };
 
 // The region that holds an address, or null. Regions come and go between launches only.
 Region* region_at(const std::byte* byte);
+// Those that kernels may write.
+void each_writable_region(const std::function<void(std::byte*, uint64_t)>& see);
 // Its words, made on first use: most registered buffers are inputs.
 Words& words_of(Region& region);
 // Contents of device memory from here on that nobody has noted: of launches without the checker.

@@ -14,22 +14,24 @@ namespace kb::emu {
 Resources::Resources(uint32_t threads, uint32_t ctas)
     : threads(threads), ctas(ctas), stacks(threads) {
   // One CTA's shared memory per stride; everything behind it stays unmapped and faults.
-  shared_mapping = (ctas + 1) * kSharedStride;
+  mapped = (ctas + 2) * kSharedStride;
   void* memory =
-      mmap(nullptr, shared_mapping, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  auto* base = static_cast<std::byte*>(memory) + kSharedStride / 2;
+  mapping = static_cast<std::byte*>(memory);
+  const size_t beyond = reinterpret_cast<uintptr_t>(mapping) % kSharedStride;
+  std::byte* const windows = mapping + (kSharedStride - beyond);
   for (uint32_t i = 0; i < ctas; ++i) {
-    const size_t bytes = (kMaxSharedBytes + 4095) / 4096 * 4096;
-    if (mprotect(base + i * kSharedStride, bytes, PROT_READ | PROT_WRITE) != 0) {
+    const size_t bytes = (kSharedBase + kMaxSharedBytes + 4095) / 4096 * 4096;
+    if (mprotect(windows + i * kSharedStride, bytes, PROT_READ | PROT_WRITE) != 0) {
       throw std::bad_alloc();
     }
   }
-  shared = base;
+  shared = windows + kSharedBase;
 }
 
 Resources::~Resources() {
-  if (shared != nullptr) munmap(shared - kSharedStride / 2, shared_mapping);
+  if (mapping != nullptr) munmap(mapping, mapped);
 }
 
 Runner::Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters)
@@ -59,10 +61,22 @@ bool Runner::owns_stack_guard(const void* address) const {
 bool Runner::owns_shared_guard(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
   return std::any_of(homes_.begin(), homes_.end(), [byte](const Home& home) {
-    const std::byte* low = home.resources->shared - kSharedStride / 2;
-    return byte >= low && byte < low + home.resources->shared_mapping;
+    const Resources& resources = *home.resources;
+    return byte >= resources.mapping && byte < resources.mapping + resources.mapped;
   });
 }
+
+namespace {
+
+bool waits_for_global(const Thread& thread) {
+  if (thread.wait.kind == Wait::Kind::kGlobal && !thread.wait.polls) return true;
+  const std::vector<Look>& looks = thread.polls.looks;
+  return std::any_of(looks.begin(), looks.end(), [](const Look& each) {
+    return each.kind == Wait::Kind::kGlobal && each.times > 0;
+  });
+}
+
+}  // namespace
 
 // Starts one more cluster beside those that run; false if `id` is none.
 bool Runner::start_another(int64_t id) {
@@ -74,14 +88,14 @@ bool Runner::start_another(int64_t id) {
   return true;
 }
 
-// The highest id of a cluster in which a thread waits for global memory, or -1.
+// The highest id of a cluster in which a thread waits for global memory, or polls it, or -1.
 int64_t Runner::highest_polling() const {
   int64_t highest = -1;
   for (const Cluster& cluster : clusters_) {
     for (const Cta& cta : cluster.ctas) {
       for (const Thread& thread : cta.threads) {
-        const bool polls = !thread.exited && thread.wait.kind == Wait::Kind::kGlobal;
-        if (polls) highest = std::max<int64_t>(highest, cluster.id);
+        if (!thread.exited && waits_for_global(thread))
+          highest = std::max<int64_t>(highest, cluster.id);
       }
     }
   }
@@ -91,6 +105,7 @@ int64_t Runner::highest_polling() const {
 // A cluster's CTAs start together (PTX ISA 9.1, 2.2). Its draws depend on the seed, the launch and
 // its id only.
 void Runner::start(uint32_t id) {
+  progressed();
   const size_t slot = started_++;
   if (slot >= clusters_.size()) clusters_.emplace_back();
   const size_t extra = slot < roomy_ ? 0 : slot - roomy_ + 1;

@@ -19,6 +19,8 @@ namespace {
 // Clusters that are interleaved, if CTAs interact: enough that some are behind and some ahead, few
 // enough that their stacks and shared memory stay in the caches.
 constexpr uint32_t kTogether = 8;
+// Threads that poll look again one pass in so many, though others can run.
+constexpr uint32_t kPassesBetweenLooks = 64;
 
 }  // namespace
 
@@ -55,6 +57,7 @@ void Runner::thread_main() {
   }
   Thread& thread = *current_thread;
   thread.exited = true;
+  progressed();
   --live_;
   --thread.cta->live_threads;
   --thread.cta->cluster->live_threads;
@@ -74,10 +77,8 @@ void Runner::yield_to_scheduler() {
 // Runs a thread until it gives way. The last of a CTA to exit leaves what must be true then to be
 // checked.
 void Runner::resume(Thread& thread) {
-  if (idle_) {
-    idle_ = false;
-    busy(*this);
-  }
+  // To look again is not to do something.
+  if (idle_ && !looks_again_) end_idleness();
   thread.wait.kind = Wait::Kind::kNone;
   *current_ = &thread;
   ++switches_;
@@ -114,7 +115,7 @@ bool Runner::runnable(Thread& thread) {
   *current_ = &thread;
   const bool ready = wait.ready(wait.context);
   *current_ = nullptr;
-  return ready;
+  return ready || (wait.polls && looks_again_);
 }
 
 // Lanes one after another, from `first_lane` on: the order within a warp is open, too.
@@ -155,6 +156,7 @@ bool Runner::run_a_task() {
   uint32_t pick = choose(choices, 0);
   if (pick < unordered_.size()) {
     Pending chosen = std::move(unordered_[pick]);
+    progressed();
     unordered_[pick] = std::move(unordered_.back());
     unordered_.pop_back();
     if (!chosen.outlives) --chosen.cta->pending;
@@ -166,6 +168,7 @@ bool Runner::run_a_task() {
     if (queue.tasks.empty() || pick-- > 0) continue;
     Task task = std::move(queue.tasks.front());
     queue.tasks.pop_front();
+    progressed();
     --in_order_pending_;
     --queue.warp->cta->pending;
     outside_threads(*queue.warp->cta, task);
@@ -178,10 +181,6 @@ bool Runner::run_a_task() {
 bool Runner::pass_checked() {
   // Early, late and mixed completion find different faults; a seed draws one of them.
   const uint32_t tasks = tasks_available();
-  if (owes_a_task_ && tasks > 0) {
-    owes_a_task_ = false;
-    return run_a_task();
-  }
   if (tasks > 0 && style_ != Style::kLate) {
     if (style_ == Style::kEager || one_in(4)) return run_a_task();
   }
@@ -278,7 +277,9 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   for (uint32_t id : ids) start(id);
   random_state_ = clusters_[0].random_state ^ 0x5851f42d4c957f2du;
   decisions_ = 0;
-  owes_a_task_ = false;
+  owes_help_ = false;
+  polls_unhelped_ = quiet_rounds_ = passes_ = spins_ = 0;
+  looks_again_ = false;
   last_ = static_cast<uint32_t>(warps_.size()) - 1;
   // Of four draws one is late, one eager and two are mixed; usual is eager.
   const uint32_t style = choose(4, 1);
@@ -289,13 +290,16 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   held_up_ = choose(2 * warps, warps);
   if (sigsetjmp(recovery_, 1) == 0) {
     while (live_ > 0 && !abandoned()) {
-      if (overdue()) {
+      if (overdue() || livelocked()) {
         report_hang(clusters_);
         break;
       }
       const uint32_t running = os_threads_running();
       const uint64_t since = activity();
+      if (owes_help_) help();
+      looks_again_ = ++passes_ % kPassesBetweenLooks == 0;
       const bool ran = checking() ? pass_checked() : pass_plain();
+      looks_again_ = false;
       if (tracing) trace_barriers(clusters_);
       if (launch_.together && launch_.interacts && started_ < kTogether &&
           start_another(launch_.next_cluster(true))) {
@@ -304,6 +308,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       if (ran) continue;
       if (wait_for_other_clusters(running, since)) continue;
       if (start_waited_for(since)) continue;
+      if (look_again()) continue;
       report_hang(clusters_);
     }
     // Operations that outlive their CTA were reported; they still have effects.
@@ -353,6 +358,7 @@ void Runner::faulted() {
 }
 
 void submit(Task task, bool outlives) {
+  current_runner->progressed();
   if (!checking()) {
     task();
     return;
@@ -361,6 +367,7 @@ void submit(Task task, bool outlives) {
 }
 
 void submit_in_order(Pipe pipe, Task task) {
+  current_runner->progressed();
   if (!checking()) {
     task();
     return;

@@ -4,12 +4,14 @@
 
 #include <csetjmp>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "choices.hpp"
 #include "core.hpp"
 #include "fiber.hpp"
+#include "livelock.hpp"
 
 namespace kb::emu {
 
@@ -26,7 +28,8 @@ struct Resources {
   uint32_t ctas;
   Stacks stacks;
   std::byte* shared = nullptr;
-  size_t shared_mapping = 0;
+  std::byte* mapping = nullptr;  // in which shared memory lies
+  size_t mapped = 0;
 };
 
 // The clusters that one OS thread interleaves: one and those started beside it, or the whole grid
@@ -43,8 +46,18 @@ class Runner {
   bool pipe_idle(const Warp& warp, Pipe pipe) const;
   void yield_to_scheduler();
   bool on_fiber() const { return on_fiber_; }
-  // A loop polls: what has been issued must complete at last, however late.
-  void complete_one() { owes_a_task_ = true; }
+  // Of loops that poll (polls.hpp): one has given way; something has changed that they may see.
+  void count_poll();
+  void changed();
+  // It has, and it was no word of memory.
+  void progressed();
+  // Of loops that change what others look at (livelock.hpp): a strong access.
+  void spun(const void* at, uint32_t bytes, uint64_t value, Pc pc) {
+    if (++spins_ > kSpinsUnwatched && !watch_spin(at, bytes, value, pc)) spins_ = 0;
+  }
+  // Whether each thread waits or has been seen so often.
+  bool all_spin(uint32_t times) const;
+  void each_shared_memory(const std::function<void(std::byte*, uint64_t)>& see) const;
   // From the signal handler: the fault is described and the launch ends.
   [[noreturn]] void faulted();
   bool owns_stack_guard(const void* address) const;
@@ -81,6 +94,9 @@ class Runner {
   bool pass_checked();
   bool run_a_task();
   uint32_t tasks_available() const;
+  void end_idleness();
+  void help();
+  bool look_again();
   bool wait_for_other_clusters(uint32_t running, uint64_t since);
   bool run_a_lane_first(Warp& warp);
   uint32_t choose(uint32_t bound, uint32_t usual);
@@ -105,7 +121,12 @@ class Runner {
   enum class Style { kMixed, kLate, kEager } style_ = Style::kMixed;
   uint64_t random_state_ = 0;
   uint32_t held_up_ = ~0u;
-  bool owes_a_task_ = false;
+  bool owes_help_ = false;
+  bool looks_again_ = false;  // threads that poll are run though they would see the same
+  uint32_t polls_unhelped_ = 0;
+  uint32_t quiet_rounds_ = 0;  // since something changed, in which nobody else could run
+  uint32_t passes_ = 0;
+  uint32_t spins_ = 0;      // strong accesses since something else has happened
   uint32_t last_ = 0;       // the warp that ran last
   uint32_t decisions_ = 0;  // of this scheduler, since it began with these clusters
   void* scheduler_ = nullptr;
@@ -158,6 +179,8 @@ void check_barriers_at_exit(Cta& cta);
 
 // launch.cpp
 uint64_t launches_begun();
+// For an access of a program that is no launch's.
+uint64_t new_serial();
 
 // regions.cpp
 void register_region(const void* pointer, size_t bytes, const char* name, bool writable,

@@ -55,9 +55,14 @@ std::string missing_scope(const Cta& cta, const AccessRecord& earlier) {
 }
 
 // What the order lacks, as far as that can be told.
-std::string missing(const Cta& cta, const AccessRecord& earlier, bool fence_only) {
+std::string missing(const Cta& cta, const AccessRecord& earlier, const Actor& later,
+                    bool fence_only) {
   std::string scope = missing_scope(cta, earlier);
   if (!scope.empty() || !fence_only) return scope;
+  if (!earlier.tensor && !earlier.async && !later.tensor) {
+    return ": a .sync.aligned instruction, which orders no memory, is all that is between its lane "
+           "and the lane that synchronizes";
+  }
   const bool loads = std::string_view(earlier.what) == "tcgen05.ld";
   return std::string(", for want of tcgen05.") + (loads ? "wait::ld or tcgen05." : "") +
          "fence around the synchronization";
@@ -137,7 +142,7 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
   } else {
     text += std::string(" that ") + earlier.what + " by another thread writes, without order";
   }
-  text += missing(cta_, earlier, fence_only);
+  text += missing(cta_, earlier, actor, fence_only);
   report({.kind = kind,
           .pc = actor.pc,
           .other_pc = earlier.pc,
@@ -185,7 +190,7 @@ void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
             .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
             .formal = fence_only,
             .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
-                    " may still read" + missing(cta_, earlier, fence_only)});
+                    " may still read" + missing(cta_, earlier, actor, fence_only)});
     return false;
   };
   log.visit(reader, check);

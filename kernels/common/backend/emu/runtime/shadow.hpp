@@ -47,6 +47,10 @@ void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor)
 void shared_async_bytes(const Cta& cta, uint32_t offset, uint32_t bytes, const StaleCells& stale,
                         void* out);
 
+// Whether an address is a multiple of the access size, a power of two; a finding that ends the
+// launch if not.
+void check_alignment(const void* at, size_t bytes, Pc pc, const char* what);
+
 // Whether [pointer, pointer + bytes) lies in one registered global buffer; a finding that ends the
 // launch if not. `what` names the access. Always checked. Loads of padding are not accesses.
 void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const char* what);

@@ -5,6 +5,7 @@
 
 #include "api_tensor.hpp"
 #include "operand_tile.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -89,6 +90,7 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
   Cta& cta = *thread.cta;
   check_one_lane(mix(tmem, source), pc, kWhat);
   Cta* peer = tensor_group(group, pc, kWhat);
+  timed(Op::kTmemCopy, pc, 0, 0, 0, 0, true);
   // A commit by another lane would track nothing of this.
   thread.warp->tensor.issuers |= 1u << thread.lane;
   const TmemAddress address(tmem);
@@ -205,6 +207,8 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     }
     commit.arrivals.push_back(std::move(arrival));
   }
+  timed(Op::kTensorCommit, pc, 0, 0, 0, 0, true);
+  const ArrivalBy by(By::kTensor);
   start(std::move(commit));
 }
 

@@ -7,6 +7,7 @@
 #include "operand_tile.hpp"
 #include "tcgen05.hpp"
 #include "tcgen05_scales.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -161,6 +162,7 @@ void tcgen05_mma_dense(DenseKind kind, uint32_t group, const DenseOperands& oper
                        uint32_t instruction, bool accumulate) {
   const Pc pc = KB_EMU_PC;
   interleave();
+  timed(Op::kDenseMma, pc, 0, 0, 0, 0, true);
   Thread& thread = self();
   Cta& cta = *thread.cta;
   check_one_lane(

@@ -5,6 +5,7 @@
 #include "operand_tile.hpp"
 #include "tcgen05.hpp"
 #include "tcgen05_scales.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -194,6 +195,7 @@ void tcgen05_mma_fp4(uint32_t group, uint32_t scales, uint32_t d, uint64_t a, ui
   check_one_lane(mix(mix(mix(mix(d, a), b), scales_a), uint64_t{scales_b} << 1 | accumulate), pc,
                  kWhat);
   Cta* peer = tensor_group(group, pc, kWhat);
+  timed(Op::kMma, pc, 128 * group, (instruction >> 17 & 63) * 8, group, 0, true);
   thread.warp->tensor.issuers |= 1u << thread.lane;
   const TmemAddress at_d(d);
   const TmemAddress at_a(scales_a);

@@ -12,11 +12,10 @@ namespace kb::emu {
 namespace {
 
 // In the order of tensormap.replace's .elemtype (9.7.9), in bits; 0: not emulated.
-constexpr uint32_t kElementBits[] = {8, 16, 32, 32, 64, 64, 16, 32, 32, 64, 16, 0, 0, 4};
+constexpr uint32_t kElementBits[] = {8, 16, 32, 32, 64, 64, 16, 32, 32, 64, 16, 32, 32, 4};
 
 bool floating(uint32_t element) {
-  return element >= static_cast<uint32_t>(TensorMapElement::kF16) &&
-         element <= static_cast<uint32_t>(TensorMapElement::kBf16);
+  return element >= static_cast<uint32_t>(TensorMapElement::kF16) && element <= kTf32FtzElement;
 }
 
 uint64_t bytes_of(const MapImage& map, uint64_t elements) {
@@ -56,8 +55,8 @@ MapImage in_bytes(const MapImage& map) {
 }
 
 // What cuTensorMapEncodeTiled refuses, and the hardware does not define; empty if nothing.
-// Not modelled: interleaved layouts, im2col maps, tf32, sub-byte types that are padded in shared
-// memory, and the swizzles with an atom of 32 or 64 bytes.
+// Not modelled: interleaved layouts, im2col maps, sub-byte types that are padded in shared memory,
+// and the swizzles with an atom of 32 or 64 bytes.
 std::string broken_rule(const MapImage& map) {
   const auto each = [](const char* name, uint32_t dim, uint64_t value, const char* rule) {
     return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +

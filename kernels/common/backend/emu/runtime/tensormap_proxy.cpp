@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "assumptions.hpp"
+#include "timing.hpp"
 #include "tma_box.hpp"
 
 namespace kb::emu {
@@ -26,6 +27,12 @@ struct Change {
   Pc pc = nullptr;
   bool by_fields = false;       // tensormap.replace on the map itself, not yet released
   std::vector<Event> releases;  // any of which an acquiring thread of the cluster must know
+  // By other threads of a CTA, for those that are behind them.
+  struct Acquire {
+    const Cta* cta;
+    Event event;
+  };
+  std::vector<Acquire> acquires;
 };
 
 // Clusters of all OS threads share the maps in global memory.
@@ -102,6 +109,7 @@ void record_change(const TensorMap* map, bool by_fields, std::vector<Event> rele
   change.pc = pc;
   change.by_fields = by_fields;
   change.releases = std::move(releases);
+  change.acquires.clear();
   any_change.store(true, std::memory_order_release);
 }
 
@@ -141,7 +149,13 @@ TensorMap proxy_view(const TensorMap* map, Pc pc, const char* what) {
                     "without fence.proxy.tensormap::generic"});
     return view->second;
   }
-  if (acquired_version(thread, map) == change.version) {
+  // PTX: 8.9.5: a proxy fence on the way from the one access to the other, whoever executes it.
+  // Stricter: in another CTA it does not count, since each SM keeps maps of its own.
+  const bool behind =
+      std::any_of(change.acquires.begin(), change.acquires.end(), [&](const Change::Acquire& each) {
+        return each.cta == thread.cta && knows(thread, each.event);
+      });
+  if (behind || acquired_version(thread, map) == change.version) {
     view->second = content;
     return content;
   }
@@ -212,6 +226,7 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
   const Pc pc = KB_EMU_PC;
   const char* what = "tensormap.cp_fenceproxy";
   interleave();
+  timed(Op::kMapPublish, pc);
   check_map_alignment(global_map, pc, what);
   check_map_alignment(shared_map, pc, what);
   const SharedPlace source = shared_place(shared_map, pc, what);
@@ -268,6 +283,7 @@ void fence_proxy_tensormap_acquire(const TensorMap* map) {
   const Pc pc = KB_EMU_PC;
   interleave();
   check_map_alignment(map, pc, "fence.proxy.tensormap::generic.acquire");
+  timed(Op::kMapAcquire, pc);
   if (!checking()) return;
   Thread& thread = self();
   const TensorMap present = *map;  // a wild address ends the launch: before anything is locked
@@ -284,13 +300,14 @@ void fence_proxy_tensormap_acquire(const TensorMap* map) {
     thread.cta->tma.views.insert_or_assign(map, present);
     return;
   }
-  const Change& change = found->second;
+  Change& change = found->second;
   if (change.by_fields) return;
   // Clocks are a cluster's own; towards other clusters the order in time has to do.
   const bool ordered = change.cluster != thread.cta->cluster->id ||
                        std::any_of(change.releases.begin(), change.releases.end(),
                                    [&](const Event& release) { return knows(thread, release); });
-  if (!ordered) return;
+  if (!ordered || acquired_version(thread, map) == change.version) return;
+  change.acquires.push_back({thread.cta, now(thread)});
   std::erase_if(thread.tma.acquired, [&](const AcquiredMap& old) { return old.map == map; });
   thread.tma.acquired.push_back({map, change.version});
 }

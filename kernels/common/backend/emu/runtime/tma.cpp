@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "global_shadow.hpp"
+#include "timing.hpp"
 #include "tma_issue.hpp"
 
 namespace kb::emu {
@@ -170,6 +171,9 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
   check_aligned(dst.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, false, pc, what);
+  timed(Op::kLoad, pc, box.first, box.bytes, mask == kNoMask ? 1 : static_cast<uint32_t>(mask),
+        static_cast<uint32_t>(box.first == box.end ? 0 : box.rows), true);
+  const ArrivalBy by(By::kCopy);
   bool unread = checking();
   each_destination(mask, pc, what, [&](Cta& cta) {
     Cta* bar_cta = mask == kNoMask ? bar.cta : &cta;
@@ -200,6 +204,9 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
   check_own(bar_at, pc, what);
   check_bulk(to.offset, src, bytes, pc, what);
   global_access(src, bytes, false, pc, what);
+  timed(Op::kLoad, pc, reinterpret_cast<uint64_t>(src), bytes,
+        mask == kNoMask ? 1 : static_cast<uint32_t>(mask), 1, true);
+  const ArrivalBy by(By::kCopy);
   bool unread = checking();
   each_destination(mask, pc, what, [&](Cta& cta) {
     AsyncActor actor = copy_actor(pc, what);

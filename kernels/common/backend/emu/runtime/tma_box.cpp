@@ -149,6 +149,24 @@ void Box::fill(std::byte* out, uint32_t size) const {
   for (uint32_t i = 0; i < size; ++i) out[i] = kNan[i % 2];
 }
 
+namespace {
+
+// PTX: .tf32 and .tf32.ftz (5.5.1): f32 in global memory, tf32 in shared memory.
+// Assumption: to nearest, ties to even, with the low 13 bits zero; .ftz keeps a zero's sign.
+void round_to_tf32(std::byte* row, uint32_t bytes, bool flushes) {
+  for (uint32_t at = 0; at < bytes; at += sizeof(uint32_t)) {
+    uint32_t word;
+    std::memcpy(&word, row + at, sizeof word);
+    const uint32_t exponent = word >> 23 & 0xff;
+    if (flushes && exponent == 0) word &= 1u << 31;
+    if (exponent != 0xff) word += 0xfff + (word >> 13 & 1);
+    word &= ~0x1fffu;
+    std::memcpy(row + at, &word, sizeof word);
+  }
+}
+
+}  // namespace
+
 // PTX: 9.7.9, cp.async.bulk.tensor into shared memory.
 // Into shared memory, swizzled.
 void Box::load(std::byte* shared, uint32_t offset) const {
@@ -156,12 +174,13 @@ void Box::load(std::byte* shared, uint32_t offset) const {
   // address bits that the swizzle looks at.
   static_assert(kSharedBase % 1024 == 0);
   const Swizzle place = swizzle(offset);
-  const bool whole_rows = inside_first == 0 && inside_end == row_bytes;
+  const bool rounds = map.element == kTf32Element || map.element == kTf32FtzElement;
+  const bool as_it_is = inside_first == 0 && inside_end == row_bytes && !rounds;
   const int64_t x_bytes = at[0] * static_cast<int64_t>(element_bytes(map));
   alignas(kPiece) std::byte patched[kMaxRowBytes];
   each_row([&](uint64_t address, uint32_t position, bool inside) {
     const std::byte* source = patched;
-    if (inside && whole_rows) {
+    if (inside && as_it_is) {
       source = reinterpret_cast<const std::byte*>(address + static_cast<uint64_t>(x_bytes));
     } else {
       fill(patched, row_bytes);
@@ -169,6 +188,10 @@ void Box::load(std::byte* shared, uint32_t offset) const {
         const uint64_t from = address + static_cast<uint64_t>(x_bytes) + inside_first;
         std::memcpy(patched + inside_first, reinterpret_cast<const void*>(from),
                     inside_end - inside_first);
+        if (rounds) {
+          round_to_tf32(patched + inside_first, inside_end - inside_first,
+                        map.element == kTf32FtzElement);
+        }
       }
     }
     const uint32_t to = offset + position;

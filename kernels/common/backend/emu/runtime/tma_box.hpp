@@ -31,6 +31,10 @@ struct MapImage {
 static_assert(sizeof(MapImage) == sizeof(TensorMap));
 inline constexpr uint64_t kMapMagic = 0x70616d2d726f736e;
 
+// PTX: 5.5.1: .tf32 and .tf32.ftz, beside TensorMapElement.
+inline constexpr uint32_t kTf32Element = 11;
+inline constexpr uint32_t kTf32FtzElement = 12;
+
 // Of a map of whole bytes.
 uint32_t element_bytes(const MapImage& map);
 // The same box of bytes, for elements of which two are one.

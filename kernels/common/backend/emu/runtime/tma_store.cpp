@@ -5,6 +5,7 @@
 
 #include "global_shadow.hpp"
 #include "one_lane.hpp"
+#include "timing.hpp"
 #include "tma_issue.hpp"
 
 namespace kb::emu {
@@ -31,6 +32,7 @@ namespace {
 template <typename Parts, typename Check, typename Write>
 Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* what,
                   const Parts& each_part, const Check& check, const Write& write) {
+  timed(Op::kStore, pc, bytes, 0, 0, 0, true);
   if (!checking()) {
     const Actor reader = issuer(pc, what);
     each_part([&](uint32_t at, uint32_t size) { shared_read(*from.cta, at, size, reader); });
@@ -174,6 +176,7 @@ void box_store(const TensorMap* map, BoxStart start, const void* src, BulkOperat
 // counts.
 // Everything that the thread has stored since the last commit is one group.
 void bulk_commit_group() {
+  timed(Op::kCommitGroup, KB_EMU_CALLER, 0, 0, 0, 0, true);
   interleave();
   if (!checking()) return;
   ThreadTma& tma = self().tma;
@@ -193,6 +196,7 @@ void bulk_commit_group() {
 void bulk_wait_group(uint32_t pending, bool read) {
   const Pc pc = KB_EMU_PC;
   interleave();
+  timed(Op::kWaitGroup, pc, pending, read, 0, 0, true);
   if (!checking()) return;
   Thread& thread = self();
   std::vector<BulkGroup>& groups = thread.tma.groups;

@@ -23,6 +23,8 @@ struct Wait {
     kGlobal,
     kCopies,
     kWgmma,
+    kShared,
+    kRegisters,
     kYield,
   };
   Kind kind = Kind::kNone;
@@ -33,15 +35,19 @@ struct Wait {
   // completes.
   bool (*ready)(void*) = nullptr;
   void* context = nullptr;
+  bool polls = false;          // a loop of the kernel's own: the thread could also look again
+  const void* word = nullptr;  // of kGlobal, if it is one
 };
 
 // Suspends the running thread until `ready()` is true (checked now and whenever the scheduler
 // looks). A thread that can never be ready is a hang.
 void suspend(const Wait& wait);
 template <typename Ready>
-void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready ready) {
+void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready ready,
+                const void* word = nullptr) {
   if (ready()) return;
-  suspend({kind, pc, object, value, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready});
+  const auto call = [](void* f) { return (*static_cast<Ready*>(f))(); };
+  suspend({kind, pc, object, value, call, &ready, false, word});
 }
 // Where the checker may switch to another thread: primitives call it on entry.
 // PTX promises no order between threads that do not synchronize: a schedule may stop a thread

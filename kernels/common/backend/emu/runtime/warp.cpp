@@ -1,11 +1,13 @@
 // Warps: PTX ISA 9.1, 9.7.13 (elect, vote, redux, bar.warp) and 9.7.9 (shfl). Collective
 // instructions meet in `collective`: whoever arrives last does what all asked for.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "runner.hpp"
+#include "timing.hpp"
 
 namespace kb::emu {
 
@@ -84,12 +86,38 @@ void excuse_from_collectives(const Thread& thread) {
   }
 }
 
+namespace {
+
+// Where a warp's lanes are together and PTX does not say that this orders memory: each has done
+// what it did before, and what only that orders is formal in translated PTX.
+void meet_aligned(Warp& warp) {
+  if (!checking() || !runs_ptx()) return;
+  for (uint32_t lane = 0; lane < warp.count; ++lane) {
+    Knowledge& knows = warp.threads[lane].knows;
+    knows.unfenced.at.resize(knows.seen.at.size());
+    for (uint32_t other = 0; other < warp.count; ++other) {
+      const Thread& thread = warp.threads[other];
+      uint32_t& epoch = knows.unfenced.at[thread.component];
+      epoch = std::max(epoch, thread.knows.seen.at[thread.component]);
+    }
+  }
+  for (uint32_t lane = 0; lane < warp.count; ++lane) {
+    Thread& thread = warp.threads[lane];
+    ++thread.knows.seen.at[thread.component];
+  }
+}
+
+}  // namespace
+
 // PTX: .sync.aligned: all threads of the warp execute the same instruction; in divergent code that
 // is undefined, here a hang or kDivergence.
 void warp_collective(const char* what, Pc pc, const std::function<void()>& body) {
   const Warp& warp = *self().warp;
   const uint32_t members = warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
-  collective(what, members, 0, pc, [&body](Collective&) { body(); });
+  collective(what, members, 0, pc, [&body](Collective&) {
+    body();
+    meet_aligned(*self().warp);
+  });
 }
 
 uint32_t thread_index() {
@@ -174,6 +202,7 @@ void bar_warp_sync(uint32_t members) {
 // PTX: a value is exchanged, memory is not ordered.
 uint32_t shfl(Shuffle mode, uint32_t value, uint32_t operand, uint32_t members) {
   const Pc pc = KB_EMU_PC;
+  timed(Op::kShuffle, pc);
   interleave();
   const uint64_t mine = uint64_t{operand} << 32 | value;
   const uint64_t got = collective(
@@ -242,13 +271,53 @@ uint32_t redux_add(uint32_t value, uint32_t members) {
   return reduce("redux.sync.add", value, members, pc, [](uint32_t a, uint32_t b) { return a + b; });
 }
 
-// PTX: setmaxnreg.{inc,dec}.sync.aligned.u32 (9.7.19).
-// Registers are not modelled; that all lanes execute it is.
-// Not modelled: the register file. An .inc that waits for registers that nobody gives back hangs on
-// hardware only.
-void setmaxnreg(uint32_t, bool) {
+namespace {
+
+// Of a thread when its kernel starts, as ptxas allocates them; 0 if nobody has said.
+uint32_t registers_at_launch = 0;
+
+uint32_t registers_of(const Warp& warp) {
+  return warp.registers != 0 ? warp.registers : registers_at_launch;
+}
+
+// Assumption: registers of warps that have exited are in the pool again.
+int64_t registers_free(const Cta& cta) {
+  int64_t free = int64_t{registers_at_launch} * static_cast<int64_t>(cta.warps.size());
+  for (const Warp& warp : cta.warps) {
+    const bool live = std::any_of(warp.threads, warp.threads + warp.count,
+                                  [](const Thread& each) { return !each.exited; });
+    if (live) free -= registers_of(warp);
+  }
+  return free * kWarpSize;
+}
+
+}  // namespace
+
+// PTX: setmaxnreg.{inc,dec}.sync.aligned.u32 (9.7.19): .dec gives registers back to the pool of the
+// CTA, .inc blocks until enough are there. The pool has what the CTA was launched with.
+// Not modelled: the pool of kernels whose registers nobody knows, as of steps.
+void setmaxnreg(uint32_t count, bool increase) {
   const Pc pc = KB_EMU_PC;
-  warp_collective("setmaxnreg", pc, [] {});
+  Warp& warp = *self().warp;
+  if (!checking() || registers_at_launch == 0) {
+    warp_collective("setmaxnreg", pc, [] {});
+    return;
+  }
+  if (increase && warp.registers != count) {
+    const Cta& cta = *warp.cta;
+    const auto fits = [&] {
+      const int64_t more = (int64_t{count} - registers_of(warp)) * kWarpSize;
+      return warp.registers == count || more <= registers_free(cta);
+    };
+    wait_until(Wait::Kind::kRegisters, pc, count, static_cast<uint64_t>(registers_free(cta)), fits);
+    warp.registers = count;  // by the first of its lanes
+  }
+  warp_collective("setmaxnreg", pc, [&] { warp.registers = count; });
 }
 
 }  // namespace kb::emu
+
+// What the loader calls; see kernelbench/ptx/launcher.py.
+extern "C" __attribute__((visibility("default"))) void kb_emu_registers(uint32_t of_a_thread) {
+  kb::emu::registers_at_launch = of_a_thread;
+}

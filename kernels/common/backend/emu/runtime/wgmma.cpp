@@ -6,6 +6,7 @@
 #include "api_tensor.hpp"
 #include "operand_tile.hpp"
 #include "runner.hpp"
+#include "timing.hpp"
 #include "wgmma_math.hpp"
 
 namespace kb::emu {
@@ -326,6 +327,7 @@ void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.mma_async";
   interleave();
+  timed(Op::kWarpgroupMma, pc);
   const Thread& thread = self();
   Warpgroup& group = warpgroup_of(thread, pc, kWhat);
   const uint32_t warp = thread.warp->index % kWarps;

@@ -1,0 +1,165 @@
+"""A function call in a process of its own: of what may crash, hang, print, or runs under a tool.
+
+The call is pickled, ``python -m kernelbench.base.child_process JOB RESULT`` makes it, and the
+result comes back as JSON, since the process may have run anybody's code. Long conversations with a
+process are :mod:`kernelbench.worker`'s; both end processes with the functions here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from kernelbench.base import schema
+from kernelbench.base.errors import EnvironmentProblem, RecordError
+from kernelbench.base.json_file import read_json, write_json
+
+T = TypeVar("T")
+
+_PR_SET_PDEATHSIG = 1
+_KILL_LIMIT_S = 20
+_MODULE = "kernelbench.base.child_process"
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it is gone.
+
+    On Linux (``man 2 prctl``); elsewhere nothing happens.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process and all of its group, as far as they are there."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """How a call in a child process ended.
+
+    Attributes:
+        value: What it returned; None if the process did not come to that.
+        code: Exit code of the process; negative: the signal that ended it.
+        output: What the process printed, and a tool around it; empty if that was shown at once.
+        timed_out: Whether it was killed for taking too long.
+    """
+
+    value: T | None
+    code: int
+    output: str = ""
+    timed_out: bool = False
+
+    @property
+    def last_line(self) -> str:
+        """The last thing printed, for messages."""
+        lines = self.output.strip().splitlines()
+        return " ".join(lines[-1].split())[:200] if lines else ""
+
+    @property
+    def ended_with(self) -> str:
+        """``SIGSEGV``, or ``exit code 3``."""
+        return signal.Signals(-self.code).name if self.code < 0 else f"exit code {self.code}"
+
+
+#: The descriptor, since ``sys.stderr`` of a notebook or a test has none.
+_STDERR = 2
+
+
+def run_in_child(
+    function: Callable[..., T],
+    arguments: Sequence[Any],
+    returns: type[T],
+    limit_s: float | None = None,
+    *,
+    before: tuple[Callable[..., object], Any] | None = None,
+    prefix: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    shown: bool = False,
+) -> Outcome[T]:
+    """Call a function in a fresh process, of which no process is left afterwards.
+
+    Args:
+        function: At the top level of a module.
+        arguments: What it is called with; they pickle.
+        returns: The dataclass (or plain type) that it returns, decoded by :mod:`base.schema`.
+        limit_s: Seconds after which the process is killed; None for no limit.
+        before: A function and its argument that make the arguments' classes importable.
+        prefix: A tool's command up to the program that it runs; empty for no tool.
+        environment: Variables in place of those of this process; None for the same.
+        shown: Whether what it prints goes to this process's stderr at once, and it reads this
+            process's stdin.
+
+    Raises:
+        EnvironmentProblem: If the process cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernelbench-") as name:
+        job, result, printed = (Path(name) / each for each in ("job", "result", "output"))
+        with job.open("wb") as stream:
+            pickle.dump(before, stream)
+            pickle.dump((function, tuple(arguments), not prefix), stream)
+        command = [*prefix, sys.executable, "-m", _MODULE, str(job), str(result)]
+        with printed.open("w+b") as own:
+            stdin, output = (None, _STDERR) if shown else (subprocess.DEVNULL, own.fileno())
+            code, timed_out = _run(command, stdin, output, limit_s, environment)
+            own.seek(0)
+            text = own.read().decode(errors="replace")
+        value = None
+        with contextlib.suppress(RecordError, schema.SchemaError):
+            value = schema.decode(returns, read_json(result))
+        return Outcome(value, code, text, timed_out)
+
+
+def _run(
+    command: Sequence[str],
+    stdin: int | None,
+    output: int,
+    limit_s: float | None,
+    environment: Mapping[str, str] | None,
+) -> tuple[int, bool]:
+    """Run a command until it ends or its time is up: its exit code, and whether it was killed."""
+    try:
+        process = subprocess.Popen(
+            command, stdin=stdin, stdout=output, stderr=output, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise EnvironmentProblem(f"{command[0]} does not run: {error.strerror}") from error
+    try:
+        return process.wait(limit_s), False
+    except subprocess.TimeoutExpired:
+        return -signal.SIGKILL, True
+    finally:
+        # Its own children are in its session, whether it is still there or not.
+        kill_group(process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILL_LIMIT_S)
+
+
+def main() -> None:
+    """Make the call of the first argument's file, write what it returns to the second."""
+    job, result = map(Path, sys.argv[1:])
+    with job.open("rb") as stream:
+        if before := pickle.load(stream):
+            before[0](before[1])
+        function, arguments, with_parent = pickle.load(stream)
+    if with_parent:
+        end_with_parent()
+    write_json(result, function(*arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""``kernelbench explain``."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from kernelbench.base import console
+from kernelbench.base.errors import UnknownNameError
+from kernelbench.emulator.findings import CLASSES
+from kernelbench.project.shipped import shipped_root
+
+
+@click.command("explain")
+@click.argument("name", metavar="[CLASS]", default="")
+def command(name: str) -> None:
+    """Print what a class of findings means: wrong code, right code, and why.
+
+    Without CLASS, list all classes. An identity such as race-03307ec162 stands for its class.
+
+    \b
+    Examples:
+      kernelbench explain
+      kernelbench explain proxy-fence
+    """
+    if not name:
+        rows = [{"class": each, "meaning": meaning} for each, meaning in CLASSES.items()]
+        console.show(rows, console.out)
+        return
+    kind = re.sub(r"-[0-9a-f]{10}$", "", name)
+    if kind not in CLASSES:
+        raise UnknownNameError("class of findings", name, CLASSES)
+    page = shipped_root() / "docs" / "findings" / f"{kind}.md"
+    for style, line in _lines(page.read_text(encoding="utf-8")):
+        console.out.print(console.Text(line, style=style), soft_wrap=True)
+
+
+def _lines(page: str) -> list[tuple[str, str]]:
+    """The page as a terminal shows it: style and text of each line."""
+    shown, code = [], False
+    for line in page.splitlines():
+        if line.startswith("```"):
+            code = not code
+        elif code:
+            shown.append(("cyan", f"    {line}".rstrip()))
+        elif line.startswith("#"):
+            shown.append(("bold", line.lstrip("# ")))
+        elif not line.startswith("("):
+            shown.append(("", re.sub(r"\[([^\]]+)\]\([^)]*\)|\*([^*]+)\*|`([^`]+)`", _plain, line)))
+    return shown
+
+
+def _plain(match: re.Match[str]) -> str:
+    """The words of a link, of emphasis or of code."""
+    link, emphasis, code = match.groups()
+    return str(link or emphasis or code)

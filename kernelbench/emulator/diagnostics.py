@@ -1,0 +1,236 @@
+"""A finding as lines of text: what is wrong, source excerpts, who waits for whom, what to do.
+
+The layout is rustc's. A line is a pair of a style and a text; styles are the keys of
+:data:`STYLES`, so that whoever has a terminal colours it and whoever has a log does not.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kernelbench.base.files import from_here
+from kernelbench.emulator.findings import Access, EmulatorReport, Finding, Waiting, first_cause
+from kernelbench.emulator.identity import shown_code
+
+#: A line's style and text.
+Line = tuple[str, str]
+#: Finds the file of an access; None if it is not known.
+Locate = Callable[[Access], Path | None]
+
+#: What each style looks like, in the words of a terminal library.
+STYLES = {"error": "bold red", "allowed": "yellow", "place": "bold", "mark": "red", "note": ""}
+WIDTH = 100
+#: Waits and CTAs that are shown; of a cluster of two and its neighbour, say.
+_SHOWN_WAITS, _SHOWN_CTAS = 12, 4
+_INDENT = "          "
+
+#: How the runtime ends a race between a launch and another operation of the program.
+_BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait")
+_HELP_BETWEEN = (
+    "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent, or a "
+    "synchronization by the host between them"
+)
+#: What an engineer does about a class of findings.
+HELP = {
+    "hang": "look for who should complete the wait that is marked as the cause: a missing arrive, "
+    "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
+    "race": "order the two accesses: a CTA barrier, an mbarrier, a warp's __syncwarp or an atomic "
+    "operation between them",
+    "early-read": "wait for the copy or the MMA (its mbarrier, wait_group, tcgen05.wait) before "
+    "this read",
+    "overwrite": "wait until the readers have released the buffer (its `empty` barrier, or "
+    "wait_group.read) before it is written again",
+    "proxy-fence": "insert fence.proxy.async after the generic write, before the barrier that "
+    "hands the data to the asynchronous operation",
+    "tensor-map-proxy": "acquire the changed tensor map with "
+    "fence.proxy.tensormap::generic.acquire before it is used",
+    "arrival-count": "give mbarrier.init the number of arrivals that one phase receives",
+    "transaction-count": "expect_tx takes exactly the bytes that the copies of the phase bring",
+    "phase": "flip the waiter's parity once for each phase that it has waited for",
+    "barrier-state": "initialize the barrier once, before its first use, with "
+    "fence.mbarrier_init or a CTA barrier behind it",
+    "named-barrier": "all participants name the same barrier and the same number of threads",
+    "divergence": "reconverge the warp (__syncwarp) before the collective instruction, or move it "
+    "out of the branch",
+    "tmem-allocation": "allocate TMEM once, free it once, both by a whole warp, and give up the "
+    "permit behind the last allocation",
+    "tmem-bounds": "compare column and lane with the allocation and the warp's 32 lanes",
+    "descriptor": "compare address, strides and swizzle of the descriptor with the tile's layout",
+    "alignment": "align the address to the size of the access",
+    "out-of-bounds": "compare the index with the size of the buffer",
+    "exit": "wait for everything in flight before the CTA exits",
+    "order": "move the instruction to where it orders something",
+    "unwritten": "write the memory before it is read, or read behind the barrier that says it is "
+    "written",
+    "not-reset": "reset the counter at the end of the call, or at the start of the next",
+}
+
+
+def headline_of(finding: Finding, severity: str = "error") -> str:
+    """``error[race]: a store writes …``."""
+    return f"{severity}[{finding.kind}]: {finding.text.rstrip('.')}"
+
+
+def report_lines(report: EmulatorReport, max_findings: int | None = None) -> Iterator[Line]:
+    """Every finding of a report; then who waits, where no finding says it."""
+    shown = report.findings[:max_findings]
+    for finding in shown:
+        yield from finding_lines(finding, report.waits if finding.kind == "hang" else ())
+    more = len(report.findings) - len(shown) + report.dropped
+    if more:
+        yield "note", f"… and {more} more finding{'' if more == 1 else 's'}"
+    if report.waits and all(finding.kind != "hang" for finding in shown):
+        yield from _chain(report.waits, WIDTH)
+
+
+def finding_lines(
+    finding: Finding,
+    waits: Sequence[Waiting] = (),
+    notes: Sequence[tuple[str, str]] = (),
+    *,
+    severity: str = "error",
+    locate: Locate | None = None,
+    width: int = WIDTH,
+) -> Iterator[Line]:
+    """One finding.
+
+    Args:
+        waits: Who waits for what, if it is a hang.
+        notes: More lines behind it, each a heading and a text: ``("seen", "9 of 9 shapes")``.
+        severity: ``error``, or ``allowed`` for what may be there.
+        locate: Finds source files, to quote them as they are indented.
+        width: Columns at which notes are folded.
+    """
+    yield severity, headline_of(finding, severity)
+    here, label = finding.access, "here" if finding.other is not None else ""
+    if waits and not here.where:
+        cause = first_cause(waits)
+        here = cause.access
+        label = f"waits for {cause.what}" + (f": {cause.needs} missing" if cause.needs else "")
+    yield from _place("-->", here, _who(here.role, finding.cta, finding.thread), label, locate)
+    if finding.other is not None:
+        who = _who(finding.other.role, (), finding.other_thread)
+        yield from _place(":::", finding.other, who, "the other access", locate)
+    every = []
+    if finding.object:
+        every.append(("object", finding.object))
+    if finding.count > 1:
+        every.append(("count", f"{finding.count} times at these lines"))
+    for heading, text in every:
+        yield from note(heading, text, width)
+    if waits:
+        yield from _chain(waits, width)
+    if severity == "error" and finding.kind in HELP:
+        between = finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
+        yield from note("help", _HELP_BETWEEN if between else HELP[finding.kind], width)
+    for heading, text in notes:
+        yield from note(heading, text, width)
+    yield from note("identity", finding.identity, width)
+
+
+def note(heading: str, text: str, width: int = WIDTH) -> Iterator[Line]:
+    """``  = help: …``, folded with a hanging indent."""
+    head = f"  = {heading}: "
+    for line in _folded(head, text, " " * len(head), width):
+        yield "note", line
+
+
+def _folded(head: str, text: str, indent: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text, max(width, 40), initial_indent=head, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    ) or [head]  # fmt: skip
+
+
+def _place(
+    arrow: str, access: Access, who: str, label: str, locate: Locate | None
+) -> Iterator[Line]:
+    """A place with its line of source, and a mark below that."""
+    if not access.where:
+        if who:
+            yield "place", f"  {arrow} {who}"
+        return
+    number = access.where.rpartition(":")[2]
+    file = locate(access) if locate is not None else None
+    shown = f"{from_here(file)}:{number}" if file is not None else access.where
+    yield "place", f"  {arrow} {shown}" + (f"   {who}" if who else "")
+    text = _source(file, number) or shown_code(access.code)
+    if not text:
+        return
+    inside = text.lstrip()
+    mark = "^" if arrow == "-->" else "-"
+    marks = " " * (len(text) - len(inside)) + mark * min(len(inside), 72)
+    yield "note", f" {number} | {text}"
+    yield "mark", f" {' ' * len(number)} | {marks} {label}".rstrip()
+
+
+def _source(file: Path | None, number: str) -> str:
+    """A line of a file, without its comment's end and what stands left of all code."""
+    if file is None or not number.isdecimal():
+        return ""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    at = int(number) - 1
+    return lines[at].rstrip().expandtabs(4) if 0 <= at < len(lines) else ""
+
+
+def _who(role: str, cta: Sequence[int], thread: int) -> str:
+    parts = [f"CTA {_triple(cta)}"] if cta else []
+    parts += [f"thread {thread}"] if thread >= 0 else []
+    where = ", ".join(parts)
+    return f"{role} ({where})" if role and where else role or where
+
+
+def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
+    """Who waits for what, in the CTA of the cause first; the cause is marked."""
+    cause = first_cause(waits)
+    ctas = [*dict.fromkeys((wait.cta, wait.rank) for wait in waits)]
+    ctas.sort(key=lambda each: each != (cause.cta, cause.rank))
+    yield "note", "  = waiting:"
+    for cta, rank in ctas[:_SHOWN_CTAS]:
+        yield "note", f"{_INDENT}CTA {_triple(cta)}" + (f" (rank {rank})" if rank else "")
+        own = [wait for wait in waits if (wait.cta, wait.rank) == (cta, rank)]
+        for wait in own[:_SHOWN_WAITS]:
+            is_cause = wait is cause and len(waits) > 1
+            text = _waiting(wait) + ("   <- the cause" if is_cause else "")
+            for line in _folded(f"{_INDENT}  ", text, f"{_INDENT}    ", width):
+                yield "mark" if is_cause else "note", line
+        if len(own) > _SHOWN_WAITS:
+            yield "note", f"{_INDENT}  … and {len(own) - _SHOWN_WAITS} more"
+    if len(ctas) > _SHOWN_CTAS:
+        yield "note", f"{_INDENT}… and {len(ctas) - _SHOWN_CTAS} more CTAs"
+
+
+def _waiting(wait: Waiting) -> str:
+    lanes = wait.lanes.bit_count()
+    who = f"{wait.access.role or 'warp'} (warp{'s' if len(wait.warps) > 1 else ''} "
+    who += _ranges(wait.warps)
+    who += f", {lanes} lane{'s' if lanes > 1 else ''})" if lanes < 32 else ")"
+    who += f" at {wait.access.where}" if wait.access.where else ""
+    text = f"{who} waits for {wait.what}"
+    if wait.state:
+        text += f": {wait.state}"
+    if wait.needs:
+        text += f"; {wait.needs} would end it"
+    return text
+
+
+def _triple(cta: Sequence[int]) -> str:
+    if len(cta) == 3 and cta[1] == cta[2] == 0:
+        return str(cta[0])
+    return ",".join(map(str, cta))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0–3, 5`` for 0, 1, 2, 3, 5."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(f"{p[0]}–{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -1,0 +1,131 @@
+"""One call of a shipped step on the emulator, with a record of each primitive (``timing.hpp``)."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelbench.base.errors import UsageError
+from kernelbench.emulator.runtime import TIMED_BYTES, step_library
+from kernelbench.emulator.settings import Emulation
+from kernelbench.executors.emulated import EmulatorExecutor
+from kernelbench.kinds.compiled import common_folder, lineage_blocks
+from kernelbench.project import overlay
+
+if TYPE_CHECKING:
+    from kernelbench.emulator.symbols import Symbols
+    from kernelbench.project.model import Step
+    from kernelbench.project.problem import Problem
+
+#: ``Op`` in timing.hpp, in its order.
+OPS = (
+    "launch", "arrive", "wait", "load", "store", "commit_group", "wait_group", "barrier", "mma",
+    "tmem_copy", "tensor_commit", "tmem_load", "tmem_wait", "tmem_store", "cluster_arrive",
+    "cluster_wait", "map_publish", "map_acquire", "try_cancel", "reduce", "atomic", "word_wait",
+    "accesses", "shuffle", "fence", "async_copy", "warpgroup_mma", "dense_mma", "dependent_launch",
+)  # fmt: skip
+RECORD = np.dtype(
+    [
+        ("op", "u1"), ("lane", "u1"), ("warp", "u2"), ("cta", "u4"), ("a", "u8"), ("b", "u8"),
+        ("c", "u4"), ("x", "u4"), ("pc", "u8"),
+    ]
+)  # fmt: skip
+assert RECORD.itemsize == TIMED_BYTES
+#: Whose ``a`` is an address, which differs from one process to the next.
+_ADDRESSED = [OPS.index(op) for op in ("load", "reduce", "atomic", "word_wait")]
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """What a call did.
+
+    Attributes:
+        records: Of dtype :data:`RECORD`, in the order of the emulation.
+        symbols, module, base: What names the places ``pc``, the library, where it was loaded.
+    """
+
+    records: np.ndarray[Any, np.dtype[Any]]
+    symbols: Symbols
+    module: str = ""
+    base: int = 0
+
+    def schedule(self) -> str:
+        """A hash of all that a prediction depends on: equal for equal schedules."""
+        kept = self.records.copy()
+        kept["pc"] = 0
+        addressed = np.isin(kept["op"], _ADDRESSED)
+        # Which addresses are the same matters, not what they are: numbered as they come first.
+        _, first, which = np.unique(kept["a"][addressed], return_index=True, return_inverse=True)
+        kept["a"][addressed] = np.argsort(np.argsort(first))[which]
+        return hashlib.sha256(kept.tobytes()).hexdigest()
+
+    def place(self, pc: int) -> str:
+        """The source line of an address in the step's library; empty if it is unknown."""
+        # A return address belongs to the instruction before it.
+        offset = pc - self.base - 1
+        found = self.symbols.place({"module": self.module, "offset": offset}) if pc else None
+        return f"{found.shown}:{found.line}" if found else ""
+
+
+@dataclass(frozen=True)
+class _TimedExecutor(EmulatorExecutor):
+    """The emulator, with steps built so that their loads and stores are counted."""
+
+    def library(self, step: Step, *, check: bool = False) -> Path:
+        return step_library(
+            step.name,
+            overlay.entry_of(step),
+            common_folder(step),
+            check=False,
+            timed=True,
+            include_dirs=lineage_blocks(step),
+        )
+
+
+def trace(step: Step, problem: Problem, data: Any, sms: int) -> StepTrace:
+    """Call a compiled step once, without the checker.
+
+    Args:
+        data: Inputs on the CPU.
+        sms: Streaming multiprocessors of the GPU that is stood for.
+
+    Raises:
+        UsageError: If the step is not a compiled one.
+        KernelbenchError: If it cannot be built, or the call fails.
+    """
+    if step.kind != "step" or not step.compiled:
+        raise UsageError(
+            f"--predict: {step.in_words}; only compiled steps (launch.cu) can be predicted"
+        )
+    opened = _TimedExecutor().opened(step, problem, "cpu", sms)
+    opened.runtime.configure(Emulation(sms=sms))
+    opened.runtime.time()
+    try:
+        opened.kernel(data)
+        records = np.frombuffer(opened.runtime.timed(), RECORD)
+    finally:
+        opened.runtime.configure(Emulation(sms=sms))
+    return StepTrace(records, opened.symbols, *_loaded_at(opened.library))
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _loaded_at(library: ctypes.CDLL | None) -> tuple[str, int]:
+    info = _DlInfo()
+    if library is None:
+        return "", 0
+    ctypes.CDLL(None).dladdr(ctypes.cast(library.kb_run, ctypes.c_void_p), ctypes.byref(info))
+    return os.fsdecode(info.file or b""), info.base or 0

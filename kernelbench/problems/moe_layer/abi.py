@@ -1,0 +1,83 @@
+"""Calls of compiled MoE layer steps: from :class:`LayerData` to ``kb::MoeLayerCall``."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import torch
+
+from kernelbench.problems.fused_moe.abi import require_dense, require_sizes
+from kernelbench.problems.fused_moe.fp8 import BLOCK
+from kernelbench.problems.moe_layer.shape import LayerData
+from kernelbench.project.arena import describe_tensor
+
+if TYPE_CHECKING:
+    from kernelbench.kinds.loaded_step import LoadedStep
+    from kernelbench.project.problem import Kernel
+
+_SIZES = ("m", "h", "i", "e", "topk")
+
+
+class MoeLayerCall(ctypes.Structure):
+    """``kb::MoeLayerCall``."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in _SIZES),
+        *((name, ctypes.c_void_p) for name in LayerData._fields),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+def bind_layer(entry: LoadedStep, device: str) -> Kernel:
+    """``custom_kernel`` of a compiled step: it takes a :class:`LayerData`, returns its output.
+
+    The callable raises ValueError, before any launch, for tensors that do not fit each other or
+    are not dense tensors on ``device``.
+    """
+    where = torch.device(device)
+    stream = entry.stream_on(where)
+
+    def kernel(data: LayerData) -> torch.Tensor:
+        call = make_layer_call(data, where, stream())
+        entry.call(
+            call, [(name, getattr(data, name), name == "output") for name in LayerData._fields]
+        )
+        return data.output
+
+    return kernel
+
+
+def make_layer_call(data: LayerData, device: torch.device, stream: int) -> MoeLayerCall:
+    """The call's structure; it points into the tensors of ``data``, which must outlive it.
+
+    Raises:
+        ValueError: With one line that names the argument and what it should be.
+    """
+    m, h = _extents(data.hidden, "hidden")[:2]
+    topk = _extents(data.ids, "ids")[1]
+    e, _, i = _extents(data.w2, "w2", 3)
+    shapes = {
+        "hidden": (torch.bfloat16, (m, h)),
+        "ids": (torch.int32, (m, topk)),
+        "expert_weights": (torch.float32, (m, topk)),
+        "w13": (torch.float8_e4m3fn, (e, 2 * i, h)),
+        "w13_scales": (torch.float32, (e, 2 * i // BLOCK, h // BLOCK)),
+        "w2": (torch.float8_e4m3fn, (e, h, i)),
+        "w2_scales": (torch.float32, (e, h // BLOCK, i // BLOCK)),
+        "output": (torch.float32, (m, h)),
+    }
+    for name, (dtype, shape) in shapes.items():
+        require_dense(name, getattr(data, name), dtype, shape, device)
+    sizes = dict(zip(_SIZES, (m, h, i, e, topk), strict=True))
+    require_sizes(sizes)
+    pointers = (getattr(data, name).data_ptr() for name in LayerData._fields)
+    return MoeLayerCall(*sizes.values(), *pointers, stream)
+
+
+def _extents(tensor: torch.Tensor, name: str, dimensions: int = 2) -> torch.Size:
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != dimensions:
+        raise ValueError(
+            f"{name}: expected a tensor of {dimensions} dimensions, found {describe_tensor(tensor)}"
+        )
+    return tensor.shape

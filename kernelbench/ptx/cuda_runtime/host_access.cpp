@@ -1,0 +1,182 @@
+// What the host does to memory that pending work may access: pinned and managed memory is protected
+// while such work is pending, page by page, so that an access of the host traps. The emulator keeps
+// it (operations.cpp there), and finds the conflict when the work is done. Then the instruction is
+// executed alone, and the page is protected again.
+//
+// CUDA programming guide, "Page-Locked Host Memory" and "Unified Memory": the host must synchronize
+// before it accesses what the GPU may access at that time.
+// Not modelled: what a system call reads or writes there (it fails with EFAULT), and other
+// processors than x86-64.
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "order.hpp"
+
+namespace kb::cuda {
+
+namespace {
+
+struct Pages {
+  char* begin;
+  char* end;
+  bool reads;  // the host may read them: what is pending reads, too
+};
+std::vector<Pages> watched;
+bool protecting = false;
+// Of the program's library: findings name lines there, also where libc does the access.
+const void* program_base = nullptr;
+// The page that one instruction may access.
+char* open_page = nullptr;
+size_t traps = 0;
+std::pair<const void*, const void*> last_trapped;  // the instruction, and what it accessed
+size_t trapped_there = 0;
+
+// Beyond, the host goes on untrapped until something is done: who looks at all of a large buffer
+// has been seen by then.
+constexpr size_t kMostTraps = 20000;
+// Accesses of one word by one instruction: a loop that polls, which ends when what is pending is
+// done.
+constexpr size_t kPolls = 1000;
+
+size_t page_bytes() {
+  static const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+char* page_of(const void* address) {
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address) & ~(page_bytes() - 1));
+}
+
+#if defined(__x86_64__)
+
+constexpr long long kTrapFlag = 0x100, kWriting = 2;
+
+const Pages* pages_of(const char* address) {
+  const auto found = std::find_if(watched.rbegin(), watched.rend(), [address](const Pages& each) {
+    return address >= each.begin && address < each.end;
+  });
+  return found != watched.rend() ? &*found : nullptr;
+}
+
+// Behind the instruction, or behind the call in the program that led to one elsewhere.
+const void* in_program(const void* pc) {
+  Dl_info info;
+  const auto* const behind = static_cast<const char*>(pc) + 1;
+  if (dladdr(pc, &info) == 0 || info.dli_fbase == program_base) return behind;
+  void* frames[32];
+  const int count = backtrace(frames, 32);
+  for (int at = 0; at < count; ++at) {
+    if (dladdr(frames[at], &info) != 0 && info.dli_fbase == program_base) return frames[at];
+  }
+  return behind;
+}
+
+int on_host_fault(const void* address, void* context) {
+  const auto* at = static_cast<const char*>(address);
+  if (!protecting || pages_of(at) == nullptr) return 0;
+  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const bool writing = (registers[REG_ERR] & kWriting) != 0;
+  const auto* pc = reinterpret_cast<const void*>(registers[REG_RIP]);
+  const std::pair<const void*, const void*> now{pc, at};
+  trapped_there = now == last_trapped ? trapped_there + 1 : 0;
+  last_trapped = now;
+  if (trapped_there > kPolls) {
+    trapped_there = 0;
+    finish_all();  // what the loop waits for
+    return 1;
+  }
+  if (++traps > kMostTraps) {
+    unwatch();
+    return 1;
+  }
+  const auto* word = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{3});
+  host_touched(word, 4, writing, in_program(pc));
+  open_page = page_of(at);
+  mprotect(open_page, page_bytes(), PROT_READ | PROT_WRITE);
+  registers[REG_EFL] |= kTrapFlag;
+  return 1;
+}
+
+void protect(const Pages& pages) {
+  mprotect(pages.begin, static_cast<size_t>(pages.end - pages.begin),
+           pages.reads ? PROT_READ : PROT_NONE);
+}
+
+// One instruction later.
+void on_step(int, siginfo_t*, void* context) {
+  static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+  char* const page = std::exchange(open_page, nullptr);
+  const Pages* const pages = page != nullptr && protecting ? pages_of(page) : nullptr;
+  if (pages != nullptr) protect({page, page + page_bytes(), pages->reads});
+}
+
+void catch_steps() {
+  static const bool once = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_step;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTRAP, &action, nullptr);
+    catch_faults(on_host_fault);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+#endif
+
+}  // namespace
+
+void watch_program(const void* function) {
+  Dl_info info;
+  program_base = dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
+  traps = 0;
+}
+
+// Pages that belong to such memory as a whole; those of an allocation are its own to their end.
+void watch(const Reach& reach) {
+#if defined(__x86_64__)
+  const Range range = range_of(reach.at);
+  const bool hosts = range.type == cudaMemoryTypeHost || range.type == cudaMemoryTypeManaged;
+  if (!hosts || range.number == 0 || traps > kMostTraps) return;
+  catch_steps();
+  const auto* first = static_cast<const char*>(reach.at);
+  char* begin = page_of(first);
+  char* end = page_of(first + reach.bytes + page_bytes() - 1);
+  if (range.registered) {
+    if (begin < range.begin) begin += page_bytes();
+    if (end > range.begin + range.bytes) end -= page_bytes();
+  }
+  if (begin >= end) return;
+  // What nothing pending writes the host may read.
+  watched.push_back({begin, end, !reach.writes});
+  protecting = true;
+  for (const Pages& each : watched) {
+    if (each.reads && each.begin < end && begin < each.end) protect(each);
+  }
+  for (const Pages& each : watched) {
+    if (!each.reads && each.begin < end && begin < each.end) protect(each);
+  }
+#else
+  static_cast<void>(reach);
+#endif
+}
+
+void unwatch() {
+  for (const Pages& each : watched) {
+    mprotect(each.begin, static_cast<size_t>(each.end - each.begin), PROT_READ | PROT_WRITE);
+  }
+  watched.clear();
+  protecting = false;
+  if (traps <= kMostTraps) traps = 0;
+}
+
+}  // namespace kb::cuda

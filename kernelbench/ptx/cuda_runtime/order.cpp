@@ -1,0 +1,125 @@
+#include "order.hpp"
+
+#include <dlfcn.h>
+
+namespace kb::cuda {
+
+namespace {
+
+struct Emulator {
+  void (*program)(int) = found<void (*)(int)>("kb_emu_program");
+  void (*operation)(uint64_t, uint32_t, int, const char*, const char*, const void*, uint64_t,
+                    const uint64_t*, uint64_t) = found<decltype(operation)>("kb_emu_operation");
+  void (*begin)(uint64_t) = found<decltype(begin)>("kb_emu_begin_operation");
+  void (*end)() = found<decltype(end)>("kb_emu_end_operation");
+  void (*touched)(const void*, uint64_t, const char*, const void*, uint64_t,
+                  int) = found<decltype(touched)>("kb_emu_touched");
+  void (*host_touched)(const void*, uint64_t, const char*, const void*, uint64_t, int,
+                       const void*) = found<decltype(host_touched)>("kb_emu_host_touched");
+  void (*on_host_fault)(int (*)(const void*,
+                                void*)) = found<decltype(on_host_fault)>("kb_emu_on_host_fault");
+  void (*host_knows)(uint64_t) = found<decltype(host_knows)>("kb_emu_host_knows");
+  void (*all_done)() = found<decltype(all_done)>("kb_emu_all_done");
+  void (*freed)(const void*) = found<decltype(freed)>("kb_emu_freed");
+
+  template <typename Function>
+  static Function found(const char* name) {
+    return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+  }
+};
+
+const Emulator& emulator() {
+  static const Emulator only;
+  return only;
+}
+
+// Whether a program runs whose kernels are checked.
+bool ordering = false;
+
+// As findings have it.
+std::string name_of(const Range& range) {
+  return range.number != 0 ? "allocation " + std::to_string(range.number) : "a variable";
+}
+
+thread_local int depth = 0;
+thread_local const char* call_name = "";
+thread_local const void* call_pc = nullptr;
+thread_local const void* launch_pc = nullptr;
+
+}  // namespace
+
+Call::Call(const char* name, const void* pc) {
+  if (depth++ > 0) return;
+  call_name = name;
+  call_pc = pc;
+}
+
+const void* call_site() {
+  return depth > 0 ? call_pc : nullptr;
+}
+
+Call::~Call() {
+  --depth;
+}
+
+void launched_from(const void* pc) {
+  launch_pc = pc;
+}
+
+Asked asked_now(const std::string& kernel) {
+  const void* const pc = !kernel.empty() && launch_pc != nullptr ? launch_pc : call_pc;
+  launch_pc = nullptr;
+  return {kernel.empty() ? call_name : kernel, pc};
+}
+
+void order_operation(Task task, uint32_t line, Kind kind, const Asked& asked,
+                     const std::string& stream, Task ahead, const std::vector<Task>& after) {
+  if (!ordering) return;
+  emulator().operation(task, line, static_cast<int>(kind), asked.name.c_str(), stream.c_str(),
+                       asked.pc, ahead, after.data(), after.size());
+}
+void order_begins(Task task) {
+  if (ordering) emulator().begin(task);
+}
+void order_ends() {
+  if (ordering) emulator().end();
+}
+void host_knows(Task task) {
+  if (ordering) emulator().host_knows(task);
+}
+void all_done() {
+  if (ordering) emulator().all_done();
+}
+
+void touched(const void* at, size_t bytes, bool writing) {
+  if (!ordering) return;
+  const Range range = range_of(at);
+  if (range.begin == nullptr) return;
+  emulator().touched(range.begin, range.bytes, name_of(range).c_str(), at, bytes, writing);
+}
+
+void host_touched(const void* at, size_t bytes, bool writing, const void* pc) {
+  const Range range = range_of(at);
+  if (range.begin == nullptr) return;
+  emulator().host_touched(range.begin, range.bytes, name_of(range).c_str(), at, bytes, writing, pc);
+}
+
+void catch_faults(int (*on_fault)(const void* address, void* context)) {
+  emulator().on_host_fault(on_fault);
+}
+
+bool orders() {
+  return ordering;
+}
+
+void memory_freed(const void* begin) {
+  if (ordering) emulator().freed(begin);
+}
+
+}  // namespace kb::cuda
+
+// For the loader: a program begins whose operations are put into order, or has ended.
+extern "C" void kb_cudart_program(int begins) {
+  kb::cuda::ordering = begins != 0;
+  kb::cuda::emulator().program(begins);
+}

@@ -1,0 +1,55 @@
+// What the emulator is told of the order of a program's operations, and of what those that are no
+// launches access (operations.cpp there). It is loaded before this library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "state.hpp"
+
+namespace kb::cuda {
+
+// The call of the program that asks for an operation: the outermost, if the runtime calls itself.
+class Call {
+ public:
+  Call(const char* name, const void* pc);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+};
+#define KB_CALL \
+  const Call call(__func__, __builtin_extract_return_addr(__builtin_return_address(0)))
+
+// Where the program has made the call that goes on; null if none does.
+const void* call_site();
+
+// Where `<<<>>>` stands, for the launch that follows.
+void launched_from(const void* pc);
+
+// Whether a program runs whose operations are put into order.
+bool orders();
+// An operation is asked for. `ahead`: the launch whose end it need not wait for; 0 for none.
+void order_operation(Task task, uint32_t line, Kind kind, const Asked& asked,
+                     const std::string& stream, Task ahead, const std::vector<Task>& after);
+void order_begins(Task task);
+void order_ends();
+void host_knows(Task task);
+void all_done();
+// An access of the host to such memory, while something pending may access it, too.
+void host_touched(const void* at, size_t bytes, bool writing, const void* pc);
+// Who is asked about faults that are no kernel's: whether the access may be made again.
+void catch_faults(int (*on_fault)(const void* address, void* context));
+
+// host_access.cpp
+// A program begins whose code has that function.
+void watch_program(const void* function);
+// Accesses of the host to what is reached trap from now on; and no access does.
+void watch(const Reach& reach);
+void unwatch();
+
+// The current operation accesses memory that the GPU reaches; nothing for other memory.
+void touched(const void* at, size_t bytes, bool writing);
+void memory_freed(const void* begin);
+
+}  // namespace kb::cuda

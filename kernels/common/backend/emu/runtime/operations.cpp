@@ -1,0 +1,374 @@
+// Happens-before for a whole program: a vector clock with a component for each stream and one for
+// the host. An operation comes after what is ahead of it in its stream, what its stream waits for,
+// and what the host has waited for before it asked for it (CUDA programming guide, "Asynchronous
+// Concurrent Execution"; CUDA runtime API, "API synchronization behavior"). Which those are the
+// program's runtime says (kernelbench/ptx/cuda_runtime/queue.cpp); what they access is kept in the
+// shadow of global memory, for as long as the allocation lives.
+//
+// Programmatic dependent launch (CUDA programming guide, "Programmatic Dependent Launch and
+// Synchronization"): the secondary kernel may begin without waiting for "the completion and memory
+// flush" of the primary, at the latest trigger of its blocks or when they have all exited; only
+// cudaGridDependencySynchronize (griddepcontrol.wait, PTX ISA 9.1, 9.7.13) makes the primary's
+// writes visible. It says nothing of what is ahead of the primary, unless the primary has waited.
+#include "operations.hpp"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "api_core.hpp"
+#include "assumptions.hpp"
+#include "collected.hpp"
+#include "global_shadow.hpp"
+#include "regions.hpp"
+#include "runner.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+bool is_program = false;
+// By the number that the program's runtime gives them.
+std::unordered_map<uint64_t, std::unique_ptr<StreamOperation>> operations;
+std::vector<std::unique_ptr<StreamOperation>> accesses_of_host;
+std::vector<uint32_t> lengths;  // of the lines, the host's first
+Past host;                      // what the host knows of
+StreamOperation* current = nullptr;
+// The operation of each serial from the first one on that something may be beside.
+std::vector<const StreamOperation*> by_serial;
+uint64_t first_serial = 1;
+// By where the allocation begins.
+std::map<const std::byte*, std::shared_ptr<Words>> shadows;
+// What was found where no launch was.
+Collected outside_launches;
+std::string report_text;
+
+StreamOperation* found(uint64_t number) {
+  const auto at = operations.find(number);
+  return at != operations.end() ? at->second.get() : nullptr;
+}
+
+uint32_t next_on(uint32_t line) {
+  if (lengths.size() <= line) lengths.resize(line + 1);
+  return ++lengths[line];
+}
+
+// `fill` for a kernel's mangled name; other names as they are.
+std::string plain(const char* name) {
+  int status = -1;
+  char* const made = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  if (status != 0 || made == nullptr) return name;
+  std::string text = made;
+  std::free(made);
+  const std::string anonymous = "(anonymous namespace)::";
+  for (size_t at; (at = text.find(anonymous)) != std::string::npos;) {
+    text.erase(at, anonymous.size());
+  }
+  text.resize(std::min(text.size(), text.find('(')));
+  return text.rfind("void ", 0) == 0 ? text.substr(5) : text;
+}
+
+// What the operation ahead leaves behind depends on what it did.
+void settle(StreamOperation& operation) {
+  const StreamOperation* ahead = operation.ahead;
+  operation.before = operation.outside;
+  operation.waited = operation.outside;
+  if (ahead == nullptr) return;
+  const Past& completed = ahead->waits ? ahead->waited : ahead->before;
+  operation.before.join(ahead->triggers ? ahead->before : completed);
+  operation.handed = operation.before;
+  if (ahead->triggers_after_wait) operation.handed.join(ahead->waited);
+  operation.waited.join(completed);
+  operation.waited.also.push_back(ahead);
+}
+
+// Whether it is one of the launches ahead whose end a dependent one need not wait for.
+bool is_ahead(const StreamOperation& operation, const StreamOperation& other) {
+  const StreamOperation* each = operation.ahead;
+  while (each != nullptr && each != &other) each = each->ahead;
+  return each != nullptr;
+}
+
+// Repeats of a finding, by class and both places, are counted.
+void report_outside(Finding finding) {
+  for (Found& each : outside_launches.findings) {
+    if (each.finding.kind != finding.kind || each.finding.pc != finding.pc) continue;
+    if (each.finding.other_pc != finding.other_pc) continue;
+    ++each.count;
+    return;
+  }
+  outside_launches.findings.push_back(
+      {.finding = std::move(finding), .where = {}, .readers = {-1}});
+}
+
+}  // namespace
+
+bool Past::covers(const StreamOperation& operation) const {
+  if (operation.line < until.size() && operation.number <= until[operation.line]) return true;
+  return std::find(also.begin(), also.end(), &operation) != also.end();
+}
+
+void Past::join(const Past& other) {
+  if (until.size() < other.until.size()) until.resize(other.until.size());
+  for (size_t line = 0; line < other.until.size(); ++line) {
+    until[line] = std::max(until[line], other.until[line]);
+  }
+  for (const StreamOperation* each : other.also) {
+    if (!covers(*each)) also.push_back(each);
+  }
+}
+
+void Past::add(const StreamOperation& operation) {
+  if (until.size() <= operation.line) until.resize(operation.line + 1);
+  until[operation.line] = std::max(until[operation.line], operation.number);
+}
+
+StreamOperation* current_operation() {
+  return current;
+}
+
+const StreamOperation* operation_of(uint64_t serial) {
+  return serial < first_serial || serial - first_serial >= by_serial.size()
+             ? nullptr
+             : by_serial[serial - first_serial];
+}
+
+void note_serial(uint64_t serial) {
+  if (!is_program) return;
+  by_serial.resize(serial - first_serial + 1);
+  by_serial.back() = current;
+}
+
+// A read before the trigger of its CTA is over when a dependent begins.
+bool behind(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited) {
+  const StreamOperation* other = operation_of(earlier.serial);
+  if (other == nullptr || other == &operation) return true;
+  if ((waited ? operation.waited : operation.before).covers(*other)) return true;
+  if (waited || !is_ahead(operation, *other)) return false;
+  if (!wrote && !earlier.triggered) return true;
+  if (!operation.handed.covers(*other)) return false;
+  assume(Assumption::kTriggersHandOn);
+  return true;
+}
+
+std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
+                           bool wrote, bool waited) {
+  const std::string done = earlier.kind == StreamOperation::Kind::kAllocate ? " allocates"
+                           : wrote                                          ? " writes"
+                                                                            : " reads";
+  if (earlier.kind == StreamOperation::Kind::kFree) {
+    const bool over = (waited ? operation.waited : operation.before).covers(earlier);
+    return " that " + earlier.name + (over ? " has freed" : " frees: nothing orders the two");
+  }
+  if (!is_ahead(operation, earlier)) {
+    const bool by_host = earlier.kind == StreamOperation::Kind::kHost ||
+                         operation.kind == StreamOperation::Kind::kHost;
+    return " that " + earlier.name + done +
+           (by_host ? ": nothing has made the host wait" : ": nothing orders the two");
+  }
+  if (waited) {
+    return " that " + earlier.name + done +
+           ", and that griddepcontrol.wait does not wait for: a launch between them never executed "
+           "griddepcontrol.wait (cudaGridDependencySynchronize)";
+  }
+  return " that " + earlier.name + ", ahead of it in the stream," + done +
+         ", before griddepcontrol.wait (cudaGridDependencySynchronize)";
+}
+
+void operation_launched(const Launch& launch) {
+  if (current == nullptr || launch.operation != current) return;
+  current->waits &= launch.waited;
+  current->triggers |= launch.triggered;
+  current->triggers_after_wait |= launch.started_after_wait;
+}
+
+std::shared_ptr<Words> lasting_words(const std::byte* begin, size_t count) {
+  if (!is_program) return nullptr;
+  std::shared_ptr<Words>& words = shadows[begin];
+  if (words == nullptr || words->count != count) words = std::make_shared<Words>(count);
+  return words;
+}
+
+namespace {
+
+// An access of an operation that is no launch: of a word the bytes of the mask.
+class Touching {
+ public:
+  Touching(Words& words, const StreamOperation& operation, bool writing, std::string name)
+      : words_(words), operation_(operation), writing_(writing), name_(std::move(name)) {
+    mine_.serial = static_cast<uint32_t>(new_serial());
+    mine_.cluster = Access::kManyClusters;
+    mine_.place = place_of(operation.pc, "an access");
+    by_host_ = operation.kind == StreamOperation::Kind::kHost;
+    mine_.atomic = by_host_ && writing;
+    mine_.scope = static_cast<uint32_t>(Scope::kGpu);
+  }
+
+  void range(size_t first, size_t last) {
+    for (size_t word = first / 4; word * 4 < last && word < words_.count; ++word) {
+      const size_t low = std::max(word * 4, first) - word * 4;
+      const size_t high = std::min(last - word * 4, size_t{4});
+      mine_.bytes = ((1u << high) - 1) & ~((1u << low) - 1) & 0xf;
+      touch(word);
+    }
+  }
+
+ private:
+  void touch(size_t word) {
+    Access& writer = words_.writer(word);
+    check(writer, true, word);
+    Access* const others = writing_ ? words_.others(word) : words_.make_others(word);
+    if (!writing_) {
+      keep_other(others, mine_, &operation_);
+      return;
+    }
+    for (uint32_t i = 0; others != nullptr && i < 2; ++i) check(others[i], others[i].atomic, word);
+    if (others != nullptr && mine_.bytes == 0xf) std::fill_n(others, 2, Access{});
+    writer = mine_;
+    writer.written = 0xf;
+  }
+
+  void check(const Access& earlier, bool wrote, size_t word) {
+    if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
+    if (!writing_ && !wrote) return;
+    if (earlier.atomic && by_host_) return;
+    const StreamOperation* other = operation_of(earlier.serial);
+    const bool after = behind(operation_, earlier, wrote, false);
+    if (other == &operation_) return;
+    if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
+    reported_ = true;
+    const char* const does = operation_.kind == StreamOperation::Kind::kFree ? " frees "
+                             : writing_                                      ? " writes "
+                                                                             : " reads ";
+    report_outside({.kind = after ? Class::kOutOfBounds : Class::kRace,
+                    .pc = operation_.pc,
+                    .other_pc = place_pc(earlier),
+                    .buffer = name_ + " + " + std::to_string(word * 4),
+                    .text = operation_.name + does + name_ +
+                            unordered_text(operation_, *other, wrote, false)});
+  }
+
+  Words& words_;
+  const StreamOperation& operation_;
+  const bool writing_;
+  const std::string name_;
+  Access mine_ = {};
+  bool by_host_ = false;  // strong accesses of a kernel are no race with what the host polls
+  bool reported_ = false;
+};
+
+// Everything that has been asked for is done, and the host knows it: whatever comes is behind it.
+void forget_order() {
+  operations.clear();
+  accesses_of_host.clear();
+  by_serial.clear();
+  first_serial = launches_begun() + 1;
+  lengths.clear();
+  host = {};
+  current = nullptr;
+}
+
+}  // namespace
+
+}  // namespace kb::emu
+
+using namespace kb::emu;
+
+// What the CUDA runtime of a program calls; see kernelbench/ptx/cuda_runtime/order.hpp.
+#define KB_EMU_EXPORT extern "C" __attribute__((visibility("default")))
+
+// A program begins, or has ended.
+KB_EMU_EXPORT void kb_emu_program(int begins) {
+  forget_order();
+  shadows.clear();
+  if (begins != 0) outside_launches = {};
+  is_program = begins != 0;
+}
+
+// The program asks for an operation: after those that are named, and after what the host knows of.
+// `stream`: what is said of it behind the name. `ahead`: the launch whose end it need not wait for,
+// or 0.
+KB_EMU_EXPORT void kb_emu_operation(uint64_t number, uint32_t line, int kind, const char* name,
+                                    const char* stream, const void* pc, uint64_t ahead,
+                                    const uint64_t* after, uint64_t count) {
+  if (!is_program) return;
+  auto made = std::make_unique<StreamOperation>();
+  made->kind = static_cast<StreamOperation::Kind>(kind);
+  made->line = line;
+  made->number = next_on(line);
+  made->name = (made->kind == StreamOperation::Kind::kLaunch ? "kernel " : "") + plain(name);
+  made->name += stream;
+  made->pc = pc;
+  made->outside = host;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (const StreamOperation* each = found(after[i])) made->outside.join(each->through);
+  }
+  made->through = made->outside;
+  if (const StreamOperation* before = found(ahead)) {
+    made->ahead = before;
+    made->through.join(before->through);
+  }
+  made->through.add(*made);
+  operations[number] = std::move(made);
+}
+
+KB_EMU_EXPORT void kb_emu_begin_operation(uint64_t number) {
+  current = found(number);
+  if (current != nullptr) settle(*current);
+}
+
+KB_EMU_EXPORT void kb_emu_end_operation() {
+  current = nullptr;
+}
+
+// The current operation reads or writes a range of an allocation.
+KB_EMU_EXPORT void kb_emu_touched(const void* allocation, uint64_t size, const char* name,
+                                  const void* at, uint64_t bytes, int writing) {
+  if (current == nullptr || bytes == 0) return;
+  const auto* begin = static_cast<const std::byte*>(allocation);
+  const auto first = static_cast<size_t>(static_cast<const std::byte*>(at) - begin);
+  const std::shared_ptr<Words> words = lasting_words(begin, (size + 3) / 4);
+  Touching(*words, *current, writing != 0, name).range(first, first + bytes);
+}
+
+// The host reads or writes such a range, while something is pending that may access it.
+KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, const char* name,
+                                       const void* at, uint64_t bytes, int writing,
+                                       const void* pc) {
+  if (!is_program) return;
+  auto made = std::make_unique<StreamOperation>();
+  made->kind = StreamOperation::Kind::kHost;
+  made->number = next_on(0);
+  made->name = "the host";
+  made->pc = pc;
+  made->outside = made->before = made->waited = host;
+  host.add(*made);
+  StreamOperation* const before = std::exchange(current, made.get());
+  accesses_of_host.push_back(std::move(made));
+  kb_emu_touched(allocation, size, name, at, bytes, writing);
+  current = before;
+}
+
+// The host has waited for an operation, or seen that it is done.
+KB_EMU_EXPORT void kb_emu_host_knows(uint64_t number) {
+  if (const StreamOperation* operation = found(number)) host.join(operation->through);
+}
+
+KB_EMU_EXPORT void kb_emu_all_done() {
+  if (is_program) forget_order();
+}
+
+// The allocation is there no longer.
+KB_EMU_EXPORT void kb_emu_freed(const void* allocation) {
+  shadows.erase(static_cast<const std::byte*>(allocation));
+}
+
+// What was found where no launch was: as kb_emu_report says it.
+KB_EMU_EXPORT const char* kb_emu_program_report() {
+  report_text = collected_json(outside_launches) + ",\"launches\":0,\"switches\":0,\"seconds\":0}";
+  return report_text.c_str();
+}

@@ -1,0 +1,66 @@
+// Operations of a whole program, and the order between them: launches, copies, fills, frees and the
+// host's own accesses (operations.cpp). A launch of a step belongs to none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "finding.hpp"
+
+namespace kb::emu {
+
+class Words;
+struct Access;
+
+// What has happened before something: of each line, a stream or the host, its first operations;
+// and single ones beyond.
+struct Past {
+  std::vector<uint32_t> until;
+  std::vector<const StreamOperation*> also;
+  bool covers(const StreamOperation& operation) const;
+  void join(const Past& other);
+  void add(const StreamOperation& operation);  // with all ahead of it on its line
+};
+
+struct StreamOperation {
+  enum class Kind : uint8_t { kNothing, kLaunch, kTransfer, kAllocate, kFree, kHost };
+  Kind kind = Kind::kNothing;
+  uint32_t line = 0;
+  uint32_t number = 0;  // on its line, from 1
+  std::string name;     // as findings have it
+  Pc pc = nullptr;      // of the host's call
+  // The launch ahead of it in its stream, whose end it need not wait for.
+  const StreamOperation* ahead = nullptr;
+  Past outside;  // what has happened when it begins, whatever `ahead` does
+  Past through;  // and once it and all that is ahead of it in its stream have completed
+  // Once it has begun: what has happened for a thread that does not know of a griddepcontrol.wait,
+  // for one that does, and for the first under Assumption::kTriggersHandOn.
+  Past before;
+  Past waited;
+  Past handed;
+  // Of a launch, in all of its schedules, or in one.
+  bool waits = true;
+  bool triggers = false;
+  bool triggers_after_wait = false;
+};
+
+// The operation that does something now; null outside of programs.
+StreamOperation* current_operation();
+// Of a launch or an access with that serial; null if all that comes now is behind it.
+const StreamOperation* operation_of(uint64_t serial);
+// A new serial belongs to the operation that does something now.
+void note_serial(uint64_t serial);
+// Whether what `operation` does now comes after that access of another one: its writes, or of reads
+// those before its CTA's trigger.
+bool behind(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited);
+// How a finding says that nothing orders an access with the earlier one.
+std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
+                           bool wrote, bool waited);
+// The launch is over: whether it has waited for the one ahead, and triggered dependents.
+void operation_launched(const Launch& launch);
+// The shadow of an allocation, which lives as long; null outside of programs.
+std::shared_ptr<Words> lasting_words(const std::byte* begin, size_t count);
+
+}  // namespace kb::emu

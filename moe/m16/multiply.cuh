@@ -1,0 +1,63 @@
+// Products, item by item: two warpgroups, each 64 of a stage's 128 outputs.
+#pragma once
+
+#include "layout.cuh"
+#include "ptx/fence.cuh"
+#include "resident_products.cuh"
+
+namespace kb::step {
+
+template <uint32_t kColumns, uint32_t kTokens>
+KB_DEVICE void multiply_item(SharedStorage<kTokens>& shared, const Arguments& args,
+                             PipelineState<kStages<kTokens>>& state, PipelineState<kSlots>& slots,
+                             const ItemTokens<kTokens>& tokens) {
+  const Item item = tokens.item;
+  PipelineState<kSlots> slot = slots;
+  for (uint32_t i = 0; i < item.n_blocks; ++i) {
+    slot = slots;
+    const uint32_t row = item.expert * (args.n / kTileN) + item.n_block + i;
+    const uint32_t scale = scale_of(args, row, item.k_block);
+    float sums[kAccumulators<kColumns>] = {};
+    for (uint32_t block = 0; block < item.k_blocks; ++block) {
+      mbarrier_wait_parity(&shared.full[state.stage], state.phase);
+      if (i == 0) {
+        mbarrier_wait_parity(&shared.slot_full[slot.stage], slot.phase);
+        ptx::fence_proxy_async(ptx::space_shared_cta);  // of the codes; weights need none
+      }
+      multiply_block<kColumns>(shared, sums, state.stage, (scale + block) % kScaleBox, slot.stage,
+                               i + 1 == item.n_blocks);
+      state.advance();
+      slot.advance();
+    }
+    add_to_output<kColumns>(sums, args, tokens, item.n_block + i);
+  }
+  slots = slot;
+}
+
+template <uint32_t kTokens>
+KB_DEVICE void multiply_items(SharedStorage<kTokens>& shared, const Arguments& args) {
+  PipelineState<kStages<kTokens>> state;
+  PipelineState<kSlots> slots;
+  for (PipelineState<2> turn;; turn.advance()) {
+    mbarrier_wait_parity(&shared.item_full[turn.stage], turn.phase);
+    const ItemTokens<kTokens>& tokens = shared.items[turn.stage];
+    if (tokens.rows == kNoItem) return;
+    if (tokens.rows == 0) {
+      drain(shared, state, eager_blocks<kStages<kTokens>>(tokens.item));
+    } else if (tokens.rows <= 8) {
+      multiply_item<8>(shared, args, state, slots, tokens);
+    } else if (tokens.rows <= 16) {
+      multiply_item<16>(shared, args, state, slots, tokens);
+    } else if constexpr (kTokens >= 32) {
+      if (kTokens == 32 || tokens.rows <= 32) {
+        multiply_item<32>(shared, args, state, slots, tokens);
+      } else if constexpr (kTokens >= 64) {
+        multiply_item<64>(shared, args, state, slots, tokens);
+      }
+    }
+    ptx::bar_warp_sync();
+    release(shared.item_empty[turn.stage]);
+  }
+}
+
+}  // namespace kb::step

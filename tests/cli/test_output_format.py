@@ -1,0 +1,64 @@
+"""``check --output-format`` and ``explain``."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from kernelbench.base import console
+from kernelbench.base.errors import UsageError
+from kernelbench.checks.rows import CheckRow, Seen, StepCheck
+from kernelbench.cli import explain
+from kernelbench.cli.check_view import View
+from kernelbench.emulator.findings import CLASSES, Access, Finding
+
+
+def shown(layout: str, allowed: str = "") -> list[str]:
+    """The lines of a check of one step with a race, 100 % of which nobody has mended."""
+    finding = Finding(
+        "race", "100% unordered", Access("", "k.cu:2", "x[0] = 1;"), None, "x", (0, 0, 0), 0, 0,
+        -1, identity="race-0123456789",
+    )  # fmt: skip
+    seen = Seen(finding, "random", 4, 0, 1, (), allowed=allowed)
+    status = "clean" if allowed else "finding"
+    row = CheckRow("k.cu", "k", "", status, 1, 1, 0.0, seen=(seen,))  # type: ignore[arg-type]
+    lost = CheckRow("k.cu", "other", "", "wrong", 1, 1, 0.0, reason="wrong: y[0]\nand y[1]")
+    text = io.StringIO()
+    View(console.Console(file=text, width=80), 10, layout=layout).results(
+        [StepCheck("k.cu", "", None, (row, lost))]
+    )
+    return text.getvalue().splitlines()
+
+
+def test_concise_has_a_line_for_each_finding() -> None:
+    assert shown("concise")[0] == "k.cu:2: error[race]: 100% unordered (race-0123456789)"
+    assert shown("concise")[1].startswith("k.cu: error[wrong]: y[0]")
+    assert shown("concise", "a reason")[0].startswith("k.cu:2: allowed[race]: ")
+
+
+def test_github_annotates_the_line() -> None:
+    first, second, summary = shown("github")
+    assert first == "::error file=k.cu,line=2,title=race::100%25 unordered (race-0123456789)"
+    assert second == "::error title=wrong::y[0]%0Aand y[1]"
+    assert summary.startswith("→ 0 clean")
+    assert shown("github", "a reason")[0].startswith("::notice file=k.cu,line=2,")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_explain_prints_the_page_of_a_class(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    explain.command.main([f"{name}-0123456789"], standalone_mode=False)
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0] == name
+    assert {"Wrong", "Right", "Why"} <= set(lines)
+    assert "```" not in out
+
+
+def test_explain_lists_classes_and_knows_no_others(capsys: pytest.CaptureFixture[str]) -> None:
+    explain.command.main([], standalone_mode=False)
+    out = capsys.readouterr().out
+    assert all(name in out for name in CLASSES)
+    with pytest.raises(UsageError) as error:
+        explain.command.main(["proxyfence"], standalone_mode=False)
+    assert error.value.hint == "did you mean 'proxy-fence'?"

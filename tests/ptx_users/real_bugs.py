@@ -1,0 +1,112 @@
+"""What published kernels got wrong, each with the right program from which it is taken."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+EARLY = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
+
+
+class RealBug(NamedTuple):
+    """A bug, rewritten small.
+
+    Attributes:
+        what: In a few words; program: of ``programs``, right as it is.
+        replaced: What of its text makes it wrong, and by what.
+        kind: The class of the finding that is its cause; found: words of the report.
+        options: Of ``check``, for both versions; only: for the wrong one.
+    """
+
+    what: str
+    program: str
+    replaced: tuple[tuple[str, str], ...]
+    kind: str
+    found: str
+    options: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+
+def _without(line: str) -> tuple[str, str]:
+    return line, "(void)0;"
+
+
+REAL_BUGS = {
+    "flashinfer#3615": RealBug(
+        "a counter of a grid barrier is set back while CTAs still wait for it", "published.cu",
+        (("add_release(arrived, 1);", "const bool last = add_release(arrived, 1) == all - 1;"),
+         ("while (load_acquire(arrived) < all)",
+          "if (last) *arrived = 0; while (!last && load_acquire(arrived) < all)")),
+        "race", "hang",
+    ),
+    "flashinfer#2996": RealBug(
+        "`__syncthreads` that not all threads reach", "published.cu",
+        (("__syncthreads();  // tail", "if (at < count) __syncthreads();"),),
+        "named-barrier", "published.cu:",
+    ),
+    "flashinfer#3529": RealBug(
+        "a histogram is cleared while others read it", "published.cu",
+        (_without("__syncthreads();  // before it is cleared"),), "race", "race",
+    ),
+    "sglang#32467": RealBug(
+        "a scratch of warps is written again while it is added up", "published.cu",
+        (_without("__syncthreads();  // before the next sum"),), "race", "race",
+    ),
+    "flashinfer#4092": RealBug(
+        "a flag is raised before all threads have written", "published.cu",
+        (_without("__syncthreads();  // all have written"),), "race", "race",
+    ),
+    "flashinfer#4199": RealBug(
+        "a read before the wait of a dependent launch", "published.cu",
+        (("const float mine = in[at];", "const float mine = in[at] * scale[blockIdx.x];"),),
+        "race", EARLY,
+    ),
+    "llama.cpp#23690": RealBug(
+        "a dependent launch that never waits", "published.cu",
+        (_without("cudaGridDependencySynchronize();  // transform"),), "race", EARLY,
+    ),
+    "flash-attention#2481": RealBug(
+        "a launch in a chain of dependents that does not wait", "published.cu",
+        (_without("cudaGridDependencySynchronize();  // apply"),), "race", EARLY,
+    ),
+    "flashinfer#3630": RealBug(
+        "each stage waits for the first one's barrier", "published_hopper.cu",
+        (("wait(&ring.full[stage], turn & 1);", "wait(&ring.full[0], turn & 1);"),),
+        "early-read", "published_hopper.cu:",
+    ),
+    "flash-attention#2761": RealBug(
+        "two roles disagree on which tiles are empty", "published_hopper.cu",
+        (("if (counts[tile] == 0) continue;  // adds", ""),), "hang", "published_hopper.cu:",
+    ),
+    "flash-attention#2258": RealBug(
+        "a role's phase goes on at empty tiles, the other's does not", "published_hopper.cu",
+        (("if (counts[tile] == 0) continue;  // brings",
+          "if (counts[tile] == 0) { ++step; continue; }"),), "hang", "published_hopper.cu:",
+    ),
+    "flash-attention#2510": RealBug(
+        "`wait_group.read` where the store has to be complete", "published_hopper.cu",
+        (("cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group.read 0;"),),
+        "race", "published_hopper.cu:",
+    ),
+    "DeepEP#642": RealBug(
+        "no proxy fence between ordinary stores and the next bulk load", "published_hopper.cu",
+        (_without("fence_async();  // before the next copy"),),
+        "proxy-fence", "published_hopper.cu:",
+    ),
+    "tilelang#2406": RealBug(
+        "`setmaxnreg` asks for more registers than the CTA has", "resident.cu",
+        (("constexpr int kGets = 208;", "constexpr int kGets = 240;"),),
+        "hang", "waits for registers of its CTA: 240 for each thread",
+    ),
+    "sglang#36657, #30592": RealBug(
+        "a grid barrier while another stream holds an SM", "resident.cu", (), "hang",
+        "of 8 CTAs that may wait for each other 7 can reside on 7 SMs", ("--sms", "8"),
+        ("--sms", "7"),
+    ),
+}  # fmt: skip
+
+#: Marked as self-contained, and not rewritten or not found: why.
+NOT_FOUND = {
+    "tokenspeed#1000": "Triton kernels without a wait: launches of scripts are not put into order",
+    "tilelang#1980": "missing `tcgen05.fence`: formal in translated PTX, not rewritten",
+    "sglang#34789": "dependent grids that fill the SMs of their producer: grids do not overlap",
+}

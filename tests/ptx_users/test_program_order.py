@@ -1,0 +1,195 @@
+"""What orders launches, copies and the host in programs: each removed once."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Outcome
+from cuda_programs import check_program
+from real_bugs import EARLY, REAL_BUGS
+
+from kernelbench.machine import toolchain
+
+pytestmark = [
+    pytest.mark.usefixtures("emulator_runtime"),
+    pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc"),
+]
+
+Checked = Callable[..., Outcome]
+
+
+@pytest.fixture
+def checked(bench: Checked, tmp_path: Path) -> Checked:
+    """Checks a program with some of its text replaced."""
+    return functools.partial(check_program, bench, tmp_path)
+
+
+def _without(line: str) -> tuple[str, str]:
+    return line, "(void)0;"
+
+
+def place(mark: str, program: str, out: str) -> bool:
+    """Whether a finding has a line of the program behind a mark."""
+    return re.search(rf"{mark} \S*{re.escape(program)}:\d+", out) is not None
+
+
+#: Of order.cu: what is replaced, and what is said of it, its lines among it.
+ORDER = {
+    "event between kernels": (
+        [_without("cudaStreamWaitEvent(s.second, s.done, 0);  // between kernels")],
+        "that kernel add on stream 2 reads: nothing orders the two",
+    ),
+    "readers": (
+        [_without("cudaStreamWaitEvent(s.second, s.done, 0);  // two readers")],
+        "that kernel fill on stream 6 writes: nothing orders the two",
+    ),
+    "pinned result": (
+        [_without("cudaEventSynchronize(s.done);  // pinned result")],
+        "that the host reads: nothing has made the host wait",
+    ),
+    "pinned staging": (
+        [_without("cudaEventSynchronize(s.done);  // pinned staging")],
+        "that the host writes: nothing has made the host wait",
+    ),
+    "device staging": (
+        [("if (turn > 0) cudaStreamWaitEvent(s.first, s.used, 0);", "")],
+        "cudaMemcpyAsync on stream",
+    ),
+    "free": (
+        [_without("cudaStreamWaitEvent(s.first, s.used, 0);  // freed")],
+        "that cudaFreeAsync on stream",
+    ),
+    "allocation": (
+        [("cudaStreamWaitEvent(s.second, s.done, 0);  // allocated", "")],
+        "kernel fill on stream",
+    ),
+    "memset": (
+        [_without("cudaStreamSynchronize(s.first);  // memset")],
+        "cudaMemsetAsync on stream",
+    ),
+    "blocking streams": (
+        [("Streams s(cudaStreamDefault);", "Streams s;")],
+        "kernel scale on the default stream",
+    ),
+    "managed": (
+        [_without("cudaDeviceSynchronize();  // managed")],
+        "that the host reads: nothing has made the host wait",
+    ),
+    "copy within the device": (
+        [_without("cudaDeviceSynchronize();  // within the device")],
+        "cudaMemcpy on the default stream writes",
+    ),
+    "graph": (
+        [("  cudaStreamWaitEvent(s.first, s.used, 0);  // branches meet", ""),
+         ("// add ends", "cudaStreamWaitEvent(s.first, s.used, 0);")],
+        "kernel fill of a graph",
+    ),
+}  # fmt: skip
+
+#: Of pdl.cu.
+PDL = {
+    "no wait": ([_without("cudaGridDependencySynchronize();  // consume")], EARLY),
+    "overwritten": ([_without("cudaGridDependencySynchronize();  // reuse")], EARLY),
+    "one thread, no wait": (
+        [("if (threadIdx.x == 0) cudaGridDependencySynchronize();  // gather", "")], EARLY,
+    ),
+    "one thread, no barrier": ([("// gather\n  __syncthreads();", "// gather\n")], EARLY),
+    "not transitive": (
+        [_without("cudaGridDependencySynchronize();  // pass by")],
+        "that griddepcontrol.wait does not wait for: a launch between them never executed",
+    ),
+    "read before the wait": (
+        [("const float weight = weights[here()]", "const float weight = weights[here()] + in[0]")],
+        EARLY,
+    ),
+    "never waits": ([("early(stream, independent, more)", "early(stream, independent, a)")], EARLY),
+    "in a graph": (
+        [("if (threadIdx.x == 0) cudaGridDependencySynchronize();  // gather",
+          "out[here()] = in[here()]; cudaGridDependencySynchronize();")],
+        EARLY,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mapped.cu", "order.cu", "pdl.cu", "published.cu",
+        pytest.param("published_hopper.cu", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_what_is_in_order_is_clean(checked: Checked, name: str) -> None:
+    outcome = checked(name, arch=90)
+    assert outcome.code == 0, outcome.out
+    believed = re.findall(r"^assumed +([\w-]+)", outcome.out, re.MULTILINE)
+    assert set(believed) <= {"never-waits", "reads-before-async"}
+
+
+@pytest.mark.parametrize("lacks", [*(pytest.param(each, marks=pytest.mark.long) for each in ORDER)])
+def test_what_streams_and_the_host_lack(checked: Checked, lacks: str) -> None:
+    replaced, found = ORDER[lacks]
+    outcome = checked("order.cu", *replaced, schedules=1, arch=90)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+    assert "race" in outcome.out and place("-->", "order.cu", outcome.out)
+    assert place(":::", "order.cu", outcome.out), outcome.out
+
+
+@pytest.mark.parametrize("lacks", [*(pytest.param(each, marks=pytest.mark.long) for each in PDL)])
+def test_what_dependent_launches_lack(checked: Checked, lacks: str) -> None:
+    replaced, found = PDL[lacks]
+    outcome = checked("pdl.cu", *replaced, schedules=1, arch=90)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+    assert place("-->", "pdl.cu", outcome.out) and place(":::", "pdl.cu", outcome.out), outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", REAL_BUGS)
+def test_what_published_kernels_got_wrong(checked: Checked, bug: str) -> None:
+    of = REAL_BUGS[bug]
+    options = (*of.options, *of.only)
+    outcome = checked(of.program, *of.replaced, schedules=4, arch=90, options=options)
+    assert outcome.code == 3 and of.found in outcome.out, outcome.out
+
+
+def test_ctas_that_meet_have_to_reside(checked: Checked) -> None:
+    """On a whole GPU they do; on four SMs, one of them an SM, they do not."""
+    outcome = checked("resident.cu", arch=90)
+    assert outcome.code == 0 and "assumed" not in outcome.out, outcome.out
+    outcome = checked("resident.cu", arch=90, options=("--sms", 4))
+    assert outcome.code == 3, outcome.out
+    assert (
+        "of 8 CTAs that may wait for each other 4 can reside on 4 SMs (H200), 1 on each by shared "
+        "memory" in outcome.out
+    )
+    assert "resident.cu:" in outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("kMany = 16", "kMany = 6000", "was not launched (cudaErrorCooperativeLaunchTooLarge)"),
+        ("cudaLaunchCooperativeKernel(", "cudaLaunchKernel(",
+         "trap: grid.sync() in a launch that is not cooperative"),
+        ("constexpr int kGets = 208;", "constexpr int kGets = 240;",
+         "waits for registers of its CTA: 240 for each thread"),
+    ],
+)  # fmt: skip
+def test_what_cannot_reside(checked: Checked, old: str, new: str, found: str) -> None:
+    outcome = checked("resident.cu", (old, new), arch=90)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
+@pytest.mark.long
+def test_flags_that_a_launch_leaves_behind(checked: Checked) -> None:
+    """A second launch of a form finds the counter as the first one has left it."""
+    twice = "  meet<<<kBlocks, kThreads, kShared>>>(arrived, in, out, between);\n"
+    reset = "  CHECK(cudaMemset(arrived, 0, sizeof *arrived));\n"
+    outcome = checked("resident.cu", (twice, twice + reset + twice), arch=90)
+    assert outcome.code == 0, outcome.out
+    outcome = checked("resident.cu", (twice, twice + twice), arch=90)
+    assert outcome.code == 3 and "race" in outcome.out, outcome.out

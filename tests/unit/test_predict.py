@@ -1,0 +1,182 @@
+"""Predictions: what a trace holds, what the replay makes of it, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError
+from kernelbench.cli import invoke
+from kernelbench.predict import api
+from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
+from kernelbench.predict.trace import OPS, RECORD, StepTrace
+
+#: Costs that differ from each other, so that a sum says which ones are in it.
+COST = {name: float(2 * i + 3) for i, name in enumerate(COSTS)} | {
+    "clock_ghz": 1.0, "sms": 2.0, "shared_per_sm": 1e6, "hbm_gb_s": 64.0, "l2_gb_s": 128.0,
+    "port_bytes": 4096.0,
+}  # fmt: skip
+THREAD, COPY, TENSOR = range(3)
+
+
+def records(*rows: tuple[Any, ...], ctas: int = 1, threads: int = 64) -> np.ndarray[Any, Any]:
+    """Records behind those of a launch: op, warp, and a, b, c, x."""
+    found = np.zeros(len(rows) + 1, RECORD)
+    found[0]["a"], found[0]["b"] = ctas, threads | 1 << 16
+    for record, (op, warp, *operands) in zip(found[1:], rows, strict=True):
+        record["op"], record["warp"] = OPS.index(op), warp
+        for name, value in zip("abcx", operands, strict=False):
+            record[name] = value
+    return found
+
+
+def cycles(*rows: tuple[Any, ...], **launch: int) -> float:
+    us, _ = replay(records(*rows, **launch), COST)
+    return us * 1e3 - COST["cta_start"] - COST["launch"] - COST["end"]
+
+
+def test_a_launch_that_does_nothing_starts_and_ends() -> None:
+    assert cycles() == pytest.approx(0)
+
+
+def test_a_wait_ends_with_the_other_warps_arrival() -> None:
+    own = ("tmem_store", 0, 100)
+    arrival, wait = ("arrive", 0, 1, 0, THREAD), ("wait", 1, 1, 1)
+    alone = COST["issue"] + 100 * COST["tmem_store_register"]
+    assert cycles(own, arrival, wait) == pytest.approx(alone + COST["arrive"] + COST["wait"])
+
+
+def test_a_wait_for_a_phase_before_the_first_does_not_wait() -> None:
+    assert cycles(("wait", 0, 1, 0)) == pytest.approx(COST["wait"])
+
+
+def test_a_commit_arrives_when_the_tensor_core_is_through() -> None:
+    mma = ("mma", 0, 128, 256, 1)
+    rows = [mma, mma, ("tensor_commit", 0), ("arrive", 0, 1, 0, TENSOR), ("wait", 1, 1, 1)]
+    each = max(COST["mma_least"], 256 * COST["mma_column"])
+    tail = COST["mma_latency"] + COST["arrive"] + COST["wait"]
+    assert cycles(*rows) == pytest.approx(COST["issue"] + 2 * each + tail)
+
+
+def test_a_second_load_of_the_same_bytes_comes_from_l2() -> None:
+    def load(barrier: int, address: int) -> list[tuple[Any, ...]]:
+        return [("load", 0, address, 4096, 1, 1), ("arrive", 0, barrier, 0, COPY)]
+
+    wait = [("wait", 0, 1, 1)]
+    again = cycles(*load(1, 64), *wait, *load(2, 64), ("wait", 0, 2, 1))
+    other = cycles(*load(1, 64), *wait, *load(2, 65536), ("wait", 0, 2, 1))
+    by_hbm = 4096 / COST["hbm_gb_s"] + COST["latency_hbm"]
+    by_l2 = 4096 / COST["l2_gb_s"] + COST["latency_l2"]
+    assert other - again == pytest.approx(by_hbm - by_l2)
+
+
+def test_ctas_beyond_the_resident_ones_come_later() -> None:
+    costs = COST | {"shared_per_sm": 1024.0}  # one CTA on an SM
+    one, _ = replay(records(ctas=2), costs)
+    two, _ = replay(records(ctas=3), costs)
+    assert two - one == pytest.approx(COST["cta_start"] / 1e3)
+
+
+def test_a_wait_for_what_never_comes_is_said() -> None:
+    # Each warp arrives at what the other waits for, once it has waited itself.
+    first = [("wait", 0, 1, 1), ("arrive", 0, 2, 0, THREAD)]
+    second = [("wait", 1, 2, 1), ("arrive", 1, 1, 0, THREAD)]
+    with pytest.raises(KernelbenchError, match="does not end"):
+        replay(records(*first, *second), COST)
+
+
+def test_the_critical_path_is_the_time() -> None:
+    mma = ("mma", 0, 128, 256, 1)
+    found = records(mma, ("tensor_commit", 0), ("arrive", 0, 1, 0, TENSOR), ("wait", 1, 1, 1))
+    us, bubbles = replay(found, COST, 20)
+    assert sum(each.us for each in bubbles) == pytest.approx(us)
+    assert "tensor core" in [each.cause for each in bubbles]
+
+
+def test_an_operation_without_a_cost_is_refused_by_name() -> None:
+    model = device()
+    costs = {name: cost for name, cost in model.costs.items() if name != "try_cancel"}
+    trace = StepTrace(records(("try_cancel", 0)), symbols=None)  # type: ignore[arg-type]
+    model.require(trace)
+    with pytest.raises(UsageError, match=r"clusterlaunchcontrol\.try_cancel has no cost"):
+        replace(model, costs=costs).require(trace)
+    wgmma = StepTrace(records(("warpgroup_mma", 0)), symbols=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="wgmma is not in the model"):
+        model.require(wgmma)
+
+
+def test_schedules_are_equal_where_only_addresses_differ() -> None:
+    def hashed(*addresses: int) -> str:
+        rows = [("load", 0, address, 64, 1, 1) for address in addresses]
+        return StepTrace(records(*rows), symbols=None).schedule()  # type: ignore[arg-type]
+
+    assert hashed(512, 1024, 512) == hashed(4096, 64, 4096)
+    assert hashed(512, 1024, 512) != hashed(512, 1024, 1024)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('wait = { value = 1, kind = "guess" }', "wait takes value, kind and source"),
+        ('wait = { value = 1, kind = "sure", source = "me" }', "kind is one of"),
+        ('wat = { value = 1, kind = "guess", source = "me" }', "unknown cost 'wat'"),
+        ("", "'wait' is missing"),
+    ],
+)
+def test_a_devices_file_says_where_each_value_is_from(tmp_path: Path, line: str, said: str) -> None:
+    text = Path(api.__file__).with_name("b200.toml").read_text()
+    kept = [each for each in text.splitlines() if not each.startswith("wait =")]
+    at = kept.index("[costs]") + 1
+    file = tmp_path / "other.toml"
+    file.write_text("\n".join([*kept[:at], line, *kept[at:]]))
+    with pytest.raises(UsageError, match=said):
+        read_device(file)
+
+
+def made(step: str, us: float, schedule: str, host: str = "v14") -> api.Prediction:
+    return api.Prediction(step, "A", us, 2.0, host, us, us, schedule)
+
+
+@pytest.mark.parametrize(
+    ("cand", "verdict"),
+    [
+        (made("v16", 50, "b"), "faster"),
+        (made("v16", 200, "b"), "slower"),
+        (made("v16", 100.5, "b"), "no call"),
+        (made("v16", 50, "b", "v09"), "no call"),
+        (made("v16", 100, "a"), "same schedule"),
+    ],
+)
+def test_what_a_prediction_says_of_a_change(cand: api.Prediction, verdict: str) -> None:
+    model = replace(device(), spread={"change": Cost(0.1, "fitted", "a test")})
+    assert api._changed(model, made("v15", 100, "a"), cand).verdict == verdict
+
+
+def test_a_step_and_one_that_differs_on_the_host_have_one_schedule() -> None:
+    found = api.compare("v22", "v23", ["u0"])
+    (change,) = found.found
+    assert change.verdict == "same schedule"
+    assert change.base.device_us > 0
+    assert any(stall.where.startswith("v22/") for stall in change.base.stalls)
+    assert all("predicted" in heading for heading in found.rows()[0] if "µs" in heading)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "v22", "--predict", "--check-only"], "--predict and --check-only"),
+        (["ab", "v15", "v16", "--predict", "--fail-on", "slower"], "--predict and --fail-on"),
+        (["run", "m05", "--predict"], "there is a model of sm_100a only"),
+    ],
+)
+def test_what_a_prediction_does_not_take_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""

@@ -1,0 +1,102 @@
+"""Check what published kernels got wrong, rewritten small, and write the table of the docs.
+
+``python tools/evidence_real_bugs.py`` runs ``kernelbench check`` on each right program and each
+wrong version of it (``tests/ptx_users/real_bugs.py``), and writes docs/evidence-real-bugs.md's
+table; ``--only NAME`` prints the rows of some bugs instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+USERS = ROOT / "tests" / "ptx_users"
+PAGE = ROOT / "docs" / "evidence-real-bugs.md"
+BEGIN, END = "<!-- real-bugs:begin -->", "<!-- real-bugs:end -->"
+ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
+sys.path.insert(0, str(USERS))
+
+from real_bugs import NOT_FOUND, REAL_BUGS, RealBug  # noqa: E402  beside the tests
+
+
+def checked(
+    program: str, replaced: tuple[tuple[str, str], ...], options: tuple[str, ...]
+) -> dict[str, Any]:
+    """Check a program with some of its text replaced; the report."""
+    with tempfile.TemporaryDirectory(prefix="real_bugs_") as folder:
+        for each in (USERS / "programs" / program, USERS / "programs" / "check.h"):
+            shutil.copy(each, folder)
+        file, report = Path(folder) / program, Path(folder) / "report.json"
+        text = file.read_text()
+        for old, new in replaced:
+            assert old in text, old
+            text = text.replace(old, new, 1)
+        file.write_text(text)
+        command = [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED, *options]
+        subprocess.run(
+            [*command, "--json", str(report)], check=False, stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder,
+        )  # fmt: skip
+        found: dict[str, Any] = json.loads(report.read_text())
+    return found
+
+
+@functools.cache
+def right_one(program: str, options: tuple[str, ...]) -> bool:
+    """Whether the right program is clean."""
+    rows = [row for step in checked(program, (), options)["steps"] for row in step["rows"]]
+    return all(row["status"] == "clean" for row in rows)
+
+
+def findings(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those that are not allowed or formal, in order."""
+    rows = [row for step in report["steps"] for row in step["rows"]]
+    seen = [each for row in rows for each in row["seen"]]
+    return [each["finding"] for each in seen if not each["allowed"]]
+
+
+def row_of(name: str, bug: RealBug) -> str:
+    """Its row of the table."""
+    seen = findings(checked(bug.program, bug.replaced, (*bug.options, *bug.only)))
+    first = seen[0] if seen else None
+    said = "–" if first is None else f"`{first['kind']}`: {first['text'].split(': ')[0]}"
+    cells = (
+        name, bug.what, f"`{bug.program}`", "yes" if seen else "**no**",
+        "yes" if first is not None and first["kind"] == bug.kind else "**no**", said,
+        "yes" if right_one(bug.program, bug.options) else "**no**",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="names of bugs: print their rows")
+    names = parser.parse_args().only
+    rows = []
+    for name, bug in REAL_BUGS.items():
+        if names is None or name in names:
+            rows.append(row_of(name, bug))
+            print(rows[-1], flush=True)
+    if names is not None:
+        return
+    rows += [f"| {name} | {why} | – | **no** | – | – | – |" for name, why in NOT_FOUND.items()]
+    head = "| bug | what | program | found | right cause first | first finding | right one clean |"
+    asked = f"(`kernelbench check PROGRAM {' '.join(ASKED[:-1])}`, {datetime.date.today()})"
+    table = "\n".join([asked, "", head, "| --- " * 7 + "|", *rows])
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()
