@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernelbench.base import seeds
@@ -14,7 +14,7 @@ from kernelbench.checks import allowances
 from kernelbench.checks.checker import ScheduleChecker
 from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.report import CheckReport, report_of, save_check
-from kernelbench.checks.rows import CheckRequest, StepCheck
+from kernelbench.checks.rows import CheckRequest, FileOptions, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 from kernelbench.machine.toolchain import cpu_count
 from kernelbench.project.context import Context, parse_results
@@ -51,11 +51,13 @@ class CheckPlan:
     Attributes:
         steps: The steps; empty if files are checked.
         files: Names of the files; empty if steps are checked.
+        given: What the files are checked with.
     """
 
     steps: tuple[StepRun, ...]
     request: CheckRequest
     files: tuple[str, ...] = ()
+    given: FileOptions = field(default_factory=FileOptions)
 
 
 def check(
@@ -76,6 +78,9 @@ def check(
     mma_rounding: Rounding = _ROUNDING,
     arch: int = 90,
     task: str | Path | None = None,
+    build: str | None = None,
+    flags: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     save: bool = False,
     results: str | Path | None = None,
     command: str | None = None,
@@ -89,9 +94,11 @@ def check(
 
     Args:
         steps: A step's name, a range, a lineage's name or a step's folder; or several. Or files:
-            ``.cu``, ``.ptx`` with its launches in a TOML file beside it, or a ``.py`` script or
-            submission with kernels of its own. Files take ``schedules``, ``sms`` (one number),
-            ``seed``, ``max_findings``, ``allow``, ``timeout_s``, ``arch`` and ``task``.
+            ``.cu`` (and what is linked with it), an executable with PTX (``./program``), ``.ptx``
+            with its launches in a TOML file beside it, or a ``.py`` script or submission with
+            kernels of its own. Files take ``schedules``, ``sms`` (one number), ``seed``,
+            ``max_findings``, ``allow``, ``timeout_s``, ``arch``, ``task``, ``flags`` and
+            ``arguments``.
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
         schedules: For each shape, input class and number of SMs; at most 100 if None. Of a file,
             for each launch; 20 if None.
@@ -111,6 +118,10 @@ def check(
         mma_rounding: How the sums of an MMA are rounded.
         arch: Compute capability that nvcc and Triton compile files for, such as 90.
         task: Folder of the GPU MODE task whose tests call the files, which are submissions.
+        build: A command of the shell that builds programs (``make foo``); what its nvcc links is
+            checked, or the executable that ``steps`` names.
+        flags: nvcc's, for the sources of a CUDA program.
+        arguments: What a program or script is started with.
         save: Whether to keep the report; not of files.
         results: Folder to keep it in; the project's if None.
         command: What the report says made it; the Python call if None.
@@ -121,7 +132,8 @@ def check(
         EnvironmentProblem: For what this machine lacks.
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
-    names, observer = step_names(steps), observer or Observer()
+    observer = observer or Observer()
+    names = _built(build, names_of(steps), arch, observer) if build else step_names(steps)
     if any(map(is_file_to_check, names)):
         of_steps = {
             "shape": shapes, "inputs": inputs, "budget": budget_s is not None, "strict": strict,
@@ -131,8 +143,10 @@ def check(
         schedules = FILE_SCHEDULES if schedules is None else schedules
         asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
         asked = replace(asked, allow=allowances.require_allowances(allow))
-        return _check_files(names, asked, arch, sms[0] if sms else 0, task, command, observer)
-    _refuse(task, mma_rounding)
+        gpu_sms = sms[0] if sms else 0
+        given = FileOptions(arch, gpu_sms, str(task or ""), tuple(flags), tuple(arguments))
+        return _check_files(names, asked, given, command, observer)
+    _refuse(task, mma_rounding, [*flags, *arguments])
     asked = replace(
         _request(sms, schedules, budget_s, seed, timeout_s, max_findings, jobs),
         sequence=sequence, strict=strict, allow=allowances.require_allowances(allow),
@@ -149,20 +163,25 @@ def check(
     return _save(folder, report, observer) if save else report
 
 
+def _built(command: str, named: tuple[str, ...], arch: int, observer: Observer) -> tuple[str, ...]:
+    from kernelbench.checks.builds import built_programs
+
+    observer.progress(f"building: {command}")
+    return built_programs(command, named, arch)
+
+
 def _check_files(
     names: tuple[str, ...],
     asked: CheckRequest,
-    arch: int,
-    gpu_sms: int,
-    task: str | Path | None,
+    given: FileOptions,
     command: str | None,
     observer: Observer,
 ) -> CheckReport:
     from kernelbench.checks.files import check_files
 
-    observer.planned(CheckPlan((), asked, names))
+    observer.planned(CheckPlan((), asked, names, given))
     command = command or call_text("check", *names)
-    return check_files(names, asked, arch, gpu_sms, str(task or ""), command, observer.progress)
+    return check_files(names, asked, given, command, observer.progress)
 
 
 def make_report(
@@ -239,8 +258,10 @@ def _save(folder: Path, report: CheckReport, observer: Observer) -> CheckReport:
     return report
 
 
-def _refuse(task: str | Path | None, mma_rounding: str) -> None:
+def _refuse(task: str | Path | None, mma_rounding: str, of_programs: Sequence[str]) -> None:
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
+    if of_programs:
+        raise UsageError(f"{of_programs[0]}: flags and arguments belong to programs, not to steps")
     if task:
         raise UsageError(
             "--task goes with submissions that launch kernels of their own",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kernelbench.executors.exported import read_exported
 from kernelbench.project.step_files import is_submission
+from kernelbench.ptx.built_program import is_executable
+from kernelbench.ptx.cuda_build import SOURCES
 
 #: An import of what makes kernels.
 _KERNELS = re.compile(r"^\s*(?:import|from)\s.*\b(?:triton|cpp_extension)\b", re.M)
@@ -15,10 +17,11 @@ _KERNELS = re.compile(r"^\s*(?:import|from)\s.*\b(?:triton|cpp_extension)\b", re
 def is_file_to_check(name: str) -> bool:
     """Whether a name is that of a PTX file, a CUDA program, a script, or a submission with kernels.
 
-    A submission that is a step's, an exported one, and one in torch alone are steps.
+    A submission that is a step's, an exported one, and one in torch alone are steps. An executable
+    is named with its folder, as a shell wants it: ``./program``.
     """
     path = Path(name)
-    if path.suffix in (".ptx", ".cu"):
+    if path.suffix in (".ptx", *SOURCES) or ("/" in name and is_executable(path)):
         return True
     if path.suffix != ".py" or not path.is_file():
         return False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,9 +17,18 @@ from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.base.observer import OnProgress
+from kernelbench.build.includes import without_comments
 from kernelbench.checks import allowances
 from kernelbench.checks.report import CheckReport, report_of
-from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
+from kernelbench.checks.rows import (
+    FORMAL,
+    CheckRequest,
+    CheckRow,
+    CheckStatus,
+    FileOptions,
+    Seen,
+    StepCheck,
+)
 from kernelbench.emulator.runtime import runtime_library
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.kinds.callables import describe_exception
@@ -26,6 +36,8 @@ from kernelbench.machine.devices import require_torch
 from kernelbench.machine.toolchain import host_compilers
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.project.step_files import is_submission
+from kernelbench.ptx.built_program import is_executable
+from kernelbench.ptx.cuda_build import SOURCES, ProgramSources
 from kernelbench.ptx.cuda_program import CudaProgram
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.launch_file import read_launches, run_launches
@@ -38,6 +50,7 @@ FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
 #: NVIDIA's driver, should anything reach it, has none: a file is checked on the emulator.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 _SCRIPT_ROW = "script"
+_MAIN = re.compile(r"\bmain\s*\(")
 
 
 @dataclass(frozen=True)
@@ -46,20 +59,18 @@ class FileAsked:
 
     Attributes:
         schedules: Of each launch.
-        arch: What Triton compiles a script for.
         limit_s: Seconds after which one schedule counts as hung.
-        task: Folder of the GPU MODE task that a submission solves; empty for a script.
-        gpu_sms: SMs on which CTAs that wait for each other reside; 0 for those of the arch's GPU.
+        given: What the file is checked with; its task is this file's.
+        others: Sources that are linked with the file, a CUDA program.
     """
 
     file: str
     schedules: int
     seed: int
     sms: int
-    arch: int
     limit_s: float
-    task: str = ""
-    gpu_sms: int = 0
+    given: FileOptions = field(default_factory=FileOptions)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ def answer_to(asked: FileAsked) -> FileAnswer:
                 limit_s=asked.limit_s,
             )  # fmt: skip
             return FileAnswer(tuple(launches))
-        if file.suffix == ".cu":
+        if file.suffix in SOURCES or is_executable(file):
             return _program(file, asked, launches)
         return _script(file, asked, launches)
     except KernelbenchError as error:
@@ -96,13 +107,15 @@ def answer_to(asked: FileAsked) -> FileAnswer:
 
 
 def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:
+    given = asked.given
+    sources = ProgramSources(file, tuple(map(Path, asked.others)), given.flags)
     program = CudaProgram(
-        file, asked.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms,
-        limit_s=asked.limit_s, gpu_sms=asked.gpu_sms,
+        sources, given.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms,
+        limit_s=asked.limit_s, gpu_sms=given.gpu_sms,
     )  # fmt: skip
     launches_of = program.launches
     try:
-        status = program.run()
+        status = program.run(given.arguments)
     finally:
         launches += launches_of
     if status:
@@ -116,16 +129,20 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     require_torch(f"{file.name}: a script")
     from kernelbench.problems.task_folder import wrong_by_task
 
-    sys.argv = [str(file)]
+    sys.argv = [str(file), *asked.given.arguments]
     sys.path.insert(0, str(file.parent.resolve()))
     end: FileEnd = "done"
     reason = ""
     with script_emulation(
-        asked.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms, limit_s=asked.limit_s
+        asked.given.arch,
+        check=asked.schedules,
+        seed=asked.seed,
+        sms=asked.sms,
+        limit_s=asked.limit_s,
     ) as session:
         try:
-            if asked.task:
-                reason = wrong_by_task(file, Path(asked.task), asked.seed)
+            if asked.given.task:
+                reason = wrong_by_task(file, Path(asked.given.task), asked.seed)
                 end = "wrong" if reason else "done"
             else:
                 with no_bytecode():
@@ -148,22 +165,19 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
 def check_files(
     files: Sequence[str],
     request: CheckRequest,
-    arch: int,
-    gpu_sms: int,
-    task: str,
+    given: FileOptions,
     command: str,
     on_progress: OnProgress | None,
 ) -> CheckReport:
     """Look for faults in the kernels of PTX files, of CUDA programs, scripts and submissions.
 
-    Each file has a process of its own. A row is a kernel; a script that ends early has one more.
+    Each has a process of its own. A row is a kernel; a script that ends early has one more. Sources
+    without a ``main`` belong to the program that has one.
 
     Args:
         files: Paths; a PTX file has its launches in a TOML file beside it.
         request: Schedules of each launch, the emulated GPU's SMs, and so on.
-        arch: What Triton and nvcc compile for, such as 90.
-        gpu_sms: SMs on which what has to reside together does; 0 for a whole GPU of the arch.
-        task: Folder of the GPU MODE task whose tests call the files, which are submissions.
+        given: What they are checked with.
         command: What the report says made it.
         on_progress: Told what is going on, in a line.
 
@@ -179,20 +193,45 @@ def check_files(
             if on_progress is not None:
                 on_progress("building the emulator for this machine, once")
             runtime_library(shipped_blocks())
-        for name in files:
+        for name, others in programs_of(files):
             if on_progress is not None:
                 on_progress(f"{Path(name).name}: checking")
-            done.append(_checked(Path(name), request, arch, task, gpu_sms))
+            task = given.task or task_beside(Path(name))
+            asked = FileAsked(
+                name, request.schedules, request.seed, request.sms[0], request.call_limit_s,
+                replace(given, task=task), others,
+            )  # fmt: skip
+            done.append(_checked(Path(name), asked, request))
     except KeyboardInterrupt as error:
         failure = error
     return report_of(request, (), DEFAULT_EMULATION.mma_rounding, command, done, failure)
 
 
-def _checked(file: Path, request: CheckRequest, arch: int, task: str, gpu_sms: int) -> StepCheck:
-    asked = FileAsked(
-        str(file), request.schedules, request.seed, request.sms[0], arch, request.call_limit_s,
-        task or task_beside(file), gpu_sms,
-    )  # fmt: skip
+def programs_of(files: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Each file that is checked, with the sources that are linked with it.
+
+    Raises:
+        UsageError: If sources without a ``main`` might belong to several programs.
+    """
+    sources = [name for name in files if Path(name).suffix in SOURCES]
+    if len(sources) < 2:
+        return [(name, ()) for name in files]
+    lacking = [name for name in sources if not _has_main(Path(name))]
+    heads = [name for name in sources if name not in lacking] or sources[:1]
+    others = tuple(name for name in lacking if name not in heads)
+    if others and len(heads) > 1:
+        raise UsageError(
+            f"{others[0]} has no main, and {' and '.join(heads)} have: whose is it?",
+            "check the programs one by one",
+        )
+    return [(name, others if name in heads else ()) for name in files if name not in others]
+
+
+def _has_main(source: Path) -> bool:
+    return _MAIN.search(without_comments(source.read_bytes())) is not None
+
+
+def _checked(file: Path, asked: FileAsked, request: CheckRequest) -> StepCheck:
     answer = _answer(asked)
     if answer.end == "usage":
         raise UsageError(answer.reason, answer.hint or None)
@@ -201,7 +240,7 @@ def _checked(file: Path, request: CheckRequest, arch: int, task: str, gpu_sms: i
     rows = list(_rows(file.name, answer.launches, request))
     if answer.end != "done":
         status: CheckStatus = "wrong" if answer.end == "wrong" else "fault"
-        whole = "program" if file.suffix == ".cu" else _SCRIPT_ROW
+        whole = _SCRIPT_ROW if file.suffix in (".py", ".ptx") else "program"
         rows.append(CheckRow(file.name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
     if not rows:
         raise UsageError(

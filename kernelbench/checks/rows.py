@@ -41,6 +41,25 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class FileOptions:
+    """What files are checked with, beside schedules.
+
+    Attributes:
+        arch: What nvcc and Triton compile for, such as 90.
+        gpu_sms: SMs on which CTAs that wait for each other reside; 0 for those of the arch's GPU.
+        task: Folder of the GPU MODE task that submissions solve; empty if there is none.
+        flags: nvcc's, for the sources of programs.
+        arguments: What programs and scripts are started with.
+    """
+
+    arch: int = 90
+    gpu_sms: int = 0
+    task: str = ""
+    flags: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class CheckRow:
     """One step on one shape.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +22,8 @@ from kernelbench.cli.options import Seconds
 from kernelbench.emulator.settings import MAX_SMS
 from kernelbench.machine.arch import EMULATED_ARCHES
 from kernelbench.runs.settings import MEASURING
+
+_ARGUMENTS = "kernelbench.arguments"
 
 
 class _Numbers(click.ParamType[tuple[int, ...]]):
@@ -77,14 +80,27 @@ class _EmulatedArch(click.ParamType[int]):
         return int(digits)
 
 
+class _WithArguments(click.Command):
+    """A command whose words behind ``--`` are somebody else's arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep them, and parse the others."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[_ARGUMENTS] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
 @click.command(
     "check",
+    cls=_WithArguments,
     epilog="\b\nExamples:\n"
     "  kernelbench check v07\n"
     "  kernelbench check v01..v07 --schedules 200 --jobs 2\n"
     "  kernelbench check v07 --shape u1 --sms 3 --seed 1234   repeat what was found\n"
     "  kernelbench check v07 --minimize schedules              then replay schedules/FILE\n"
     "  kernelbench check k.ptx                                 launched as k.toml says\n"
+    "  kernelbench check a.cu b.cpp -I include -D N=64 -- 1024 a program and its arguments\n"
+    "  kernelbench check ./program -- 1024                     what nvcc has built, with PTX\n"
     "  kernelbench check my_script.py --arch 90                its Triton or CuTe DSL kernels\n"
     "  kernelbench check submission.py --task DIR              called by the task's tests",
 )
@@ -127,6 +143,23 @@ class _EmulatedArch(click.ParamType[int]):
     default=90,
     metavar="|".join(map(str, EMULATED_ARCHES)),
     help="What Triton and nvcc compile the kernels of a file for.",
+)
+@click.option("-I", "headers", multiple=True, metavar="DIR", help="As nvcc's; repeatable.")
+@click.option("-D", "macros", multiple=True, metavar="NAME[=VALUE]", help="As nvcc's; repeatable.")
+@click.option("-L", "folders", multiple=True, metavar="DIR", help="As nvcc's; repeatable.")
+@click.option("-l", "libraries", multiple=True, metavar="NAME", help="As nvcc's; repeatable.")
+@click.option("-Xcompiler", "of_host", multiple=True, metavar="FLAG", help="As nvcc's; repeatable.")
+@click.option(
+    "--nvcc",
+    "others",
+    multiple=True,
+    metavar="FLAGS",
+    help="Other flags of nvcc for a program, such as '-std=c++20 --use_fast_math'.",
+)
+@click.option(
+    "--build",
+    metavar="COMMAND",
+    help="Build with this command ('make foo'), and check what its nvcc links, or ./STEP.",
 )
 @options.count_option("--jobs", "Shapes to check at the same time.", most=256, shown="one per core")
 @options.count_option(
@@ -203,17 +236,20 @@ def command(
     found, with 5 if every shape was skipped. Also says which branches of the step no schedule has
     taken.
 
-    A STEP may also be a PTX file, launched as the TOML file beside it says, a CUDA program, or a
-    script: its Triton and CuTe DSL kernels and those of its torch extensions (load_inline) run on
-    the CPU, each launch under several schedules. A submission is called by the tests of the task in
-    its folder, or in that of --task.
+    A STEP may also be a PTX file, launched as the TOML file beside it says, a CUDA program (its
+    sources, or what nvcc has built of them with PTX, as ./program), or a script: its Triton and
+    CuTe DSL kernels and those of its torch extensions (load_inline) run on the CPU, each launch
+    under several schedules. Words behind -- are the program's. A submission is called by the tests
+    of the task in its folder, or in that of --task.
     """
     asked["task"] = asked["task"] or ""
+    asked["flags"] = _flags_of_nvcc(asked)
+    asked["arguments"] = click.get_current_context().meta[_ARGUMENTS]
     asked["allow"] = dict(asked["allow"])
     after = _After(**{each.name: asked.pop(each.name) for each in fields(_After)})
     for path in (json_path, after.trace_to, after.sarif_to):
         options.require_writable(path)
-    if not steps:
+    if not steps and not asked["build"]:
         raise UsageError("no STEP given", "`kernelbench list` shows them")
     files = {Path(name).name: Path(name) for name in steps if is_file_to_check(name)}
     after.refuse_beside(files)
@@ -236,6 +272,14 @@ def command(
     if report.failures:
         return int(ExitCode.INCORRECT)
     return int(options.code_of_skipped(len(report.skipped), len(report.rows()), fail_on))
+
+
+def _flags_of_nvcc(asked: dict[str, Any]) -> tuple[str, ...]:
+    """What the options of nvcc were given, as nvcc takes it; they are taken away."""
+    attached = {"headers": "-I", "macros": "-D", "folders": "-L", "libraries": "-l"}
+    flags = [f"{option}{value}" for name, option in attached.items() for value in asked.pop(name)]
+    flags += [word for value in asked.pop("of_host") for word in ("-Xcompiler", value)]
+    return (*flags, *(word for value in asked.pop("others") for word in shlex.split(value)))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +28,7 @@ _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"
 LAYOUTS = ("full", "concise", "github")
 
 _SHOWN_BRANCHES = 40
+_MOST_FOLDERS = 2_000
 _SHOWN_DECISIONS = 12
 
 
@@ -261,10 +265,21 @@ class View(console.Watching):
     def _rerun(self, step: StepCheck, row: CheckRow, seen: Seen) -> str:
         """The options that show a finding again."""
         assert self._plan is not None
-        files = {Path(name).name: name for name in self._plan.files}
-        where = "" if step.step in files else f" --shape {row.shape} --sms {seen.sms}"
-        schedule = f"--seed {self._plan.request.seed} --schedules {seen.index + 1}"
-        return f"kernelbench check {files.get(step.step, step.step)}{where} {schedule}"
+        plan = self._plan
+        schedule = ["--seed", str(plan.request.seed), "--schedules", str(seen.index + 1)]
+        if not plan.files:
+            words = [step.step, "--shape", row.shape, "--sms", str(seen.sms), *schedule]
+            return " ".join(["kernelbench check", *words])
+        from kernelbench.checks.files import programs_of
+
+        files = next(
+            [name, *others]
+            for name, others in programs_of(plan.files)
+            if Path(name).name == step.step
+        )
+        flags = ["--nvcc", shlex.join(plan.given.flags)] if plan.given.flags else []
+        arguments = ["--", *plan.given.arguments] if plan.given.arguments else []
+        return f"kernelbench check {shlex.join([*files, *flags, *schedule, *arguments])}"
 
     def _reasons(self, step: StepCheck, *, explained: bool) -> None:
         """What ended shapes early and is no finding, such as wrong results, each once."""
@@ -295,7 +310,9 @@ class View(console.Watching):
             file = folder / name
             if code_at(file, int(line)) == access.code and access.code:
                 return file
-        return None
+        # A program that was built elsewhere says no more than a source's name.
+        below = _files_below(name) if self._plan.files else ()
+        return next((each for each in below if code_at(each, int(line)) == access.code), None)
 
     def _assumptions(self, rows: Sequence[CheckRow]) -> None:
         """What verdicts rest on beyond PTX's text, and whose."""
@@ -330,6 +347,18 @@ class View(console.Watching):
         console.show(shown, self._to, right=("sides", "reached"))
         if len(found.missed) > _SHOWN_BRANCHES:
             self._line(f"  … and {len(found.missed) - _SHOWN_BRANCHES} more lines", "dim")
+
+
+@functools.cache
+def _files_below(name: str) -> tuple[Path, ...]:
+    """Files of a name below the working folder, as far as they are soon found."""
+    found: list[Path] = []
+    for number, (folder, below, files) in enumerate(os.walk(Path.cwd())):
+        below[:] = sorted(each for each in below if not each.startswith("."))
+        found += [Path(folder, name)] if name in files else []
+        if number == _MOST_FOLDERS:
+            break
+    return tuple(found)
 
 
 def _count_of(seen: Sequence[Seen]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import UsageError
 from kernelbench.build import compiler, prebuilt
 from kernelbench.build.compiler import CompileFailure, Recipe
@@ -22,14 +23,19 @@ from kernelbench.ptx.demangle import source_name
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
 _TORCH = Path(__file__).parent / "torch_cuda"
+_STANDARD = "-std=c++17"
 _FLAGS = (
-    "-std=c++17", "-O2", "--extended-lambda", "--expt-relaxed-constexpr",
+    _STANDARD, "-O2", "--extended-lambda", "--expt-relaxed-constexpr",
     "-Xcompiler", "-g1",  # lines of the host's calls
 )  # fmt: skip
+#: Names of what nvcc compiles.
+SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 LACKING_HINT = "docs/ptx.md, CUDA programs, lists what it has"
 #: The stand-in calls itself, and its symbols have a version that is no other library's: neither do
 #: programs take NVIDIA's for them, nor what is linked with NVIDIA's (torch) these.
 _OWN_SYMBOLS = ("-Bsymbolic", "-soname=libkernelbench-cuda.so", "--default-symver")
+_RELOCATABLE = {"-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c"}
+_OF_CUDA = ("cu", "__cu", "nv")
 _UNDEFINED_AT_IMPORT = re.compile(r"undefined symbol: (\w+)")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
@@ -130,30 +136,96 @@ def _linker(*options: str) -> list[str]:
     return [word for each in options for word in ("-Xlinker", each)]
 
 
-def program_library(file: Path, arch: int) -> Path:
+@dataclass(frozen=True)
+class ProgramSources:
+    """What a CUDA program is built from, or that it is built already.
+
+    Attributes:
+        file: The source that has ``main``, by whose name messages call the program; or an
+            executable.
+        others: Sources that are compiled and linked with it.
+        flags: nvcc's, in the order given; folders are relative to the working folder.
+    """
+
+    file: Path
+    others: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What the program is told that it was started as: beside its source."""
+        path = str(self.file.with_suffix("") if self.file.suffix in SOURCES else self.file)
+        return path if "/" in path else f"./{path}"
+
+
+def program_library(program: ProgramSources, arch: int) -> Path:
     """A program as a library, with the PTX of its kernels.
 
     Raises:
         UsageError: If it does not compile, or calls what the runtime lacks.
         EnvironmentProblem: Without nvcc.
     """
+    file = program.file
+    sources = [each.resolve() for each in (file, *program.others)]
+    folders, flags, link = _sorted_flags(program.flags)
+    standard = [each for each in _FLAGS if each != _STANDARD or not _says_standard(flags)]
     recipe = Recipe(
-        file.name, compiler.needed_nvcc(file.name), [file.resolve()],
-        [*_FLAGS, *emulated_flags(arch)], (file.resolve().parent,),
-        _linker("--wrap=exit"),
+        file.name, compiler.needed_nvcc(file.name), sources,
+        [*standard, *emulated_flags(arch), *flags],
+        [*dict.fromkeys([*(each.parent for each in sources), *folders])],
+        [*_linker("--wrap=exit"), *emulated_flags(arch), *flags, *link, *_device_link(flags)],
     )  # fmt: skip
     try:
         return compiler.build(program_recipe(recipe))
     except CompileFailure as error:
         if missing := lacking(error):
             raise UsageError(f"{file}: {missing}", LACKING_HINT) from error
+        if found := _UNDEFINED.search(error.reason):
+            raise UsageError(
+                f"{file}: calls {found[1]}, which none of its sources has",
+                "name the source that has it, or the library with -l",
+            ) from error
         raise UsageError(error.message, error.hint) from error
+
+
+def _device_link(flags: Sequence[str]) -> list[str]:
+    """What has nvcc link device code: it does so only where it links a runtime; an empty one."""
+    if _RELOCATABLE.isdisjoint(flags):
+        return []
+    empty = cache_dir() / "no-cudart" / "libcudart_static.a"
+    with writing(cache_dir()):
+        empty.parent.mkdir(parents=True, exist_ok=True)
+        empty.write_bytes(b"!<arch>\n")
+    return [f"-L{empty.parent}", "--cudart", "static"]
+
+
+def _says_standard(flags: Sequence[str]) -> bool:
+    return any(re.match(r"--?std\b", each) for each in flags)
+
+
+def _sorted_flags(given: Sequence[str]) -> tuple[list[Path], list[str], list[str]]:
+    """Folders of headers, what compiles and what links, of nvcc's flags."""
+    folders: list[Path] = []
+    flags: list[str] = []
+    link: list[str] = []
+    for word in given:
+        if word.startswith("-I"):
+            folders.append(Path(word[2:]).resolve())
+        elif word.startswith("-L"):
+            link.append(f"-L{Path(word[2:]).resolve()}")
+        elif word.startswith("-l"):
+            link.append(word)
+        else:
+            flags.append(word)
+    return folders, flags, link
 
 
 def lacking(error: CompileFailure) -> str:
     """Which function a library calls that the runtime does not have; empty for other failures."""
     found = _UNDEFINED.search(error.reason)
-    return f"calls {found[1]}, which the CUDA runtime here does not have" if found else ""
+    if found is None or not found[1].startswith(_OF_CUDA):
+        return ""
+    return f"calls {found[1]}, which the CUDA runtime here does not have"
 
 
 def lacking_at_import(error: ImportError) -> str:

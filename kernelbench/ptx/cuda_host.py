@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from kernelbench.ptx.cuda_build import LACKING_HINT, cuda_runtime_library, torch
 from kernelbench.ptx.cuda_launch import CudaLaunch, CudaRunner
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
-from kernelbench.ptx.fatbin import ptx_at, ptx_kept_of
+from kernelbench.ptx.fatbin import best_for, ptx_at, ptx_kept_of
 from kernelbench.ptx.launcher import PtxModule, load_ptx
+from kernelbench.ptx.linking import linked_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols
 
 _FAILED = 719  # cudaErrorLaunchFailure
@@ -37,7 +39,7 @@ _LAUNCH = ctypes.CFUNCTYPE(
 )  # fmt: skip
 _MISSING = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _LOAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
-_IMAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_IMAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 _RESIDENT = ctypes.CFUNCTYPE(
     ctypes.c_uint, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint64, ctypes.c_uint
 )
@@ -93,7 +95,8 @@ class CudaHost:
         self._modules: list[PtxModule] = []
         # Kept, since the library has their addresses only.
         self._callbacks = (
-            _LAUNCH(self._launched), _MISSING(self._missing), _LOAD(self._loaded),
+            _LAUNCH(self._launched), _MISSING(self._missing),
+            _MISSING(self._machine_code_only), _LOAD(self._loaded),
             _IMAGE(self._image_loaded), _RESIDENT(self._resident),
         )  # fmt: skip
         self.library.kb_cudart_start(*self._callbacks)
@@ -143,10 +146,9 @@ class CudaHost:
             text = " ".join(str(error).split())
             raise EnvironmentProblem(f"{path.name} cannot be loaded: {text}") from error
 
-    def run_main(self, library: ctypes.CDLL, words: list[bytes]) -> int:
-        """Call a library's ``main``; its status, once all work on streams is done."""
+    def run_main(self, main: Any, words: list[bytes]) -> int:
+        """Call a ``main``, given as a pointer; its status, once all work on streams is done."""
         vector = (ctypes.c_char_p * (len(words) + 1))(*words, None)
-        main = ctypes.cast(library.main, ctypes.c_void_p)
         return int(self.library.kb_cudart_run(main, len(words), vector))
 
     @contextlib.contextmanager
@@ -224,16 +226,48 @@ class CudaHost:
             LACKING_HINT,
         )
 
+    def _machine_code_only(self, kernel: bytes) -> None:
+        arch = self._runner.arch if self._runner is not None else 90
+        self._error = self._error or UsageError(
+            f"{self._name}: of kernel {source_name(kernel.decode())} there is machine code only, "
+            "and what is checked is PTX",
+            f"build it with -gencode arch=compute_{arch},code=compute_{arch}, or have --build do "
+            "so",
+        )
+
     def _loaded(self, text: bytes) -> int:
         """The number of a module that the program loads, or -1."""
         return self._guarded(-1, lambda: self._add(text.decode()))
 
-    def _image_loaded(self, address: int) -> int:
-        """The number of the module that an image has, or -1."""
-        text = next(ptx_at(address), None)
-        if text is None and self.kept_ptx is not None:
-            text = ptx_kept_of(self.kept_ptx, address)
-        return -1 if text is None else self._guarded(-1, lambda: self._add(text))
+    def _image_loaded(self, address: int, parts: Any) -> int:
+        """The number of the module that an image has, or of what its parts are linked to; or -1."""
+        if not parts:
+            return self._guarded(-1, lambda: self._add_image(address))
+        images = itertools.takewhile(bool, (parts[at] for at in itertools.count()))
+        return self._guarded(-1, lambda: self._add_linked([*images]))
+
+    def _add_linked(self, images: Sequence[int]) -> int:
+        assert self._runner is not None
+        # NVIDIA's own parts have no PTX for most GPUs.
+        found = [best_for(self._runner.arch, ptx_at(each)) for each in images]
+        texts = [each.text for each in found if each is not None]
+        return self._add(linked_ptx(texts)) if texts else -1
+
+    def _add_image(self, address: int) -> int:
+        assert self._runner is not None
+        texts = ptx_at(address)
+        found = best_for(self._runner.arch, texts)
+        if found is not None:
+            return self._add(found.text)
+        if texts:
+            others = ", ".join(f"sm_{each.arch}" for each in texts)
+            raise UsageError(
+                f"{self._name}: its PTX is for {others}, and the emulated GPU is "
+                f"sm_{self._runner.arch}",
+                f"--arch {texts[0].arch}",
+            )
+        text = None if self.kept_ptx is None else ptx_kept_of(self.kept_ptx, address)
+        return -1 if text is None else self._add(text)
 
     def _add(self, text: str) -> int:
         assert self._runner is not None

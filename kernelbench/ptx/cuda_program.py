@@ -1,12 +1,15 @@
 """CUDA programs on the emulator: nvcc's host code runs as it is, the kernels by their PTX.
 
-The program is built as a library whose ``main`` is called here. In place of the CUDA runtime and
-the driver it is linked with :file:`cuda_runtime/`, which hands launches on.
+The program is built as a library whose ``main`` is called here, or is an executable that is loaded
+as one. In place of the CUDA runtime and the driver it gets :file:`cuda_runtime/`, which hands
+launches on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +18,20 @@ from kernelbench.base.errors import UsageError
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import require_arch
 from kernelbench.project.shipped import shipped_blocks
+from kernelbench.ptx.built_program import LoadedProgram, is_executable, loadable_copy
 from kernelbench.ptx.checked_launches import CheckedLaunches
-from kernelbench.ptx.cuda_build import program_library
-from kernelbench.ptx.cuda_host import cuda_host
+from kernelbench.ptx.cuda_build import ProgramSources, program_library
+from kernelbench.ptx.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.report import Launched
+from kernelbench.ptx.script_symbols import sources_are_in
 
 
 class CudaProgram:
     """A program that is built and can be run once, in a process of its own.
 
     Args:
+        program: What it is built from; or an executable.
         arch: What nvcc compiles for: 90 for ``sm_90a``.
         check: Schedules of each launch of a new form.
         sms: SMs of the emulated GPU, as the program is told.
@@ -43,15 +49,19 @@ class CudaProgram:
     check = True
 
     def __init__(
-        self, file: Path, arch: int, *, check: int, seed: int, sms: int, limit_s: float,
-        gpu_sms: int = 0,
+        self, program: ProgramSources, arch: int, *, check: int, seed: int, sms: int,
+        limit_s: float, gpu_sms: int = 0,
     ) -> None:  # fmt: skip
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms = arch, sms, gpu_sms
         self.unnoticed = ""
-        self._file = file
+        self._program = program
+        self._loaded: LoadedProgram | None = None
+        self._file = program.file
         self._launches = CheckedLaunches(check, seed, sms, limit_s, gpu_sms)
-        self._library = program_library(file, arch)
+        sources_are_in([Path.cwd(), *(each.parent for each in (program.file, *program.others))])
+        built = is_executable(program.file)
+        self._library = None if built else program_library(program, arch)
 
     @property
     def launches(self) -> list[Launched]:
@@ -66,18 +76,32 @@ class CudaProgram:
                 fit its kernel, and for what it asks of the runtime that is not there.
         """
         host = cuda_host()
-        with host.driven_by(self, self._file):
-            program = host.load(self._library)
+        words = [each.encode() for each in (self._program.command, *arguments)]
+        with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
+            with host.driven_by(self, self._file):
+                main = self._main(host, Path(folder), words)
+            with host.driven_by(self, self._file):
+                with host.ordered() if self.check else contextlib.nullcontext():
+                    status = host.run_main(main, words)
+                self.unnoticed = host.unnoticed()
+            self._name_what_was_found(host)
+        return status
+
+    def _main(self, host: CudaHost, folder: Path, words: list[bytes]) -> Any:
+        """Where its ``main`` is."""
+        if self._library is None:
+            copy = loadable_copy(self._file, folder)
+            self._loaded = LoadedProgram(copy, host.library, host.load(copy.file))
+            self._loaded.initialise(words)
+            return self._loaded.main
+        program = host.load(self._library)
         if not hasattr(program, "main"):
             raise UsageError(f"{self._file}: it has no main", "check takes programs")
-        with host.driven_by(self, self._file):
-            words = [b"program", *(each.encode() for each in arguments)]
-            with host.ordered() if self.check else contextlib.nullcontext():
-                status = host.run_main(program, words)
-            self.unnoticed = host.unnoticed()
+        return ctypes.cast(program.main, ctypes.c_void_p)
+
+    def _name_what_was_found(self, host: CudaHost) -> None:
         self._launches.note_program(runtime(shipped_blocks()).program_report())
         self._launches.name_allocations(host.allocated_at)
-        return status
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
         """A launch: of a form not seen before in all schedules, else in one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,24 @@ from kernelbench.ptx.sources import PtxSymbols
 
 #: Folders of what users have installed, not written: packages, and headers of a toolkit.
 _INSTALLED = ("site-packages", "cccl", "targets")
+
+
+#: Where this process's program has its sources.
+_folders: list[Path] = []
+
+
+def sources_are_in(folders: Iterable[Path]) -> None:
+    """Have sources found in these folders: a build that is used again may come from elsewhere."""
+    _folders[:] = dict.fromkeys(each.resolve() for each in folders)
+
+
+def _own_copy(file: Path) -> Path:
+    """The file of this program that a path of a build means: with the longest end in common."""
+    if not _folders or _installed(file) or any(map(file.is_relative_to, _folders)):
+        return file
+    ends = (Path(*file.parts[at:]) for at in range(1, len(file.parts)))
+    copies = (folder / end for end in ends for folder in _folders)
+    return next((each for each in copies if each.is_file()), file)
 
 
 class ScriptSymbols(PtxSymbols):
@@ -53,7 +71,7 @@ class ScriptSymbols(PtxSymbols):
         return not _installed(self._file_of(location))
 
     def _file_of(self, location: Location) -> Path:
-        return Path(self._module.files.get(location.file, "?"))
+        return _own_copy(Path(self._module.files.get(location.file, "?")))
 
 
 def host_place(pc: Mapping[str, Any] | None) -> Place | None:
@@ -61,7 +79,7 @@ def host_place(pc: Mapping[str, Any] | None) -> Place | None:
     if pc is None:
         return None
     for frame in dwarf.frames_at(str(pc["module"]), int(pc["offset"])):
-        file = Path(frame.file)
+        file = _own_copy(Path(frame.file))
         if file.is_absolute() and file.is_file() and not _installed(file):
             return Place(file, file.name, frame.line, frame.function, "", "")
     return None

@@ -45,7 +45,9 @@ def commands_in(text: str) -> Iterator[str]:
 
 def mistake_in(command: str) -> str:
     """What of a command does not exist; empty if all does."""
-    words = shlex.split(re.split(r"\s#|\s[|]\s", command)[0])[1:]
+    # Behind -- are a program's words, behind -Xcompiler a host compiler's.
+    own = re.sub(r"-Xcompiler \S+", "-Xcompiler", re.split(r"\s#|\s[|]\s|\s--\s", command)[0])
+    words = shlex.split(own)[1:]
     if words[0].startswith("-"):
         known = {name for option in cli.params for name in option.opts}
         return "" if words[0] in known | {"-h", "--help"} else words[0]

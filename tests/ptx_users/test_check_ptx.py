@@ -101,7 +101,7 @@ def test_launches_share_arrays_and_end_at_a_fault(folder):
         read_launches(file)
     wrong = ADD.replace(", 100]\n", ", 1000]\n").replace("grid = 4", "grid = 32")
     file = write(folder, wrong + ADD[ADD.index("\n[[") :])
-    answer = answer_to(FileAsked(str(file), 1, 0, 4, 90, 60.0))
+    answer = answer_to(FileAsked(str(file), 1, 0, 4, 60.0))
     assert (answer.end, len(answer.launches)) == ("done", 1)
     (found,) = answer.launches[0].report.errors
     assert found.finding.kind == "out-of-bounds" and found.finding.access.where == "k.ptx:54"
@@ -140,7 +140,7 @@ def test_a_malformed_file_is_one_line(folder, text, message):
     ],
 )
 def test_a_launch_that_does_not_fit_says_which(folder, text, message):
-    answer = answer_to(FileAsked(str(write(folder, text)), 1, 0, 4, 90, 60.0))
+    answer = answer_to(FileAsked(str(write(folder, text)), 1, 0, 4, 60.0))
     assert answer.end == "usage" and message in f"{answer.reason}; {answer.hint}"
 
 

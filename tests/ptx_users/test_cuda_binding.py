@@ -32,7 +32,7 @@ import ctypes, json, sys
 if sys.argv[1]:
     ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 from kernelbench.checks.files import FileAsked, answer_to
-answer = answer_to(FileAsked(sys.argv[2], 2, 1, 4, 90, 60.0))
+answer = answer_to(FileAsked(sys.argv[2], 2, 1, 4, 60.0))
 print(answer.end, answer.reason, [each.report.findings for each in answer.launches])
 assert answer.end == "done" and answer.launches, answer
 assert "torch" not in sys.modules

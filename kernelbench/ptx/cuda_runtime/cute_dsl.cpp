@@ -14,7 +14,7 @@ extern "C" {
 // Its images have machine code only; load_image finds the PTX that CuTe DSL has kept.
 cudaError_t _cudaLibraryLoadData(cudaLibrary_t* library, const void* code, void*, void**, unsigned,
                                  void*, void**, unsigned) {
-  const int number = load_image(code);
+  const int number = load_image(code, nullptr);
   if (number < 0) return not_here("a module of CuTe DSL without PTX");
   *library = reinterpret_cast<cudaLibrary_t>(&modules[number]);
   return cudaSuccess;

@@ -11,6 +11,7 @@ namespace kb::cuda {
 
 Launch launch_kernel = nullptr;
 Missing missing = nullptr;
+Missing machine_code_only = nullptr;
 LoadPtx load_ptx = nullptr;
 LoadImage load_image = nullptr;
 Resident resident = nullptr;
@@ -57,7 +58,11 @@ T* found_in(std::map<std::string, T> Module::* members, const Registered& regist
 
 Kernel* kernel_of(const void* function) {
   const auto stub = stubs.find(function);
-  if (stub != stubs.end()) return found_in(&Module::kernels, stub->second);
+  if (stub != stubs.end()) {
+    // An image without PTX, which has no number.
+    if (stub->second.module < 0) machine_code_only(stub->second.name.c_str());
+    return found_in(&Module::kernels, stub->second);
+  }
   for (auto& [number, module] : modules) {
     for (auto& [name, kernel] : module.kernels) {
       if (&kernel == function) return &kernel;
@@ -79,10 +84,11 @@ extern "C" {
 
 // ---- for the loader ----------------------------------------------------------------------------
 
-void kb_cudart_start(Launch launch, Missing named, LoadPtx load, LoadImage image,
-                     Resident resident_ctas) {
+void kb_cudart_start(Launch launch, Missing named, Missing without_ptx, LoadPtx load,
+                     LoadImage image, Resident resident_ctas) {
   launch_kernel = launch;
   missing = named;
+  machine_code_only = without_ptx;
   load_ptx = load;
   load_image = image;
   resident = resident_ctas;
@@ -140,13 +146,23 @@ void __wrap_exit(int status) {
   std::exit(status);
 }
 
+// What a program that was linked with NVIDIA's runtime calls, and this one has not.
+cudaError_t kb_cudart_lacks(const char* name) {
+  return not_here(name);
+}
+
 // ---- what nvcc's host code calls ---------------------------------------------------------------
 
-// What nvcc passes is two numbers and the image (fatbinary_section.h).
+// What nvcc passes (fatbinary_section.h): of a program whose device code is linked, version 2, the
+// images of its parts, too.
 void** __cudaRegisterFatBinary(void* wrapper) {
-  const void* image;
-  std::memcpy(&image, static_cast<const char*>(wrapper) + 2 * sizeof(int), sizeof image);
-  return &images[load_image(image)];
+  struct {
+    int magic, version;
+    const void* image;
+    const void* const* parts;
+  } given;
+  std::memcpy(&given, wrapper, sizeof given);
+  return &images[load_image(given.image, given.version == 2 ? given.parts : nullptr)];
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}

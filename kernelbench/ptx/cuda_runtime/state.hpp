@@ -54,7 +54,8 @@ using Missing = void (*)(const char* what);
 // Loads PTX: the number of the module, or -1.
 using LoadPtx = int (*)(const char* text);
 // The same with the PTX in a fat binary of nvcc's.
-using LoadImage = int (*)(const void* image);
+// The parts of an image that is to be linked, up to null; null if there are none.
+using LoadImage = int (*)(const void* image, const void* const* parts);
 
 // How many CTAs of a kernel the GPU holds at once; `shared`: dynamic.
 using Resident = unsigned (*)(int module, const char* name, unsigned threads, uint64_t shared,
@@ -68,6 +69,8 @@ struct Device {
 
 extern Launch launch_kernel;
 extern Missing missing;
+// Told of a kernel that is asked for and has no PTX.
+extern Missing machine_code_only;
 extern LoadPtx load_ptx;
 extern LoadImage load_image;
 extern Resident resident;
