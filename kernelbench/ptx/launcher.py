@@ -351,7 +351,11 @@ class _Schedules:
             )
             if self._made:
                 self._restore()
-            self._once(seed, symbols)
+            self._running.print_from_kernels(not self._made)
+            try:
+                self._once(seed, symbols)
+            finally:
+                self._running.print_from_kernels(True)
             if self.last.waits:
                 return  # a hang ends like this in most schedules, and takes long
 

@@ -35,6 +35,19 @@ def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
     assert "ctas-together" not in outcome.out
 
 
+def test_a_kernel_prints_once(bench: Bench, tmp_path: Path) -> None:
+    """However many schedules it runs in."""
+    (tmp_path / "prints.cu").write_text(
+        "#include <cstdio>\n"
+        '__global__ void k(int i) { printf("thread %d of launch %d\\n", threadIdx.x, i); }\n'
+        "int main() { for (int i = 0; i < 2; ++i) k<<<1, 2>>>(i); return cudaDeviceSynchronize(); }"
+    )
+    outcome = bench("check", "prints.cu", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out
+    lines = [f"thread {thread} of launch {launch}" for launch in (0, 1) for thread in (0, 1)]
+    assert sorted(line for line in outcome.err.splitlines() if "thread" in line) == sorted(lines)
+
+
 @pytest.mark.long
 def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) -> None:
     outcome = checked("variables.cu")

@@ -10,6 +10,9 @@
 
 #include "units.hpp"
 
+// Whether kernels print: a launch that runs in several schedules prints in the first.
+extern "C" uint32_t kb_emu_silent;
+
 namespace px {
 
 namespace detail {
@@ -71,8 +74,10 @@ inline void vprintf(Byte* result, Byte* format, Byte* arguments) {
     text += length;
     ++count;
   }
-  std::fputs(out.c_str(), stdout);
-  std::fflush(stdout);
+  if (kb_emu_silent == 0) {
+    std::fputs(out.c_str(), stdout);
+    std::fflush(stdout);
+  }
   std::memcpy(result, &count, sizeof count);
 }
 

@@ -104,6 +104,9 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
 
 }  // namespace kb::emu
 
+// Whether what kernels print is left out (ptx_frontend/calls.hpp).
+extern "C" __attribute__((visibility("default"))) uint32_t kb_emu_silent = 0;
+
 // What the loader calls; see kernelbench/ptx/step_kernels.py.
 extern "C" __attribute__((visibility("default"))) void kb_emu_translate(
     const void* kernel, kb::emu::TranslatedKernel translation) {
