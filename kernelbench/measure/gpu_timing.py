@@ -118,15 +118,32 @@ class GpuTiming:
             graphs.append((graph, result))
         return graphs
 
-    def capture_calls(self, kernel: Kernel, count: int) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """One graph of ``count`` calls over the input sets in turn, and what the last returned."""
+    def capture_calls(
+        self, kernel: Kernel, count: int, before: Callable[[], None] | None = None
+    ) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """One graph of ``count`` calls over the input sets in turn, and what the last returned.
+
+        Args:
+            kernel: What is called.
+            count: Calls.
+            before: Launches what goes before each call.
+
+        Raises:
+            CaptureError: If a call cannot be captured, with the reason.
+        """
         for chosen in self.sets:
             self.do_untimed_setup(kernel, chosen)
         self.announce("graph capture", self.call_limit_s)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
-            for index in range(count):
-                result = kernel(self.sets[index % len(self.sets)].inputs.data)
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
+                for index in range(count):
+                    if before is not None:
+                        before()
+                    result = kernel(self.sets[index % len(self.sets)].inputs.data)
+        except Exception as error:
+            torch.cuda.synchronize(self.device)
+            raise CaptureError(" ".join(str(error).split()).split(". ")[0][:120]) from error
         return graph, result
 
     def do_untimed_setup(self, kernel: Kernel, chosen: InputSet) -> None:

@@ -12,8 +12,9 @@ from typing import Literal
 
 from kernelbench.base.schema import Columns
 
-#: Device time is the GPU's, call time the caller's; energy is that of the board, per call.
-Metric = Literal["device", "call", "energy"]
+#: Device time is the GPU's, call time the caller's, time inside that between other kernels of a
+#: graph; energy is that of the board, per call.
+Metric = Literal["device", "call", "inside", "energy"]
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,11 @@ class MetricKind:
 METRICS: dict[Metric, MetricKind] = {
     "device": MetricKind("us", "µs", "device time", "graph", "CUDA events around graph replays"),
     "call": MetricKind("us", "µs", "call time", "events", "CUDA events around the Python call"),
+    "inside": MetricKind("us", "µs", "time inside a graph", "graph", "the same with other kernels"),
     "energy": MetricKind("mj", "mJ", "energy", "nvml", "NVML's counter over back-to-back calls"),
 }
 
-#: Those that are times.
+#: The times that stand for a row.
 TIMES: tuple[Metric, ...] = ("device", "call")
 
 

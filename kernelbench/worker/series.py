@@ -16,6 +16,7 @@ from kernelbench.machine.clocks import ClockSampler
 from kernelbench.measure.gpu_call_time import call_time
 from kernelbench.measure.gpu_device_time import device_time
 from kernelbench.measure.gpu_energy import energy
+from kernelbench.measure.gpu_inside import inside
 from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.kernel_activity import ProfilerError
 from kernelbench.measure.results import TimedBlock, status_of
@@ -158,6 +159,8 @@ class Series:
             if metric == "energy" and (apart or job.target.gpu.mig):
                 what = "a MIG slice" if job.target.gpu.mig else "a submission judged apart"
                 raise MachineFault(f"no energy of {what}: NVML's counter is the board's")
+            if metric == "inside" and apart:
+                raise MachineFault("no time inside a graph of a submission judged apart")
             if apart:
                 return SupervisedSeries(
                     apart, order, self.sets, self.problem, self.shape, self.input_class, metric,
@@ -170,6 +173,8 @@ class Series:
                 return device_time(gpu, kernels, order, timing.warmups)
             if metric == "energy":
                 return energy(gpu, kernels, timing.warmups, sampler.energy_mj)
+            if metric == "inside":
+                return inside(gpu, kernels, order, timing.warmups)
             return call_time(gpu, kernels, order, timing.warmups, timing.call)
 
 
