@@ -207,6 +207,10 @@ class Runtime:
         lib.kb_emu_report.argtypes = []
         lib.kb_emu_report.restype = ctypes.c_char_p
 
+    def give_heap(self, address: int, size: int) -> None:
+        """Have ``malloc`` in kernels take from memory of the host's, in bytes."""
+        self._library.kb_emu_heap(ctypes.c_void_p(address), ctypes.c_uint64(size))
+
     def print_from_kernels(self, shown: bool) -> None:
         """Whether ``printf`` in kernels prints from now on."""
         ctypes.c_uint32.in_dll(self._library, "kb_emu_silent").value = int(not shown)

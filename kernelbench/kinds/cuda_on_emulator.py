@@ -119,7 +119,7 @@ class CudaStepKernel:
         ):
             yield
 
-    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """One launch, as the runtime is set up."""
         self.symbols.add(launch.module.library(self.check), launch.module)
         failed = launch.module.launch_once(
@@ -128,7 +128,7 @@ class CudaStepKernel:
         )  # fmt: skip
         if failed:
             raise KernelFault(failed)
-        return True
+        return 0
 
 
 def _ptx_name(step: Step) -> Path:

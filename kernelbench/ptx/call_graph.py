@@ -13,8 +13,8 @@ class CallGraph:
     Attributes:
         functions: Those that the module defines, by name.
         declared: Those that another module would define.
-        reached: Those that kernels call, callees of callees too, in the order of the text.
-        recursive: The names of those that come back to themselves.
+        reached: Those that kernels call, callees of callees too, and those whose address is taken,
+            in the order of the text.
     """
 
     def __init__(self, module: Module) -> None:
@@ -24,7 +24,7 @@ class CallGraph:
             if each.defined and not each.kernel
         }
         self.declared = {name: each for name, each in module.functions.items() if not each.defined}
-        callees = {each.name: _callees(each) for each in module.functions.values()}
+        callees = {each.name: _named_in(each) for each in module.functions.values()}
 
         def behind(names: Iterable[str]) -> set[str]:
             found: set[str] = set()
@@ -36,16 +36,17 @@ class CallGraph:
                         left.append(name)
             return found
 
-        from_kernels = behind(module.kernels)
-        self.reached = [each for name, each in self.functions.items() if name in from_kernels]
-        self.recursive = {name for name in from_kernels if name in behind([name])}
+        # Tables of virtual functions are variables.
+        stored = {of.symbol for each in module.symbols.values() for _, of in each.addresses}
+        reached = behind(module.kernels) | (stored & self.functions.keys()) | behind(stored)
+        self.reached = [each for name, each in self.functions.items() if name in reached]
 
 
-def _callees(function: PtxFunction) -> set[str]:
+def _named_in(function: PtxFunction) -> set[str]:
+    """What a function calls, or takes the address of, among other names."""
     return {
         operand
         for statement in function.statements
-        if statement.opcode.startswith("call")
         for operand in statement.operands
         if isinstance(operand, str)
     }

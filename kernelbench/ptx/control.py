@@ -24,29 +24,43 @@ if TYPE_CHECKING:
 _PROVIDED = {
     "vprintf": ("px::vprintf", (4, 8, 8)),
     "__assertfail": ("px::assertfail", (8, 8, 4, 8, 8)),
+    "malloc": ("px::malloc", (8, 8)),
+    "free": ("px::free", (8,)),
 }
 
 
 def lower_call(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``call{.uni} {(results),} name{, (parameters)}``."""
+    """``call{.uni} {(results),} name{, (parameters)}``; by an address, with its prototype."""
     rest = list(operands)
     results = _list(rest)
     name = rest.pop(0) if rest else None
     parameters = _list(rest)
     if not isinstance(name, str):
         raise StatementError("no function's name")
-    if rest or name in writer.function.registers:
-        raise StatementError("an indirect call")
+    if name in writer.function.registers:
+        return _call_by_address(writer, name, results, parameters)
+    if rest:
+        raise StatementError("operands behind the parameters")
     function = writer.calls.functions.get(name) or _provided(writer, name)
     if function is None:
         raise StatementError(f"{name} is not defined in this module")
-    if name in writer.calls.recursive:
-        raise StatementError(f"{name} calls itself")
     given = _blocks(writer, function.results, results) + _blocks(
         writer, function.parameters, parameters
     )
     cpp = called(name) if function.defined else _PROVIDED[name][0]
     return f"{cpp}({', '.join(given)});"
+
+
+def _call_by_address(writer: Writer, name: str, results: Vector, parameters: Vector) -> str:
+    """A call of the function whose address a register holds: what is passed says what it takes."""
+    given = []
+    for operand in (*results.items, *parameters.items):
+        passed = writer.layout.passed.get(operand) if isinstance(operand, str) else None
+        if passed is None:
+            raise StatementError(f"{operand} is passed in a register")
+        given.append(block(passed.name))
+    types = ", ".join("px::Byte*" for _ in given)
+    return f"px::function_at<void({types})>({writer.value(name, 8)})({', '.join(given)});"
 
 
 def _provided(writer: Writer, name: str) -> PtxFunction | None:

@@ -21,7 +21,7 @@ from kernelbench.emulator.runtime import runtime
 from kernelbench.machine.arch import ARCHES
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.cuda_build import LACKING_HINT, cuda_runtime_library, torch_allocator_library
-from kernelbench.ptx.cuda_launch import CudaLaunch, CudaRunner
+from kernelbench.ptx.cuda_launch import FAILED, CudaLaunch, CudaRunner
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.fatbin import best_for, ptx_at, ptx_kept_of
@@ -29,7 +29,6 @@ from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.linking import linked_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols
 
-_FAILED = 719  # cudaErrorLaunchFailure
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _COOPERATIVE, _PROGRAMMATIC = 1, 2  # of a launch
 _Triple = ctypes.POINTER(ctypes.c_uint)
@@ -86,6 +85,7 @@ class CudaHost:
         self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         for name in ("kb_cudart_unnoticed", "kb_cudart_dropped", "cudaGetErrorName"):
             getattr(self.library, name).restype = ctypes.c_char_p
+        self.library.kb_cudart_heap.restype = ctypes.c_uint64
         self.library.kb_cudart_memory.restype = ctypes.c_uint64
         self.library.kb_cudart_site.restype = ctypes.c_char_p
         self._runner: CudaRunner | None = None
@@ -93,6 +93,7 @@ class CudaHost:
         self._apart: Path | None = None
         self._error: Exception | None = None
         self._modules: list[PtxModule] = []
+        self._has_heap = False
         # Kept, since the library has their addresses only.
         self._callbacks = (
             _LAUNCH(self._launched), _MISSING(self._missing),
@@ -275,6 +276,11 @@ class CudaHost:
         module = load_ptx(
             self._name.with_suffix(".ptx"), text=text, symbols=ScriptSymbols, apart=self._apart
         )
+        if module.takes_from_heap and not self._has_heap:
+            self._has_heap = True
+            size = ctypes.c_uint64()
+            address = self.library.kb_cudart_heap(ctypes.byref(size))
+            runtime(shipped_blocks()).give_heap(address, size.value)
         variables = module.variables(check)
         self._modules.append(module)
         for kernel in module.kernels:
@@ -303,7 +309,7 @@ class CudaHost:
             tuple(ctypes.string_at(arguments[at], size) for at, size in enumerate(sizes)),
             bool(how & _PROGRAMMATIC),
         )  # fmt: skip
-        return self._guarded(_FAILED, lambda: self._run(launch))
+        return self._guarded(FAILED, lambda: self._run(launch))
 
     def _resident(self, module: int, name: bytes, threads: int, dynamic: int, cluster: int) -> int:
         """How many CTAs of a kernel the GPU holds at once."""
@@ -320,7 +326,7 @@ class CudaHost:
     def _run(self, launch: CudaLaunch) -> int:
         if self._runner is None:
             raise UsageError(f"{launch.kernel} is launched where nothing runs kernels")
-        return 0 if self._runner.run_cuda(launch, self._allocations(launch)) else _FAILED
+        return self._runner.run_cuda(launch, self._allocations(launch))
 
     def _allocations(self, launch: CudaLaunch) -> dict[str, Any]:
         """What is allocated, as bytes by a name that says which argument points there."""

@@ -9,8 +9,12 @@ from typing import Any, Protocol
 
 from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
 from kernelbench.ptx.launcher import PtxModule
+from kernelbench.ptx.report import PtxReport
 
 _POINTER = 8  # bytes
+FAILED, ASSERTED = 719, 710  # cudaErrorLaunchFailure, cudaErrorAssert
+#: What the emulator says of a kernel's assert.
+ASSERTION = "assertion failed"
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,14 @@ def _extents(of: tuple[int, ...]) -> str:
     return "×".join(map(str, of))
 
 
+def status_of(report: PtxReport) -> int:
+    """What CUDA would say of a launch."""
+    if not report.error and not report.waits:
+        return 0
+    failed = any(each.finding.text == ASSERTION for each in report.findings)
+    return ASSERTED if failed else FAILED
+
+
 class CudaRunner(Protocol):
     """Who runs the launches of host code.
 
@@ -91,8 +103,8 @@ class CudaRunner(Protocol):
     sms: int
     check: bool
 
-    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
-        """Run it; whether it came to its end.
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
+        """Run it; a status of CUDA, 0 if it came to its end.
 
         Args:
             memory: What the host has allocated, by name.

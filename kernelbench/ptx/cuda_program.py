@@ -22,7 +22,7 @@ from kernelbench.ptx.built_program import LoadedProgram, is_executable, loadable
 from kernelbench.ptx.checked_launches import CheckedLaunches
 from kernelbench.ptx.cuda_build import ProgramSources, program_library
 from kernelbench.ptx.cuda_host import CudaHost, cuda_host
-from kernelbench.ptx.cuda_launch import CudaLaunch
+from kernelbench.ptx.cuda_launch import CudaLaunch, status_of
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.script_symbols import sources_are_in
 
@@ -103,7 +103,7 @@ class CudaProgram:
         self._launches.note_program(runtime(shipped_blocks()).program_report())
         self._launches.name_allocations(host.allocated_at)
 
-    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
         report = self._launches.make_cuda(launch, memory, ordered=True)
-        return not report.error and not report.waits
+        return status_of(report)

@@ -204,6 +204,12 @@ class PtxModule:
             return opcode in own
         return any(opcode == each.opcode for of in functions.values() for each in of.statements)
 
+    @property
+    def takes_from_heap(self) -> bool:
+        """Whether its functions may call ``malloc``."""
+        malloc = self._source.module.functions.get("malloc")
+        return malloc is not None and not malloc.defined
+
     def library(self, check: bool) -> ctypes.CDLL:
         """The module's library, built and loaded when first asked for.
 

@@ -12,7 +12,7 @@ from typing import Any
 from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.cuda_build import cuda_runtime_library
 from kernelbench.ptx.cuda_host import CudaHost, cuda_host
-from kernelbench.ptx.cuda_launch import CudaLaunch
+from kernelbench.ptx.cuda_launch import CudaLaunch, status_of
 from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.cute_dsl import before_import, cute_dsl_driven_by, cute_dsl_is_installed
 from kernelbench.ptx.inline_extension import Extension, file_extension, inline_extension
@@ -84,12 +84,12 @@ class ScriptSession(TritonSession):
         library = cuda_runtime_library()
         self._stack.enter_context(cute_dsl_driven_by(host, self.arch, library))
 
-    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> bool:
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
         report = self._launches.make_cuda(launch, {**self._live.storages({}), **memory})
         if not self.check:
             report.require_clean()
-        return not report.error and not report.waits
+        return status_of(report)
 
 
 def _calling_script() -> Path | None:

@@ -55,11 +55,11 @@ def translate(module: Module, variants: Variants | None = None) -> Translation:
     parts = [f'#include "{HEADER}"', ""]
     if variants:
         parts += ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
-    parts += ["namespace {", "", *_variables(module, obstacles)]
+    calls = CallGraph(module)
+    heads = [f"{_head(each)};" for each in calls.reached]
+    parts += ["namespace {", "", *heads, *_variables(module, calls, obstacles)]
     layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
     entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
-    calls = CallGraph(module)
-    parts += [f"{_head(each)};" for each in calls.reached]
     for each in calls.reached:
         layout = AddressLayout(module, each)
         writer = Writer(each, layout, calls)
@@ -84,7 +84,7 @@ def global_variables(module: Module) -> list[Symbol]:
     return [each for each in module.symbols.values() if each.space in ("global", "const")]
 
 
-def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
+def _variables(module: Module, calls: CallGraph, obstacles: list[Obstacle]) -> Iterator[str]:
     for symbol in module.symbols.values():
         if symbol.space == "shared":
             continue
@@ -95,18 +95,22 @@ def _variables(module: Module, obstacles: list[Obstacle]) -> Iterator[str]:
         align = max(symbol.align, 16)
         yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
     for symbol in module.symbols.values():
-        yield from _addresses_in(module, symbol, obstacles)
+        yield from _addresses_in(module, calls, symbol, obstacles)
 
 
-def _addresses_in(module: Module, symbol: Symbol, obstacles: list[Obstacle]) -> Iterator[str]:
+def _addresses_in(
+    module: Module, calls: CallGraph, symbol: Symbol, obstacles: list[Obstacle]
+) -> Iterator[str]:
     """Fills in the addresses that a variable begins with."""
     for offset, of in symbol.addresses:
         target = module.symbols.get(of.symbol)
-        if target is None or target.space not in ("global", "const"):
+        name = f"&{called(of.symbol)}" if of.symbol in calls.functions else variable(of.symbol)
+        in_memory = target is not None and target.space in ("global", "const")
+        if not in_memory and of.symbol not in calls.functions:
             text = f"the address of {of.symbol}, which is no variable in memory"
             obstacles.append(Obstacle(symbol.line, symbol.name, text))
             continue
-        value = f"px::address_of({variable(of.symbol)}) + {of.offset}"
+        value = f"px::address_of({name}) + {of.offset}"
         place = f"{variable(symbol.name)} + {offset}"
         name = f"{variable(symbol.name)}_{offset}_filled"
         yield f"[[maybe_unused]] const bool {name} = px::put_address({place}, {value});"

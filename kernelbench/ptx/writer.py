@@ -27,7 +27,7 @@ from kernelbench.ptx.model import (
     Sum,
     Vector,
 )
-from kernelbench.ptx.names import identifier, operand_names, registers_in
+from kernelbench.ptx.names import called, identifier, operand_names, registers_in
 from kernelbench.ptx.registers import SPECIAL_REGISTERS, arrays_of
 
 _SHARED = ("shared", "shared::cta")
@@ -140,6 +140,8 @@ class Writer:
             return register if same else f"{kind}({register})"
         if name in SPECIAL_REGISTERS:
             return f"{kind}({SPECIAL_REGISTERS[name]})"
+        if name in self.calls.functions:
+            return f"{kind}(px::address_of(&{called(name)}))"
         return f"{kind}({self.layout.address(name)})"
 
     def predicate(self, operand: Operand) -> str:

@@ -48,6 +48,49 @@ def test_a_kernel_prints_once(bench: Bench, tmp_path: Path) -> None:
     assert sorted(line for line in outcome.err.splitlines() if "thread" in line) == sorted(lines)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "wanted"),
+    [
+        (("__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
+         "__global__ void k(int* out) { out[threadIdx.x] = f(threadIdx.x); }"), 13),
+        (("struct Any { __device__ virtual int of(int x) = 0; };\n"
+         "struct More : Any { __device__ int of(int x) { return x + 6; } };\n"
+         "struct Twice : Any { __device__ int of(int x) { return 2 * x; } };\n"
+         "__global__ void k(int* out) {\n"
+         "  More more;\n  Twice twice;\n  Any* any = &twice;\n"
+         "  if (threadIdx.x % 2) any = &more;\n  out[threadIdx.x] = any->of(threadIdx.x);\n}"), 13),
+        (("__global__ void k(int* out) {\n"
+         "  int* const one = static_cast<int*>(malloc(64));\n  one[3] = threadIdx.x;\n"
+         "  int* const two = new int[4];\n  two[1] = one[3] + 6;\n  free(one);\n"
+         "  out[threadIdx.x] = two[1];\n  delete[] two;\n}"), 13),
+    ],
+    ids=["recursion", "virtual functions", "malloc"],
+)  # fmt: skip
+def test_functions_and_memory_of_kernels(
+    bench: Bench, tmp_path: Path, kernel: str, wanted: int
+) -> None:
+    (tmp_path / "own.cu").write_text(
+        f"{kernel}\nint main() {{\n  int *there, here[8];\n  cudaMalloc(&there, sizeof here);\n"
+        "  for (int i = 0; i < 3; ++i) k<<<1, 8>>>(there);\n"
+        "  cudaMemcpy(here, there, sizeof here, cudaMemcpyDeviceToHost);\n"
+        f"  return here[7] != {wanted};\n}}\n"
+    )
+    outcome = bench("check", "own.cu", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "1 clean of 1" in outcome.out
+
+
+def test_an_assertion_of_a_kernel_has_its_error(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "own.cu").write_text(
+        "#include <cassert>\n__global__ void k(int n) { assert(threadIdx.x < n); }\n"
+        "int main() {\n  k<<<1, 4>>>(2);\n  return cudaDeviceSynchronize() != cudaErrorAssert;\n}\n"
+    )
+    outcome = bench("check", "own.cu", cwd=tmp_path)
+    assert outcome.code == 3, outcome.out
+    assert "assertion failed" in outcome.out and "main returned" not in outcome.out
+    assert outcome.err.count("assertion `threadIdx.x < n` failed") == 1
+
+
 @pytest.mark.long
 def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) -> None:
     outcome = checked("variables.cu")

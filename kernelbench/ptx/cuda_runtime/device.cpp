@@ -199,8 +199,15 @@ cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
-  *value = size_t{1} << 23;
+  *value = kHeapBytes;
   return cudaSuccess;
+}
+// Memory that kernels take from by malloc.
+uint64_t kb_cudart_heap(uint64_t* bytes) {
+  void* address = nullptr;
+  allocate(&address, kHeapBytes, cudaMemoryTypeDevice);
+  *bytes = kHeapBytes;
+  return reinterpret_cast<uint64_t>(address);
 }
 cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
   return cudaSuccess;

@@ -82,6 +82,17 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return cudaSuccess;
 }
+cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t graph) {
+  auto* const copy = new CUgraph_st;
+  for (const auto& node : graph->nodes) {
+    auto& own = copy->nodes.emplace_back(std::make_unique<CUgraphNode_st>(*node));
+    for (const CUgraphNode_st*& each : own->after) {
+      each = copy->nodes[number_of(*graph, each)].get();
+    }
+  }
+  *made = copy;
+  return cudaSuccess;
+}
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   for (size_t at = 0; nodes != nullptr && at < *count && at < graph->nodes.size(); ++at) {
     nodes[at] = graph->nodes[at].get();

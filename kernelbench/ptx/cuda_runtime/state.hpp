@@ -149,6 +149,8 @@ cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void**
 // How many CTAs of a kernel an SM of the emulator holds: one, if it fits.
 int resident_blocks(const Kernel& kernel, int threads, size_t shared);
 
+// Bytes from which kernels take memory by malloc: CUDA's default.
+constexpr size_t kHeapBytes = size_t{8} << 20;
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type);
 cudaError_t release(void* address);
 // Frees what its stream has freed, when nothing is pending that could use it.

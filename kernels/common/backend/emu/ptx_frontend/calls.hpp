@@ -1,5 +1,6 @@
-// Functions of the CUDA driver that kernels call: printf and assert (CUDA C++ Programming Guide,
-// "Formatted Output", "Assertion"). Each takes a pointer to each of its results and parameters.
+// Functions of the CUDA driver that kernels call: printf, assert, malloc and free (CUDA C++
+// Programming Guide, "Formatted Output", "Assertion", "Dynamic Global Memory Allocation"). Each
+// takes a pointer to each of its results and parameters.
 #pragma once
 
 #include <algorithm>
@@ -81,15 +82,24 @@ inline void vprintf(Byte* result, Byte* format, Byte* arguments) {
   std::memcpy(result, &count, sizeof count);
 }
 
+// void* malloc(size_t), void free(void*): new and delete call them.
+inline void malloc(Byte* result, Byte* bytes) {
+  const u64 made = emu::heap_allocate(detail::parameter<u64>(bytes));
+  std::memcpy(result, &made, sizeof made);
+}
+inline void free(Byte*) {}
+
 // void __assertfail(const char* message, const char* file, unsigned line, const char* function,
 //                   size_t charsize)
 PX void assertfail(Byte* message, Byte* file, Byte* line, Byte* function, Byte*) {
   const auto text = [](const Byte* from) {
     return reinterpret_cast<const char*>(detail::parameter<u64>(from));
   };
-  std::fprintf(stderr, "%s:%u: %s: assertion `%s` failed\n", text(file),
-               detail::parameter<u32>(line), text(function), text(message));
-  trap();
+  if (kb_emu_silent == 0) {
+    std::fprintf(stderr, "%s:%u: %s: assertion `%s` failed\n", text(file),
+                 detail::parameter<u32>(line), text(function), text(message));
+  }
+  assertion_failed();
 }
 
 }  // namespace px

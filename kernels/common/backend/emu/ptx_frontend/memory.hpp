@@ -41,6 +41,15 @@ PX Byte* pointer(u64 address) {
 PX u64 address_of(const void* pointer) {
   return reinterpret_cast<u64>(pointer);
 }
+template <typename... T>
+u64 address_of(void (*function)(T...)) {
+  return reinterpret_cast<u64>(function);
+}
+// A function by its address: a call of what is none ends the launch.
+template <typename F>
+F* function_at(u64 address) {
+  return reinterpret_cast<F*>(address);
+}
 // An initializer that is an address; says that it is done.
 PX bool put_address(void* place, u64 address) {
   std::memcpy(place, &address, sizeof address);

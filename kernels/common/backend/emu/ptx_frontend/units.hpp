@@ -233,6 +233,9 @@ PX void nanosleep() {
 PX void trap() {
   emu::trap();
 }
+PX void assertion_failed() {
+  emu::assertion_failed();
+}
 PX void breakpoint() {
   emu::breakpoint();
 }

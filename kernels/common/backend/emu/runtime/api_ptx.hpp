@@ -128,7 +128,10 @@ void strong_store_vector(void* at, uint32_t bytes, const void* values, const Str
 [[noreturn]] void lanes_disabled();
 void sleep_a_while();
 [[noreturn]] void trap();
+[[noreturn]] void assertion_failed();
 [[noreturn]] void breakpoint();
+// malloc of kernels (device_heap.cpp).
+uint64_t heap_allocate(uint64_t bytes);
 
 // A translated kernel: takes its parameters as PTX lays them out.
 using TranslatedKernel = void (*)(void* parameters);

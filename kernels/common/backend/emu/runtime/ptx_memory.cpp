@@ -211,6 +211,12 @@ void trap() {
   fail({.kind = Class::kCrash, .pc = pc, .text = text});
 }
 
+// CUDA C++ Programming Guide, "Assertion": the kernel ends with cudaErrorAssert.
+void assertion_failed() {
+  const Pc pc = KB_EMU_PC;
+  fail({.kind = Class::kCrash, .pc = pc, .text = "assertion failed"});
+}
+
 // PTX: brkpt (9.7.19): suspends execution, and nobody is there to go on with it.
 void breakpoint() {
   const Pc pc = KB_EMU_PC;
