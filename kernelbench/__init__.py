@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kernelbench.executors.api import load
     from kernelbench.problems.tensor.problem import TensorProblem
     from kernelbench.project.problem import Work
-    from kernelbench.ptx.triton_session import triton_emulation
+    from kernelbench.ptx.hosts.triton_session import triton_emulation
     from kernelbench.records.run_record import Result, RunRecord
     from kernelbench.runs.api import run
 

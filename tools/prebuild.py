@@ -33,7 +33,7 @@ from kernelbench.build.compiler import LIBRARY_FILE, META_FILE, Recipe
 from kernelbench.emulator.runtime import runtime_recipe
 from kernelbench.machine.toolchain import CPU_LEVELS, nvcc
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.cuda_build import cuda_runtime_recipe
+from kernelbench.ptx.hosts.cuda_build import cuda_runtime_recipe
 
 PORTABLE = Path(__file__).resolve().parent / "prebuilt"
 #: PEP 600, manylinux_2_28: the newest versions of symbols that its oldest systems have.

@@ -13,8 +13,8 @@ from pathlib import Path
 from kernelbench.base.errors import UsageError
 from kernelbench.build import nvcc_wrapper
 from kernelbench.build.compiler import needed_nvcc
-from kernelbench.ptx.built_program import has_kernels
-from kernelbench.ptx.cuda_build import emulated_flags
+from kernelbench.ptx.hosts.built_program import has_kernels
+from kernelbench.ptx.hosts.cuda_build import emulated_flags
 
 
 def built_programs(command: str, named: Sequence[str], arch: int) -> tuple[str, ...]:

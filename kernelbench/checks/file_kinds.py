@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kernelbench.executors.exported import read_exported
 from kernelbench.project.step_files import is_submission
-from kernelbench.ptx.built_program import is_executable
-from kernelbench.ptx.cuda_build import SOURCES
+from kernelbench.ptx.hosts.built_program import is_executable
+from kernelbench.ptx.hosts.cuda_build import SOURCES
 
 #: An import of what makes kernels.
 _KERNELS = re.compile(r"^\s*(?:import|from)\s.*\b(?:triton|cpp_extension)\b", re.M)

@@ -36,13 +36,13 @@ from kernelbench.machine.devices import require_torch
 from kernelbench.machine.toolchain import host_compilers
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.project.step_files import is_submission
-from kernelbench.ptx.built_program import is_executable
-from kernelbench.ptx.cuda_build import SOURCES, ProgramSources
-from kernelbench.ptx.cuda_program import CudaProgram
 from kernelbench.ptx.demangle import source_name
+from kernelbench.ptx.hosts.built_program import is_executable
+from kernelbench.ptx.hosts.cuda_build import SOURCES, ProgramSources
+from kernelbench.ptx.hosts.cuda_program import CudaProgram
+from kernelbench.ptx.hosts.script_session import script_emulation
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
-from kernelbench.ptx.script_session import script_emulation
 
 #: How a file ended: ``usage`` and ``environment`` are errors of the user and of the machine.
 FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]

@@ -19,7 +19,7 @@ from kernelbench.kinds.python_step import load_python_step
 from kernelbench.machine.arch import ARCHES
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem_loading import load_problem
-from kernelbench.ptx.cuda_on_cpu import cuda_on_cpu
+from kernelbench.ptx.hosts.cuda_on_cpu import cuda_on_cpu
 
 _PTXAS_LIMIT_S = 120
 

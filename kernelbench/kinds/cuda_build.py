@@ -21,7 +21,7 @@ from kernelbench.machine.toolchain import gencode, own_arch, unknown_arch
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.overlay import written_source
-from kernelbench.ptx.cuda_build import (
+from kernelbench.ptx.hosts.cuda_build import (
     LACKING_HINT,
     emulated_flags,
     extension_recipe,

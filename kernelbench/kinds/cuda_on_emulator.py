@@ -17,11 +17,11 @@ from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.problem import Kernel
 from kernelbench.ptx.arguments import span_of
-from kernelbench.ptx.cuda_build import torch_allocator_library
-from kernelbench.ptx.cuda_host import cuda_host, linked_first, memory_at
-from kernelbench.ptx.cuda_launch import CudaLaunch
 from kernelbench.ptx.errors import PtxError
-from kernelbench.ptx.fatbin import ptx_in
+from kernelbench.ptx.hosts.cuda_build import torch_allocator_library
+from kernelbench.ptx.hosts.cuda_host import cuda_host, linked_first, memory_at
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
+from kernelbench.ptx.hosts.fatbin import ptx_in
 from kernelbench.ptx.launcher import load_ptx
 from kernelbench.ptx.module_symbols import ModuleSymbols
 

@@ -13,13 +13,13 @@ from kernelbench.kinds.python_step import load_python_step
 from kernelbench.machine.arch import emulated_arch
 from kernelbench.project.model import Step
 from kernelbench.project.problem import Kernel, Problem
-from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.hosts.triton_arguments import Given
+from kernelbench.ptx.hosts.triton_driver import triton_driven_by
+from kernelbench.ptx.hosts.triton_session import TritonLaunches
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.module_symbols import ModuleSymbols
-from kernelbench.ptx.triton_arguments import Given
-from kernelbench.ptx.triton_driver import triton_driven_by
-from kernelbench.ptx.triton_session import TritonLaunches
 
 
 class TritonStepKernel(TritonLaunches):

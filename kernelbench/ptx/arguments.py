@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelbench.ptx.errors import PtxError
-from kernelbench.ptx.layout import AddressLayout
-from kernelbench.ptx.model import PtxFunction, Symbol
+from kernelbench.ptx.lowering.layout import AddressLayout
+from kernelbench.ptx.parser.model import PtxFunction, Symbol
 
 _AXES = 3
 _MOST_THREADS = 1024

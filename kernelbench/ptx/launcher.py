@@ -27,10 +27,10 @@ from kernelbench.ptx.arguments import (
 )
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
+from kernelbench.ptx.lowering.translator import global_variables
 from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in
 from kernelbench.ptx.residency import Residency, registers_of, residency
 from kernelbench.ptx.sources import PtxSymbols
-from kernelbench.ptx.translator import global_variables
 
 #: Schedules of ``check=True``.
 DEFAULT_SCHEDULES = 20

@@ -14,11 +14,11 @@ from pathlib import Path
 from kernelbench.build import compiler
 from kernelbench.emulator.runtime import load_emulated
 from kernelbench.machine.toolchain import emulator_compiler
-from kernelbench.ptx.body import read_body
-from kernelbench.ptx.declarations import SPACES, read_parameters, read_variable
-from kernelbench.ptx.model import Module, PtxFunction
-from kernelbench.ptx.tokens import END, Tokens, number_of
-from kernelbench.ptx.translator import PTX_FOLDER, Translation, translate
+from kernelbench.ptx.lowering.translator import PTX_FOLDER, Translation, translate
+from kernelbench.ptx.parser.body import read_body
+from kernelbench.ptx.parser.declarations import SPACES, read_parameters, read_variable
+from kernelbench.ptx.parser.model import Module, PtxFunction
+from kernelbench.ptx.parser.tokens import END, Tokens, number_of
 
 _LINKING = (".visible", ".extern", ".weak", ".common")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelbench.emulator import dwarf
 from kernelbench.emulator.symbols import Place
-from kernelbench.ptx.model import Chain, Location, Module
+from kernelbench.ptx.parser.model import Chain, Location, Module
 from kernelbench.ptx.sources import PtxSymbols
 
 #: Folders of what users have installed, not written: packages, and headers of a toolkit.

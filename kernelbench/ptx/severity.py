@@ -6,7 +6,8 @@ the lanes together without saying that it orders memory (the runtime says where 
 through other threads); accesses to tensor memory whose synchronization lacks nothing but
 ``tcgen05.fence`` (docs/ptx.md);
 and what has one outcome in any order: ordinary stores of the same value by threads of one CTA, and
-loads whose value the threads that race make nothing of (:mod:`kernelbench.ptx.unused_loads`).
+loads whose value the threads that race make nothing of
+(:mod:`kernelbench.ptx.lowering.unused_loads`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, get_args
 
+from kernelbench.ptx.lowering.unused_loads import unused_by
 from kernelbench.ptx.sources import PtxSymbols
-from kernelbench.ptx.unused_loads import unused_by
 
 Severity = Literal["error", "formal"]
 #: Of PTX, of an access and of the one that it conflicts with; None for one that is elsewhere.

@@ -9,9 +9,9 @@ from typing import Any
 
 from kernelbench.emulator import dwarf
 from kernelbench.emulator.symbols import Place, Symbols
-from kernelbench.ptx.layout import AddressLayout
-from kernelbench.ptx.model import Location, Module, PtxFunction, Statement
-from kernelbench.ptx.translator import PTX_FOLDER
+from kernelbench.ptx.lowering.layout import AddressLayout
+from kernelbench.ptx.lowering.translator import PTX_FOLDER
+from kernelbench.ptx.parser.model import Location, Module, PtxFunction, Statement
 
 #: A variable of a function: ``_ZZ6kernelPiE4tile``.
 _STATIC = re.compile(r"^_ZZ.*E(\d+)([A-Za-z_]\w*)$")

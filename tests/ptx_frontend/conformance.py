@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import kernelbench.ptx
-from kernelbench.ptx.forms import Pure
-from kernelbench.ptx.model import SIZES
-from kernelbench.ptx.table import TABLE
+from kernelbench.ptx.lowering.forms import Pure
+from kernelbench.ptx.lowering.table import TABLE
+from kernelbench.ptx.parser.model import SIZES
 
 TUPLES = 1024
 _MOST_OPERANDS = 4

@@ -12,7 +12,7 @@ from exact import F64, FORMATS
 from float_model import Near, compared, float_result, packed
 from integer_model import integer_result, signed
 
-from kernelbench.ptx.model import SIZES
+from kernelbench.ptx.parser.model import SIZES
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 

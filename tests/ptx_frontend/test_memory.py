@@ -13,7 +13,7 @@ from integer_model import signed
 from test_bulk import aligned
 
 import kernelbench.ptx
-from kernelbench.ptx.model import SIZES
+from kernelbench.ptx.parser.model import SIZES
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 

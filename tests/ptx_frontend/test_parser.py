@@ -10,8 +10,8 @@ import kernelbench.ptx
 from kernelbench.base.errors import ExitCode
 from kernelbench.ptx import PtxError, UnsupportedPtxError
 from kernelbench.ptx.library import parse
-from kernelbench.ptx.model import Address, Negated, Number, Pair, Real, Vector
-from kernelbench.ptx.table import TABLE, row_of
+from kernelbench.ptx.lowering.table import TABLE, row_of
+from kernelbench.ptx.parser.model import Address, Negated, Number, Pair, Real, Vector
 
 HERE = Path(__file__).parent
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"

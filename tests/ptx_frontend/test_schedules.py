@@ -7,7 +7,7 @@ import pytest
 
 import kernelbench.ptx
 from kernelbench.emulator.settings import Emulation
-from kernelbench.ptx.checked_launches import CheckedLaunches
+from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelbench.ptx.forms import Form, Pure
-from kernelbench.ptx.table import TABLE, row_of
+from kernelbench.ptx.lowering.forms import Form, Pure
+from kernelbench.ptx.lowering.table import TABLE, row_of
 
 HERE = Path(__file__).parent
 #: Rows that no model judges, by how their spellings begin, with the reason.

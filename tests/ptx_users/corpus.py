@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernelbench.ptx import PtxModule, PtxReport, load
-from kernelbench.ptx.triton_arguments import tensor_map
+from kernelbench.ptx.hosts.triton_arguments import tensor_map
 
 HERE = Path(__file__).parent
 _F16, _SWIZZLE_128 = 6, 3

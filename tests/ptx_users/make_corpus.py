@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kernelbench.ptx.triton_session import triton_emulation
+from kernelbench.ptx.hosts.triton_session import triton_emulation
 
 FOLDER = Path(__file__).parent
 #: Script -> archs.

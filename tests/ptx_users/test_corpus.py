@@ -8,7 +8,7 @@ from corpus import CASES, HERE, module_of, text_of, with_fences
 
 from kernelbench.ptx import load
 from kernelbench.ptx.library import parse
-from kernelbench.ptx.translator import translate
+from kernelbench.ptx.lowering.translator import translate
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 

@@ -18,7 +18,7 @@ from conftest import ROOT, environment_of
 from elftools.elf.elffile import ELFFile
 
 from kernelbench.machine import toolchain
-from kernelbench.ptx.cuda_build import cuda_runtime_library
+from kernelbench.ptx.hosts.cuda_build import cuda_runtime_library
 
 pytestmark = [
     pytest.mark.usefixtures("emulator_runtime"),

@@ -14,10 +14,10 @@ from corpus import HERE
 
 from kernelbench.checks.api import check
 from kernelbench.machine import toolchain
-from kernelbench.ptx.cuda_host import cuda_host
-from kernelbench.ptx.cute_dsl import before_import, cute_dsl_is_installed
 from kernelbench.ptx.demangle import source_name
-from kernelbench.ptx.fatbin import ptx_kept_of
+from kernelbench.ptx.hosts.cuda_host import cuda_host
+from kernelbench.ptx.hosts.cute_dsl import before_import, cute_dsl_is_installed
+from kernelbench.ptx.hosts.fatbin import ptx_kept_of
 
 SCRIPTS = HERE / "cute"
 needs_nvcc = pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")

@@ -13,8 +13,8 @@ from conftest import ROOT, Outcome
 
 from kernelbench.base.errors import UsageError
 from kernelbench.machine import toolchain
-from kernelbench.ptx import cuda_build
-from kernelbench.ptx.inline_extension import file_extension, inline_extension
+from kernelbench.ptx.hosts import cuda_build
+from kernelbench.ptx.hosts.inline_extension import file_extension, inline_extension
 
 SUBMISSIONS = ROOT / "tests" / "ptx_users" / "submissions"
 VECTORADD = ROOT / "tests" / "gpumode" / "tasks" / "vectoradd"

@@ -15,9 +15,9 @@ from conftest import Outcome
 from kernelbench.base.errors import UsageError
 from kernelbench.build.nvcc_wrapper import for_emulator
 from kernelbench.machine import toolchain
-from kernelbench.ptx.built_program import has_kernels, is_executable, loadable_copy
-from kernelbench.ptx.fatbin import PtxText, best_for
-from kernelbench.ptx.linking import linked_ptx
+from kernelbench.ptx.hosts.built_program import has_kernels, is_executable, loadable_copy
+from kernelbench.ptx.hosts.fatbin import PtxText, best_for
+from kernelbench.ptx.hosts.linking import linked_ptx
 
 Bench = Callable[..., Outcome]
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelbench.ptx.cuda_on_cpu import LiveTensors, cuda_on_cpu
-from kernelbench.ptx.triton_arguments import Given, number_bytes, tensor_map
+from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.hosts.triton_arguments import Given, number_bytes, tensor_map
 
 
 def test_numbers_by_their_type():

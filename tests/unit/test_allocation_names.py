@@ -8,7 +8,7 @@ import pytest
 
 from kernelbench.emulator.findings import Access, Finding
 from kernelbench.emulator.symbols import Place
-from kernelbench.ptx import checked_launches
+from kernelbench.ptx.hosts import checked_launches
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport
 
 

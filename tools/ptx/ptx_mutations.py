@@ -40,7 +40,7 @@ from kernelbench.base.json_file import read_json, write_gzip  # noqa: E402
 from kernelbench.emulator.settings import Emulation  # noqa: E402
 from kernelbench.inspection.cubin import compile_ptx  # noqa: E402
 from kernelbench.ptx.library import Translated, parse  # noqa: E402
-from kernelbench.ptx.translator import translate  # noqa: E402
+from kernelbench.ptx.lowering.translator import translate  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 EQUIVALENTS = HERE / "equivalents.toml"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernelbench.ptx.model import Module, Number, Operand, PtxFunction, Statement
+from kernelbench.ptx.parser.model import Module, Number, Operand, PtxFunction, Statement
 
 #: Instructions that are left out, by what they are.
 DROPPED = {

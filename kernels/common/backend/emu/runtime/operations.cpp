@@ -2,7 +2,7 @@
 // the host. An operation comes after what is ahead of it in its stream, what its stream waits for,
 // and what the host has waited for before it asked for it (CUDA programming guide, "Asynchronous
 // Concurrent Execution"; CUDA runtime API, "API synchronization behavior"). Which those are the
-// program's runtime says (kernelbench/ptx/cuda_runtime/queue.cpp); what they access is kept in the
+// program's runtime says (kernelbench/ptx/hosts/cuda_runtime/queue.cpp); what they access is kept in the
 // shadow of global memory, for as long as the allocation lives.
 //
 // Programmatic dependent launch (CUDA programming guide, "Programmatic Dependent Launch and
@@ -278,7 +278,7 @@ void forget_order() {
 
 using namespace kb::emu;
 
-// What the CUDA runtime of a program calls; see kernelbench/ptx/cuda_runtime/order.hpp.
+// What the CUDA runtime of a program calls; see kernelbench/ptx/hosts/cuda_runtime/order.hpp.
 #define KB_EMU_EXPORT extern "C" __attribute__((visibility("default")))
 
 // A program begins, or has ended.

@@ -1,0 +1,131 @@
+"""Launches of a program or a script, each checked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kernelbench.emulator.assumptions import IN_TURN
+from kernelbench.emulator.settings import Emulation
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
+from kernelbench.ptx.launcher import PtxModule
+from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in
+from kernelbench.ptx.script_symbols import HostSymbols, host_place
+
+#: The row of what is found between launches.
+PROGRAM = "program"
+#: Each launch of a form has that many times fewer schedules than the one before it.
+_FEWER = 4
+#: Of a form, those beyond that because of what the launch before has left: as often all of them.
+_FURTHER = 2
+
+
+class CheckedLaunches:
+    """Makes launches: one of a form that was not there before in all schedules, the next of that
+    form in a quarter of them, and so on, down to one; in all, too, if words by which its CTAs wait
+    or count hold what they have not held before a launch of that form.
+
+    Args:
+        check: Schedules; 0 for a plain run.
+        seed: Of the first schedule.
+        sms: SMs of the emulated GPU.
+        limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
+        gpu_sms: SMs of the GPU on which CTAs that wait for each other have to reside; 0 for those
+            of the GPU that the arch stands for.
+
+    Attributes:
+        made: Those that were made, in order.
+    """
+
+    def __init__(self, check: int, seed: int, sms: int, limit_s: float, gpu_sms: int = 0) -> None:
+        self.made: list[Launched] = []
+        self.check = check
+        self._seed, self._sms, self._limit_s, self._gpu_sms = seed, sms, limit_s, gpu_sms
+        self._forms: Counter[tuple[Any, ...]] = Counter()
+        self._held: defaultdict[tuple[Any, ...], set[bytes]] = defaultdict(set)
+        self._more: Counter[tuple[Any, ...]] = Counter()
+        self._modules: dict[int, PtxModule] = {}
+
+    def make(
+        self, module: PtxModule, kernel: str, grid: Sequence[int], block: Sequence[int] | None,
+        args: Sequence[Any], *, form: tuple[Any, ...], words: str, assumed: Sequence[str] = (),
+        **options: Any,
+    ) -> PtxReport:  # fmt: skip
+        """Make one.
+
+        Args:
+            form: Equal for launches that are checked as one; words: the same for rows.
+            assumed: What it rests on by the way it is launched.
+            options: Others of :meth:`PtxModule.launch`.
+        """
+        # What it finds in memory differs: flags and counters that the last one has left.
+        check: int = min(self.check, max(1, self.check // _FEWER ** self._forms[form]))
+        self._forms[form] += 1
+
+        def further(held: bytes) -> int:
+            """What a launch finds in its flags, counters and queues decides what it does."""
+            if held in self._held[form]:
+                return check
+            self._held[form].add(held)
+            more = min(self.check - check, _FURTHER * self.check - self._more[form])
+            self._more[form] += more
+            return check + more
+
+        self._modules[id(module)] = module
+        report = module.launch(
+            kernel, grid, block, args, check=check, seed=self._seed,
+            emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,
+            further=further, **options,
+        )  # fmt: skip
+        report = replace(report, assumptions=(*report.assumptions, *assumed))
+        self.made.append(Launched(words, self._seed, report))
+        self._seed += report.schedules
+        return report
+
+    def note_program(self, raw: Mapping[str, Any]) -> None:
+        """Keep what the runtime has found of a program where no launch was, as a row of its own."""
+        symbols = HostSymbols([each.symbols for each in self._modules.values()])
+        found = each_once(found_in(raw, symbols, self._seed))
+        if found:
+            report = PtxReport(PROGRAM, found, (), 1, 0.0)
+            self.made.append(Launched("copies and the host", self._seed, report))
+
+    def name_allocations(self, allocated_at: Callable[[int], Mapping[str, Any] | None]) -> None:
+        """Have findings say on which line of the program an allocation was asked for.
+
+        Args:
+            allocated_at: Library and offset of the call, by the allocation's number.
+        """
+
+        def named(match: re.Match[str]) -> str:
+            place = host_place(allocated_at(int(match[1])))
+            return match[0] if place is None else f"{match[0]} of {place}"
+
+        def with_lines(each: PtxFinding) -> PtxFinding:
+            text, thing = (
+                re.sub(r"\ballocation (\d+)", named, words)
+                for words in (each.finding.text, each.finding.object)
+            )
+            return replace(each, finding=replace(each.finding, text=text, object=thing))
+
+        for at, made in enumerate(self.made):
+            found = tuple(map(with_lines, made.report.findings))
+            self.made[at] = replace(made, report=replace(made.report, findings=found))
+
+    def make_cuda(
+        self, launch: CudaLaunch, memory: Mapping[str, Any], *, ordered: bool = False
+    ) -> PtxReport:
+        """Make one of CUDA's host code, which may touch ``memory``.
+
+        Args:
+            ordered: Whether the runtime knows what orders it with others.
+        """
+        assumed = [each for each in launch.assumed if not (ordered and each == IN_TURN)]
+        return self.make(
+            launch.module, launch.kernel, launch.grid, launch.block, launch.args,
+            form=launch.form, words=launch.words, assumed=assumed, memory=memory,
+            **launch.options,
+        )  # fmt: skip

@@ -1,0 +1,109 @@
+"""CUDA programs on the emulator: nvcc's host code runs as it is, the kernels by their PTX.
+
+The program is built as a library whose ``main`` is called here, or is an executable that is loaded
+as one. In place of the CUDA runtime and the driver it gets :file:`cuda_runtime/`, which hands
+launches on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelbench.base.errors import UsageError
+from kernelbench.emulator.runtime import runtime
+from kernelbench.emulator.settings import require_arch
+from kernelbench.project.shipped import shipped_blocks
+from kernelbench.ptx.hosts.built_program import LoadedProgram, is_executable, loadable_copy
+from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
+from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
+from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, status_of
+from kernelbench.ptx.report import Launched
+from kernelbench.ptx.script_symbols import sources_are_in
+
+
+class CudaProgram:
+    """A program that is built and can be run once, in a process of its own.
+
+    Args:
+        program: What it is built from; or an executable.
+        arch: What nvcc compiles for: 90 for ``sm_90a``.
+        check: Schedules of each launch of a new form.
+        sms: SMs of the emulated GPU, as the program is told.
+        gpu_sms: SMs on which what has to reside together does; 0 for those of the arch's GPU.
+
+    Attributes:
+        unnoticed: After :meth:`run`, which launch was refused without the program asking for
+            errors; empty if none was.
+
+    Raises:
+        UsageError: If it does not compile, or calls what the runtime here lacks.
+        EnvironmentProblem: Without nvcc or a host compiler.
+    """
+
+    check = True
+
+    def __init__(
+        self, program: ProgramSources, arch: int, *, check: int, seed: int, sms: int,
+        limit_s: float, gpu_sms: int = 0,
+    ) -> None:  # fmt: skip
+        require_arch(arch)
+        self.arch, self.sms, self.gpu_sms = arch, sms, gpu_sms
+        self.unnoticed = ""
+        self._program = program
+        self._loaded: LoadedProgram | None = None
+        self._file = program.file
+        self._launches = CheckedLaunches(check, seed, sms, limit_s, gpu_sms)
+        sources_are_in([Path.cwd(), *(each.parent for each in (program.file, *program.others))])
+        built = is_executable(program.file)
+        self._library = None if built else program_library(program, arch)
+
+    @property
+    def launches(self) -> list[Launched]:
+        """Those that were made, in order."""
+        return self._launches.made
+
+    def run(self, arguments: Sequence[str] = ()) -> int:
+        """Call ``main``; its status.
+
+        Raises:
+            UsageError: Without a main, for PTX that is not supported, for a launch that does not
+                fit its kernel, and for what it asks of the runtime that is not there.
+        """
+        host = cuda_host()
+        words = [each.encode() for each in (self._program.command, *arguments)]
+        with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
+            with host.driven_by(self, self._file):
+                main = self._main(host, Path(folder), words)
+            with host.driven_by(self, self._file):
+                with host.ordered() if self.check else contextlib.nullcontext():
+                    status = host.run_main(main, words)
+                self.unnoticed = host.unnoticed()
+            self._name_what_was_found(host)
+        return status
+
+    def _main(self, host: CudaHost, folder: Path, words: list[bytes]) -> Any:
+        """Where its ``main`` is."""
+        if self._library is None:
+            copy = loadable_copy(self._file, folder)
+            self._loaded = LoadedProgram(copy, host.library, host.load(copy.file))
+            self._loaded.initialise(words)
+            return self._loaded.main
+        program = host.load(self._library)
+        if not hasattr(program, "main"):
+            raise UsageError(f"{self._file}: it has no main", "check takes programs")
+        return ctypes.cast(program.main, ctypes.c_void_p)
+
+    def _name_what_was_found(self, host: CudaHost) -> None:
+        self._launches.note_program(runtime(shipped_blocks()).program_report())
+        self._launches.name_allocations(host.allocated_at)
+
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
+        """A launch: of a form not seen before in all schedules, else in one."""
+        report = self._launches.make_cuda(launch, memory, ordered=True)
+        return status_of(report)

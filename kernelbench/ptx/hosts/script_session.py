@@ -1,0 +1,142 @@
+"""A script on the emulator: Triton's kernels and those of torch extensions that it builds."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelbench.emulator.settings import require_arch
+from kernelbench.ptx.hosts.cuda_build import cuda_runtime_library
+from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, status_of
+from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.hosts.cute_dsl import before_import, cute_dsl_driven_by, cute_dsl_is_installed
+from kernelbench.ptx.hosts.inline_extension import Extension, file_extension, inline_extension
+from kernelbench.ptx.hosts.triton_driver import triton_driven_by
+from kernelbench.ptx.hosts.triton_session import TritonSession
+
+
+class ScriptSession(TritonSession):
+    """What happens while :func:`script_emulation` lasts; see :class:`ptx.cuda_launch.CudaRunner`.
+
+    Attributes:
+        unnoticed: In the end, which launch of an extension was refused without anybody asking for
+            errors; empty if none was.
+    """
+
+    def __init__(
+        self, arch: int, check: int, seed: int, sms: int, limit_s: float, live: LiveTensors,
+        stack: contextlib.ExitStack,
+    ) -> None:  # fmt: skip
+        super().__init__(arch, check, seed, sms, limit_s, live)
+        self.check = check > 0
+        self.unnoticed = ""
+        self._stack = stack
+        self._host: CudaHost | None = None
+        self._built: dict[Path, Any] = {}
+
+    def load_inline(self, *args: Any, **options: Any) -> Any:
+        """Stands in for torch's function of this name."""
+        return self._loaded(inline_extension(_calling_script(), *args, **options))
+
+    def load(self, *args: Any, **options: Any) -> Any:
+        """Stands in for torch's function of this name."""
+        return self._loaded(file_extension(_calling_script(), *args, **options))
+
+    def _loaded(self, extension: Extension) -> Any:
+        library = extension.library(self.arch)
+        if library not in self._built:
+            host = self.driven(extension.script or Path(extension.name))
+            self._built[library] = extension.imported(library)
+            host.raise_first()
+        return self._built[library]
+
+    def driven(self, name: Path) -> CudaHost:
+        """The CUDA runtime that stands in, with this session running what is launched there.
+
+        Args:
+            name: What its kernels are called by, a file's path.
+        """
+        if self._host is None:
+            self._host = cuda_host()
+            self._stack.enter_context(self._driving(self._host, name))
+        return self._host
+
+    @contextlib.contextmanager
+    def _driving(self, host: CudaHost, name: Path) -> Iterator[None]:
+        """From the first extension to the script's end. It works on the default stream."""
+        with (
+            host.driven_by(self, name),
+            host.current_stream(0, at_once=True),
+            host.tensors_on_gpu(),
+        ):
+            yield
+            host.synchronize_all()
+            self.unnoticed = host.unnoticed()
+
+    def start_cute_dsl(self) -> None:
+        """Before CuTe DSL is imported: what it compiles and launches from now on is run here."""
+        host = self.driven(Path("cute-dsl.py"))
+        library = cuda_runtime_library()
+        self._stack.enter_context(cute_dsl_driven_by(host, self.arch, library))
+
+    def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
+        """A launch: of a form not seen before in all schedules, else in one."""
+        report = self._launches.make_cuda(launch, {**self._live.storages({}), **memory})
+        if not self.check:
+            report.require_clean()
+        return status_of(report)
+
+
+def _calling_script() -> Path | None:
+    """The file from which an extension is asked for."""
+    file = Path(sys._getframe(2).f_code.co_filename)
+    return file.resolve() if file.is_file() else None
+
+
+@contextlib.contextmanager
+def script_emulation(
+    arch: int, *, check: int, seed: int, sms: int, limit_s: float
+) -> Iterator[ScriptSession]:
+    """As :func:`~kernelbench.ptx.hosts.triton_session.triton_emulation`, and torch's
+    ``load_inline`` and ``load`` build for the emulator. What CuTe DSL compiles, if it is imported
+    meanwhile, is run there too. Neither it nor Triton need be installed.
+
+    Raises:
+        UsageError: For an arch that is not known; behind the body, for what an extension has
+            asked of the CUDA runtime that is not there.
+    """
+    require_arch(arch)
+    with contextlib.ExitStack() as stack:
+        live = stack.enter_context(cuda_on_cpu(arch, sms))
+        session = ScriptSession(arch, check, seed, sms, limit_s, live, stack)
+        if importlib.util.find_spec("triton") is not None:
+            stack.enter_context(triton_driven_by(session))
+        stack.enter_context(_extensions_built_by(session))
+        if cute_dsl_is_installed():
+            stack.enter_context(before_import("cutlass", session.start_cute_dsl))
+        yield session
+
+
+@contextlib.contextmanager
+def _extensions_built_by(session: ScriptSession) -> Iterator[None]:
+    try:
+        from torch.utils import cpp_extension
+    except ImportError:  # without setuptools: a script that asks for it says so
+        yield
+        return
+    stand_ins: dict[str, Callable[..., Any]] = {
+        "load_inline": session.load_inline, "load": session.load,
+    }  # fmt: skip
+    before = {name: getattr(cpp_extension, name) for name in stand_ins}
+    try:
+        for name, function in stand_ins.items():
+            setattr(cpp_extension, name, function)
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(cpp_extension, name, function)

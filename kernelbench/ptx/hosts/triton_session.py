@@ -1,0 +1,131 @@
+"""``kernelbench.triton_emulation``: Triton's kernels on the CPU, and what is found in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from kernelbench.emulator.settings import require_arch
+from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
+from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.hosts.triton_arguments import Given
+from kernelbench.ptx.hosts.triton_driver import triton_driven_by
+from kernelbench.ptx.launcher import PtxModule
+from kernelbench.ptx.report import Launched, PtxReport
+
+_ALIGNMENT = 128
+
+#: What programs are told of the GPU's SMs: few, so that persistent kernels go round.
+SCRIPT_SMS = 4
+
+
+class TritonLaunches:
+    """What a :class:`kernelbench.ptx.hosts.triton_driver.KernelRunner` does beside running."""
+
+    def __init__(self, live: LiveTensors) -> None:
+        self._live = live
+        self._tuning = False
+        self._scratch: list[Any] = []
+
+    def allocate(self, size: int) -> int:
+        """Memory of a kernel's own, until its launch is over; its address, 0 for none."""
+        import torch
+
+        if not size:
+            return 0
+        self._scratch.append(torch.zeros(size + _ALIGNMENT, dtype=torch.uint8))
+        return -(-int(self._scratch[-1].data_ptr()) // _ALIGNMENT) * _ALIGNMENT
+
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """Launches are compiled and not run."""
+        self._tuning = True
+        try:
+            yield
+        finally:
+            self._tuning = False
+
+    def _options(self, given: Given, metadata: Any) -> dict[str, Any]:
+        """What a launch takes beside its arguments, by :class:`PtxModule`'s names."""
+        named = given.tensors | {f"scratch {at}": each for at, each in enumerate(self._scratch)}
+        return {
+            "shared": metadata.shared,
+            "cluster": metadata.num_ctas if metadata.num_ctas > 1 else None,
+            "cooperative": bool(metadata.launch_cooperative_grid),
+            "memory": self._live.storages(named),
+        }
+
+
+class TritonSession(TritonLaunches):
+    """What happens while :func:`triton_emulation` lasts."""
+
+    def __init__(
+        self, arch: int, check: int, seed: int, sms: int, limit_s: float, live: LiveTensors
+    ) -> None:
+        super().__init__(live)
+        self.arch, self.sms = arch, sms
+        self._launches = CheckedLaunches(check, seed, sms, limit_s)
+
+    @property
+    def launches(self) -> list[Launched]:
+        """All launches so far, in order."""
+        return self._launches.made
+
+    @property
+    def reports(self) -> tuple[PtxReport, ...]:
+        """The report of each launch, in order."""
+        return tuple(each.report for each in self.launches)
+
+    def require_clean(self) -> None:
+        """Raise unless every launch is clean.
+
+        Raises:
+            IncorrectError: With the first error, in one line.
+        """
+        for report in self.reports:
+            report.require_clean()
+
+    def run(
+        self, module: PtxModule, kernel: str, grid: tuple[int, int, int], given: Given,
+        scratch: tuple[int, ...], metadata: Any,
+    ) -> None:  # fmt: skip
+        """A launch: of a form not seen before in all schedules, else in one."""
+        if self._tuning:
+            return
+        words = f"grid {'×'.join(map(str, grid))}, {32 * metadata.num_warps} threads"
+        report = self._launches.make(
+            module, kernel, grid, None, [*given.values, *scratch],
+            form=(id(module), grid, given.form()), words=words, **self._options(given, metadata),
+        )  # fmt: skip
+        self._scratch.clear()
+        if not self._launches.check:
+            report.require_clean()
+
+
+@contextlib.contextmanager
+def triton_emulation(
+    arch: int = 90, *, check: int = 0, seed: int = 0, sms: int = SCRIPT_SMS, limit_s: float = 0.0
+) -> Iterator[TritonSession]:
+    """While it lasts, ``@triton.jit`` kernels run on the emulator, and ``cuda`` is the CPU.
+
+    Args:
+        arch: What Triton compiles for: 80, 86, 89, 90 or 100.
+        check: Schedules in which each launch of a new form looks for faults; 0 for a plain run,
+            which raises where a kernel cannot go on.
+        seed: Of the first schedule.
+        sms: What programs are told of the number of SMs.
+        limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
+
+    Yields:
+        The session, whose :attr:`~TritonSession.launches` has what was found.
+
+    Raises:
+        UsageError: For an arch that Triton's kernels cannot be compiled for here.
+        EnvironmentProblem: Without Triton.
+    """
+    require_arch(arch)
+    with cuda_on_cpu(arch, sms) as live:
+        session = TritonSession(arch, check, seed, sms, limit_s, live)
+        with triton_driven_by(session):
+            yield session

@@ -1,0 +1,2 @@
+"""The model as C++ for the emulator: a function for each kernel, a module for each kind of
+instruction."""

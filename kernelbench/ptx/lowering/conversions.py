@@ -1,0 +1,158 @@
+"""Conversions (PTX ISA 9.1, 9.7.9.21 cvt, 9.7.9.22 cvt.pack)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.lowering.forms import Form, pure
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.lowering.writer import Writer
+    from kernelbench.ptx.parser.model import Operand
+
+_INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
+_WHOLE = "{rni|rzi|rmi|rpi}"
+_ROUND = "{rn|rz|rm|rp}"
+_NARROW = {"e4m3x2": "kE4m3", "e5m2x2": "kE5m2", "e2m3x2": "kE2m3", "e3m2x2": "kE3m2"}
+_NARROW["e2m1x2"] = "kE2m1"
+
+
+def _relu(chosen: str) -> str:
+    return "true" if chosen else "false"
+
+
+def _bits_of(kind: str) -> str:
+    """The register that holds two values of a format."""
+    return "b8" if kind == "e2m1x2" else "b16"
+
+
+def _pack_narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.rn.satfinite{.relu}.KIND.f32 d, a, b``: a is the upper one."""
+    relu, kind = chosen
+    writer.expect(operands, 3)
+    a, b = (writer.typed(each, "f32") for each in operands[1:])
+    call = f"px::pack_narrow<px::{_NARROW[kind]}, {_relu(relu)}>({a}, {b})"
+    return writer.assign(operands[0], _bits_of(kind), call)
+
+
+def _pack_halves(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.rn.satfinite{.relu}.KIND.f16x2 d, a``."""
+    relu, kind, pair = chosen
+    writer.expect(operands, 2)
+    call = f"px::pack_narrow_pair<px::{_NARROW[kind]}, {_relu(relu)}>"
+    return writer.assign(operands[0], _bits_of(kind), f"{call}({writer.typed(operands[1], pair)})")
+
+
+def _unpack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.rn{.relu}.f16x2.KIND d, a``."""
+    relu, kind = chosen
+    writer.expect(operands, 2)
+    given = writer.value(operands[1], 1 if kind == "e2m1x2" else 2)
+    call = f"px::f16x2_of_narrow<px::{_NARROW[kind]}, {_relu(relu)}>({given})"
+    return writer.assign(operands[0], "b32", call)
+
+
+def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.{rn,rz}{.relu}{.satfinite}.{f16x2,bf16x2}.f32 d, a, b``: a in the upper half."""
+    *modifiers, pair = chosen
+    writer.expect(operands, 3)
+    a, b = (writer.typed(each, "f32") for each in operands[1:])
+    half, flags = pair.removesuffix("x2"), " ".join(modifiers)
+    call = f'px::pack_halves<px::{half}, px::flags("{flags}")>({a}, {b})'
+    return writer.assign(operands[0], "b32", call)
+
+
+def _pack_scales(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.{rz,rp}{.satfinite}.ue8m0x2.f32 d, a, b``."""
+    up = "true" if chosen[0] == "rp" else "false"
+    writer.expect(operands, 3)
+    a, b = (writer.typed(each, "f32") for each in operands[1:])
+    return writer.assign(operands[0], "b16", f"px::pack_ue8m0<{up}>({a}, {b})")
+
+
+def _pack_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cvt.pack.sat.KIND.s32{.b32} d, a, b{, c}``: b lowest, then a, then the low bits of c."""
+    kind, rest = chosen
+    if bool(rest) != kind.endswith("8"):
+        raise StatementError("this pair of types")
+    writer.expect(operands, 4 if rest else 3)
+    a, b = (f"px::saturated<px::{kind}>({writer.typed(each, 's32')})" for each in operands[1:3])
+    bits = int(kind[1:])
+    mask = f"{(1 << bits) - 1:#x}u"
+    value = f"(px::b32({a}) & {mask}) << {bits} | (px::b32({b}) & {mask})"
+    if rest:
+        value = f"{writer.value(operands[3], 4)} << 16 | {value}"
+    return writer.assign(operands[0], "b32", value)
+
+
+def _between_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """An operand's register may be wider than its type."""
+    saturate, result, kind = chosen
+    writer.expect(operands, 2)
+    if result == kind and saturate:
+        raise StatementError("cvt.sat to the same type")
+    name = f"{'saturated' if saturate else 'converted'}<{writer.cpp(result)}>"
+    return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
+
+
+def _tf32(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    call = f"px::tf32_of<px::Tf32::{chosen[0]}, {_relu(chosen[1])}>"
+    return writer.assign(operands[0], "b32", f"{call}({writer.typed(operands[1], 'f32')})")
+
+
+CONVERSION_FORMS: tuple[Form, ...] = (
+    Form("cvt{.sat|}." + _INTEGERS + "." + _INTEGERS, _between_integers, "arithmetic"),
+    pure("cvt." + _ROUND + ".{f32|f64}." + _INTEGERS, "$1 $2", "real<px::$1, px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + ".{f16|bf16}." + _INTEGERS, "$1 $2",
+         "half_of<px::$1, px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + "{.ftz|}." + _INTEGERS + ".f32", "$2 f32",
+         "whole<px::$2, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _WHOLE + "." + _INTEGERS + ".f64", "$1 f64",
+         "whole<px::$1, px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + "." + _INTEGERS + ".{f16|bf16}", "$1 $2",
+         "whole_of_half<px::$1, px::flags(\"$0\")>"),
+    # .ftz is of f32 only, whichever of the two it is.
+    pure("cvt{.ftz|}{.sat|}.f32.f32", "f32 f32", "convert<px::f32, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _WHOLE + "{.ftz|}{.sat|}.f32.f32", "f32 f32",
+         "integral_value<px::flags(\"$0 $1 $2\")>"),
+    pure("cvt." + _WHOLE + "{.sat|}.f64.f64", "f64 f64",
+         "integral_value<px::flags(\"$0 $1\")>"),
+    pure("cvt{.ftz|}{.sat|}.f64.f32", "f64 f32", "convert<px::f64, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _ROUND + "{.ftz|}{.sat|}.f32.f64", "f32 f64",
+         "convert<px::f32, px::flags(\"$0 $1 $2\")>"),
+    pure("cvt{.ftz|}{.sat|}.f32.{f16|bf16}", "f32 $2", "wide_of<px::f32, px::flags(\"$0 $1\")>"),
+    pure("cvt{.sat|}.f64.{f16|bf16}", "f64 $1", "wide_of<px::f64, px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + "{.ftz|}{.sat|}.f16.f32", "f16 f32",
+         "half_of<px::f16, px::flags(\"$0 $1 $2\")>"),
+    pure("cvt." + _ROUND + "{.ftz|}.bf16.f32", "bf16 f32",
+         "half_of<px::bf16, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _ROUND + "{.sat|}.f16.f64", "f16 f64",
+         "half_of<px::f16, px::flags(\"$0 $1\")>"),
+    pure("cvt." + _ROUND + ".bf16.f64", "bf16 f64", "half_of<px::bf16, px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + ".f16.f16", "f16 f16", "integral_half<px::flags(\"$0\")>"),
+    pure("cvt." + _WHOLE + ".bf16.bf16", "bf16 bf16", "integral_half<px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + ".bf16.f16", "bf16 f16", "half_of<px::bf16, px::flags(\"$0\")>"),
+    pure("cvt." + _ROUND + ".f16.bf16", "f16 bf16", "half_of<px::f16, px::flags(\"$0\")>"),
+    # Triton leaves the rounding out where the value, of a narrower float, fits; ptxas takes that.
+    pure("cvt.f16.bf16", "f16 bf16", "half_of<px::f16, px::flags(\"\")>", "narrow"),
+    pure("cvt.bf16.f16", "bf16 f16", "half_of<px::bf16, px::flags(\"\")>", "narrow"),
+    pure("cvt.f16.f16", "f16 f16", "half_of<px::f16, px::flags(\"\")>", "narrow"),
+    pure("cvt.{rn|rz}.relu{.satfinite|}.{f16|bf16}.f32", "$2 f32",
+         "half_of<px::$2, px::flags(\"$0 relu $1\")>"),
+    pure("cvt.{rn|rz}.satfinite.{f16|bf16}.f32", "$1 f32",
+         "half_of<px::$1, px::flags(\"$0 satfinite\")>"),
+    Form("cvt.{rn|rz}{.relu|}{.satfinite|}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
+    Form("cvt.{rn|rz}{.relu|}.tf32.f32", _tf32, "narrow"),
+    Form("cvt.{rna}{}.tf32.f32", _tf32, "narrow"),
+    Form("cvt.rn.satfinite{.relu|}.{e4m3x2|e5m2x2|e2m3x2|e3m2x2|e2m1x2}.f32", _pack_narrow,
+         "narrow"),
+    Form("cvt.rn.satfinite{.relu|}.{e4m3x2|e5m2x2}.{f16x2}", _pack_halves, "narrow"),
+    Form("cvt.rn{.relu|}.f16x2.{e4m3x2|e5m2x2|e2m3x2|e3m2x2|e2m1x2}", _unpack, "narrow"),
+    Form("cvt.{rz|rp}{.satfinite|}.ue8m0x2.f32", lambda w, c, o: _pack_scales(w, c[:1], o),
+         "narrow"),
+    pure("cvt.rn.bf16x2.ue8m0x2", "b32 b16", "bf16x2_of_ue8m0x2", "narrow"),
+    Form("cvt.pack.sat.{u16|s16|u8|s8}.s32{.b32|}", _pack_integers, "narrow"),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Matrices of a warp: ldmatrix, stmatrix, movmatrix, mma.sync (PTX ISA 9.1, 9.7.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kernelbench.ptx.errors import StatementError
+from kernelbench.ptx.lowering.forms import Form
+from kernelbench.ptx.lowering.tensor import collected
+from kernelbench.ptx.parser.model import Vector
+
+if TYPE_CHECKING:
+    from kernelbench.ptx.lowering.writer import Writer
+    from kernelbench.ptx.parser.model import Operand
+
+
+def filled(
+    writer: Writer, target: Operand, count: int, wide: int, call: Callable[[str], str]
+) -> str:
+    """Statements in which a call fills ``count`` registers of ``wide`` bits, an operand's.
+
+    Args:
+        call: C++ of the call, given a pointer to the registers as words of 32 bits.
+    """
+    name = writer.temporary()
+    items = target.items if isinstance(target, Vector) else (target,)
+    assigned = (writer.assign(item, f"b{wide}", f"{name}[{at}]") for at, item in enumerate(items))
+    made = call(name if wide == 32 else f"reinterpret_cast<px::b32*>({name})")
+    return f"px::b{wide} {name}[{count}]; {made}; {' '.join(assigned)}"
+
+
+def _load_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
+    writer.expect(operands, 2)
+    row = writer.pointer(operands[1], space)
+    load = f"px::ldmatrix<{count}, {'true' if trans else 'false'}>"
+    return f"{{ {filled(writer, operands[0], count, 32, lambda to: f'{load}({to}, {row})')} }}"
+
+
+def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    count, trans, space = int(chosen[0][1:]), chosen[1], chosen[2]
+    writer.expect(operands, 2)
+    declared, name = collected(writer, operands[1])
+    row = writer.pointer(operands[0], space)
+    return f"{{ {declared} px::stmatrix<{count}, {'true' if trans else 'false'}>({row}, {name}); }}"
+
+
+def _move_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    writer.expect(operands, 2)
+    return writer.assign(operands[0], "b32", f"px::movmatrix({writer.value(operands[1], 4)})")
+
+
+#: Bits of an element of A and B.
+BITS = {
+    "f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4,
+    "u4": 4, "b1": 1,
+}  # fmt: skip
+
+
+def _multiply(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``mma.sync.aligned.mMn8kK.row.col{.satfinite}.D.A.B.C{.op.popc} d, a, b, c``."""
+    shape, saturates, of_d, of_a, of_b, of_c, operation = chosen
+    writer.expect(operands, 4)
+    rows, depth = int(shape[1 : shape.index("n")]), int(shape[shape.index("k") + 1 :])
+    integers = {of_a, of_b} <= {"s8", "u8"} or {of_a, of_b} <= {"s4", "u4"}
+    eights = {of_a, of_b} <= {"e4m3", "e5m2"}
+    if of_c != of_d or not (of_a == of_b or integers or eights):
+        raise StatementError("operands of these types")
+    if (of_a == "b1") != bool(operation):
+        raise StatementError("no operation of bits" if of_a == "b1" else "an operation of bits")
+    wide = 2 if of_d == "f64" else 1
+    # Registers of 32 bits.
+    counts = [rows * depth * BITS[of_a] // 1024, 8 * depth * BITS[of_a] // 1024]
+    counts += [rows * 8 * (16 if of_d == "f16" else 32 * wide) // 1024]
+    made = [collected(writer, each, 4 * wide) for each in operands[1:]]
+    for operand, count in zip(operands[1:], counts, strict=True):
+        if len(writer.values(operand, 4 * wide)) * wide != count:
+            raise StatementError(f"registers of {shape}")
+    words = ", ".join(f"reinterpret_cast<const px::b32*>({each[1]})" for each in made)
+    form = (
+        f"{{px::MmaElement::k{of_a.capitalize()}, px::MmaElement::k{of_b.capitalize()}, "
+        f"px::MmaSum::k{of_d.capitalize()}, {rows}, {depth}, "
+        f"{'true' if saturates else 'false'}, {'true' if operation == 'xor.popc' else 'false'}}}"
+    )
+    product = filled(
+        writer, operands[0], counts[2] // wide, 32 * wide,
+        lambda d: f"px::mma({form}, {d}, {words})",
+    )  # fmt: skip
+    return f"{{ {' '.join(each[0] for each in made)} {product} }}"
+
+
+_MMA = "mma.sync.aligned.{%s}.row.col{%s}.{%s}.{%s}.{%s}.{%s}{%s}"
+_SHAPES = (
+    ("m16n8k8|m16n8k16", "", "f32|f16", "f16", "f16", "f32|f16", ""),
+    ("m16n8k8|m16n8k16", "", "f32", "bf16", "bf16", "f32", ""),
+    ("m16n8k4|m16n8k8", "", "f32", "tf32", "tf32", "f32", ""),
+    ("m16n8k16|m16n8k32", "", "f32|f16", "e4m3|e5m2", "e4m3|e5m2", "f32|f16", ""),
+    ("m8n8k4|m16n8k4|m16n8k8|m16n8k16", "", "f64", "f64", "f64", "f64", ""),
+    ("m8n8k16|m16n8k16|m16n8k32", ".satfinite|", "s32", "s8|u8", "s8|u8", "s32", ""),
+    ("m16n8k32|m16n8k64", ".satfinite|", "s32", "s4|u4", "s4|u4", "s32", ""),
+    ("m16n8k128|m16n8k256", "", "s32", "b1", "b1", "s32", ".and.popc|.xor.popc"),
+)
+
+MATRIX_FORMS: tuple[Form, ...] = (
+    Form("ldmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
+         _load_matrix, "warps"),
+    Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
+         _store_matrix, "warps"),
+    Form("movmatrix.sync.aligned.m8n8.trans.b16", _move_matrix, "matrices"),
+    *(Form(_MMA % each, _multiply, "matrices") for each in _SHAPES),
+)  # fmt: skip

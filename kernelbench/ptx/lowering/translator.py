@@ -1,0 +1,196 @@
+"""PTX module → C++ for the emulator: a function for each kernel, a ``#line`` for each statement.
+
+A finding's address in the library therefore leads to a line of the PTX text, and by ``.loc`` to the
+source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
+from kernelbench.ptx.lowering.call_graph import CallGraph
+from kernelbench.ptx.lowering.layout import AddressLayout
+from kernelbench.ptx.lowering.names import block, called, identifier, variable
+from kernelbench.ptx.lowering.table import row_of
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import SIZES, Module, PtxFunction, Statement, Symbol
+
+#: What debug information calls the folder of a PTX file.
+PTX_FOLDER = "/kb/ptx"
+#: The header of everything that translations call.
+HEADER = "ptx_frontend/ptx.hpp"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A module in C++.
+
+    Attributes:
+        entries: The C function of each kernel, by the kernel's name.
+    """
+
+    source: str
+    entries: dict[str, str]
+    layouts: dict[str, AddressLayout]
+
+
+#: What statements are instead, by function and position there: while ``kb_ptx_variant`` has a
+#: number, those beside it. ``kb_ptx_variant_ran`` then says whether they were reached.
+Variants = Mapping[tuple[str, int], Sequence[tuple[int, Sequence[Statement]]]]
+
+
+def translate(module: Module, variants: Variants | None = None) -> Translation:
+    """Translate every kernel, and the functions that kernels call.
+
+    Args:
+        variants: For trials of the checker with faults in a kernel; none by default.
+
+    Raises:
+        UnsupportedPtxError: With every statement that cannot be translated.
+    """
+    obstacles: list[Obstacle] = []
+    parts = [f'#include "{HEADER}"', ""]
+    if variants:
+        parts += ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
+    calls = CallGraph(module)
+    heads = [f"{_head(each)};" for each in calls.reached]
+    parts += ["namespace {", "", *heads, *_variables(module, calls, obstacles)]
+    layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
+    entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
+    for each in calls.reached:
+        layout = AddressLayout(module, each)
+        writer = Writer(each, layout, calls)
+        parts += _function(module, _head(each), writer, variants or {}, obstacles)
+    for name, layout in layouts.items():
+        head = f"void {entries[name]}_body([[maybe_unused]] px::Byte* parameters)"
+        writer = Writer(module.functions[name], layout, calls)
+        parts += _function(module, head, writer, variants or {}, obstacles)
+    if obstacles:
+        raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
+    parts += ["}  // namespace", ""]
+    parts += [f"KB_PTX_EXPORT({entry})" for entry in entries.values()]
+    parts += [
+        f"KB_PTX_VARIABLE(kb_ptx_variable_{at}, {variable(each.name)})"
+        for at, each in enumerate(global_variables(module))
+    ]
+    return Translation("\n".join(parts) + "\n", entries, layouts)
+
+
+def global_variables(module: Module) -> list[Symbol]:
+    """The module's variables in memory of the GPU; ``kb_ptx_variable_N`` is the Nth's address."""
+    return [each for each in module.symbols.values() if each.space in ("global", "const")]
+
+
+def _variables(module: Module, calls: CallGraph, obstacles: list[Obstacle]) -> Iterator[str]:
+    for symbol in module.symbols.values():
+        if symbol.space == "shared":
+            continue
+        if symbol.size == 0:
+            obstacles.append(Obstacle(symbol.line, symbol.name, "defined in another module"))
+            continue
+        initial = f" = {{{', '.join(map(str, symbol.initial))}}}" if symbol.initial else " = {}"
+        align = max(symbol.align, 16)
+        yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
+    for symbol in module.symbols.values():
+        yield from _addresses_in(module, calls, symbol, obstacles)
+
+
+def _addresses_in(
+    module: Module, calls: CallGraph, symbol: Symbol, obstacles: list[Obstacle]
+) -> Iterator[str]:
+    """Fills in the addresses that a variable begins with."""
+    for offset, of in symbol.addresses:
+        target = module.symbols.get(of.symbol)
+        name = f"&{called(of.symbol)}" if of.symbol in calls.functions else variable(of.symbol)
+        in_memory = target is not None and target.space in ("global", "const")
+        if not in_memory and of.symbol not in calls.functions:
+            text = f"the address of {of.symbol}, which is no variable in memory"
+            obstacles.append(Obstacle(symbol.line, symbol.name, text))
+            continue
+        value = f"px::address_of({name}) + {of.offset}"
+        place = f"{variable(symbol.name)} + {offset}"
+        name = f"{variable(symbol.name)}_{offset}_filled"
+        yield f"[[maybe_unused]] const bool {name} = px::put_address({place}, {value});"
+
+
+def _head(function: PtxFunction) -> str:
+    """The C++ head of a function that is called."""
+    passed = (*function.results, *function.parameters)
+    blocks = ", ".join(f"[[maybe_unused]] px::Byte* {block(each.name)}" for each in passed)
+    return f"void {called(function.name)}({blocks})"
+
+
+def _function(
+    module: Module, head: str, writer: Writer, variants: Variants, obstacles: list[Obstacle]
+) -> Iterator[str]:
+    function, layout = writer.function, writer.layout
+    body: list[str] = []
+    for at, each in enumerate(function.statements):
+        others = variants.get((function.name, at), ())
+        body += _statement(writer, each, others, obstacles)
+    text = "\n".join(body)
+    named = set(re.findall(r"\br_\w+", text))
+    yield f'#line {function.line} "{PTX_FOLDER}/{module.name}"'
+    yield f"{head} {{"
+    yield f"  [[maybe_unused]] constexpr uint32_t kStaticShared = {layout.static_shared};"
+    # Each is a call, which a small function is too short for.
+    if "own_shared" in text:
+        yield "  px::Byte* const own_shared = px::own_shared();"
+    if "shared_window" in text:
+        yield "  const uint32_t shared_window = px::shared_window();"
+    if "carry_flag" in text:
+        yield "  bool carry_flag = false;"
+    if layout.local_bytes or re.search(r"\blocal\b", text):
+        # A function that has none may be given the address of its caller's.
+        yield f"  alignas(32) px::Byte local[{max(layout.local_bytes, 1)}];"
+    for symbol in function.locals.values():
+        if symbol.space == "param":
+            yield f"  alignas(16) px::Byte {block(symbol.name)}[{symbol.size}];"
+    for registers, array in writer.arrays.items():
+        yield f"  alignas(16) px::b32 {array}[{len(registers)}] = {{}};"
+    for name, kind in function.registers.items():
+        # Registers that nothing names cost time to compile.
+        if writer.register(name) in named:
+            bits = "pred" if kind == "pred" else f"b{8 * SIZES[kind]}"
+            yield f"  px::{bits} {writer.register(name)}{{}};"
+    yield from body
+    yield "}"
+    yield ""
+
+
+def _statement(
+    writer: Writer,
+    statement: Statement,
+    others: Sequence[tuple[int, Sequence[Statement]]],
+    obstacles: list[Obstacle],
+) -> Iterator[str]:
+    yield f"#line {statement.line}"
+    if statement.label:
+        yield f"L{identifier(statement.label)}:;"
+        return
+    writer.statement = statement
+    try:
+        code = writer.dependences(statement) + _code(writer, statement)
+        for number, instead in others:
+            text = " ".join(_code(writer, each) for each in instead)
+            chosen = f"kb_ptx_variant == {number}"
+            code = f"if ({chosen}) {{ kb_ptx_variant_ran = 1; {text} }} else {{ {code} }}"
+    except StatementError as error:
+        obstacles.append(Obstacle(statement.line, statement.opcode, str(error)))
+        return
+    yield f"  {code}"
+
+
+def _code(writer: Writer, statement: Statement) -> str:
+    found = row_of(statement.opcode)
+    if found is None:
+        raise StatementError("no translation")
+    form, chosen = found
+    code = form.lower(writer, chosen, statement.operands)
+    if not statement.guard:
+        return code
+    guard = writer.predicate(statement.guard)
+    return f"if ({'!' if statement.negated else ''}{guard}) {{ {code} }}"
