@@ -83,7 +83,7 @@ def _extents(of: tuple[int, ...]) -> str:
     return "×".join(map(str, of))
 
 
-def status_of(report: PtxReport) -> int:
+def cuda_status(report: PtxReport) -> int:
     """What CUDA would say of a launch."""
     if not report.error and not report.waits:
         return 0

@@ -22,7 +22,7 @@ from kernelbench.ptx.hosts.built_program import LoadedProgram, is_executable, lo
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
-from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, status_of
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.script_symbols import sources_are_in
 
@@ -106,4 +106,4 @@ class CudaProgram:
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
         report = self._launches.make_cuda(launch, memory, ordered=True)
-        return status_of(report)
+        return cuda_status(report)

@@ -12,7 +12,7 @@ from typing import Any
 from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.hosts.cuda_build import cuda_runtime_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
-from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, status_of
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
 from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.hosts.cute_dsl import before_import, cute_dsl_driven_by, cute_dsl_is_installed
 from kernelbench.ptx.hosts.inline_extension import Extension, file_extension, inline_extension
@@ -89,7 +89,7 @@ class ScriptSession(TritonSession):
         report = self._launches.make_cuda(launch, {**self._live.storages({}), **memory})
         if not self.check:
             report.require_clean()
-        return status_of(report)
+        return cuda_status(report)
 
 
 def _calling_script() -> Path | None:
