@@ -120,6 +120,11 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         launches += launches_of
     if status:
         return FileAnswer(tuple(launches), "wrong", f"main returned {status}")
+    if program.fails_with is not None:
+        return FileAnswer(
+            tuple(launches), "wrong",
+            f"main fails in other schedules: --seed {program.fails_with} --schedules 1",
+        )  # fmt: skip
     if program.unnoticed:
         return FileAnswer(tuple(launches), "fault", program.unnoticed)
     return FileAnswer(tuple(launches))

@@ -197,6 +197,7 @@ class View(console.Watching):
             for seen in row.seen:
                 causes.setdefault(seen.finding.identity, []).append((row, seen))
         open_ones = [found for found in causes.values() if not all(s.allowed for _, s in found)]
+        open_ones.sort(key=lambda found: not diagnostics.is_between_operations(found[0][1].finding))
         for found in open_ones[: self._max_findings]:
             self._cause(step, found)
         if len(open_ones) > self._max_findings:

@@ -6,6 +6,7 @@ The layout is rustc's. A line is a pair of a style and a text; styles are the ke
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -85,6 +86,11 @@ def report_lines(report: EmulatorReport, max_findings: int | None = None) -> Ite
         yield from _chain(report.waits, WIDTH)
 
 
+def is_between_operations(finding: Finding) -> bool:
+    """Whether it is a race between launches, copies and the host, which may cause the others."""
+    return finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
+
+
 def finding_lines(
     finding: Finding,
     waits: Sequence[Waiting] = (),
@@ -123,10 +129,11 @@ def finding_lines(
     if waits:
         yield from _chain(waits, width)
     if severity == "error" and finding.kind in HELP:
-        between = finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
+        between = is_between_operations(finding)
         yield from note("help", _HELP_BETWEEN if between else HELP[finding.kind], width)
     for heading, text in notes:
-        yield from note(heading, text, width)
+        # A command is copied as it stands.
+        yield from note(heading, text, width if heading != "rerun" else sys.maxsize)
     yield from note("identity", finding.identity, width)
 
 

@@ -91,6 +91,132 @@ def test_an_assertion_of_a_kernel_has_its_error(bench: Bench, tmp_path: Path) ->
     assert outcome.err.count("assertion `threadIdx.x < n` failed") == 1
 
 
+LOOK_BACK = """
+#include <vector>
+__global__ void scan(const unsigned* x, unsigned* y, unsigned long long* status) {
+  const int tile = blockIdx.x;
+  unsigned before = 0;
+  if (tile > 0) {
+    atomicExch(&status[tile], 1ull << 32 | x[tile]);  // its own value
+    for (int at = tile - 1; at >= 0; --at) {
+      unsigned long long word;
+      while (((word = *(volatile unsigned long long*)&status[at]) >> 32) == 0) {
+      }
+      before += (unsigned)word;
+      if (word >> 32 == 2) break;
+    }
+  }
+  atomicExch(&status[tile], 2ull << 32 | (before + x[tile]));  // the sum up to it
+  y[tile] = before + x[tile];
+}
+int main() {
+  const int n = 6;
+  unsigned x[n], y[n], sum = 0, *dx, *dy;
+  unsigned long long* status;
+  cudaMalloc(&dx, sizeof x), cudaMalloc(&dy, sizeof y), cudaMalloc(&status, 8 * n);
+  for (int i = 0; i < n; ++i) x[i] = i + 1;
+  cudaMemcpy(dx, x, sizeof x, cudaMemcpyHostToDevice);
+  cudaMemset(status, 0, 8 * n);
+  scan<<<n, 1>>>(dx, dy, status);
+  cudaMemcpy(y, dy, sizeof y, cudaMemcpyDeviceToHost);
+  for (int i = 0; i < n; ++i) {
+    if (y[i] != (sum += x[i])) return 1;
+  }
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("mistake", [False, True])
+def test_main_fails_in_other_schedules_only(bench: Bench, tmp_path: Path, mistake: bool) -> None:
+    """No race: a block that takes another's value for a sum is right if that one was quick."""
+    text = LOOK_BACK.replace(">> 32 == 2) break", ">> 32 >= 1) break") if mistake else LOOK_BACK
+    (tmp_path / "scan.cu").write_text(text)
+    outcome = bench("check", "scan.cu", "--seed", 1, "--schedules", 1, cwd=tmp_path)
+    if not mistake:
+        assert outcome.code == 0, outcome.out
+        return
+    assert outcome.code == 3, outcome.out
+    found = re.search(r"main (?:returned 1|fails in other schedules: --seed (\d+))", outcome.out)
+    assert found is not None, outcome.out
+    if found[1]:
+        again = bench("check", "scan.cu", "--seed", found[1], "--schedules", 1, cwd=tmp_path)
+        assert again.code == 3 and "main returned 1" in again.out
+
+
+@pytest.mark.parametrize("asks", ["cudaEventQuery(done)", "cudaStreamQuery(stream)"])
+def test_a_query_is_no_wait(bench: Bench, tmp_path: Path, asks: str) -> None:
+    """CUDA runtime API: cudaErrorNotReady says that it has to be asked again."""
+    program = """
+__global__ void k(int* x) { *x = 7; }
+int main() {
+  int *there, *here;
+  cudaStream_t stream;
+  cudaEvent_t done;
+  cudaStreamCreate(&stream), cudaEventCreate(&done);
+  cudaMalloc(&there, 4), cudaMallocHost(&here, 4);
+  k<<<1, 1, 0, stream>>>(there);
+  cudaMemcpyAsync(here, there, 4, cudaMemcpyDeviceToHost, stream);
+  cudaEventRecord(done, stream);
+  ASKS;
+  return *here != 7;
+}
+"""
+    (tmp_path / "right.cu").write_text(
+        program.replace("ASKS", f"while ({asks} == cudaErrorNotReady) {{}}")
+    )
+    (tmp_path / "wrong.cu").write_text(program.replace("ASKS", asks))
+    right, wrong = (bench("check", f"{name}.cu", cwd=tmp_path) for name in ("right", "wrong"))
+    assert right.code == 0, right.out
+    assert wrong.code == 3
+    assert "that the host reads: nothing has made the host wait" in wrong.out
+
+
+def test_a_function_of_the_host_that_nobody_waits_for(bench: Bench, tmp_path: Path) -> None:
+    """What it is given may be gone when main has ended: it is not called then."""
+    (tmp_path / "late.cu").write_text(
+        "__global__ void k(int* x) { *x = 7; }\n"
+        "void set(void* x) { *static_cast<int*>(x) = 7; }\n"
+        "int main() {\n  int *there, here = 0;\n  cudaMalloc(&there, 4);\n"
+        "  k<<<1, 1>>>(there);\n  cudaLaunchHostFunc(0, set, &here);\n  return here != 7;\n}\n"
+    )
+    outcome = bench("check", "late.cu", cwd=tmp_path)
+    assert outcome.code == 3 and "main returned 1" in outcome.out, outcome.out
+
+
+def test_a_stream_that_does_not_join_the_capture(bench: Bench, tmp_path: Path) -> None:
+    """CUDA programming guide, Cross-stream Dependencies and Events: the capture has an error."""
+    program = """
+__global__ void k(int* x) { *x += 1; }
+int main() {
+  int* there;
+  cudaStream_t one, two;
+  cudaEvent_t begun, done;
+  cudaGraph_t graph;
+  cudaMalloc(&there, 8), cudaMemset(there, 0, 8);
+  cudaStreamCreate(&one), cudaStreamCreate(&two), cudaEventCreate(&begun), cudaEventCreate(&done);
+  cudaDeviceSynchronize();
+  cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal);
+  cudaEventRecord(begun, one), cudaStreamWaitEvent(two, begun);
+  k<<<1, 1, 0, one>>>(there), k<<<1, 1, 0, two>>>(there + 1);
+  cudaEventRecord(done, two);
+  JOIN;
+  const cudaError_t status = cudaStreamEndCapture(one, &graph);
+  k<<<1, 1, 0, one>>>(there);
+  return cudaStreamSynchronize(one) != cudaSuccess || status != WANTED;
+}
+"""
+    for join, wanted in (
+        ("cudaStreamWaitEvent(one, done)", "cudaSuccess"),
+        ("", "cudaErrorStreamCaptureUnjoined"),
+    ):
+        (tmp_path / "capture.cu").write_text(
+            program.replace("JOIN", join).replace("WANTED", wanted)
+        )
+        outcome = bench("check", "capture.cu", cwd=tmp_path)
+        assert outcome.code == 0, outcome.out
+
+
 @pytest.mark.long
 def test_variables_graphs_and_managed_memory(checked: Callable[..., Outcome]) -> None:
     outcome = checked("variables.cu")

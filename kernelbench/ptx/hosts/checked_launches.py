@@ -35,12 +35,17 @@ class CheckedLaunches:
         limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
         gpu_sms: SMs of the GPU on which CTAs that wait for each other have to reside; 0 for those
             of the GPU that the arch stands for.
+        seeds: Of the first launches, one for each; empty for seeds in a row.
 
     Attributes:
         made: Those that were made, in order.
     """
 
-    def __init__(self, check: int, seed: int, sms: int, limit_s: float, gpu_sms: int = 0) -> None:
+    def __init__(
+        self, check: int, seed: int, sms: int, limit_s: float, gpu_sms: int = 0,
+        seeds: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self._seeds = [*reversed(seeds)]
         self.made: list[Launched] = []
         self.check = check
         self._seed, self._sms, self._limit_s, self._gpu_sms = seed, sms, limit_s, gpu_sms
@@ -75,6 +80,8 @@ class CheckedLaunches:
             return check + more
 
         self._modules[id(module)] = module
+        if self._seeds:
+            self._seed = self._seeds.pop()
         report = module.launch(
             kernel, grid, block, args, check=check, seed=self._seed,
             emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
+from kernelbench.ptx.hosts.repeated_runs import RepeatedRuns, seed_of_failure
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.script_symbols import sources_are_in
 
@@ -40,6 +42,8 @@ class CudaProgram:
     Attributes:
         unnoticed: After :meth:`run`, which launch was refused without the program asking for
             errors; empty if none was.
+        fails_with: After a run without an error, the seed of one whose main fails; None if main
+            returns 0 in other schedules, too.
 
     Raises:
         UsageError: If it does not compile, or calls what the runtime here lacks.
@@ -58,7 +62,9 @@ class CudaProgram:
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
-        self._launches = CheckedLaunches(check, seed, sms, limit_s, gpu_sms)
+        self._seed, self._setting = seed, (sms, limit_s, gpu_sms)
+        self._launches = CheckedLaunches(check, seed, *self._setting)
+        self.fails_with: int | None = None
         sources_are_in([Path.cwd(), *(each.parent for each in (program.file, *program.others))])
         built = is_executable(program.file)
         self._library = None if built else program_library(program, arch)
@@ -77,15 +83,32 @@ class CudaProgram:
         """
         host = cuda_host()
         words = [each.encode() for each in (self._program.command, *arguments)]
+        began_s = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
             with host.driven_by(self, self._file):
                 main = self._main(host, Path(folder), words)
-            with host.driven_by(self, self._file):
-                with host.ordered() if self.check else contextlib.nullcontext():
-                    status = host.run_main(main, words)
+            runs = RepeatedRuns(lambda seeds: self._again(host, main, words, seeds))
+            try:
+                status = self._run_main(host, main, words)
                 self.unnoticed = host.unnoticed()
-            self._name_what_was_found(host)
+                self._name_what_was_found(host)
+                made = self.launches
+                if status == 0 and not any(each.report.errors for each in made):
+                    kept = [each.seed + each.report.schedules - 1 for each in made]
+                    self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
+            finally:
+                runs.end()
         return status
+
+    def _run_main(self, host: CudaHost, main: Any, words: list[bytes]) -> int:
+        ordered = host.ordered() if self.check else contextlib.nullcontext()
+        with host.driven_by(self, self._file), ordered:
+            return host.run_main(main, words)
+
+    def _again(self, host: CudaHost, main: Any, words: list[bytes], seeds: Sequence[int]) -> int:
+        """Main's status with one schedule of each launch."""
+        self._launches = CheckedLaunches(1, seeds[-1], *self._setting, seeds)
+        return self._run_main(host, main, words)
 
     def _main(self, host: CudaHost, folder: Path, words: list[bytes]) -> Any:
         """Where its ``main`` is."""

@@ -16,6 +16,7 @@ LoadPtx load_ptx = nullptr;
 LoadImage load_image = nullptr;
 Resident resident = nullptr;
 Device device;
+bool main_has_ended = false;
 std::map<int, Module> modules;
 
 namespace {
@@ -134,10 +135,12 @@ void kb_cudart_variable(int module, const char* name, void* address, uint64_t by
 int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
   watch_program(reinterpret_cast<const void*>(main_function));
+  static int status;
   const int left = setjmp(at_exit_of_main);
-  const int status = left != 0 ? left - 1 : main_function(argc, argv);
-  finish_all();  // what nobody has waited for is checked, too
+  status = left != 0 ? left - 1 : main_function(argc, argv);
   in_main = false;
+  main_has_ended = true;
+  finish_all();  // what nobody has waited for is checked, too
   return status;
 }
 

@@ -137,6 +137,16 @@ void wait_before_next(cudaStream_t stream, Task task) {
   lines[named(stream)].waits.push_back(task);
 }
 
+bool first_asked(Task task) {
+  static std::set<Task> asked;
+  return pending.count(task) != 0 && asked.insert(task).second;
+}
+
+Task last_of(cudaStream_t stream) {
+  const auto found = lines.find(named(stream));
+  return found != lines.end() ? found->second.last : 0;
+}
+
 cudaError_t finish(Task task) {
   std::set<Task> needed;
   std::vector<Task> open{task};

@@ -75,6 +75,8 @@ extern LoadPtx load_ptx;
 extern LoadImage load_image;
 extern Resident resident;
 extern Device device;
+// Of a program: what is pending then is done, but host functions are not called.
+extern bool main_has_ended;
 extern std::map<int, Module> modules;
 
 // Remembers a failure for cudaGetLastError.
@@ -126,6 +128,10 @@ Task mark(cudaStream_t stream);
 void wait_before_next(cudaStream_t stream, Task task);
 // Does what is pending of a task and of what it waits for; the last failure, which is remembered.
 cudaError_t finish(Task task);
+// Whether a task is pending that nobody has asked for before: then it is not ready yet.
+bool first_asked(Task task);
+// The last task of a stream; 0 if it has had none.
+Task last_of(cudaStream_t stream);
 cudaError_t finish_all();
 // The nodes of a graph, in an order that it allows; `stream` goes on behind all of them.
 void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,

@@ -1,4 +1,6 @@
 // Streams and events. What a stream captures becomes nodes of a graph (graphs.cpp).
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "order.hpp"
@@ -71,9 +73,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (captures(stream)) return remembered(cudaErrorStreamCaptureUnsupported);
   return finish(mark(stream));
 }
-// Who asks again and again waits.
+// Who asks once is told that it is not ready; who asks again and again waits.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return cudaStreamSynchronize(stream);
+  return first_asked(last_of(stream)) ? cudaErrorNotReady : cudaStreamSynchronize(stream);
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
   const CUstream_st* const made = own(stream);
@@ -93,7 +95,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
                                   unsigned) {
   KB_CALL;
   return submit(stream, [=] {
-    callback(stream, cudaSuccess, data);
+    if (!main_has_ended) callback(stream, cudaSuccess, data);
     return cudaSuccess;
   });
 }
@@ -144,7 +146,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return finish(event->task);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return finish(event->task);
+  return first_asked(event->task) ? cudaErrorNotReady : finish(event->task);
 }
 // No time of a GPU: a number that no rate can be made of by division by zero.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
@@ -163,16 +165,29 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   made->captured.clear();
   return cudaSuccess;
 }
+// CUDA programming guide, "Cross-stream Dependencies and Events": streams that are forked to have
+// to be joined.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   CUstream_st* const made = own(stream);
   if (made == nullptr || made->capture == nullptr) return remembered(cudaErrorIllegalState);
   *graph = made->capture;
+  std::set<const CUgraphNode_st*> joined;
+  std::vector<const CUgraphNode_st*> open = made->captured;
+  while (!open.empty()) {
+    const CUgraphNode_st* const node = open.back();
+    open.pop_back();
+    if (joined.insert(node).second) open.insert(open.end(), node->after.begin(), node->after.end());
+  }
+  bool all = true;
   for (auto& [handle, each] : streams) {
     if (each->capture != *graph) continue;
+    for (const CUgraphNode_st* node : each->captured) all = all && joined.count(node) != 0;
     each->capture = nullptr;
     each->captured.clear();
   }
-  return cudaSuccess;
+  if (all) return cudaSuccess;
+  delete std::exchange(*graph, nullptr);
+  return remembered(cudaErrorStreamCaptureUnjoined);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   *status = captures(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;

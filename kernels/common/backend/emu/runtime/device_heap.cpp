@@ -17,7 +17,7 @@ uint64_t heap_bytes = 0;
 
 }  // namespace
 
-// Null if it does not fit, as CUDA has it.
+// PTX: call (9.7.12.5) of malloc, which the driver provides: null if it does not fit.
 uint64_t heap_allocate(uint64_t bytes) {
   if (heap == nullptr || bytes == 0 || bytes > heap_bytes) return 0;
   std::atomic_ref taken(*reinterpret_cast<uint64_t*>(heap));

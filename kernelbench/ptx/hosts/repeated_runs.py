@@ -1,0 +1,114 @@
+"""A program's main again, with its launches in other schedules: what no check of one launch shows.
+
+A kernel without a race may still compute what depends on an order, as of its CTAs, and the program
+knows what is right. A process is forked before ``main`` and waits; each run is a fork of that one.
+Its output goes nowhere. Nothing is said of a program whose run cannot be repeated: one that fails
+with the very schedules with which it came out right.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from kernelbench.base.child_process import end_with_parent
+
+#: Runs in other schedules; a run that takes longer than the first and this is ended.
+RUNS = 4
+_LEAST_LIMIT_S = 5.0
+#: Exit code of a run that did not come to main's end.
+_NO_STATUS = 255
+
+
+class RepeatedRuns:
+    """Runs of one program from before its main.
+
+    Args:
+        run: Makes the run in the schedules of these seeds, one for each launch, and then in that
+            of the last and those behind it; main's status.
+    """
+
+    def __init__(self, run: Callable[[Sequence[int]], int]) -> None:
+        self._run = run
+        asks, self._ask = os.pipe()
+        self._answer, answers = os.pipe()
+        self._process = os.fork()
+        if not self._process:
+            os.close(self._ask)
+            os.close(self._answer)
+            self._wait_for_runs(asks, answers)
+        os.close(asks)
+        os.close(answers)
+
+    def status(self, seeds: Sequence[int], limit_s: float) -> int | None:
+        """Main's status of a run; None if it did not come to its end."""
+        text = " ".join(map(str, [max(limit_s, _LEAST_LIMIT_S), *seeds]))
+        os.write(self._ask, len(text).to_bytes(4, "little") + text.encode())
+        answer = os.read(self._answer, 1)
+        return answer[0] if answer and answer[0] != _NO_STATUS else None
+
+    def end(self) -> None:
+        """Let the process go."""
+        os.close(self._ask)
+        os.close(self._answer)
+        os.waitpid(self._process, 0)
+
+    def _wait_for_runs(self, asks: int, answers: int) -> NoReturn:
+        end_with_parent()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (1, 2):
+            os.dup2(nothing, stream)
+        while head := os.read(asks, 4):
+            limit, *seeds = _read(asks, int.from_bytes(head, "little")).split()
+            run = os.fork()
+            if not run:
+                end_with_parent()
+                os._exit(self._status([int(each) for each in seeds]))
+            os.write(answers, bytes([_ended(run, float(limit))]))
+        os._exit(0)
+
+    def _status(self, seeds: Sequence[int]) -> int:
+        try:
+            return min(self._run(seeds) & 0xFF, _NO_STATUS - 1)
+        except BaseException:
+            return _NO_STATUS
+
+
+def _read(file: int, count: int) -> str:
+    found = b""
+    while len(found) < count and (part := os.read(file, count - len(found))):
+        found += part
+    return found.decode()
+
+
+def _ended(process: int, limit_s: float) -> int:
+    """The exit code of a process, which has so many seconds."""
+    end = os.pidfd_open(process)
+    try:
+        if not select.select([end], [], [], limit_s)[0]:
+            os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+    finally:
+        os.close(end)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else _NO_STATUS
+
+
+def seed_of_failure(
+    runs: RepeatedRuns, kept: Sequence[int], seed: int, began_s: float
+) -> int | None:
+    """The seed of a run whose main fails; None if none does, or if the program is none to repeat.
+
+    Args:
+        runs: Of a program whose main has returned 0.
+        kept: The seed of each of its launches, of the schedule that was the last.
+        seed: Of the first schedule; began_s: when it began, by ``time.monotonic``.
+    """
+    limit_s = time.monotonic() - began_s
+    if not kept or runs.status(kept, limit_s) != 0:
+        return None
+    others = range(seed, seed + RUNS)
+    return next((each for each in others if runs.status([each], limit_s)), None)
