@@ -94,10 +94,13 @@ def has_nvidia_gpu() -> bool:
 
 def torch_of(python: str) -> str | None:
     """Version of the torch that an interpreter really imports; None if it does not."""
+    # What torch in .venv compiles on import is kept: each later import would take a second more.
+    kept = {} if python == sys.executable else {"PYTHONDONTWRITEBYTECODE": ""}
     try:
         done = subprocess.run(
-            [python, "-c", _PROBE_TORCH], capture_output=True, text=True, timeout=300, cwd=ROOT
-        )
+            [python, "-c", _PROBE_TORCH], capture_output=True, text=True, timeout=300, cwd=ROOT,
+            env=os.environ | kept,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r"^torch (\S+)$", done.stdout, re.MULTILINE)
@@ -186,8 +189,9 @@ class Environment:
 
     def pip(self, *arguments: str) -> str | None:
         """``pip install``; None if it worked, else the line that says why not."""
+        # Of torch a third is ever imported; compiling it whole takes longer than unpacking it.
         options = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
-        return self.run("pip", "install", *options, *arguments)
+        return self.run("pip", "install", "--no-compile", *options, *arguments)
 
 
 def site_packages(folder: Path) -> Path:
@@ -287,7 +291,8 @@ def install_packages(environment: Environment, dev: bool, plan: str, found: str 
         file.flush()
         what = ".[dev,torch]" if dev else ".[torch]"
         with phase("kernelbench" + (" and the development tools" if dev else "")):
-            problem = environment.pip("--constraint", file.name, "--editable", what)
+            how = "--compile" if dev else "--no-compile"  # tools are started often
+            problem = environment.pip(how, "--constraint", file.name, "--editable", what)
             if problem:
                 fail(f"kernelbench cannot be installed: {problem}; see {environment.log}")
         shared = tools_elsewhere(environment.folder) if dev and plan == REUSE else []

@@ -299,12 +299,16 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
     objects = [folder / f"{i}-{source.stem}.o" for i, source in enumerate(recipe.sources)]
     head = [str(recipe.compiler.path), *_position_independent(recipe, "-c")]
     head += recipe.compiler_flags
-    read = []
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        jobs = [
-            pool.submit(_run, [*head, "-o", str(made), str(source)], folder, recipe)
-            for source, made in zip(recipe.sources, objects, strict=True)
-        ]
+    with _precompiled(recipe, folder) as parsed, ThreadPoolExecutor(cpu_count()) as pool:
+        ahead = ["-include", parsed.command[-1]] if parsed else []
+        read = [parsed.read] if parsed else []
+
+        def compiled(source: Path, made: Path, before: Sequence[str] = ahead) -> _Done:
+            done = _run([*head, *before, "-o", str(made), str(source)], folder, recipe)
+            # What is wrong with a source does not depend on what was parsed before it.
+            return compiled(source, made, ()) if done.status != 0 and before else done
+
+        jobs = [pool.submit(compiled, *of) for of in zip(recipe.sources, objects, strict=True)]
         try:
             for made, job in zip(objects, jobs, strict=True):
                 done = job.result()
@@ -314,6 +318,24 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return objects, read
+
+
+@contextlib.contextmanager
+def _precompiled(recipe: Recipe, folder: Path) -> Iterator[_Done | None]:
+    """The command that has parsed the recipe's header, which its last word is; None for none."""
+    source = recipe.precompiled
+    if source is None or recipe.compiler.kind != "g++" or not source.is_file():
+        return (yield None)
+    header = folder / source.name
+    parsed = header.with_name(f"{header.name}.gch")
+    try:
+        shutil.copyfile(source, header)
+        command = [str(recipe.compiler.path), "-fPIC", *recipe.compiler_flags]
+        done = _run([*command, "-x", "c++-header", "-o", str(parsed), str(header)], folder, recipe)
+        yield done if done.status == 0 else None
+    finally:
+        for file in (header, parsed):
+            file.unlink(missing_ok=True)
 
 
 def _position_independent(recipe: Recipe, what: str) -> list[str]:

@@ -16,6 +16,7 @@ from kernelbench.base.errors import (
     KernelbenchError,
     describe_internal_error,
     internal_error,
+    torch_missing,
 )
 from kernelbench.base.version import __version__
 from kernelbench.cli.served_command import run_elsewhere
@@ -126,6 +127,9 @@ def main(args: list[str] | None = None) -> None:
     except KernelbenchError as error:
         _fail(str(error))
         code = int(error.exit_code)
+    except KeyboardInterrupt:  # before it is known whom to hand it to: the connection's end is told
+        _fail("interrupted")
+        code = INTERRUPTED
     if code is None:
         _prefork(words)
         code = invoke(args)
@@ -166,9 +170,7 @@ def invoke(args: list[str] | None = None) -> int:
         return PIPE_CLOSED
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            from kernelbench.machine.devices import TORCH_HINT
-
-            _fail(f"this takes torch, which is not installed; {TORCH_HINT}")
+            _fail(str(torch_missing("this")))
             return int(ExitCode.ENVIRONMENT)
         found = internal_error(describe_internal_error(error), traceback.format_exc())
         _fail(str(found))
