@@ -46,6 +46,19 @@ def test_dequantize_applies_the_scale_of_the_block() -> None:
     assert torch.equal(nvfp4.dequantize(packed, scales).double(), expected.double())
 
 
+def test_dequantize_is_the_product_of_value_and_scale() -> None:
+    generator = torch.Generator().manual_seed(3)
+    packed = torch.randint(0, 256, (5, 256), dtype=torch.uint8, generator=generator)
+    scales = torch.randint(0, 127, (5, 32), dtype=torch.uint8, generator=generator)
+    values = nvfp4.dequantize(packed[:, ::2], scales[:, ::2])
+    assert values.dtype == torch.float32 and values.shape == (5, 256)
+    for row in range(5):
+        for place in range(256):
+            code = int(packed[row, place // 2 * 2]) >> 4 * (place % 2) & 15
+            value = (-1 if code & 8 else 1) * E2M1[code & 7]
+            assert values[row, place] == value * e4m3(int(scales[row, place // 16 * 2]))
+
+
 @pytest.mark.parametrize(("rows", "k"), [(1, 64), (128, 256), (129, 64), (333, 192)])
 def test_blocked_layout_closed_form(rows: int, k: int) -> None:
     generator = torch.Generator().manual_seed(rows)

@@ -42,7 +42,7 @@ _ROUND = 2.0**-11
 _ROUND_SUBNORMAL = 2.0**-25
 _OVERFLOW = 65520.0  # the least magnitude that rounds to infinity
 _TILE = 128
-_CHUNK_VALUES = 1 << 22
+_CHUNK_VALUES = 1 << 20  # of float32 and float64: about what a core's cache holds
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _multiply_group(
         rows_b = nvfp4.dequantize(b[part], sfb[part])
         exact[:, part] = factors_a @ rows_b.to(dtype).t()
         if squares is not None and squares_a is not None:
-            squares[:, part] = squares_a @ rows_b.square().t()
+            squares[:, part] = squares_a @ rows_b.square_().t()
     if squares is None:
         return exact, None
     # The sums of squares are float32 and positive: K 2**-23 covers their own rounding, and 2**-9
