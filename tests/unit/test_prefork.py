@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kernelbench import cli
@@ -19,3 +21,27 @@ def test_only_what_compares_begins_ahead(
     monkeypatch.setattr(served, "prefork", lambda: found.append(None))
     cli._prefork(words)
     assert len(found) == begun
+
+
+@pytest.mark.parametrize(
+    ("of_user", "spins"),
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_of_torch_wait_asleep(
+    of_user: dict[str, str], spins: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ones that spin take the cores of those they wait for; the user's word on it stands."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in of_user.items():
+        monkeypatch.setenv(name, value)
+    launcher, control = served.begun()
+    assert launcher is not None
+    try:
+        variables = Path(f"/proc/{launcher.pid}/environ").read_bytes().decode().split("\0")
+    finally:
+        control.close()
+        launcher.kill()
+        launcher.communicate()
+    found = [each.partition("=")[2] for each in variables if each.startswith("GOMP_SPINCOUNT=")]
+    assert found == ([] if spins is None else [spins])
