@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,9 @@ def test_fixture_and_markers(project: Path) -> None:
     assert "no-module cannot run here: gpu: no_such_module not installed" in text
     assert "no_such_module.part is not installed" in text
     assert "3 skipped" in text
+    # A failure shows the test's lines and none of what it called.
+    shown = [line for line in text.splitlines() if re.match(r"\S+\.py:\d+: ", line)]
+    assert shown and all(line.startswith("test_kernels.py:") for line in shown), shown
 
 
 def test_what_would_be_skipped_fails_if_asked(project: Path) -> None:

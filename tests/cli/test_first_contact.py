@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, launch
 
 import kernelbench
 from kernelbench.base import console
@@ -83,6 +83,32 @@ def test_an_arch_that_is_not_emulated_is_explained(
     assert "the emulator has no sm_75: it stands for 80, 86, 89, 90, 100" in capsys.readouterr().err
     for text in ("90", "sm_90", "90a", "sm_90a"):
         assert invoke(["check", str(ptx_file), "--arch", text, "--schedules", "1"]) == 0
+
+
+@pytest.mark.parametrize("with_nvcc", [True, False])
+def test_what_a_program_lacks_is_the_environments(tmp_path: Path, with_nvcc: bool) -> None:
+    """Not the program's fault, and not in nvcc's words."""
+    nvcc = shutil.which("nvcc")
+    if with_nvcc and nvcc is None:
+        pytest.skip("no nvcc")
+    (tmp_path / "k.cu").write_text("int main() {}\n")
+    (tmp_path / "bin").mkdir()
+    if with_nvcc:
+        (tmp_path / "bin" / "nvcc").symlink_to(str(nvcc))
+    lacks = {"PATH": str(tmp_path / "bin"), "CXX": "", "CUDA_HOME": "", "CUDA_PATH": ""}
+    done = launch("check", tmp_path / "k.cu", root=tmp_path, env=lacks)
+    assert done.code == 5
+    if with_nvcc:
+        assert (
+            "nvcc needs a C++ compiler, and there is no g++ or clang++; install g++" in done.error
+        )
+    elif "no nvcc" in done.error:  # there may be one in the Python environment
+        assert "pip install nvidia-cuda-nvcc" in done.error
+
+
+@pytest.mark.parametrize("page", ["docs/getting-started.md", "docs/ptx.md"])
+def test_pages_name_the_package_that_has_nvcc(page: str) -> None:
+    assert "nvidia-cuda-nvcc" in (ROOT / page).read_text()
 
 
 def test_a_truncated_record_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -43,6 +44,32 @@ def test_github_annotates_the_line() -> None:
     assert second == "::error title=wrong::y[0]%0Aand y[1]"
     assert summary.startswith("→ 0 clean")
     assert shown("github", "a reason")[0].startswith("::notice file=k.cu,line=2,")
+
+
+def test_a_bug_is_one_block_however_many_shapes_show_it() -> None:
+    """And what is allowed stands behind it; the last line counts blocks and rows."""
+    finding = Finding(
+        "race", "unordered", Access("", "k.cu:2", "x[0] = 1;"), None, "x", (0, 0, 0), 0, 0, -1,
+        identity="race-0123456789",
+    )  # fmt: skip
+    formal = dataclasses.replace(finding, identity="race-9999999999", text="formal")
+    rows = tuple(
+        CheckRow(
+            "v", name, "", "finding", 1, 1, 0.0,
+            seen=(Seen(formal, "random", 4, 0, 1, (), allowed="why"),
+                  Seen(finding, "random", 4, 0, 1, ())),
+        )
+        for name in ("A", "B", "C")
+    )  # fmt: skip
+    text = io.StringIO()
+    View(console.Console(file=text, width=80), 10).results([StepCheck("v", "", None, rows)])
+    lines = text.getvalue().splitlines()
+    (block,) = (at for at, line in enumerate(lines) if line.startswith("error[race]"))
+    (allowed,) = (at for at, line in enumerate(lines) if line.startswith("allowed[race]"))
+    assert block < allowed
+    (seen,) = (line for line in lines if line.startswith("  = seen: "))
+    assert seen.startswith("  = seen: v, 3 of 3: A B C; first with random, 4 SMs, schedule 1")
+    assert lines[-1] == "→ 0 clean, 3 finding of 3 (1 error)"
 
 
 @pytest.mark.parametrize("name", CLASSES)

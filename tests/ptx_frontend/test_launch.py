@@ -160,6 +160,69 @@ def test_equal_values_of_several_warps_are_a_formal_matter(by_warp, early, clean
         assert out.tolist() == [9]
 
 
+#: Two warps load each element in place, and the first stores what comes of it.
+IN_PLACE = """.version 8.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p_in) .reqntid 64
+{
+  .reg .b64 %p, %o; .reg .b32 %t, %e, %f, %x, %y; .reg .pred %q, %r;
+  ld.param.u64 %p, [p_in]; mov.u32 %t, %tid.x;
+  and.b32 %e, %t, 31; mul.wide.u32 %o, %e, 4; add.s64 %p, %p, %o;
+  ld.global.b32 %x, [%p];
+  add.u32 %y, %x, 1; and.b32 %f, %t, 32; setp.eq.u32 %q, %f, 0;
+  USE
+  @%q st.global.b32 [%p], %y;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "severity"), [("", "formal"), ("setp.eq.u32 %r, %y, 5; @%r trap;", "error")]
+)
+def test_a_load_in_place_whose_value_goes_nowhere(use, severity):
+    data = np.arange(32, dtype=np.uint32) * 9
+    report = kernelbench.ptx.load("in_place.ptx", text=IN_PLACE.replace("USE", use)).launch(
+        "k", 1, args=[data], check=4
+    )
+    assert {each.finding.kind for each in report.findings} == {"race"}
+    assert severity in {each.severity for each in report.findings}
+    assert report.clean == (severity == "formal"), list(report.lines())
+
+
+#: 32 lanes load the sums of two warps, and the first takes the second one's.
+SOME_WRITTEN = """.version 8.8
+.target sm_90
+.address_size 64
+.shared .align 4 .b8 sums[128];
+.visible .entry k(.param .u64 p_out) .reqntid 64
+{
+  .reg .b64 %p; .reg .b32 %t, %w, %l, %a, %x, %y; .reg .pred %q, %r, %s;
+  ld.param.u64 %p, [p_out]; mov.u32 %t, %tid.x; mov.b32 %a, sums;
+  shr.u32 %w, %t, 5; and.b32 %l, %t, 31;
+  setp.eq.u32 %q, %l, 0; add.u32 %x, %w, 7; mad.lo.u32 %y, %w, 4, %a; @%q st.shared.b32 [%y], %x;
+  bar.sync 0;
+  mov.b32 %x, 0; setp.lt.u32 %s, %l, 2; mad.lo.u32 %y, %l, 4, %a; IF ld.shared.b32 %x, [%y];
+  shfl.sync.idx.b32 %x, %x, 1, 31, -1;
+  setp.eq.u32 %r, %t, 0; @%r st.global.b32 [%p], %x;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("condition", "clean"), [("@%s", True), ("", False)])
+def test_a_load_of_nothing_is_an_error_whatever_comes_of_it(condition, clean):
+    """Kept: docs/findings/unwritten.md."""
+    out = np.zeros(1, np.uint32)
+    report = kernelbench.ptx.load("some.ptx", text=SOME_WRITTEN.replace("IF", condition)).launch(
+        "k", 1, args=[out], check=3
+    )
+    assert out.tolist() == [8]
+    kinds = {each.finding.kind for each in report.errors}
+    assert kinds == (set() if clean else {"unwritten"})
+
+
 def test_memory_of_the_module(module):
     data = np.zeros(8, np.int32)
     assert module.launch("count", 8, 1, [data], check=2).clean
