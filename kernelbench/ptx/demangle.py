@@ -58,11 +58,16 @@ def _without_types(whole: str) -> str:
     """What is outside brackets and before the parameters, behind the result's type."""
     depth, begin = 0, 0
     for at, letter in enumerate(whole):
-        if letter == "(" and depth == 0 and at > begin and not whole.startswith("(anonymous", at):
+        if (
+            letter == "("
+            and depth == 0
+            and at > begin
+            and not (whole.startswith("(anonymous", at) or whole.endswith("operator", begin, at))
+        ):
             return whole[begin:at]
-        if letter in "<([":
+        if letter in "<([{":
             depth += 1
-        elif letter in ">)]":
+        elif letter in ">)]}":
             depth -= 1
         elif letter == " " and depth == 0:
             begin = at + 1
