@@ -59,10 +59,12 @@ _FORMAT = """\
 
 def printed(command: Sequence[str], status: int) -> list[str]:
     """The lines that a command prints; it must leave with this status."""
+    # Whatever the terminal's width is.
+    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(
         [sys.executable, "-m", "kernelbench", *command],
         capture_output=True, text=True, check=False, cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        env=kept | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
     )  # fmt: skip
     if done.returncode != status:
         raise SystemExit(f"{command[0]} left with {done.returncode}:\n{done.stdout}{done.stderr}")
