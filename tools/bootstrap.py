@@ -92,12 +92,20 @@ def has_nvidia_gpu() -> bool:
     return listed.returncode == 0 and "GPU " in listed.stdout
 
 
-def torch_of(python: str) -> str | None:
-    """Version of the torch that an interpreter really imports; None if it does not."""
+def torch_of(python: str, *, keep_compiled: bool = False) -> str | None:
+    """Version of the torch that an interpreter really imports; None if it does not.
+
+    Args:
+        keep_compiled: Keep the modules that the import compiles, whatever the caller's variables
+            say: each later import would take a second more.
+    """
+    left_out = {"PYTHONDONTWRITEBYTECODE"} if keep_compiled else set()
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
     try:
         done = subprocess.run(
-            [python, "-c", _PROBE_TORCH], capture_output=True, text=True, timeout=300, cwd=ROOT
-        )
+            [python, "-c", _PROBE_TORCH], capture_output=True, text=True, timeout=300, cwd=ROOT,
+            env=env,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r"^torch (\S+)$", done.stdout, re.MULTILINE)
@@ -185,9 +193,13 @@ class Environment:
             return last_line(log.read()) if done.returncode else None
 
     def pip(self, *arguments: str) -> str | None:
-        """``pip install``; None if it worked, else the line that says why not."""
+        """``pip install``; None if it worked, else the line that says why not.
+
+        Modules are compiled when they are first imported: of torch a third ever is, and compiling
+        all of it takes longer than the rest of its installation.
+        """
         options = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
-        return self.run("pip", "install", *options, *arguments)
+        return self.run("pip", "install", "--no-compile", *options, *arguments)
 
 
 def site_packages(folder: Path) -> Path:
@@ -287,7 +299,9 @@ def install_packages(environment: Environment, dev: bool, plan: str, found: str 
         file.flush()
         what = ".[dev,torch]" if dev else ".[torch]"
         with phase("kernelbench" + (" and the development tools" if dev else "")):
-            problem = environment.pip("--constraint", file.name, "--editable", what)
+            # Tools are started often, and what a start compiles may not be kept.
+            compiled = ("--compile",) if dev else ()
+            problem = environment.pip(*compiled, "--constraint", file.name, "--editable", what)
             if problem:
                 fail(f"kernelbench cannot be installed: {problem}; see {environment.log}")
         shared = tools_elsewhere(environment.folder) if dev and plan == REUSE else []
@@ -337,7 +351,7 @@ def install(environment: Environment, dev: bool) -> None:
         plan = choose_torch(found, has_nvidia_gpu())
     with emulator_meanwhile(environment):
         install_packages(environment, dev, plan, found)
-    if torch_of(environment.python) is None:
+    if torch_of(environment.python, keep_compiled=True) is None:
         fail(f"torch does not import in {environment.folder}; remove that folder and try again")
     stamp = environment.stamp(dev)
     scratch = stamp.with_suffix(".new")

@@ -93,6 +93,30 @@ class TestEnvironment:
         environment.stamp(dev).write_text(bootstrap.fingerprint(dev))
         return environment
 
+    @pytest.mark.parametrize(("dev", "last"), [(False, "--no-compile"), (True, "--compile")])
+    def test_packages_are_not_compiled_before_they_are_used(
+        self, bootstrap: Any, project: Path, dev: bool, last: str
+    ) -> None:
+        """For tools they are; pip goes by the option that comes last."""
+        python, log = project / ".venv" / "bin" / "python", project / "calls"
+        python.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+        environment = bootstrap.Environment(project / ".venv")
+        bootstrap.install_packages(environment, dev, bootstrap.CPU, None)
+        torch, package = log.read_text().splitlines()
+        assert "--no-compile" in torch and "torch==" in torch and "--compile" not in torch.split()
+        options = [each for each in package.split() if each.endswith("-compile")]
+        assert options[-1] == last and "--editable" in package
+
+    @pytest.mark.parametrize("keep", [True, False])
+    def test_what_importing_torch_compiles_is_kept(
+        self, bootstrap: Any, project: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+    ) -> None:
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        python = project / ".venv" / "bin" / "python"
+        python.write_text('#!/bin/sh\necho "torch 2.9.${PYTHONDONTWRITEBYTECODE:-0}"\n')
+        found = bootstrap.torch_of(str(python), keep_compiled=keep)
+        assert found == ("2.9.0" if keep else "2.9.1")
+
     def test_a_fresh_stamp_ends_the_call(self, bootstrap: Any, project: Path) -> None:
         self.stamp(bootstrap, project, dev=False)
         assert bootstrap.main([]) == 0
