@@ -61,6 +61,7 @@ def portable(recipe: Recipe) -> Recipe:
         include_dirs=[*recipe.include_dirs, PORTABLE],  # the header is part of the key
         link_flags=[*(w for word in _LIBRARIES for w in ("-Xlinker", word)),
                     *(recipe.link_flags or ())],
+        precompiled=None,  # something comes before it
     )  # fmt: skip
 
 

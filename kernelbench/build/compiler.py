@@ -300,9 +300,19 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
     head = [str(recipe.compiler.path), *_position_independent(recipe, "-c")]
     head += recipe.compiler_flags
     read = []
-    with ThreadPoolExecutor(cpu_count()) as pool:
+    with _precompiled(recipe, folder) as parsed, ThreadPoolExecutor(cpu_count()) as pool:
+        if parsed is not None:
+            read.append(parsed.read)
+        ahead = ["-include", parsed.command[-1]] if parsed is not None else []
+
+        def compiled(source: Path, made: Path) -> _Done:
+            rest = ["-o", str(made), str(source)]
+            done = _run([*head, *ahead, *rest], folder, recipe)
+            # What is wrong with a source does not depend on what was parsed before it.
+            return _run([*head, *rest], folder, recipe) if done.status != 0 and ahead else done
+
         jobs = [
-            pool.submit(_run, [*head, "-o", str(made), str(source)], folder, recipe)
+            pool.submit(compiled, source, made)
             for source, made in zip(recipe.sources, objects, strict=True)
         ]
         try:
@@ -314,6 +324,25 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return objects, read
+
+
+@contextlib.contextmanager
+def _precompiled(recipe: Recipe, folder: Path) -> Iterator[_Done | None]:
+    """The command that has parsed the recipe's header, which its last word is; None for none."""
+    source = recipe.precompiled
+    if source is None or recipe.compiler.kind != "g++" or not source.is_file():
+        yield None
+        return
+    header = folder / source.name
+    parsed = header.with_name(f"{header.name}.gch")
+    try:
+        shutil.copyfile(source, header)
+        command = [str(recipe.compiler.path), "-fPIC", *recipe.compiler_flags]
+        done = _run([*command, "-x", "c++-header", "-o", str(parsed), str(header)], folder, recipe)
+        yield done if done.status == 0 else None
+    finally:
+        for file in (header, parsed):
+            file.unlink(missing_ok=True)
 
 
 def _position_independent(recipe: Recipe, what: str) -> list[str]:

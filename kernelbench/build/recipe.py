@@ -39,6 +39,9 @@ class Recipe:
         facts: What else decides the code and is part of the key only, e.g. the CPU.
         names: What debug information calls a folder, for artefacts that do not depend on where
             the checkout is.
+        precompiled: A header of the standard library's headers that many of the sources include.
+            g++ parses it once for all of them, whose language is by their names. It decides nothing
+            and is not part of the key.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Recipe:
     link_flags: Sequence[str] | None = None
     facts: Sequence[str] = ()
     names: Mapping[Path, str] = field(default_factory=dict)
+    precompiled: Path | None = None
 
     @property
     def roots(self) -> list[Path]:

@@ -92,6 +92,7 @@ def runtime_recipe(common: Path, level: str) -> Recipe:
         ("-pthread",),
         cpu_facts() if level == "native" else (),
         {common: COMMON_NAME},
+        backend / "runtime" / "precompiled.hpp",
     )
 
 
