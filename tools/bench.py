@@ -57,6 +57,8 @@ EMULATED = (
 LIMIT_S = 900.0
 #: A block's sum whose steps nothing orders.
 RED = ROOT / "examples" / "race.cu"
+#: A submission that gives CUDA C++ to torch's ``load_inline``.
+INLINE = "tests/ptx_users/submissions/relu.py"
 NAME = "bench"
 
 
@@ -117,6 +119,14 @@ class Tree:
         """Seconds that ``kernelbench`` with these arguments takes."""
         call = [sys.executable, "-m", "kernelbench", *arguments]
         return _timed(call, self.root, self._environment(cache or self.cache))
+
+    def new_program(self) -> float:
+        """Seconds to check a CUDA program that was never built before, all else being built."""
+        with tempfile.TemporaryDirectory(prefix="bench-new-") as folder:
+            file = Path(folder) / "new.cu"
+            file.write_text(f"{RED.read_text()}// {time.time_ns()}\n")
+            call = [sys.executable, "-m", "kernelbench", "check", file.name]
+            return _timed(call, Path(folder), self._environment(self.cache), {3})
 
     def _environment(self, cache: Path, code: Path | None = None) -> dict[str, str]:
         # Compiled modules are kept, as they are for a user.
@@ -253,6 +263,10 @@ def figures(scratch: Path) -> dict[str, list[Figure]]:
                 "demo": ("demo",),
             }.items()
             for cold in (True, False)
+        ],
+        "files": [
+            Figure("check a CUDA program that is new", Tree.new_program),
+            Figure("check a submission with load_inline, warm", _warm("check", INLINE)),
         ],
         "clone": [
             Figure("make run in a fresh clone, empty caches", lambda tree: tree.cloned(1)),

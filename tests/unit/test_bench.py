@@ -62,6 +62,23 @@ def test_the_ratio_is_of_interleaved_pairs(bench: ModuleType, ratio: float) -> N
     assert len(row["samples"]) == len(row["base_samples"]) == 20
 
 
+def test_a_new_program_is_never_in_the_cache(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = []
+
+    def timed(command: list[str], folder: Path, env: dict[str, str], right: set[int]) -> float:
+        assert command[-2] == "check" and right == {3}
+        assert env["KERNELBENCH_CACHE"] == "cache"
+        texts.append((folder / command[-1]).read_text())
+        return 1.0
+
+    monkeypatch.setattr(bench, "_timed", timed)
+    tree = bench.Tree(ROOT, Path("cache"))
+    assert [tree.new_program(), tree.new_program()] == [1.0, 1.0]
+    assert texts[0] != texts[1] and all(each.startswith("// A block's sum") for each in texts)
+
+
 def test_what_fails_is_said_and_the_rest_goes_on(bench: ModuleType) -> None:
     def fails(tree: object) -> float:
         raise bench.BenchError("kernelbench show: no such record")
