@@ -106,7 +106,8 @@ class Tree:
         with tempfile.TemporaryDirectory(prefix="bench-clone-") as folder:
             clone, home = Path(folder) / "clone", Path(folder) / "home"
             home.mkdir()
-            env = {k: v for k, v in os.environ.items() if k != "KERNELBENCH_ROOT"}
+            left_out = ("KERNELBENCH_ROOT", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+            env = {k: v for k, v in os.environ.items() if k not in left_out}
             env |= {"KERNELBENCH_CACHE": f"{folder}/cache", "PIP_CACHE_DIR": f"{folder}/pip"}
             env["UV_CACHE_DIR"] = f"{folder}/uv"
             took = _timed(["git", "clone", "-q", str(self.root), str(clone)], home, env)
