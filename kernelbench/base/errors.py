@@ -139,6 +139,18 @@ class EnvironmentProblem(KernelbenchError):
     exit_code = ExitCode.ENVIRONMENT
 
 
+#: How to have torch, for what cannot go on without it.
+TORCH_HINT = (
+    '`pip install "kernelbench-lineage[torch]"`, without an NVIDIA GPU '
+    "`uv pip install torch --torch-backend=cpu` before it"
+)
+
+
+def torch_missing(what: str) -> EnvironmentProblem:
+    """What takes torch, where that is not installed."""
+    return EnvironmentProblem(f"{what} takes torch, which is not installed", TORCH_HINT)
+
+
 class MachineFault(EnvironmentProblem):
     """The machine gave way: out of memory, a lost device or driver; not the step's."""
 

@@ -16,6 +16,7 @@ from kernelbench.base.errors import (
     KernelbenchError,
     describe_internal_error,
     internal_error,
+    torch_missing,
 )
 from kernelbench.base.version import __version__
 from kernelbench.cli.served_command import run_elsewhere
@@ -166,9 +167,7 @@ def invoke(args: list[str] | None = None) -> int:
         return PIPE_CLOSED
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            from kernelbench.machine.devices import TORCH_HINT
-
-            _fail(f"this takes torch, which is not installed; {TORCH_HINT}")
+            _fail(str(torch_missing("this")))
             return int(ExitCode.ENVIRONMENT)
         found = internal_error(describe_internal_error(error), traceback.format_exc())
         _fail(str(found))

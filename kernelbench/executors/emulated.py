@@ -23,6 +23,7 @@ from kernelbench.kinds.compiled import (
 from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.kinds.python_step import lacking_modules
 from kernelbench.machine.arch import unknown_gpu
+from kernelbench.machine.devices import require_torch
 from kernelbench.machine.toolchain import INSTALL_NVCC, emulator_compiler, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
@@ -168,9 +169,14 @@ class EmulatorExecutor(LibraryExecutor):
         return self.prepare_step(step, check=False)
 
     def prepare_runtime(self, step: Step) -> None:
-        """Build the emulator itself, so that workers find it in the cache."""
+        """Build the emulator itself, so that workers find it in the cache.
+
+        Raises:
+            EnvironmentProblem: Without torch, which workers import: nothing is built then.
+        """
         from kernelbench.emulator.runtime import runtime_library
 
+        require_torch("running steps")
         runtime_library(_blocks(step))
 
     def prepare_step(self, step: Step, *, check: bool) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernelbench.base import files
-from kernelbench.base.errors import EnvironmentProblem, KernelbenchError
+from kernelbench.base.errors import TORCH_HINT, EnvironmentProblem, KernelbenchError
 from kernelbench.build import cache_listing, compiler
 from kernelbench.emulator import branches
 from kernelbench.executors import targets
@@ -215,7 +215,7 @@ def check_torch(
     """Import torch in a process of its own, so that a broken one is a row and not a crash."""
     if devices.torch_info() is None:
         detail = "not installed: steps, scripts and submissions take it"
-        return DoctorRow("torch", "missing", detail, devices.TORCH_HINT)
+        return DoctorRow("torch", "missing", detail, TORCH_HINT)
     action = "reinstall torch"
     try:
         run = subprocess.run(

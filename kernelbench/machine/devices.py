@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.errors import torch_missing
 from kernelbench.machine import clocks
 
 
@@ -98,13 +98,6 @@ def _describe(nvml: Any, index: int, handle: Any) -> GpuInfo:
     )
 
 
-#: How to have torch, for what cannot go on without it.
-TORCH_HINT = (
-    '`pip install "kernelbench-lineage[torch]"`, without an NVIDIA GPU '
-    "`uv pip install torch --torch-backend=cpu` before it"
-)
-
-
 def require_torch(what: str) -> None:
     """Refuse where torch is not installed.
 
@@ -115,7 +108,7 @@ def require_torch(what: str) -> None:
         EnvironmentProblem: Without it.
     """
     if torch_info() is None:
-        raise EnvironmentProblem(f"{what} takes torch, which is not installed", TORCH_HINT)
+        raise torch_missing(what)
 
 
 @functools.cache

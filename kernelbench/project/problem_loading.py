@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.bytecode import no_bytecode
-from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError
+from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError, torch_missing
 from kernelbench.project.error_attribution import guarded, line_in, shown_path
 from kernelbench.project.installed import installed_problem
 from kernelbench.project.model import Lineage
@@ -30,6 +30,7 @@ def load_problem(lineage: Lineage) -> Problem:
 
     Raises:
         UsageError: If it cannot be imported, names nothing, or lacks a part of the interface.
+        EnvironmentProblem: If it imports torch, which is not installed.
     """
     file = lineage.path / "lineage.toml"
     said = f"{file}: " if file.is_file() else ""
@@ -41,6 +42,8 @@ def load_problem(lineage: Lineage) -> Problem:
     except KernelbenchError:
         raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise torch_missing(f"{said}problem {lineage.problem!r}") from error
         line = line_in(error, lineage.path.resolve())
         text = " ".join(str(error).split()) + (f" ({line})" if line else "")
         raise UsageError(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Outcome, launch, python_path
 
+from kernelbench.base.errors import TORCH_HINT
 from kernelbench.machine import toolchain
-from kernelbench.machine.devices import TORCH_HINT
 
 #: As Python is where torch is absent.
 ABSENT = """
@@ -84,6 +84,25 @@ def test_what_takes_torch_says_how_to_have_it(folder: Path, words: str) -> None:
     assert outcome.code == 5, outcome.out + outcome.err
     assert "takes torch, which is not installed" in outcome.error
     assert outcome.error.endswith(TORCH_HINT)
+
+
+def test_a_project_whose_problem_imports_torch(folder: Path) -> None:
+    """It is the environment that lacks something, and not the problem that is wrong."""
+    assert called(folder, f"init {folder / 'mine'}").code == 0
+    path = {"PYTHONPATH": python_path(folder / "absent", ROOT)}
+    outcome = launch("run", "rmsnorm", root=folder / "mine", env=path)
+    assert outcome.code == 5, outcome.out + outcome.err
+    assert "takes torch, which is not installed" in outcome.error
+    assert outcome.error.endswith(TORCH_HINT)
+
+
+def test_nothing_is_built_for_what_cannot_run(folder: Path) -> None:
+    path = {"PYTHONPATH": python_path(folder / "absent", ROOT)}
+    env = path | {"KERNELBENCH_CACHE": str(folder / "cache")}
+    for words in (("run", "v22", "--shape", "D"), ("check", "v22", "--shape", "D"), ("demo",)):
+        outcome = launch(*words, env=env)
+        assert outcome.code == 5 and "takes torch" in outcome.error, words
+    assert not list(folder.glob("cache/builds/*"))
 
 
 def test_doctor_says_that_it_is_missing(folder: Path) -> None:
