@@ -92,19 +92,14 @@ def has_nvidia_gpu() -> bool:
     return listed.returncode == 0 and "GPU " in listed.stdout
 
 
-def torch_of(python: str, *, keep_compiled: bool = False) -> str | None:
-    """Version of the torch that an interpreter really imports; None if it does not.
-
-    Args:
-        keep_compiled: Keep the modules that the import compiles, whatever the caller's variables
-            say: each later import would take a second more.
-    """
-    left_out = {"PYTHONDONTWRITEBYTECODE"} if keep_compiled else set()
-    env = {name: value for name, value in os.environ.items() if name not in left_out}
+def torch_of(python: str) -> str | None:
+    """Version of the torch that an interpreter really imports; None if it does not."""
+    # What torch in .venv compiles on import is kept: each later import would take a second more.
+    kept = {} if python == sys.executable else {"PYTHONDONTWRITEBYTECODE": ""}
     try:
         done = subprocess.run(
             [python, "-c", _PROBE_TORCH], capture_output=True, text=True, timeout=300, cwd=ROOT,
-            env=env,
+            env=os.environ | kept,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -193,11 +188,8 @@ class Environment:
             return last_line(log.read()) if done.returncode else None
 
     def pip(self, *arguments: str) -> str | None:
-        """``pip install``; None if it worked, else the line that says why not.
-
-        Modules are compiled when they are first imported: of torch a third ever is, and compiling
-        all of it takes longer than the rest of its installation.
-        """
+        """``pip install``; None if it worked, else the line that says why not."""
+        # Of torch a third is ever imported; compiling it whole takes longer than unpacking it.
         options = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
         return self.run("pip", "install", "--no-compile", *options, *arguments)
 
@@ -299,9 +291,8 @@ def install_packages(environment: Environment, dev: bool, plan: str, found: str 
         file.flush()
         what = ".[dev,torch]" if dev else ".[torch]"
         with phase("kernelbench" + (" and the development tools" if dev else "")):
-            # Tools are started often, and what a start compiles may not be kept.
-            compiled = ("--compile",) if dev else ()
-            problem = environment.pip(*compiled, "--constraint", file.name, "--editable", what)
+            how = "--compile" if dev else "--no-compile"  # tools are started often
+            problem = environment.pip(how, "--constraint", file.name, "--editable", what)
             if problem:
                 fail(f"kernelbench cannot be installed: {problem}; see {environment.log}")
         shared = tools_elsewhere(environment.folder) if dev and plan == REUSE else []
@@ -351,7 +342,7 @@ def install(environment: Environment, dev: bool) -> None:
         plan = choose_torch(found, has_nvidia_gpu())
     with emulator_meanwhile(environment):
         install_packages(environment, dev, plan, found)
-    if torch_of(environment.python, keep_compiled=True) is None:
+    if torch_of(environment.python) is None:
         fail(f"torch does not import in {environment.folder}; remove that folder and try again")
     stamp = environment.stamp(dev)
     scratch = stamp.with_suffix(".new")
