@@ -38,6 +38,7 @@ def test_threads_of_torch_wait_asleep(
     launcher, control = served.begun()
     assert launcher is not None
     try:
+        assert control.recv(64) == b"ready"  # before that there may be no variables yet
         variables = Path(f"/proc/{launcher.pid}/environ").read_bytes().decode().split("\0")
     finally:
         control.close()
