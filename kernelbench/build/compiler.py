@@ -299,22 +299,16 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
     objects = [folder / f"{i}-{source.stem}.o" for i, source in enumerate(recipe.sources)]
     head = [str(recipe.compiler.path), *_position_independent(recipe, "-c")]
     head += recipe.compiler_flags
-    read = []
     with _precompiled(recipe, folder) as parsed, ThreadPoolExecutor(cpu_count()) as pool:
-        if parsed is not None:
-            read.append(parsed.read)
-        ahead = ["-include", parsed.command[-1]] if parsed is not None else []
+        ahead = ["-include", parsed.command[-1]] if parsed else []
+        read = [parsed.read] if parsed else []
 
-        def compiled(source: Path, made: Path) -> _Done:
-            rest = ["-o", str(made), str(source)]
-            done = _run([*head, *ahead, *rest], folder, recipe)
+        def compiled(source: Path, made: Path, before: Sequence[str] = ahead) -> _Done:
+            done = _run([*head, *before, "-o", str(made), str(source)], folder, recipe)
             # What is wrong with a source does not depend on what was parsed before it.
-            return _run([*head, *rest], folder, recipe) if done.status != 0 and ahead else done
+            return compiled(source, made, ()) if done.status != 0 and before else done
 
-        jobs = [
-            pool.submit(compiled, source, made)
-            for source, made in zip(recipe.sources, objects, strict=True)
-        ]
+        jobs = [pool.submit(compiled, *of) for of in zip(recipe.sources, objects, strict=True)]
         try:
             for made, job in zip(objects, jobs, strict=True):
                 done = job.result()
@@ -331,8 +325,7 @@ def _precompiled(recipe: Recipe, folder: Path) -> Iterator[_Done | None]:
     """The command that has parsed the recipe's header, which its last word is; None for none."""
     source = recipe.precompiled
     if source is None or recipe.compiler.kind != "g++" or not source.is_file():
-        yield None
-        return
+        return (yield None)
     header = folder / source.name
     parsed = header.with_name(f"{header.name}.gch")
     try:

@@ -39,9 +39,8 @@ class Recipe:
         facts: What else decides the code and is part of the key only, e.g. the CPU.
         names: What debug information calls a folder, for artefacts that do not depend on where
             the checkout is.
-        precompiled: A header of the standard library's headers that many of the sources include.
-            g++ parses it once for all of them, whose language is by their names. It decides nothing
-            and is not part of the key.
+        precompiled: A header of the standard library's headers, which g++ parses once for all
+            sources; their language is by their names. It decides nothing: no part of the key.
     """
 
     name: str
