@@ -127,6 +127,9 @@ def main(args: list[str] | None = None) -> None:
     except KernelbenchError as error:
         _fail(str(error))
         code = int(error.exit_code)
+    except KeyboardInterrupt:  # before it is known whom to hand it to: the connection's end is told
+        _fail("interrupted")
+        code = INTERRUPTED
     if code is None:
         _prefork(words)
         code = invoke(args)

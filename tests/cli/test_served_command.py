@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from kernelbench import cli
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli import served_command
 from kernelbench.worker import served
@@ -108,6 +109,20 @@ def test_ctrl_c_reaches_the_command(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130, err
     until(lambda: gone(began))
+
+
+def test_ctrl_c_before_anybody_can_be_told_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_words: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run_elsewhere", interrupted)
+    monkeypatch.setattr(sys, "argv", ["kernelbench", "run", "v01"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "kernelbench: interrupted\n"
 
 
 @pytest.mark.usefixtures("server")
