@@ -65,7 +65,7 @@ _MODULES = {
     "check": "checks.api",
     "load": "executors.api",
     "run": "runs.api",
-    "triton_emulation": "ptx.triton_session",
+    "triton_emulation": "ptx.hosts.triton_session",
 }
 
 
