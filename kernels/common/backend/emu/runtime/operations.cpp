@@ -2,8 +2,8 @@
 // the host. An operation comes after what is ahead of it in its stream, what its stream waits for,
 // and what the host has waited for before it asked for it (CUDA programming guide, "Asynchronous
 // Concurrent Execution"; CUDA runtime API, "API synchronization behavior"). Which those are the
-// program's runtime says (kernelbench/ptx/hosts/cuda_runtime/queue.cpp); what they access is kept in the
-// shadow of global memory, for as long as the allocation lives.
+// program's runtime says (kernelbench/ptx/hosts/cuda_runtime/queue.cpp); what they access is kept
+// in the shadow of global memory, for as long as the allocation lives.
 //
 // Programmatic dependent launch (CUDA programming guide, "Programmatic Dependent Launch and
 // Synchronization"): the secondary kernel may begin without waiting for "the completion and memory

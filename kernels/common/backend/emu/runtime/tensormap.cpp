@@ -275,8 +275,8 @@ void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t 
 
 }  // namespace kb::emu
 
-// The same encoder for programs that call the driver's (kernelbench/ptx/hosts/cuda_runtime): 0, or 1 and
-// the rule that is broken.
+// The same encoder for programs that call the driver's (kernelbench/ptx/hosts/cuda_runtime): 0, or
+// 1 and the rule that is broken.
 extern "C" __attribute__((visibility("default"))) int kb_emu_encode_tiled(
     void* map, uint32_t element, uint32_t rank, const void* address, const uint64_t* dims,
     const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
