@@ -1,4 +1,4 @@
-"""Run a held-out trial of the checker again: ``python tools/held_out_trial.py [--only p03] [--seed 1]``.
+"""Run a held-out trial of the checker again: ``python tools/held_out_trial.py [--only p03]``.
 
 ``tools/trials`` has the programs, written by somebody who had not seen the checker's code, and for
 each planted bug where it is and of what class. What is counted is the exit code alone: whether a
