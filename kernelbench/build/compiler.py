@@ -308,10 +308,10 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
             # What is wrong with a source does not depend on what was parsed before it.
             return compiled(source, made, ()) if done.status != 0 and before else done
 
-        jobs = [pool.submit(compiled, *of) for of in zip(recipe.sources, objects, strict=True)]
+        # A build can begin in dlopen, for whose lock a thread that starts would wait for ever.
+        each = map if len(recipe.sources) == 1 else pool.map
         try:
-            for made, job in zip(objects, jobs, strict=True):
-                done = job.result()
+            for made, done in zip(objects, each(compiled, recipe.sources, objects), strict=True):
                 if done.status != 0 or not made.is_file():
                     raise _failure(recipe, key, root, done)
                 read.append(done.read)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -82,6 +83,16 @@ def test_builds_once_and_the_library_works(cache, source, counting):
     assert make(source, compiler=compiler) == first
     assert calls_of(calls) == 1
     assert build.artefact_sha(first) == content_hash(first)
+
+
+def test_one_source_is_built_without_a_thread(cache, source, monkeypatch):
+    """A build that begins in dlopen holds the loader's lock, for which a new thread waits."""
+
+    def no_thread(*_):
+        raise AssertionError("a thread was started")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert ctypes.CDLL(str(make(source))).answer() == 42
 
 
 def test_everything_that_makes_the_code_is_in_the_key(cache, source, tmp_path):
