@@ -4,13 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STEP   ?= v22
 SHAPE  ?= A
+# In a virtual environment that `make release` makes: they bring 40 packages that nothing else needs.
+RELEASE_TOOLS := twine==7.0.0 check-wheel-contents==0.6.3
 
 CXX_SOURCES := $(shell find kernelbench kernels moe hopper layer tests tools \
 	\( -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \
 	-o -name '*.inl' \) 2>/dev/null)
 PROSE := $(wildcard *.md) docs kernelbench kernels moe hopper layer tests tools Makefile .ci .github
 
-.PHONY: run demo test test-long bench check style types layers tables budget docs pictures format lock test-gpu mutations clean distclean help setup setup-dev
+.PHONY: run demo test test-long bench check style types layers tables budget docs pictures format lock wheel release test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
@@ -76,6 +78,16 @@ lock: setup-dev  ## record what every step's kernels compile to (needs nvcc)
 wheel: setup-dev  ## a wheel in dist/ with the emulator built
 	$(BIN)/python tools/prebuild.py build/prebuilt
 	KERNELBENCH_PREBUILT=build/prebuilt $(BIN)/python -m hatchling build -t wheel -d dist
+
+release: setup-dev  ## wheel and sdist of this version in dist/, checked, with their sizes
+	rm -rf dist build/release
+	$(MAKE) --no-print-directory wheel
+	$(BIN)/python -m hatchling build -t sdist -d dist
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install -q $(RELEASE_TOOLS)
+	build/release/bin/python -m twine check --strict dist/*
+	build/release/bin/check-wheel-contents dist/*.whl
+	@du -h --apparent-size dist/*
 
 setup:
 	@$(PYTHON) tools/bootstrap.py
