@@ -61,8 +61,7 @@ struct alignas(kSector) GridState {
 
 // How a call is cut into items.
 struct Cut {
-  Parts coarse, fine;
-  Parts wide;            // instead of both, where experts are crowded
+  Parts coarse, fine;    // wide items are fine
   uint32_t fine_pieces;  // of the list, the last ones: cut finely
   uint32_t covered;      // experts whose first tokens are a CTA's first item in any case
 };

@@ -35,33 +35,34 @@ KB_DEVICE void multiply_item(Shared& shared, const Arguments& args, PipelineStat
   slots = slot;
 }
 
-// As multiply_items, of wide items, from `turn` on. A function of its own, so that usual calls have
-// their code in one piece.
 template <uint32_t kTokens>
-KB_DEVICE_APART void multiply_wide_items(SharedStorage<kTokens>& shared, const Arguments& args,
-                                         PipelineState<kStages<kTokens>> state,
-                                         PipelineState<2> turn) {
+KB_DEVICE void multiply_narrow(SharedStorage<kTokens>& shared, const Arguments& args,
+                               PipelineState<kStages<kTokens>>& state, PipelineState<kSlots>& slots,
+                               const ItemTokens<kWide>& tokens) {
+  if (tokens.rows <= 8) {
+    multiply_item<8>(shared, args, state, slots, tokens);
+  } else if (tokens.rows <= 16) {
+    multiply_item<16>(shared, args, state, slots, tokens);
+  } else if constexpr (kTokens >= 32) {
+    multiply_item<32>(shared, args, state, slots, tokens);
+  }
+}
+
+template <uint32_t kTokens>
+KB_DEVICE void multiply_wide(SharedStorage<kTokens>& shared, const Arguments& args,
+                             PipelineState<kStages<kTokens>>& state,
+                             PipelineState<kWideSlots<kTokens>>& slots,
+                             const ItemTokens<kWide>& tokens) {
   WideView<kTokens> wide = wide_view(shared);
-  PipelineState<kWideSlots<kTokens>> slots;
-  for (;; turn.advance()) {
-    mbarrier_wait_parity(&shared.item_full[turn.stage], turn.phase);
-    const ItemTokens<kWide>& tokens = shared.items[turn.stage];
-    if (tokens.rows == kNoItem) return;
-    switch (wide_columns(tokens.rows)) {
-      case 16:
-        multiply_item<16>(wide, args, state, slots, tokens);
-        break;
-      case 32:
-        multiply_item<32>(wide, args, state, slots, tokens);
-        break;
-      case 64:
-        multiply_item<64>(wide, args, state, slots, tokens);
-        break;
-      default:
-        multiply_item<kWide>(wide, args, state, slots, tokens);
-    }
-    ptx::bar_warp_sync();
-    release(shared.item_empty[turn.stage]);
+  switch (wide_columns(tokens.rows)) {
+    case 16:
+      return multiply_item<16>(wide, args, state, slots, tokens);
+    case 32:
+      return multiply_item<32>(wide, args, state, slots, tokens);
+    case 64:
+      return multiply_item<64>(wide, args, state, slots, tokens);
+    default:
+      return multiply_item<kWide>(wide, args, state, slots, tokens);
   }
 }
 
@@ -69,25 +70,22 @@ template <uint32_t kTokens>
 KB_DEVICE void multiply_items(SharedStorage<kTokens>& shared, const Arguments& args) {
   PipelineState<kStages<kTokens>> state;
   PipelineState<kSlots> slots;
-  PipelineState<2> turn;
-  for (bool first = has_first_item(args);; first = false, turn.advance()) {
+  PipelineState<kWideSlots<kTokens>> wide_slots;
+  bool first = has_first_item(args);
+  for (PipelineState<2> turn;; turn.advance(), first = false) {
     mbarrier_wait_parity(&shared.item_full[turn.stage], turn.phase);
     const ItemTokens<kWide>& tokens = shared.items[turn.stage];
     if (tokens.rows == kNoItem) return;
-    if (!first && shared.crowded) break;
     if (tokens.rows == 0) {
       drain(shared, state, eager_blocks<kStages<kTokens>>(tokens.item));
-    } else if (tokens.rows <= 8) {
-      multiply_item<8>(shared, args, state, slots, tokens);
-    } else if (tokens.rows <= 16) {
-      multiply_item<16>(shared, args, state, slots, tokens);
-    } else if constexpr (kTokens >= 32) {
-      multiply_item<32>(shared, args, state, slots, tokens);
+    } else if (!first && shared.crowded) {
+      multiply_wide(shared, args, state, wide_slots, tokens);
+    } else {
+      multiply_narrow(shared, args, state, slots, tokens);
     }
     ptx::bar_warp_sync();
     release(shared.item_empty[turn.stage]);
   }
-  multiply_wide_items(shared, args, state, turn);
 }
 
 }  // namespace kb::step

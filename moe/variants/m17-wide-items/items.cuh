@@ -27,38 +27,28 @@ KB_DEVICE WidePieces wide_pieces(const SharedStorage<kTokens>& shared, const Arg
   return {before, pieces, pieces == 0 ? 0 : ceil_div(count - before, pieces)};
 }
 
-// As listed_item, where items are wide.
-template <uint32_t kTokens>
-KB_DEVICE bool wide_item(const SharedStorage<kTokens>& shared, const Arguments& args,
-                         uint32_t place, Item& item) {
-  const Parts& parts = args.cut.wide;
-  const uint32_t piece = place / parts.all;
-  if (piece >= shared.starts[args.experts]) return false;
-  const uint32_t expert = expert_of_piece(shared.starts, args.experts, piece);
-  const WidePieces wide = wide_pieces(shared, args, expert);
-  item = item_of<kTokens>(args, parts, expert, 0, place % parts.all);
-  item.first = wide.before + (piece - shared.starts[expert]) * wide.tokens;
-  return true;
-}
-
 // The item at a place of the list, once `counted` is complete; false past its end.
 template <uint32_t kTokens>
 KB_DEVICE bool listed_item(const SharedStorage<kTokens>& shared, const Arguments& args,
                            uint32_t place, Item& item) {
-  if (shared.crowded) return wide_item(shared, args, place, item);
   const Cut& cut = args.cut;
   const uint32_t pieces = shared.starts[args.experts];
   uint32_t coarse = pieces > cut.fine_pieces ? pieces - cut.fine_pieces : 0;
   if (pieces * cut.coarse.all <= ptx::cta_count().x) coarse = pieces;  // no CTA takes a second one
+  if (shared.crowded) coarse = 0;
   const bool fine = place >= coarse * cut.coarse.all;
   const Parts& parts = fine ? cut.fine : cut.coarse;
   if (fine) place -= coarse * cut.coarse.all;
   const uint32_t piece = place / parts.all + (fine ? coarse : 0);
   if (piece >= pieces) return false;
   const uint32_t expert = expert_of_piece(shared.starts, args.experts, piece);
+  const uint32_t listed = piece - shared.starts[expert];
   const uint32_t skipped = expert < cut.covered ? 1 : 0;
-  item = item_of<kTokens>(args, parts, expert, piece - shared.starts[expert] + skipped,
-                          place % parts.all);
+  item = item_of<kTokens>(args, parts, expert, listed + skipped, place % parts.all);
+  if (shared.crowded) {
+    const WidePieces wide = wide_pieces(shared, args, expert);
+    item.first = wide.before + listed * wide.tokens;
+  }
   return true;
 }
 

@@ -72,42 +72,33 @@ KB_DEVICE uint32_t gather_item_tokens(SharedStorage<kTokens>& shared, const Argu
   return rows;
 }
 
-// The items that follow the first one, where they are wide. A function of its own, as
-// multiply_wide_items.
-template <uint32_t kTokens>
-KB_DEVICE_APART void gather_wide_items(SharedStorage<kTokens>& shared, const Arguments& args,
-                                       PipelineState<kQueue> queued, PipelineState<2> turn,
-                                       Item item) {
-  PipelineState<kWideSlots<kTokens>> slot;
-  do {
-    const uint32_t most = wide_pieces(shared, args, item.expert).tokens;
-    const uint32_t rows = gather_item_tokens(shared, args, turn, item, most);
-    gather_wide_blocks(shared, args, slot, item, rows, shared.items[turn.stage].tokens);
-    turn.advance();
-  } while (next_item(shared, args, queued, item));
-  gather_no_more(shared, turn);
-}
-
 template <uint32_t kTokens>
 KB_DEVICE void gather_items(SharedStorage<kTokens>& shared, const Arguments& args) {
   PipelineState<2> turn;
   PipelineState<kSlots> slot;
+  PipelineState<kWideSlots<kTokens>> wide_slot;
   PipelineState<kQueue> queued;
-  for (bool first = has_first_item(args);; first = false) {
+  const bool has_first = has_first_item(args);
+  bool narrow_before = has_first;
+  for (bool first = has_first;; first = false) {
     Item item;
     if (first) {
       item = first_item<kTokens>(args);
     } else if (!next_item(shared, args, queued, item)) {
       break;
-    } else if (shared.crowded) {
-      // The first item's tokens have been read: its slots are the wide ones' from here on.
-      if (turn.stage != 0) mbarrier_wait_parity(&shared.item_empty[0], 0);
-      return gather_wide_items(shared, args, queued, turn, item);
     }
-    const uint32_t rows = gather_item_tokens(shared, args, turn, item, kTokens);
-    if (rows != 0) {
+    const bool wide = !first && shared.crowded;
+    const uint32_t most = wide ? wide_pieces(shared, args, item.expert).tokens : kTokens;
+    const uint32_t rows = gather_item_tokens(shared, args, turn, item, most);
+    const uint32_t (&tokens)[kWide] = shared.items[turn.stage].tokens;
+    if (wide) {
+      // The first item's tokens have been read: its slots are the wide ones' from here on.
+      if (narrow_before) mbarrier_wait_parity(&shared.item_empty[0], 0);
+      narrow_before = false;
+      gather_wide_blocks(shared, args, wide_slot, item, rows, tokens);
+    } else if (rows != 0) {
       gather_blocks(shared, args, slot, item, rows,
-                    reinterpret_cast<const uint32_t (&)[kTokens]>(shared.items[turn.stage].tokens));
+                    reinterpret_cast<const uint32_t (&)[kTokens]>(tokens));
     }
     turn.advance();
   }

@@ -13,9 +13,6 @@ inline Grid<Cut> cut_call(const FusedMoeCall& call, uint32_t tokens) {
   Cut cut;
   cut.coarse = parts_of(of.blocks_n, of.blocks_k, of.item_n, of.item_k);
   cut.fine = parts_of(of.blocks_n, of.blocks_k, 1, fine_k);
-  constexpr uint32_t kWideK = 8;  // blocks of K of a wide item
-  cut.wide =
-      parts_of(of.blocks_n, of.blocks_k, 1, of.cut_k ? std::min(of.blocks_k, kWideK) : of.blocks_k);
   const uint32_t ctas = resident_ctas(call, of.pieces * cut.coarse.all);
   // About one coarse item of each CTA. Many tokens cost more to gather once more than an even end
   // gains.
