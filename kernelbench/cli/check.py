@@ -13,6 +13,7 @@ import click
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
 from kernelbench.base.json_file import write_json
+from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.checks import api, replay
 from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.report import CheckReport
@@ -161,6 +162,16 @@ class _WithArguments(click.Command):
     metavar="COMMAND",
     help="Build with this command ('make foo'), and check what its nvcc links, or ./STEP.",
 )
+@click.option(
+    "--compile-commands",
+    "database",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Take sources and flags from a compile_commands.json, as CMake writes it.",
+)
+@click.option(
+    "--target", metavar="NAME", default="", help="Whose sources, with --compile-commands."
+)
 @options.count_option("--jobs", "Shapes to check at the same time.", most=256, shown="one per core")
 @options.count_option(
     "--max-findings", "Different findings to keep and show per shape.", default=api.MAX_FINDINGS
@@ -249,6 +260,7 @@ def command(
     after = _After(**{each.name: asked.pop(each.name) for each in fields(_After)})
     for path in (json_path, after.trace_to, after.sarif_to):
         options.require_writable(path)
+    steps = _with_sources_of_target(steps, asked)
     if not steps and not asked["build"]:
         raise UsageError("no STEP given", "`kernelbench list` shows them")
     files = {Path(name).name: Path(name) for name in steps if is_file_to_check(name)}
@@ -280,6 +292,18 @@ def _flags_of_nvcc(asked: dict[str, Any]) -> tuple[str, ...]:
     flags = [f"{option}{value}" for name, option in attached.items() for value in asked.pop(name)]
     flags += [word for value in asked.pop("of_host") for word in ("-Xcompiler", value)]
     return (*flags, *(word for value in asked.pop("others") for word in shlex.split(value)))
+
+
+def _with_sources_of_target(steps: tuple[str, ...], asked: dict[str, Any]) -> tuple[str, ...]:
+    """What is checked, with the sources of ``--target``; their flags go before those given."""
+    database, target = asked.pop("database"), asked.pop("target")
+    if database is None:
+        if target:
+            raise UsageError("--target names no file to look in", "give --compile-commands FILE")
+        return steps
+    sources, flags = sources_of_target(Path(database), target)
+    asked["flags"] = (*flags, *asked["flags"])
+    return (*steps, *(each for each in sources if each not in steps))
 
 
 @dataclass(frozen=True)

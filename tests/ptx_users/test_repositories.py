@@ -3,6 +3,7 @@ build, and programs that are built already."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from conftest import Outcome
 
 from kernelbench.base.errors import UsageError
+from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.build.nvcc_wrapper import for_emulator
 from kernelbench.machine import toolchain
 from kernelbench.ptx.hosts.built_program import has_kernels, is_executable, loadable_copy
@@ -220,3 +222,60 @@ def test_texts_are_linked() -> None:
     assert ".extern .func" not in text and ".u32 g = 5" in text
     assert ".loc 1001 7 0" in text and '.file 1001 "/b.cu"' in text
     assert "inlined_at 1 2" in text and '.file 1 "/a;{.cu"' in text
+
+
+def compilations(folder: Path, *more: str) -> Path:
+    """A database of the repository's two sources, as CMake would write it into ``build``."""
+    (folder / "build").mkdir(exist_ok=True)
+    (folder / "build" / "includes.rsp").write_text("-I../include\n")
+    common = "-DTHREADS=128 -isystem /usr/include/none"
+    entries = [
+        {
+            "directory": str(folder / "build"),
+            "command": f"/usr/bin/{tool} {common} {flags} -c ../src/{source} "
+            f"-o CMakeFiles/sums.dir/src/{source}.o",
+            "file": f"../src/{source}",
+            "output": f"CMakeFiles/sums.dir/src/{source}.o",
+        }
+        for tool, source, flags in (
+            ("nvcc", "main.cu", "--options-file includes.rsp -arch sm_80 -O3 -x cu -std=c++17"),
+            ("c++", "words.cpp", " ".join(("-O3 -std=c++17 -MD -MF words.d", *more))),
+        )
+    ]
+    entries.append({"directory": str(folder), "file": "x.cpp", "arguments": ["c++", "x.cpp"]})
+    database = folder / "build" / "compile_commands.json"
+    database.write_text(json.dumps(entries))
+    return database
+
+
+@needs_nvcc
+@pytest.mark.usefixtures("emulator_runtime")
+def test_the_sources_of_a_target(bench: Bench, repository: Path) -> None:
+    database = compilations(repository)
+    outcome = bench(
+        "check", "--compile-commands", database, "--target", "sums", "--", "-n", "7", "word.txt",
+        cwd=repository,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "src/main of 4 arguments, 1 calls\nseven 7" in outcome.err
+
+
+def test_what_is_kept_of_a_compilation(repository: Path) -> None:
+    sources, flags = sources_of_target(compilations(repository), "sums")
+    assert [Path(each).name for each in sources] == ["main.cu", "words.cpp"]
+    include = repository / "include"
+    assert flags == ("-DTHREADS=128", "-I/usr/include/none", f"-I{include}", "-std=c++17")
+
+
+def test_which_target_is_asked_for(bench: Bench, repository: Path) -> None:
+    database = compilations(repository)
+    assert sources_of_target(database, "") == sources_of_target(database, "sums")
+    with pytest.raises(UsageError, match="has targets: sums"):
+        sources_of_target(database, "other")
+    with pytest.raises(UsageError, match="have -DTHREADS=128 and -DTHREADS=64"):
+        sources_of_target(compilations(repository, "-DTHREADS=64"), "sums")
+    database.write_text("[")
+    with pytest.raises(UsageError, match="it is no JSON"):
+        sources_of_target(database, "sums")
+    outcome = bench("check", "--target", "sums", cwd=repository)
+    assert outcome.code == 2 and "--target names no file to look in" in outcome.error

@@ -17,6 +17,7 @@ from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import RunRecord
 from kernelbench.report import roofline
+from kernelbench.report.html.heads import head_of
 from kernelbench.report.html.record import (
     ComparisonPage,
     FastestPage,
@@ -29,7 +30,7 @@ from kernelbench.report.html.record import (
 from kernelbench.report.ladder_plot import Ladder, ladder_of_shape
 from kernelbench.report.roofline import LineageReport
 from kernelbench.report.roofline_plot import steps_only
-from kernelbench.report.sweep_plot import dims_of, sweeps
+from kernelbench.report.sweep_plot import Sweep, dims_of, sweeps
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,22 @@ def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:
     steps = {step.name: step for step in source.context.lineages.steps_of(lineage.name)}
     ladders: tuple[Ladder, ...] = ()
     rooflines: tuple[LineageReport, ...] = ()
+    swept: tuple[Sweep, ...] = ()
     dims: dict[str, str] = {}
     problem_name = ""
     try:
         problem_name = load_problem(lineage).name
         dims = dims_of(source.context, lineage.name)
         if not lineage.peers_of:
-            ladders = _ladders(source, dims)
+            swept = sweeps(source.tree, source.peers, dims, source.runs)
+            ladders = _ladders(source, dims, swept)
             rooflines = tuple(_rooflines(source, dims))
     except KernelbenchError as error:
         notes.append(f"{lineage.name}: {error}")
     peers = () if lineage.peers_of else source.peers
+    pages, fastest = _steps(source, steps), tuple(_fastest(source.tree, peers))
+    rivals = tuple(node.step for tree in peers for node in tree.nodes)
+    entries = [page.entry for page in source.comparisons]
     return LineagePage(
         name=lineage.name,
         title=lineage.title,
@@ -77,12 +83,15 @@ def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:
         source=lineage.source,
         peers_of=lineage.peers_of,
         captions=source.tree.captions,
-        steps=_steps(source, steps),
-        fastest=tuple(_fastest(source.tree, peers)),
+        steps=pages,
+        head=None
+        if lineage.peers_of
+        else head_of(pages, fastest, [*dims], entries, source.runs, rivals, lineage.reference),
+        fastest=fastest,
         ladders=ladders,
-        sweeps=() if lineage.peers_of else sweeps(source.tree, peers, dims, source.runs),
+        sweeps=swept,
         rooflines=rooflines,
-        peers=tuple(node.step for tree in peers for node in tree.nodes),
+        peers=rivals,
     )
 
 
@@ -94,8 +103,16 @@ def _shapes(tree: Tree, known: Iterable[str]) -> list[str]:
     return [shape for shape in known if shape in timed]
 
 
-def _ladders(source: LineageSource, dims: Mapping[str, str]) -> tuple[Ladder, ...]:
-    found = (ladder_of_shape(source.context, source.tree, s) for s in _shapes(source.tree, dims))
+def _ladders(
+    source: LineageSource, dims: Mapping[str, str], swept: Iterable[Sweep]
+) -> tuple[Ladder, ...]:
+    """One for each shape, of a sweep's shapes for the first: the sweep shows the others."""
+    shapes = _shapes(source.tree, dims)
+    for sweep in swept:
+        of_sweep = {point.shape for line in sweep.lines for point in line.points}
+        first = next((shape for shape in shapes if shape in of_sweep), "")
+        shapes = [shape for shape in shapes if shape == first or shape not in of_sweep]
+    found = (ladder_of_shape(source.context, source.tree, shape) for shape in shapes)
     # Of one step alone there is nothing to climb.
     return tuple(
         drawn

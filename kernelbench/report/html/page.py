@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.executors.targets import device_timed
 from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
+from kernelbench.records.ledger import LedgerEntry
 from kernelbench.report.drawing import (
     PAGE_PALETTE,
     Mark,
@@ -27,7 +28,8 @@ from kernelbench.report.drawing import (
     drawing_settings,
     page_colours,
 )
-from kernelbench.report.html.record import Distribution, LineagePage, ReportRecord
+from kernelbench.report.html.heads import steps_down
+from kernelbench.report.html.record import ComparisonPage, Distribution, LineagePage, ReportRecord
 from kernelbench.report.ladder_plot import ladder_figure
 from kernelbench.report.roofline_plot import roofline_figure
 from kernelbench.report.sweep_plot import sweep_figure
@@ -231,7 +233,7 @@ def _environment() -> Any:
     }  # fmt: skip
     environment.globals |= {
         "unit_names": UNITS, "metric_names": METRIC_NAMES, "executor_in_words": _executor_in_words,
-        "bars": histogram_bars,
+        "bars": histogram_bars, "steps_down": steps_down, "by_pair": by_pair,
     }  # fmt: skip
     return environment
 
@@ -302,6 +304,15 @@ def packed_diffs(lineages: Iterable[LineagePage], *, experiments: bool) -> tuple
         return "", set()
     packed = zlib.compress(json.dumps(texts, ensure_ascii=False).encode(), 9)
     return base64.b64encode(packed).decode(), {*texts}
+
+
+def by_pair(comparisons: Iterable[ComparisonPage]) -> list[list[LedgerEntry]]:
+    """The newest entry of each shape and metric, by pair of steps; the newest pair first."""
+    found: dict[tuple[str, ...], dict[tuple[str, ...], LedgerEntry]] = {}
+    for entry in (page.entry for page in reversed([*comparisons])):
+        pair = found.setdefault((entry.device, entry.base.step, entry.cand.step), {})
+        pair.setdefault((entry.shape, entry.metric, str(entry.protocol.get("l2"))), entry)
+    return [[*pair.values()] for pair in found.values()]
 
 
 def histogram_bars(distribution: Distribution, width: int, height: int) -> dict[str, Any]:

@@ -126,6 +126,70 @@ class FastestPage:
 
 
 @dataclass(frozen=True)
+class BarPage:
+    """A step of the main line in its lineage's head, with the newest comparison with its parent.
+
+    Attributes:
+        verdict: Empty where the two were not compared.
+    """
+
+    step: str
+    parent: str
+    us: float
+    verdict: str
+    change: float | None
+    ci: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class BehindPage:
+    """A shape on which a peer is ahead: of runs of their own."""
+
+    shape: str
+    peer: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class HeadPage:
+    """What a lineage comes to on its first shape.
+
+    Attributes:
+        reported: The figures are those of the lineage's source: nobody measured them here.
+        low, high: The range of nine in ten repetitions.
+        times_first: The time of the first step over the fastest one's; times_peer: that of the
+            best peer of the same run.
+        ties: Other steps whose median lies in that range.
+        compared_with: Base and candidate of the newest comparison that has the step, or else one of
+            the ties; the verdict, the change and its interval are that comparison's.
+        ahead: Shapes on which no peer is ahead, of those that were ``compared``.
+    """
+
+    device: str
+    shape: str
+    metric: str
+    reported: bool
+    step: str
+    us: float
+    first: str
+    times_first: float
+    bars: tuple[BarPage, ...]
+    low: float | None = None
+    high: float | None = None
+    of_sol: float | None = None
+    peer: str = ""
+    times_peer: float | None = None
+    verdict: str = ""
+    change: float | None = None
+    ci: tuple[float, float] | None = None
+    compared_with: tuple[str, str] | None = None
+    ties: tuple[str, ...] = ()
+    ahead: int = 0
+    compared: int = 0
+    behind: tuple[BehindPage, ...] = ()
+
+
+@dataclass(frozen=True)
 class LineagePage:
     """One lineage; ``peers_of`` is the lineage that it is a peer of, if it is one."""
 
@@ -136,6 +200,7 @@ class LineagePage:
     peers_of: str
     captions: tuple[str, ...]
     steps: tuple[StepPage, ...]
+    head: HeadPage | None
     fastest: tuple[FastestPage, ...]
     ladders: tuple[Ladder, ...]
     sweeps: tuple[Sweep, ...]

@@ -30,7 +30,6 @@
     const link = event.target.closest("a[href^='#']");
     if (link && link.getAttribute("href") === location.hash) open();
   });
-  addEventListener("beforeprint", () => all("details.step").forEach((each) => { each.open = true; }));
 
   // Diffs are packed; they are unpacked when the first one is opened.
   let packed = null;

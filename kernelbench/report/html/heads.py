@@ -1,0 +1,212 @@
+"""What a lineage comes to, on the first screen: what is fastest, by how much, how sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kernelbench.project.model import Reported
+from kernelbench.records.ledger import LedgerEntry
+from kernelbench.records.run_record import RunRecord
+from kernelbench.report.html.record import BarPage, BehindPage, FastestPage, HeadPage, StepPage
+
+_METRIC = "device"
+_Newest = dict[tuple[str, str], LedgerEntry]
+
+
+def head_of(
+    steps: Sequence[StepPage],
+    fastest: Sequence[FastestPage],
+    shapes: Sequence[str],
+    entries: Sequence[LedgerEntry],
+    runs: Sequence[RunRecord],
+    peers: Sequence[str],
+    reference: str,
+) -> HeadPage | None:
+    """The head of a lineage: on its first shape with measured times, or else with reported ones.
+
+    Args:
+        fastest: By device, shape and metric.
+        shapes: In the order of the shapes file.
+        entries: All comparisons, oldest first.
+        runs: All saved runs.
+        peers: Names of the steps of the lineage's peers.
+        reference: The step that is right, not fast: it has no bar.
+
+    Returns:
+        None if the main line has fewer than two figures of one kind on one shape.
+    """
+    main = [step for step in steps if not step.experiment and step.name != reference]
+    for shape in shapes:
+        for best in fastest:
+            if (best.shape, best.metric) != (shape, _METRIC):
+                continue
+            newest = _newest(entries, best)
+            bars = _measured(main, best, newest)
+            if len(bars) > 1:
+                return _head(best, bars, newest, fastest, _same_run(best, runs, peers))
+    return next(filter(None, (_reported(main, shape) for shape in shapes)), None)
+
+
+def _head(
+    best: FastestPage,
+    bars: tuple[BarPage, ...],
+    newest: _Newest,
+    fastest: Sequence[FastestPage],
+    rival: tuple[str, float | None],
+) -> HeadPage:
+    ties = tuple(
+        bar.step for bar in bars if best.low <= bar.us <= best.high and bar.step != best.step
+    )
+    sure = _about([best.step], newest) or _about(ties, newest)
+    rivals = [
+        row for row in fastest
+        if row.device == best.device and row.metric == _METRIC and row.ratio is not None
+    ]  # fmt: skip
+    return HeadPage(
+        device=best.device,
+        shape=best.shape,
+        metric=_METRIC,
+        reported=False,
+        step=best.step,
+        us=best.us,
+        low=best.low,
+        high=best.high,
+        of_sol=best.of_sol,
+        first=bars[0].step,
+        times_first=bars[0].us / best.us,
+        ties=ties,
+        peer=rival[0],
+        times_peer=rival[1],
+        compared_with=(sure.base.step, sure.cand.step) if sure else None,
+        verdict=sure.verdict if sure else "",
+        change=sure.change if sure else None,
+        ci=sure.ci if sure else None,
+        bars=bars,
+        ahead=sum(row.ratio >= 1 for row in rivals if row.ratio is not None),
+        compared=len(rivals),
+        behind=tuple(
+            BehindPage(row.shape, row.peer, row.ratio)
+            for row in rivals
+            if row.ratio is not None and row.ratio < 1
+        ),
+    )
+
+
+def _newest(entries: Iterable[LedgerEntry], best: FastestPage) -> _Newest:
+    """The newest comparison of each pair there, by base and candidate."""
+    return {
+        (entry.base.step, entry.cand.step): entry
+        for entry in entries
+        if (entry.device, entry.shape, entry.metric) == (best.device, best.shape, _METRIC)
+        and entry.protocol.get("l2") == "cold"
+    }
+
+
+def _about(steps: Sequence[str], newest: _Newest) -> LedgerEntry | None:
+    """The newest comparison that has one of these steps."""
+    return next((e for pair, e in reversed(newest.items()) if {*pair} & {*steps}), None)
+
+
+def _measured(steps: Sequence[StepPage], best: FastestPage, newest: _Newest) -> tuple[BarPage, ...]:
+    found = []
+    for step in steps:
+        for time in (each.measured for each in step.times):
+            where = (time.device, time.shape, time.metric, time.l2)
+            if where == (best.device, best.shape, _METRIC, "cold"):
+                entry = newest.get((step.parent or "", step.name))
+                found.append(_bar(step, time.time.median, entry))
+    return tuple(found)
+
+
+def _bar(step: StepPage, us: float, entry: LedgerEntry | None) -> BarPage:
+    if entry is None:
+        return BarPage(step.name, step.parent or "", us, "", None, None)
+    return BarPage(step.name, entry.base.step, us, entry.verdict, entry.change, entry.ci)
+
+
+def _same_run(
+    best: FastestPage, runs: Sequence[RunRecord], peers: Sequence[str]
+) -> tuple[str, float | None]:
+    """The fastest peer of the newest run that has the step, too: name, its time over the step's."""
+    for run in sorted(runs, key=lambda run: run.created, reverse=True):
+        if run.device != best.device or run.protocol.l2 != "cold":
+            continue
+        times = {
+            row.step: row.metrics["device"].median
+            for row in run.results
+            if row.shape == best.shape and "device" in row.metrics
+        }
+        timed = sorted((times[name], name) for name in peers if name in times)
+        if timed and best.step in times:
+            return timed[0][1], timed[0][0] / times[best.step]
+    return "", None
+
+
+def _reported(steps: Sequence[StepPage], shape: str) -> HeadPage | None:
+    """A head of figures that the lineage's source gives."""
+    given: list[tuple[StepPage, Reported]] = [
+        (step, step.reported)
+        for step in steps
+        if step.reported and step.reported.unit == "us" and shape in step.reported.values
+    ]
+    if len(given) < 2:
+        return None
+    best, figures = min(given, key=lambda each: each[1].values[shape])
+    first, us = given[0][1].values[shape], figures.values[shape]
+    return HeadPage(
+        device=figures.device,
+        shape=shape,
+        metric=figures.metric,
+        reported=True,
+        step=best.name,
+        us=us,
+        first=given[0][0].name,
+        times_first=first / us,
+        bars=tuple(_bar(step, each.values[shape], None) for step, each in given),
+    )
+
+
+_HEIGHT, _STEP = 78, 14
+
+
+def steps_down(head: HeadPage) -> dict[str, Any]:
+    """What the picture of a head is made of: from each step's parent's time down to its own.
+
+    Returns:
+        ``width``, and by step where its bar and the line of its interval lie, in the picture's
+        units, with the title and the recorded figures.
+    """
+    times = {bar.step: bar.us for bar in head.bars}
+    top, bottom = math.log(max(times.values())), math.log(min(times.values()))
+
+    def level(us: float) -> float:
+        return round(2 + (top - math.log(us)) / max(top - bottom, 1e-9) * (_HEIGHT - 8), 1)
+
+    found = []
+    for i, bar in enumerate(head.bars):
+        base = times.get(bar.parent) or (head.bars[i - 1].us if i else bar.us)
+        ends = sorted((level(base), level(bar.us)))
+        whisker, x = "", i * _STEP
+        if bar.ci is not None:
+            low, high = (level(min(max(base * (1 + end), 1e-3), 1e9)) for end in bar.ci)
+            whisker = f"M{x + _STEP / 2 - 1} {high}V{low}"
+        found.append({
+            "step": bar.step, "verdict": bar.verdict, "x": x, "y": ends[0], "width": _STEP - 2,
+            "height": max(round(ends[1] - ends[0], 1), 2), "whisker": whisker,
+            "values": " ".join(map(repr, _values(bar))), "title": _title(bar),
+        })  # fmt: skip
+    return {"width": len(head.bars) * _STEP, "bars": found}
+
+
+def _values(bar: BarPage) -> list[float]:
+    return [bar.us, *(() if bar.change is None else (bar.change,)), *(bar.ci or ())]
+
+
+def _title(bar: BarPage) -> str:
+    text = f"{bar.step}: {bar.us:,.2f} µs"
+    if bar.change is None:
+        return text
+    ends = f" [{100 * bar.ci[0]:.1f}, {100 * bar.ci[1]:.1f}]" if bar.ci else ""
+    return f"{text}; against {bar.parent} {bar.verdict} {100 * bar.change:.1f} %{ends}"
