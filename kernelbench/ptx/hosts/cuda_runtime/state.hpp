@@ -81,8 +81,8 @@ extern std::map<int, Module> modules;
 
 // Remembers a failure for cudaGetLastError.
 cudaError_t remembered(cudaError_t status);
-// The same of a launch whose status `<<<>>>` drops.
-cudaError_t launch_refused(const Kernel* kernel, cudaError_t status);
+// The same of a kernel, or call, whose status the program may never ask for.
+cudaError_t launch_refused(const std::string& name, cudaError_t status);
 // An answer to what is not here: it is named in the end.
 cudaError_t not_here(const std::string& what);
 // A function of this library by its name; null if it has none.
