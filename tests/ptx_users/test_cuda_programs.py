@@ -405,6 +405,14 @@ def test_what_it_asks_for_at_run_time_is_named(checked: Callable[..., Outcome]) 
 
 
 @pytest.mark.long
+def test_nodes_and_updates_of_a_graph(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("graph_nodes.cu")
+    assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
+    # What comes behind a child graph comes behind all of its nodes.
+    outcome = checked("graph_nodes.cu", ("&sums, 1, &use", "nullptr, 0, &use"))
+    assert outcome.code and re.search(r"race\]: .* of a graph", outcome.out), outcome.out
+
+
 def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:
     """In the order of their stream, and of what kernels do."""
     options = ("-lcublas", "-lcurand")
