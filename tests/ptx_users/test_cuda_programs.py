@@ -405,6 +405,31 @@ def test_what_it_asks_for_at_run_time_is_named(checked: Callable[..., Outcome]) 
 
 
 @pytest.mark.long
+def test_nodes_and_updates_of_a_graph(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("graph_nodes.cu")
+    assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
+    # What comes behind a child graph comes behind all of its nodes.
+    outcome = checked("graph_nodes.cu", ("&sums, 1, &use", "nullptr, 0, &use"))
+    assert outcome.code and re.search(r"race\]: .* of a graph", outcome.out), outcome.out
+
+
+def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:
+    """In the order of their stream, and of what kernels do."""
+    options = ("-lcublas", "-lcurand")
+    outcome = checked("libraries.cu", options=options)
+    assert outcome.code == 0 and "1 clean of 1" in outcome.out, outcome.out
+    # Without its stream a product comes before its numbers, or with them; and C ends too early.
+    stream = ("OK(cublasSetStream(handle, stream));", "")
+    short = ("kRows * kColumns * sizeof(float)", "(kRows - 1) * kColumns * sizeof(float)")
+    outcome = checked("libraries.cu", stream, short, options=options)
+    assert outcome.code == 3 and "cublasSdot(handle" in outcome.err, outcome.err
+    wanted = r"race\]: curandGenerateUniform on stream 1 .* that cublasGemmEx on the default stream"
+    assert re.search(wanted, outcome.out), outcome.out
+    # What the library here has not is named before anything runs.
+    outcome = checked("libraries.cu", ("cublasSscal", "cublasStrsm"), options=options)
+    assert outcome.code == 2 and '"cublasStrsm" is undefined' in outcome.err, outcome.err
+
+
 def test_copies_of_two_stages(checked: Callable[..., Outcome]) -> None:
     assert checked("tiles.cu").code == 0
     # The tile is overwritten while others read it.

@@ -23,6 +23,10 @@ from kernelbench.ptx.demangle import source_name
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
 _TORCH = Path(__file__).parent / "torch_cuda"
+#: Headers of libraries for who has none of NVIDIA's, which come first where they are there.
+_LIBRARIES = Path(__file__).parent / "cuda_libraries"
+#: What the runtime stands in for, beside itself.
+_STOOD_IN_FOR = {f"-l{each}" for each in ("cuda", "cudart", "cublas", "curand")}
 _STANDARD = "-std=c++17"
 _FLAGS = (
     _STANDARD, "-O2", "--extended-lambda", "--expt-relaxed-constexpr",
@@ -172,7 +176,7 @@ def program_library(program: ProgramSources, arch: int) -> Path:
     recipe = Recipe(
         file.name, compiler.needed_nvcc(file.name), sources,
         [*standard, *emulated_flags(arch), *flags],
-        [*dict.fromkeys([*(each.parent for each in sources), *folders])],
+        [*dict.fromkeys([*(each.parent for each in sources), *folders]), _LIBRARIES],
         [*_linker("--wrap=exit"), *emulated_flags(arch), *flags, *link, *_device_link(flags)],
     )  # fmt: skip
     try:
@@ -214,7 +218,7 @@ def _sorted_flags(given: Sequence[str]) -> tuple[list[Path], list[str], list[str
         elif word.startswith("-L"):
             link.append(f"-L{Path(word[2:]).resolve()}")
         elif word.startswith("-l"):
-            link.append(word)
+            link += [] if word in _STOOD_IN_FOR else [word]
         else:
             flags.append(word)
     return folders, flags, link

@@ -74,8 +74,8 @@ cudaError_t remembered(cudaError_t status) {
   return status;
 }
 
-cudaError_t launch_refused(const Kernel* kernel, cudaError_t status) {
-  refused = kernel != nullptr ? kernel->name : "a kernel";
+cudaError_t launch_refused(const std::string& name, cudaError_t status) {
+  refused = name;
   refused_with = status;
   return remembered(status);
 }

@@ -48,12 +48,72 @@ std::vector<size_t> ordered(const CUgraph_st& graph, bool reverse) {
 
 void keep(CUgraphExec_st& executable, const CUgraph_st& graph) {
   for (const bool reverse : {false, true}) executable.orders[reverse] = ordered(graph, reverse);
+  const std::vector<CUgraphExec_st::Step> before = std::move(executable.steps);
   executable.steps.clear();
   for (const auto& node : graph.nodes) {
+    const size_t at = executable.steps.size();
     CUgraphExec_st::Step& step = executable.steps.emplace_back();
     step = {node->work, node->what, node->asked, {}};
+    // An update keeps the names of the steps: the nodes of the first graph.
+    step.node = at < before.size() ? before[at].node : node.get();
     for (const CUgraphNode_st* each : node->after) step.after.push_back(number_of(graph, each));
   }
+}
+
+// CUDA programming guide, "Whole Graph Update": nodes match by the order in which they were made,
+// and have the same dependencies.
+bool matches(const CUgraphExec_st& executable, const CUgraph_st& graph) {
+  if (executable.steps.size() != graph.nodes.size()) return false;
+  for (size_t at = 0; at < graph.nodes.size(); ++at) {
+    std::vector<size_t> after;
+    for (const CUgraphNode_st* each : graph.nodes[at]->after) {
+      after.push_back(number_of(graph, each));
+    }
+    const CUgraphExec_st::Step& step = executable.steps[at];
+    if (!std::is_permutation(after.begin(), after.end(), step.after.begin(), step.after.end()) ||
+        graph.nodes[at]->what.kind != step.what.kind)
+      return false;
+  }
+  return true;
+}
+
+// The step of a node; null if the executable graph has none.
+CUgraphExec_st::Step* step_of(CUgraphExec_st& executable, const CUgraphNode_st* node) {
+  const auto found = std::find_if(executable.steps.begin(), executable.steps.end(),
+                                  [node](const auto& each) { return each.node == node; });
+  return found != executable.steps.end() ? &*found : nullptr;
+}
+
+cudaError_t kernel_work(Work* work, const cudaKernelNodeParams& of) {
+  if (of.kernelParams == nullptr) return not_here("a kernel node with extra");
+  const Form form{of.gridDim, of.blockDim, {1, 1, 1}, of.sharedMemBytes, false};
+  return prepared(work, kernel_of(of.func), form, of.kernelParams);
+}
+Work fill_work(const cudaMemsetParams& given) {
+  return [of = given] {
+    for (size_t row = 0; row < of.height; ++row) {
+      for (size_t at = 0; at < of.width; ++at) {
+        char* const to = static_cast<char*>(of.dst) + row * of.pitch + at * of.elementSize;
+        const cudaError_t status = copy(to, &of.value, of.elementSize);
+        if (status != cudaSuccess) return status;
+      }
+    }
+    return cudaSuccess;
+  };
+}
+Work host_work(const cudaHostNodeParams& given) {
+  return [of = given] {
+    of.fn(of.userData);
+    return cudaSuccess;
+  };
+}
+
+// Other work of an executable graph's node, from its next launch on.
+cudaError_t set_work(CUgraphExec_st& executable, const CUgraphNode_st* node, Work work) {
+  CUgraphExec_st::Step* const step = step_of(executable, node);
+  if (step == nullptr) return remembered(cudaErrorInvalidValue);
+  step->work = std::move(work);
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -94,10 +154,13 @@ cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  for (size_t at = 0; nodes != nullptr && at < *count && at < graph->nodes.size(); ++at) {
-    nodes[at] = graph->nodes[at].get();
+  size_t known = 0;
+  for (const auto& node : graph->nodes) {
+    if (node->inner) continue;
+    if (nodes != nullptr && known < *count) nodes[known] = node.get();
+    ++known;
   }
-  *count = graph->nodes.size();
+  *count = nodes != nullptr ? std::min(known, *count) : known;
   return cudaSuccess;
 }
 
@@ -105,10 +168,8 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaKernelNodeParams* of) {
   KB_CALL;
-  if (of->kernelParams == nullptr) return not_here("cudaGraphAddKernelNode with extra");
-  const Form form{of->gridDim, of->blockDim, {1, 1, 1}, of->sharedMemBytes, false};
   Work work;
-  const cudaError_t status = prepared(&work, kernel_of(of->func), form, of->kernelParams);
+  const cudaError_t status = kernel_work(&work, *of);
   if (status != cudaSuccess) return status;
   return add_node(node, graph, after, count, std::move(work),
                   {Kind::kLaunch, kernel_of(of->func)->name});
@@ -123,25 +184,67 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaMemsetParams* of) {
   KB_CALL;
-  return add_node(node, graph, after, count, [of = *of] {
-    for (size_t row = 0; row < of.height; ++row) {
-      for (size_t at = 0; at < of.width; ++at) {
-        char* const to = static_cast<char*>(of.dst) + row * of.pitch + at * of.elementSize;
-        const cudaError_t status = copy(to, &of.value, of.elementSize);
-        if (status != cudaSuccess) return status;
-      }
-    }
-    return cudaSuccess;
-  });
+  return add_node(node, graph, after, count, fill_work(*of));
 }
 cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                  const cudaGraphNode_t* after, size_t count,
                                  const cudaHostNodeParams* of) {
   KB_CALL;
-  return add_node(node, graph, after, count, [of = *of] {
-    of.fn(of.userData);
-    return cudaSuccess;
-  });
+  return add_node(node, graph, after, count, host_work(*of));
+}
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                   const cudaGraphNode_t* after, size_t count,
+                                   const cudaMemcpy3DParms* of) {
+  KB_CALL;
+  return add_node(node, graph, after, count, [of = *of] { return copy_box(of); });
+}
+// Its nodes are those of the graph, between what it comes after and a node that does nothing.
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                       const cudaGraphNode_t* after, size_t count,
+                                       cudaGraph_t child) {
+  KB_CALL;
+  std::map<const CUgraphNode_st*, cudaGraphNode_t> copies;
+  std::vector<cudaGraphNode_t> ends(after, after + count);
+  for (const auto& each : child->nodes) {
+    auto& own = graph->nodes.emplace_back(std::make_unique<CUgraphNode_st>(*each));
+    own->inner = true;
+    copies[each.get()] = own.get();
+    ends.push_back(own.get());
+  }
+  for (const auto& [of, own] : copies) {
+    for (const CUgraphNode_st*& each : own->after) each = copies[each];
+    if (own->after.empty()) own->after.assign(after, after + count);
+  }
+  return add_node(node, graph, ends.data(), ends.size(), [] { return cudaSuccess; },
+                  {Kind::kNothing});
+}
+// The memory is there from now on; the graph's order is that of its use.
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                     const cudaGraphNode_t* after, size_t count,
+                                     cudaMemAllocNodeParams* of) {
+  KB_CALL;
+  const cudaError_t status = allocate(&of->dptr, of->bytesize, cudaMemoryTypeDevice);
+  if (status != cudaSuccess) return status;
+  return add_node(node, graph, after, count,
+                  [at = of->dptr, bytes = of->bytesize] {
+                    touched(at, bytes, true);
+                    return cudaSuccess;
+                  },
+                  {Kind::kAllocate});
+}
+// What comes behind in other streams, and nothing orders, is a race with it. The memory stays for
+// the next launch.
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                    const cudaGraphNode_t* after, size_t count, void* address) {
+  KB_CALL;
+  return add_node(node, graph, after, count,
+                  [address] {
+                    const Range range = range_of(address);
+                    if (range.begin != address) return cudaErrorInvalidValue;
+                    touched(address, range.bytes, true);
+                    return cudaSuccess;
+                  },
+                  {Kind::kFree});
 }
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                   const cudaGraphNode_t* after, size_t count) {
@@ -162,6 +265,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo* result) {
   *result = {};
+  if (!matches(*executable, *graph)) {
+    result->result = cudaGraphExecUpdateErrorTopologyChanged;
+    return remembered(cudaErrorGraphExecUpdateFailure);
+  }
   result->result = cudaGraphExecUpdateSuccess;
   keep(*executable, *graph);
   return cudaSuccess;
@@ -182,6 +289,48 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     if (status != cudaSuccess) return status;
   }
   return cudaSuccess;
+}
+
+// ---- other parameters --------------------------------------------------------------------------
+
+cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cudaKernelNodeParams* of) {
+  return kernel_work(&node->work, *of);
+}
+cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void* to, const void* from,
+                                           size_t bytes, cudaMemcpyKind) {
+  node->work = [=] { return copy(to, from, bytes); };
+  return cudaSuccess;
+}
+cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const cudaMemsetParams* of) {
+  node->work = fill_work(*of);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const cudaHostNodeParams* of) {
+  node->work = host_work(*of);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams* of) {
+  Work work;
+  const cudaError_t status = kernel_work(&work, *of);
+  return status == cudaSuccess ? set_work(*executable, node, std::move(work)) : status;
+}
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                               void* to, const void* from, size_t bytes,
+                                               cudaMemcpyKind) {
+  return set_work(*executable, node, [=] { return copy(to, from, bytes); });
+}
+cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                             const cudaMemcpy3DParms* of) {
+  return set_work(*executable, node, [of = *of] { return copy_box(of); });
+}
+cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                             const cudaMemsetParams* of) {
+  return set_work(*executable, node, fill_work(*of));
+}
+cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                           const cudaHostNodeParams* of) {
+  return set_work(*executable, node, host_work(*of));
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   delete executable;

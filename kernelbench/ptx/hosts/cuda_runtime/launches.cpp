@@ -45,9 +45,10 @@ std::vector<Reach> reached(const Kernel& kernel, void** arguments) {
 }  // namespace
 
 cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments) {
-  if (kernel == nullptr) return launch_refused(kernel, cudaErrorInvalidDeviceFunction);
-  if (!fits(*kernel, form)) return launch_refused(kernel, cudaErrorInvalidConfiguration);
-  if (!resides(*kernel, form)) return launch_refused(kernel, cudaErrorCooperativeLaunchTooLarge);
+  if (kernel == nullptr) return launch_refused("a kernel", cudaErrorInvalidDeviceFunction);
+  if (!fits(*kernel, form)) return launch_refused(kernel->name, cudaErrorInvalidConfiguration);
+  if (!resides(*kernel, form))
+    return launch_refused(kernel->name, cudaErrorCooperativeLaunchTooLarge);
   std::vector<std::vector<char>> kept;
   for (size_t at = 0; at < kernel->sizes.size(); ++at) {
     const auto* begin = static_cast<const char*>(arguments[at]);

@@ -1,5 +1,6 @@
 // Functions by name: dlopen and dlsym of a program, which is linked with --wrap for both. A program
-// that loads libcuda or libcudart itself gets this library, whichever of them the machine has.
+// that loads libcuda, libcudart, libcublas or libcurand itself gets this library, whichever of them
+// the machine has.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -24,7 +25,10 @@ void* own_handle() {
 bool stood_in_for(const char* file) {
   const char* const slash = std::strrchr(file, '/');
   const std::string name = slash != nullptr ? slash + 1 : file;
-  return name.rfind("libcuda.so", 0) == 0 || name.rfind("libcudart.so", 0) == 0;
+  for (const char* const each : {"libcuda.so", "libcudart.so", "libcublas.so", "libcurand.so"}) {
+    if (name.rfind(each, 0) == 0) return true;
+  }
+  return false;
 }
 
 }  // namespace

@@ -144,6 +144,8 @@ cudaError_t fill_rows(void* to, size_t pitch, int value, size_t width, size_t ro
   return cudaSuccess;
 }
 
+}  // namespace
+
 cudaError_t copy_box(const cudaMemcpy3DParms& of) {
   if (of.srcArray != nullptr || of.dstArray != nullptr) return not_here("cudaMemcpy3D of arrays");
   for (size_t z = 0; z < of.extent.depth; ++z) {
@@ -157,6 +159,8 @@ cudaError_t copy_box(const cudaMemcpy3DParms& of) {
   }
   return cudaSuccess;
 }
+
+namespace {
 
 // CUDA's runtime API, synchronization behavior: a copy from the host's pageable memory has taken
 // what is there when the call returns, one to it has ended then.

@@ -81,8 +81,8 @@ extern std::map<int, Module> modules;
 
 // Remembers a failure for cudaGetLastError.
 cudaError_t remembered(cudaError_t status);
-// The same of a launch whose status `<<<>>>` drops.
-cudaError_t launch_refused(const Kernel* kernel, cudaError_t status);
+// The same of a kernel, or call, whose status the program may never ask for.
+cudaError_t launch_refused(const std::string& name, cudaError_t status);
 // An answer to what is not here: it is named in the end.
 cudaError_t not_here(const std::string& what);
 // A function of this library by its name; null if it has none.
@@ -172,6 +172,7 @@ struct Range {
 Range range_of(const void* address);
 cudaError_t copy(void* to, const void* from, size_t bytes);
 cudaError_t fill(void* to, int value, size_t bytes);
+cudaError_t copy_box(const cudaMemcpy3DParms& of);
 // The variable that a host's symbol stands for; null if it is none.
 Variable* variable_of(const void* symbol);
 
@@ -187,6 +188,7 @@ struct CUgraphNode_st {
   std::vector<const CUgraphNode_st*> after;
   kb::cuda::What what;
   kb::cuda::Asked asked;
+  bool inner = false;  // of a child graph, which the program knows as one node
 };
 struct CUstream_st {
   CUgraph_st* capture = nullptr;
@@ -205,8 +207,9 @@ struct CUgraphExec_st {
     kb::cuda::Work work;
     kb::cuda::What what;
     kb::cuda::Asked asked;
-    std::vector<size_t> after;  // steps
-    uint32_t line = 0;          // of its launches, one behind the other; 0 before the first
+    std::vector<size_t> after;             // steps
+    const CUgraphNode_st* node = nullptr;  // of the graph that was instantiated
+    uint32_t line = 0;  // of its launches, one behind the other; 0 before the first
     kb::cuda::Task last = 0;
   };
   std::vector<Step> steps;
