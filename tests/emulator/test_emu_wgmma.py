@@ -16,7 +16,7 @@ FILE = "numerics_kernels.cu"
 Emulated = Callable[..., Any]
 
 WGMMA_FAULTS = (
-    "right", "no fence", "no wait", "no proxy fence", "overwrite tile", "pending tile",
+    "right", "no fence", "no wait", "never waits", "no proxy fence", "overwrite tile", "pending tile",
     "wait twice", "one warp less", "one waits",
 )  # fmt: skip
 
@@ -203,6 +203,7 @@ def test_wgmma_of_values_that_are_not_finite(emulated: Emulated, rounding: str) 
     ("fault", "kind"),
     [
         ("no fence", "order"),
+        ("never waits", "exit"),
         ("no proxy fence", "proxy-fence"),
         ("overwrite tile", "overwrite"),
         ("pending tile", "overwrite"),

@@ -97,6 +97,7 @@ void Runner::finish(Cta& cta) {
     check_tma_at_exit(cta);
     check_tensor_at_exit(cta);
     check_barriers_at_exit(cta);
+    check_wgmma_at_exit(cta);
   });
   if (cta.pending == 0 || findings_count() != before) return;
   outside_threads(cta, [&cta] {

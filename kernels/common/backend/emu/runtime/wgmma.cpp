@@ -28,6 +28,7 @@ struct Accumulators {
   uint32_t count = 0;               // elements per thread
   bool half = false;                // two of them in a register
   std::vector<float> matrix;
+  Pc pc = nullptr;             // of the operation that took them
   uint64_t uses[kWarps] = {};  // operations up to the last one of each warp that uses it
   uint32_t columns() const { return 2 * count; }
 };
@@ -158,6 +159,7 @@ std::shared_ptr<Accumulators> accumulators_of(Warpgroup& group, uint32_t first,
   }
   auto fresh = std::make_shared<Accumulators>();
   fresh->count = operation.count;
+  fresh->pc = operation.pc;
   fresh->half = types_of(operation.kind).sums == WgmmaSums::kF16;
   fresh->matrix.resize(size_t{kWgmmaRows} * fresh->columns());
   group.accumulators.push_back(fresh);
@@ -416,6 +418,24 @@ void wgmma_wait_group(uint32_t pending) {
     });
     groups.erase(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(newest) + 1);
   });
+}
+
+// PTX: 9.7.15, wgmma.wait_group: registers of D are undefined until a wait_group covers the
+// operation. Where none ever does, whatever was made of them was read too early.
+void check_wgmma_at_exit(Cta& cta) {
+  if (!checking()) return;
+  for (const Warp& warp : cta.warps) {
+    if (!warp.tensor.warpgroup) continue;
+    for (const std::shared_ptr<Accumulators>& each : warp.tensor.warpgroup->accumulators) {
+      const bool taken = std::any_of(std::begin(each->registers), std::end(each->registers),
+                                     [](const float* registers) { return registers != nullptr; });
+      if (!taken) continue;
+      report({.kind = Class::kExit,
+              .pc = each->pc,
+              .text = "a CTA exits although no wgmma.wait_group covers its wgmma.mma_async: the "
+                      "accumulators are undefined until then"});
+    }
+  }
 }
 
 }  // namespace kb::emu
