@@ -16,8 +16,8 @@ FILE = "numerics_kernels.cu"
 Emulated = Callable[..., Any]
 
 WGMMA_FAULTS = (
-    "right", "no fence", "no wait", "never waits", "no proxy fence", "overwrite tile", "pending tile",
-    "wait twice", "one warp less", "one waits",
+    "right", "no fence", "no wait", "never waits", "no proxy fence", "overwrite tile",
+    "pending tile", "wait twice", "one warp less", "one waits",
 )  # fmt: skip
 
 
