@@ -111,7 +111,7 @@ Matrix matrix(const void* at, cudaDataType type, int64_t rows, int64_t columns, 
   return {const_cast<void*>(at), type, rows, columns, ld};
 }
 
-// cuBLAS, helper functions: elements of a vector by a negative increment begin at its end.
+// cuBLAS, functions that help: elements of a vector by a negative increment begin at its end.
 Matrix strided(const void* at, cudaDataType type, int n, int increment) {
   return matrix(at, type, 1, n, std::abs(increment));
 }
