@@ -3,8 +3,9 @@
 *Formal* is what PTX's text leaves unordered and every implementation orders: accesses of lanes of
 one warp by one instruction, or with a ``.sync.aligned`` instruction between them, at which PTX has
 the lanes together without saying that it orders memory (the runtime says where that orders them
-through other threads); accesses to tensor memory whose synchronization lacks nothing but
-``tcgen05.fence`` (docs/ptx.md);
+through other threads), or with a shuffle between them of what one has loaded
+(:mod:`kernelbench.ptx.lowering.shuffled_loads`); accesses to tensor memory whose synchronization
+lacks nothing but ``tcgen05.fence`` (docs/ptx.md);
 and what has one outcome in any order: ordinary stores of the same value by threads of one CTA, and
 loads whose value the threads that race make nothing of
 (:mod:`kernelbench.ptx.lowering.unused_loads`).
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, get_args
 
+from kernelbench.ptx.lowering.shuffled_loads import shuffled_between
 from kernelbench.ptx.lowering.unused_loads import unused_by
 from kernelbench.ptx.sources import PtxSymbols
 
@@ -48,8 +50,19 @@ def severity_of(
         return "formal"
     if not one_warp:
         return "error"
-    meet = here == there or _meet_between(min(here, there), max(here, there), of)
+    meet = (
+        here == there
+        or _meet_between(min(here, there), max(here, there), of)
+        or _shuffled_between(there, here, of)
+    )
     return "formal" if meet else "error"
+
+
+def _shuffled_between(first: int, last: int, of: PtxSymbols) -> bool:
+    load, store = of.statement(first), of.statement(last)
+    if load is None or store is None or load[0] is not store[0] or not first < last:
+        return False
+    return shuffled_between(load[0], load[1], store[1])
 
 
 def _goes_nowhere(line: int, of: PtxSymbols, readers: Collection[int]) -> bool:

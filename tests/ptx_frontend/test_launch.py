@@ -191,6 +191,60 @@ def test_a_load_in_place_whose_value_goes_nowhere(use, severity):
     assert report.clean == (severity == "formal"), list(report.lines())
 
 
+#: The lanes of a warp load a word each, and leave the sum of all in the first one's.
+SUM_IN_PLACE = """.version 8.8
+.target sm_90
+.address_size 64
+.shared .align 4 .b8 sums[128];
+.visible .entry k(.param .u64 p_out) .reqntid 64
+{
+  .reg .b64 %p; .reg .b32 %t, %l, %i, %b, %a, %w, %x, %y, %n; .reg .pred %q, %r, %s;
+  ld.param.u64 %p, [p_out]; mov.u32 %t, %tid.x; mov.b32 %b, sums; mov.b32 %n, 0;
+  setp.ge.u32 %q, %t, 32; setp.ge.u32 %s, %t, 16; mov.b32 %w, 5;
+  shl.b32 %l, %t, 2; add.u32 %a, %b, %l;
+  @!%q st.shared.b32 [%a], %t;
+$again:
+  BEFORE
+  mov.b32 %x, 0;
+  @%q bra $end;
+  @%s bra $shuffle;
+  ld.shared.b32 %x, [%a];
+$shuffle:
+  SHUFFLE
+  st.shared.b32 [%b], %x;
+$end:
+  add.u32 %n, %n, 1; setp.lt.u32 %r, %n, TURNS; @%r bra $again;
+  bar.sync 0;
+  ld.shared.b32 %y, [%b];
+  st.global.b32 [%p], %y;
+  ret;
+}
+"""
+BUTTERFLY = "".join(
+    f"shfl.sync.bfly.b32 %y, %x, {each}, 31, -1; add.u32 %x, %x, %y; " for each in (16, 8, 4, 2, 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "before", "turns", "clean"),
+    [
+        (BUTTERFLY, "bar.sync 0;", 1, True),
+        (BUTTERFLY, "bar.sync 0;", 2, True),
+        (BUTTERFLY, "", 2, False),
+        ("shfl.sync.bfly.b32 %y, %w, 1, 31, -1;", "bar.sync 0;", 1, False),
+        (f"mov.u32 %i, -1; {BUTTERFLY.replace('-1', '%i')}", "bar.sync 0;", 1, True),
+        ("", "bar.sync 0;", 1, False),
+    ],
+    ids=["sum", "in turns", "turns without a barrier", "of another", "mask in a register", "none"],
+)
+def test_a_sum_in_place_behind_shuffles(shuffle, before, turns, clean):
+    text = SUM_IN_PLACE.replace("SHUFFLE", shuffle).replace("BEFORE", before)
+    module = kernelbench.ptx.load("sum.ptx", text=text.replace("TURNS", str(turns)))
+    report = module.launch("k", 1, args=[np.zeros(1, np.uint32)], check=6)
+    assert "race" in {each.finding.kind for each in report.findings}
+    assert report.clean == clean, list(report.lines())
+
+
 #: 32 lanes load the sums of two warps, and the first takes the second one's.
 SOME_WRITTEN = """.version 8.8
 .target sm_90

@@ -49,22 +49,22 @@ def _unused(function: PtxFunction, load: Statement, thread: _Thread) -> bool:
         for each in function.statements:
             if each is load or not each.opcode or thread.skips(each):
                 continue
-            if each.guard in loaded or loaded.intersection(_sources(each)):
-                if not _is_pure(each) or each.guard in loaded:
+            if each.guard in loaded or loaded.intersection(sources(each)):
+                if not is_pure(each) or each.guard in loaded:
                     return False
                 loaded |= operand_names(each.operands[0])
         grown = len(loaded) > before
     return True
 
 
-def _sources(statement: Statement) -> Iterator[str]:
+def sources(statement: Statement) -> Iterator[str]:
     """The names that a statement reads; of a store and the like all that it names."""
-    operands = statement.operands[1:] if _is_pure(statement) else statement.operands
+    operands = statement.operands[1:] if is_pure(statement) else statement.operands
     for each in operands:
         yield from operand_names(each)
 
 
-def _is_pure(statement: Statement) -> bool:
+def is_pure(statement: Statement) -> bool:
     """Whether all that it does is to give its first operand a value made of the others."""
     found = row_of(statement.opcode)
     return found is not None and found[0].test == "arithmetic" and not any(
