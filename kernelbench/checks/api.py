@@ -52,12 +52,14 @@ class CheckPlan:
         steps: The steps; empty if files are checked.
         files: Names of the files; empty if steps are checked.
         given: What the files are checked with.
+        names: The steps as they were asked for: names, ranges, lineages or folders.
     """
 
     steps: tuple[StepRun, ...]
     request: CheckRequest
     files: tuple[str, ...] = ()
     given: FileOptions = field(default_factory=FileOptions)
+    names: tuple[str, ...] = ()
 
 
 def check(
@@ -155,7 +157,7 @@ def check(
     folder = _results(results, context, save)
     shapes, emulation = names_of(shapes), Emulation(mma_rounding=mma_rounding)
     runs = plan_check(context, names, shapes, names_of(inputs), emulation, warn=observer.warning)
-    observer.planned(CheckPlan(tuple(runs), asked))
+    observer.planned(CheckPlan(tuple(runs), asked, names=tuple(names)))
     report = make_report(
         [(run, asked) for run in runs], asked, mma_rounding,
         command or call_text("check", *names, *shapes), observer,

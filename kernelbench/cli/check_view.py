@@ -269,8 +269,12 @@ class View(console.Watching):
         plan = self._plan
         schedule = ["--seed", str(plan.request.seed), "--schedules", str(seen.index + 1)]
         if not plan.files:
-            words = [step.step, "--shape", row.shape, "--sms", str(seen.sms), *schedule]
-            return " ".join(["kernelbench check", *words])
+            # A step outside of the project is found by its folder alone.
+            folders = {Path(name).resolve(): name for name in plan.names if Path(name).is_dir()}
+            paths = [run.step.path.resolve() for run in plan.steps if run.step.name == step.step]
+            name = next((folders[path] for path in paths if path in folders), step.step)
+            words = [name, "--shape", row.shape, "--sms", str(seen.sms), *schedule]
+            return f"kernelbench check {shlex.join(words)}"
         from kernelbench.checks.files import programs_of
 
         files = next(

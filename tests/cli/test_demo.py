@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 from conftest import launch
@@ -32,7 +34,7 @@ def test_a_kept_copy_can_be_mended(tmp_path: Path) -> None:
     mended = launch("check", step, *ONE_SCHEDULE)
     assert mended.code == 0, mended.out + mended.err
     refused = launch("demo", "--keep", kept)
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
 
 
 def test_a_closer_look_at_a_folder_is_at_that_folder(tmp_path: Path) -> None:
@@ -43,6 +45,9 @@ def test_a_closer_look_at_a_folder_is_at_that_folder(tmp_path: Path) -> None:
         "check", step, *ONE_SCHEDULE, "--no-sequence", "--trace", trace, "--minimize", shortest,
     )  # fmt: skip
     assert done.code == 3, done.err
+    (rerun,) = re.findall(r"= rerun: kernelbench (check .+)", done.out)
+    assert f"check {step} --shape " in rerun
+    assert launch(*shlex.split(rerun), "--no-sequence", "--no-save").code == 3
     events = json.loads(trace.read_text())["traceEvents"]
     assert [each["name"] for each in events if each["ph"] == "i"], "the trace has the finding"
     (file,) = shortest.iterdir()
