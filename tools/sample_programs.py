@@ -19,6 +19,11 @@ from kernelbench.machine.environment import cpu_name
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "tests" / "ptx_users" / "samples"
 PAGE = ROOT / "docs" / "evidence-samples.md"
+FIRST = (
+    "Own small programs of the kinds in NVIDIA's cuda-samples. The first run of these twelve "
+    "(2026-11-27) found 7 right and clean and refused 5: three did not compile, by a fault of "
+    "their own header, and two ask for what is not there: mipmapped arrays, and a pool's attribute."
+)
 ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
 
 
@@ -41,11 +46,13 @@ def main(names: list[str]) -> None:
     rows = [f"| {f.stem} | {f.read_text().splitlines()[0][3:]} | {said} | {seconds:.0f} |"
             for f, (said, seconds) in zip(files, found, strict=True)]  # fmt: skip
     right = sum(said == "right and clean" for said, _ in found)
-    head = f"{right} of {len(files)} programs are right and clean ({datetime.date.today()}, CPU {cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`)."
-    text = "\n".join([head, "", "| program | | verdict | seconds |", "| --- | --- | --- | ---: |", *rows])
+    head = f"{right} of {len(files)} programs are right and clean ({datetime.date.today()}, {cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`)."
+    text = "\n".join(
+        [head, "", "| program | | verdict | seconds |", "| --- | --- | --- | ---: |", *rows]
+    )
     print(text)
     if not names:
-        PAGE.write_text(f"# Samples\n\nOwn small programs of the kinds in NVIDIA's cuda-samples.\n\n{text}\n")
+        PAGE.write_text(f"# Samples\n\n{FIRST}\n\n{text}\n")
 
 
 if __name__ == "__main__":

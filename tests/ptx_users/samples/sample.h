@@ -5,13 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(x)                                          \
-  do {                                                    \
-    if (const cudaError_t e = (x); e != cudaSuccess) {    \
-      std::printf("%s: %s\n", #x, cudaGetErrorString(e)); \
-      std::exit(1);                                       \
-    }                                                     \
-  } while (0)
+inline void checked(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  std::printf("%s: %s\n", call, cudaGetErrorString(status));
+  std::exit(1);
+}
+#define CHECK(x) checked(x, #x)
 inline int verdict(bool right) {
   std::puts(right ? "OK" : "wrong");
   return right ? 0 : 1;
