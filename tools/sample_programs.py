@@ -34,7 +34,7 @@ def verdict(file: Path) -> tuple[str, float]:
         [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED], check=False,
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    said = {0: "right and clean", 3: "wrong", 1: "wrong"}.get(done.returncode, "refused")
+    said = {0: "right and clean", 3: "wrong"}.get(done.returncode, "refused")
     return said, time.perf_counter() - begin
 
 
@@ -46,7 +46,10 @@ def main(names: list[str]) -> None:
     rows = [f"| {f.stem} | {f.read_text().splitlines()[0][3:]} | {said} | {seconds:.0f} |"
             for f, (said, seconds) in zip(files, found, strict=True)]  # fmt: skip
     right = sum(said == "right and clean" for said, _ in found)
-    head = f"{right} of {len(files)} programs are right and clean ({datetime.date.today()}, {cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`)."
+    head = (
+        f"{right} of {len(files)} programs are right and clean ({datetime.date.today()}, "
+        f"{cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`)."
+    )
     text = "\n".join(
         [head, "", "| program | | verdict | seconds |", "| --- | --- | --- | ---: |", *rows]
     )
