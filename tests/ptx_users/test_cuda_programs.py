@@ -35,6 +35,20 @@ def test_a_program_is_right_and_clean(checked: Callable[..., Outcome]) -> None:
     assert "ctas-together" not in outcome.out
 
 
+def test_textures_and_surfaces(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("textures.cu")
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "2 clean of 2" in outcome.out
+
+
+def test_a_surface_is_written_twice(checked: Callable[..., Outcome]) -> None:
+    """Both threads' pixels are one: a race at the line of the store."""
+    outcome = checked(
+        "textures.cu", ("surf2Dwrite(pixel, image, x *", "surf2Dwrite(pixel, image, x / 2 *")
+    )
+    assert outcome.code != 0 and "error[race]" in outcome.out, outcome.out
+
+
 def test_a_kernel_prints_once(bench: Bench, tmp_path: Path) -> None:
     """However many schedules it runs in."""
     (tmp_path / "prints.cu").write_text(

@@ -20,6 +20,7 @@ from kernelbench.ptx.lowering import (
     matrices,
     memory,
     tensor,
+    textures,
     warps,
     wmma,
 )
@@ -38,6 +39,7 @@ TABLE: tuple[Form, ...] = (
     *matrices.MATRIX_FORMS,
     *wmma.WMMA_FORMS,
     *tensor.TENSOR_FORMS,
+    *textures.TEXTURE_FORMS,
     *hints.HINT_FORMS,
 )
 

@@ -146,8 +146,9 @@ cudaError_t fill_rows(void* to, size_t pitch, int value, size_t width, size_t ro
 
 }  // namespace
 
-cudaError_t copy_box(const cudaMemcpy3DParms& of) {
-  if (of.srcArray != nullptr || of.dstArray != nullptr) return not_here("cudaMemcpy3D of arrays");
+cudaError_t copy_box(const cudaMemcpy3DParms& given) {
+  const cudaMemcpy3DParms of = without_arrays(given);
+  if (of.dstPtr.ptr == nullptr || of.srcPtr.ptr == nullptr) return cudaErrorInvalidValue;
   for (size_t z = 0; z < of.extent.depth; ++z) {
     auto* const to = static_cast<char*>(of.dstPtr.ptr) + of.dstPos.x +
                      (of.dstPos.y + (of.dstPos.z + z) * of.dstPtr.ysize) * of.dstPtr.pitch;
@@ -428,6 +429,23 @@ cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, s
                               cudaStream_t stream) {
   KB_CALL;
   return submit(stream, [=] { return fill_rows(to, pitch, value, width, height); });
+}
+
+cudaError_t cudaMemset3DAsync(cudaPitchedPtr to, int value, cudaExtent extent,
+                              cudaStream_t stream) {
+  KB_CALL;
+  return submit(stream, [=] {
+    for (size_t z = 0; z < extent.depth; ++z) {
+      char* const slice = static_cast<char*>(to.ptr) + z * to.ysize * to.pitch;
+      const cudaError_t status = fill_rows(slice, to.pitch, value, extent.width, extent.height);
+      if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
+  KB_CALL;
+  return cudaMemset3DAsync(to, value, extent, nullptr);
 }
 
 // ---- variables ---------------------------------------------------------------------------------

@@ -173,6 +173,8 @@ Range range_of(const void* address);
 cudaError_t copy(void* to, const void* from, size_t bytes);
 cudaError_t fill(void* to, int value, size_t bytes);
 cudaError_t copy_box(const cudaMemcpy3DParms& of);
+// The same copy with arrays as pitched memory, in bytes; null where the box is not in an array.
+cudaMemcpy3DParms without_arrays(cudaMemcpy3DParms of);
 // The variable that a host's symbol stands for; null if it is none.
 Variable* variable_of(const void* symbol);
 

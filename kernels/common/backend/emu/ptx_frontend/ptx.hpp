@@ -2,6 +2,7 @@
 #pragma once
 
 #include "calls.hpp"
+#include "textures.hpp"
 #include "wmma.hpp"
 
 namespace px {
