@@ -22,6 +22,8 @@ ASSUMPTIONS = {
 
 #: A launch that hung while not all its CTAs were resident, and was made again.
 TOGETHER = "ctas-together"
+#: A launch that hung before the work on other streams was done, and was made again.
+BESIDE = "streams-together"
 #: A launch that its stream lets begin before the one ahead of it has ended.
 IN_TURN = "launches-in-turn"
 #: The same of a kernel that waits nowhere.
@@ -30,6 +32,8 @@ NEVER_WAITS = "never-waits"
 LAUNCH_ASSUMPTIONS = {
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
     "cooperative; it hung where they were not, and was made again",
+    BESIDE: "a kernel that polls for what work on another stream writes runs beside it, as the GPU "
+    "has room for both; it hung where it ran first, and was made again behind it",
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
     "(programmatic stream serialization) waits for it: here one ends before the next begins",
     NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.emulator.assumptions import TOGETHER
+from kernelbench.emulator.assumptions import BESIDE, TOGETHER
 from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
@@ -101,6 +101,7 @@ class PtxModule:
         gpu_sms: int = 0,
         limit_s: float = 0.0,
         further: Callable[[bytes], int] | None = None,
+        others: Callable[[bool], int] | None = None,
     ) -> PtxReport:
         """Run a kernel.
 
@@ -123,6 +124,8 @@ class PtxModule:
             limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
             further: Asked after the first schedule how many it should be at least, by what the
                 words at which CTAs wait or count held before it.
+            others: How many operations are pending that nothing orders behind this launch; with
+                True they are done. A launch that waits for a value in memory may wait for theirs.
 
         Raises:
             PtxError: For a launch that does not fit the kernel.
@@ -134,14 +137,21 @@ class PtxModule:
         one = self._one_launch(kernel, form, args, memory or {}, bool(check))
         run = _Schedules(running, one, emulation, bool(check), limit_s)
         run.make([seed], self._symbols)
+        if run.hangs_at_word and others is not None and others(False):
+            room = self._room(kernel, form, gpu_sms)
+            if room is not None and room.ctas <= math.prod(form.grid):
+                all_of_it = run.together(())
+                all_of_it.make([seed], self._symbols)
+                if all_of_it.ctas_at_words >= room.ctas:
+                    return all_of_it.report(kernel, _full(form, room))
+            run = run.beside(others)
+            run.make([seed], self._symbols)
         if further is not None:
             count = max(count, further(run.words_before()))
         if not run.last.waits:
             run.make(range(seed + 1, seed + count), self._symbols)
         if run.needs_ctas_together:
-            room = self.residency(
-                kernel, math.prod(form.block), form.shared_bytes, math.prod(form.cluster), gpu_sms
-            )
+            room = self._room(kernel, form, gpu_sms)
             if room is not None and room.ctas < math.prod(form.grid):
                 return run.report(kernel, _too_many(form, room))
             if room is not None:
@@ -165,6 +175,10 @@ class PtxModule:
             self._source.module.target, self._source.text, kernel, threads=threads,
             shared_bytes=shared_bytes, cluster=cluster, sms=sms,
         )  # fmt: skip
+
+    def _room(self, kernel: str, form: LaunchForm, sms: int) -> Residency | None:
+        threads, cluster = math.prod(form.block), math.prod(form.cluster)
+        return self.residency(kernel, threads, form.shared_bytes, cluster, sms)
 
     def launch_once(
         self,
@@ -377,9 +391,18 @@ class _Schedules:
     @property
     def needs_ctas_together(self) -> bool:
         """Whether the last one hung at a word that a CTA which had not started might have set."""
-        if self._launch.form.cooperative:
-            return False
-        return any(each.what == resource_name("global") for each in self.last.waits)
+        return self.hangs_at_word and not self._launch.form.cooperative
+
+    @property
+    def hangs_at_word(self) -> bool:
+        """Whether in the last one something waits for a value in global memory."""
+        return self.ctas_at_words > 0
+
+    @property
+    def ctas_at_words(self) -> int:
+        """How many CTAs do."""
+        word = resource_name("global")
+        return len({each.cta for each in self.last.waits if each.what == word})
 
     def with_room(self, ctas: int) -> _Schedules:
         """The same launch where so many CTAs may start beside each other, one that is waited for
@@ -387,6 +410,14 @@ class _Schedules:
         self._restore()
         emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
         return _Schedules(self._running, self._launch, emulation, self._check, self._limit_s)
+
+    def beside(self, others: Callable[[bool], int]) -> _Schedules:
+        """The same launch once the operations that may run beside it are done."""
+        self._restore()
+        others(True)
+        run = _Schedules(self._running, self._launch, self._emulation, self._check, self._limit_s)
+        run._assumptions[BESIDE] = None
+        return run
 
     def together(self, assumed: Iterable[str]) -> _Schedules:
         """The same launch with all CTAs resident at once, as a GPU has those that fit on it.
@@ -431,6 +462,13 @@ class _Schedules:
 
 def _too_many(form: LaunchForm, room: Residency) -> str:
     return f"of {math.prod(form.grid)} CTAs that may wait for each other {room.words}"
+
+
+def _full(form: LaunchForm, room: Residency) -> str:
+    return (
+        f"its CTAs fill the GPU, so that work on other streams cannot begin: of "
+        f"{math.prod(form.grid)} {room.words}"
+    )
 
 
 def _saying(found: PtxFinding, of_hangs: str) -> PtxFinding:

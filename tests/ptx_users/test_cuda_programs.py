@@ -280,6 +280,8 @@ def test_flags_locks_and_counters(checked: Callable[..., Outcome]) -> None:
         ("if (!last) return;\n  __threadfence();", "if (!last) return;", "race"),
         ("atomicAdd(count", "atomicAdd_block(count", "the scope of an atomic"),
         ("  atomicExch(word, 0);\n", "", "hang"),
+        ("atomicAdd(count, 1u) == gridDim.x - 1;",
+         "atomicAdd(count, 1u) == gridDim.x - 1, parts[blockIdx.x * kWarp] = 1;", "error[race]"),
     ],
 )  # fmt: skip
 def test_what_flags_locks_and_counters_lack(

@@ -146,6 +146,56 @@ def test_what_dependent_launches_lack(checked: Checked, lacks: str) -> None:
     assert place("-->", "pdl.cu", outcome.out) and place(":::", "pdl.cu", outcome.out), outcome.out
 
 
+#: Of beside.cu: what is replaced, and what is said of it.
+BESIDE = {
+    "no fence before the flag": (
+        [_without("__threadfence();  // produce")],
+        "race that kernel produce on stream 1 writes: nothing orders the two",
+    ),
+    "no fence behind the flag": (
+        [_without("__threadfence();  // wait")],
+        "race that kernel produce on stream 1 writes: nothing orders the two; no fence follows",
+    ),
+    "written behind the flag": (
+        [("atomicAdd(flag, 1u);", "atomicAdd(flag, 1u);\n  data[at] = value + at;")],
+        "race that kernel produce on stream 1 writes: nothing orders the two",
+    ),
+    "nobody waits": (
+        [("  wait(flag, count);\n  const", "  const")],
+        "race a store writes allocation 1",
+    ),
+    "in one stream": (
+        [("if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[0]",
+          "if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[1]")],
+        "hang nothing can run and nothing is pending",
+    ),
+}  # fmt: skip
+
+
+def test_kernels_on_two_streams_hand_data_over(checked: Checked) -> None:
+    outcome = checked("beside.cu", arch=90)
+    assert outcome.code == 0, outcome.out
+    assert set(re.findall(r"^assumed +([\w-]+)", outcome.out, re.MULTILINE)) == {"streams-together"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lacks", BESIDE)
+def test_what_a_hand_over_lacks(checked: Checked, lacks: str) -> None:
+    replaced, said = BESIDE[lacks]
+    kind, found = said.split(maxsplit=1)
+    outcome = checked("beside.cu", *replaced, schedules=2, arch=90)
+    assert outcome.code == 3 and f"error[{kind}]" in outcome.out, outcome.out
+    assert found in outcome.out, outcome.out
+    assert place("-->", "beside.cu", outcome.out), outcome.out
+
+
+def test_a_consumer_that_fills_the_gpu(checked: Checked) -> None:
+    """It has as many CTAs as reside: the producer behind it in time can never begin."""
+    outcome = checked("beside.cu", arch=90, schedules=1, options=("--sms", 4))
+    assert outcome.code == 3, outcome.out
+    assert "its CTAs fill the GPU, so that work on other streams cannot begin" in outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("bug", REAL_BUGS)
 def test_what_published_kernels_got_wrong(checked: Checked, bug: str) -> None:

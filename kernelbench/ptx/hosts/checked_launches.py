@@ -38,7 +38,7 @@ class CheckedLaunches:
         seeds: Of the first launches, one for each; empty for seeds in a row.
 
     Attributes:
-        made: Those that were made, in order.
+        made: Those that were made, in the order in which they began.
     """
 
     def __init__(
@@ -82,13 +82,14 @@ class CheckedLaunches:
         self._modules[id(module)] = module
         if self._seeds:
             self._seed = self._seeds.pop()
+        seed, place = self._seed, len(self.made)  # others may be made while this one is
         report = module.launch(
-            kernel, grid, block, args, check=check, seed=self._seed,
+            kernel, grid, block, args, check=check, seed=seed,
             emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,
             further=further, **options,
         )  # fmt: skip
         report = replace(report, assumptions=(*report.assumptions, *assumed))
-        self.made.append(Launched(words, self._seed, report))
+        self.made.insert(place, Launched(words, seed, report))
         self._seed += report.schedules
         return report
 
@@ -134,5 +135,5 @@ class CheckedLaunches:
         return self.make(
             launch.module, launch.kernel, launch.grid, launch.block, launch.args,
             form=launch.form, words=launch.words, assumed=assumed, memory=memory,
-            **launch.options,
+            others=launch.others, **launch.options,
         )  # fmt: skip

@@ -311,9 +311,13 @@ class CudaHost:
             asked, name.decode(), tuple(grid[:3]), tuple(block[:3]), tuple(cluster[:3]), shared,
             bool(how & _COOPERATIVE),
             tuple(ctypes.string_at(arguments[at], size) for at, size in enumerate(sizes)),
-            bool(how & _PROGRAMMATIC),
+            bool(how & _PROGRAMMATIC), self._others,
         )  # fmt: skip
         return self._guarded(FAILED, lambda: self._run(launch))
+
+    def _others(self, finish: bool) -> int:
+        """How many pending operations nothing orders behind the one that is done now."""
+        return int(self.library.kb_cudart_others(int(finish)))
 
     def _resident(self, module: int, name: bytes, threads: int, dynamic: int, cluster: int) -> int:
         """How many CTAs of a kernel the GPU holds at once."""

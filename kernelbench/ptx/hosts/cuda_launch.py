@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ class CudaLaunch:
         args: The bytes of each parameter.
         shared: Bytes of dynamic shared memory.
         programmatic: Whether it may begin before the launch ahead of it has ended.
+        others: As :meth:`PtxModule.launch` takes it.
     """
 
     module: PtxModule
@@ -36,6 +37,7 @@ class CudaLaunch:
     cooperative: bool
     args: tuple[bytes, ...]
     programmatic: bool = False
+    others: Callable[[bool], int] | None = None
 
     @property
     def form(self) -> tuple[Any, ...]:

@@ -18,6 +18,8 @@ struct Piece {
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
 Task last_task = 0;
+// What is done now: a kernel that waits for other work has that done meanwhile.
+std::vector<Task> running;
 
 struct Line {
   Task last = 0;
@@ -50,6 +52,18 @@ void keep(Piece piece) {
 
 cudaError_t nothing() {
   return cudaSuccess;
+}
+
+cudaError_t done(std::map<Task, Piece>::iterator of) {
+  const Task task = of->first;
+  const Work work = std::move(of->second.work);
+  pending.erase(of);
+  running.push_back(task);
+  order_begins(task);
+  const cudaError_t ended = work();
+  order_ends();
+  running.pop_back();
+  return ended;
 }
 
 }  // namespace
@@ -159,15 +173,13 @@ cudaError_t finish(Task task) {
   cudaError_t status = cudaSuccess;
   unwatch();
   for (const Task each : needed) {
-    const Work work = std::move(pending[each].work);
-    pending.erase(each);
-    order_begins(each);
-    const cudaError_t ended = work();
-    order_ends();
+    const auto found = pending.find(each);
+    if (found == pending.end()) continue;  // done beside another
+    const cudaError_t ended = done(found);
     if (ended != cudaSuccess) status = ended;
   }
   host_knows(task);
-  if (pending.empty()) {
+  if (pending.empty() && running.empty()) {
     all_done();
     release_retired();
   }
@@ -175,6 +187,30 @@ cudaError_t finish(Task task) {
     for (const auto& [number, piece] : pending) watch_reaches(piece);
   }
   return remembered(status);
+}
+
+// What is pending and not behind what is done now: how many operations; `perform`: they are done.
+size_t others(bool perform) {
+  std::set<Task> behind(running.begin(), running.end());
+  std::vector<Task> beside;
+  size_t count = 0;
+  for (const auto& [task, piece] : pending) {
+    const bool after = std::any_of(piece.after.begin(), piece.after.end(),
+                                   [&behind](Task each) { return behind.count(each) != 0; });
+    if (after) {
+      behind.insert(task);
+    } else {
+      beside.push_back(task);
+      count += piece.what.kind != Kind::kNothing;
+    }
+  }
+  if (!perform || count == 0) return count;
+  for (const Task each : beside) {
+    const auto found = pending.find(each);
+    if (found != pending.end()) remembered(done(found));
+  }
+  order_begins(running.back());
+  return count;
 }
 
 // One stream after another, the last one first: no program can rely on another order.
@@ -203,3 +239,9 @@ std::string dropped() {
 }
 
 }  // namespace kb::cuda
+
+// For a launch that hangs: how many operations are pending that nothing orders behind what is done
+// now. `perform`: they are done.
+extern "C" size_t kb_cudart_others(int perform) {
+  return kb::cuda::others(perform != 0);
+}

@@ -11,6 +11,7 @@
 #include "api_ptx.hpp"
 #include "assumptions.hpp"
 #include "global_shadow.hpp"
+#include "operations.hpp"
 #include "runner.hpp"
 #include "timing.hpp"
 
@@ -63,14 +64,28 @@ Abroad::Pointer release(Thread& thread) {
 }
 
 // What the last fence at GPU scope releases by an atomic: the atomic, too, if nothing came between
-// them that the fence does not cover.
-Abroad::Pointer release_by_fence(const Thread& thread) {
+// them that the fence does not cover; but nothing that comes behind the atomic (PTX ISA 9.1, 8.8).
+Abroad::Pointer release_by_fence(Thread& thread) {
   const uint32_t cluster = thread.cta->cluster->id;
   const Clock* covered = thread.fenced == nullptr ? nullptr : thread.fenced->clock(cluster);
   if (covered == nullptr || thread.accessed >= thread.fence_epoch) return thread.fenced;
   Clock own = *covered;
-  own.at[thread.component] = thread.knows.seen.at[thread.component];
+  own.at[thread.component] = thread.knows.seen.at[thread.component]++;
   return Abroad::joined(thread.fenced, Abroad::of(cluster, own));
+}
+
+// A word's counter, with what earlier launches of a program have released by the word; null if
+// nobody has released anything.
+Counter* known_counter(const SyncWord& word) {
+  const auto found = counters.find(word);
+  if (found != counters.end()) return &found->second;
+  if (word.cta != nullptr || current_operation() == nullptr) return nullptr;
+  const Released before = released_before(word.at);
+  if (before.certain == nullptr && before.supposed == nullptr) return nullptr;
+  Counter& counter = counters[word];
+  counter.released = before.certain;
+  counter.supposed = before.supposed;
+  return &counter;
 }
 
 // Events of the thread's own cluster are in its own clock.
@@ -78,6 +93,17 @@ void learn(Thread& thread, const Abroad::Pointer& released) {
   if (released == nullptr) return;
   if (const Clock* own = released->clock(thread.cta->cluster->id)) thread.knows.seen.join(*own);
   thread.knows.abroad = Abroad::joined(thread.knows.abroad, released);
+}
+
+// Under the guard.
+void keep_for_later_launches() {
+  std::vector<std::pair<const void*, Released>> kept_words;
+  for (const auto& [word, counter] : counters) {
+    if (word.cta != nullptr) continue;
+    if (counter.released == nullptr && counter.supposed == nullptr) continue;
+    kept_words.push_back({word.at, {counter.released, counter.supposed}});
+  }
+  keep_released(kept_words, launches_begun());
 }
 
 bool reaches(const Narrow& narrow, const Cta& cta, Scope scope) {
@@ -141,6 +167,10 @@ void fence_acq_rel(Scope scope) {
   interleave();
   if (!checking()) return;
   Thread& thread = self();
+  if (scope == Scope::kGpu && current_operation() != nullptr) {
+    const std::lock_guard lock(guard);
+    note_acquired(thread.observed, thread.knows.observed);
+  }
   if (thread.observed != nullptr) {
     if (scope == Scope::kGpu) {
       learn(thread, thread.observed);
@@ -170,7 +200,8 @@ void counter_release(SyncWord word, bool releases, Scope scope) {
   if (!releases && !fenced) return;
   const Cta& cta = *thread.cta;
   const std::lock_guard lock(guard);
-  Counter& counter = counters[word];
+  Counter* const known = known_counter(word);
+  Counter& counter = known != nullptr ? *known : counters[word];
   if (scope == Scope::kGpu) {
     counter.supposed = Abroad::joined(Abroad::joined(counter.supposed, thread.knows.covered),
                                       thread.knows.supposed);
@@ -194,25 +225,27 @@ void counter_observe(SyncWord word, Scope scope) {
   if (word.cta == nullptr && runs_ptx() && sync_words.size() < kMostSyncWords) {
     sync_words.insert(word.at);
   }
-  const auto found = counters.find(word);
-  if (found == counters.end()) return;
-  const Abroad::Pointer seen = seen_of(found->second, thread, scope);
+  const Counter* const counter = known_counter(word);
+  if (counter == nullptr) return;
+  const Abroad::Pointer seen = seen_of(*counter, thread, scope);
   thread.observed = Abroad::joined(thread.observed, seen);
   if (!runs_ptx()) return;
   thread.knows.observed = Abroad::joined(Abroad::joined(thread.knows.observed, seen),
-                                         scope == Scope::kGpu ? found->second.supposed : nullptr);
+                                         scope == Scope::kGpu ? counter->supposed : nullptr);
 }
 
 // PTX: ld.acquire (9.7.9): what a wait for a counter has seen was released before.
 void counter_acquire(SyncWord word, Scope scope) {
   if (!checking()) return;
   const std::lock_guard lock(guard);
-  const auto found = counters.find(word);
-  if (found == counters.end()) return;
+  const Counter* const counter = known_counter(word);
+  if (counter == nullptr) return;
   Thread& thread = self();
-  learn(thread, seen_of(found->second, thread, scope));
+  const Abroad::Pointer seen = seen_of(*counter, thread, scope);
+  learn(thread, seen);
+  note_acquired(seen, scope == Scope::kGpu ? counter->supposed : nullptr);
   if (scope == Scope::kGpu) {
-    thread.knows.supposed = Abroad::joined(thread.knows.supposed, found->second.supposed);
+    thread.knows.supposed = Abroad::joined(thread.knows.supposed, counter->supposed);
   }
 }
 
@@ -279,6 +312,7 @@ void settle_counters() {
         std::move(counter.deferred.begin(), counter.deferred.end(), std::back_inserter(findings));
       }
     }
+    if (current_operation() != nullptr && several_lines()) keep_for_later_launches();
     counters.clear();
   }
   // Whatever the addresses were.

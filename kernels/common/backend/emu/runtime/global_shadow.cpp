@@ -231,15 +231,20 @@ class Accessing {
     const bool waited = mine.ahead != nullptr && knows_wait(thread_);
     const StreamOperation* other = operation_of(earlier.serial);
     if (other != nullptr && other->kind == StreamOperation::Kind::kHost && mine_.atomic) return;
-    const bool after = behind(mine, earlier, wrote, waited);
+    const Handed handed = behind(mine, earlier, wrote, waited)
+                              ? Handed::kYes
+                              : handed_over(mine, earlier, waited, actor_.knows);
+    const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
     reported_ = true;
     report({.kind = after ? Class::kOutOfBounds : Class::kRace,
             .pc = actor_.pc,
             .other_pc = place_pc(earlier),
+            .formal = handed == Handed::kSupposed,
             .buffer = region_.at(word * 4),
             .text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name +
-                    unordered_text(mine, *other, wrote, waited)});
+                    unordered_text(mine, *other, wrote, waited) +
+                    (handed == Handed::kUnfenced ? "; no fence follows the flag" : "")});
   }
 
   void check_other_grid(const Access& earlier, bool wrote, size_t word) {

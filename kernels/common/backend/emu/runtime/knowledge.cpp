@@ -79,10 +79,33 @@ Abroad::Pointer Abroad::joined(const Pointer& left, const Pointer& right) {
   return std::make_shared<const Abroad>(std::move(all));
 }
 
+std::vector<Abroad::Entry>::const_iterator Abroad::from(uint32_t cluster) const {
+  return std::lower_bound(entries_.begin(), entries_.end(), cluster,
+                          [](const Entry& entry, uint32_t id) { return entry.cluster < id; });
+}
+
+bool Abroad::any_of(uint32_t first, uint32_t last) const {
+  const auto found = from(first);
+  return found != entries_.end() && found->cluster < last;
+}
+
+uint32_t Abroad::highest_below(uint32_t limit) const {
+  const auto behind = from(limit);
+  return behind == entries_.begin() ? 0 : std::prev(behind)->cluster;
+}
+
+Abroad::Pointer Abroad::renumbered(uint32_t limit, uint32_t begin) const {
+  Abroad all;
+  const auto behind = from(limit);
+  all.entries_.assign(behind, entries_.end());
+  for (auto each = entries_.begin(); each != behind; ++each) {
+    all.entries_.push_back({begin + each->cluster, each->seen});
+  }
+  return std::make_shared<const Abroad>(std::move(all));
+}
+
 const Clock* Abroad::clock(uint32_t cluster) const {
-  const auto found =
-      std::lower_bound(entries_.begin(), entries_.end(), cluster,
-                       [](const Entry& entry, uint32_t id) { return entry.cluster < id; });
+  const auto found = from(cluster);
   return found == entries_.end() || found->cluster != cluster ? nullptr : found->seen.get();
 }
 

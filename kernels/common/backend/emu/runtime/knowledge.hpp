@@ -40,12 +40,19 @@ class Abroad {
   // Null if nothing is known of the cluster.
   const Clock* clock(uint32_t cluster) const;
   bool covers(uint32_t cluster, uint32_t component, uint32_t epoch) const;
+  // Whether something is known of a cluster from `first` to before `last`.
+  bool any_of(uint32_t first, uint32_t last) const;
+  // The highest number below the limit; 0 if there is none.
+  uint32_t highest_below(uint32_t limit) const;
+  // The same with numbers below the limit counted from `begin`, which is above all others.
+  Pointer renumbered(uint32_t limit, uint32_t begin) const;
 
  private:
   struct Entry {
     uint32_t cluster;
     std::shared_ptr<const Clock> seen;
   };
+  std::vector<Entry>::const_iterator from(uint32_t cluster) const;
   std::vector<Entry> entries_;  // by cluster
 };
 

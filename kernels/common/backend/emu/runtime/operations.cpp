@@ -179,6 +179,10 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
          ", before griddepcontrol.wait (cudaGridDependencySynchronize)";
 }
 
+bool several_lines() {
+  return lengths.size() > 2;  // the host's is the first
+}
+
 void operation_launched(const Launch& launch) {
   if (current == nullptr || launch.operation != current) return;
   current->waits &= launch.waited;
@@ -237,8 +241,11 @@ class Touching {
     if (!writing_ && !wrote) return;
     if (earlier.atomic && by_host_) return;
     const StreamOperation* other = operation_of(earlier.serial);
-    const bool after = behind(operation_, earlier, wrote, false);
     if (other == &operation_) return;
+    const Handed handed = behind(operation_, earlier, wrote, false)
+                              ? Handed::kYes
+                              : handed_over(operation_, earlier, false, nullptr);
+    const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
     reported_ = true;
     const char* const does = operation_.kind == StreamOperation::Kind::kFree ? " frees "
@@ -247,6 +254,7 @@ class Touching {
     report_outside({.kind = after ? Class::kOutOfBounds : Class::kRace,
                     .pc = operation_.pc,
                     .other_pc = place_pc(earlier),
+                    .formal = handed == Handed::kSupposed,
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
                             unordered_text(operation_, *other, wrote, false)});
@@ -263,6 +271,7 @@ class Touching {
 
 // Everything that has been asked for is done, and the host knows it: whatever comes is behind it.
 void forget_order() {
+  forget_handovers();
   operations.clear();
   accesses_of_host.clear();
   by_serial.clear();
@@ -333,6 +342,7 @@ KB_EMU_EXPORT void kb_emu_touched(const void* allocation, uint64_t size, const c
   const auto first = static_cast<size_t>(static_cast<const std::byte*>(at) - begin);
   const std::shared_ptr<Words> words = lasting_words(begin, (size + 3) / 4);
   Touching(*words, *current, writing != 0, name).range(first, first + bytes);
+  if (writing != 0) forget_released(at, static_cast<const std::byte*>(at) + bytes);
 }
 
 // The host reads or writes such a range, while something is pending that may access it.
@@ -364,7 +374,10 @@ KB_EMU_EXPORT void kb_emu_all_done() {
 
 // The allocation is there no longer.
 KB_EMU_EXPORT void kb_emu_freed(const void* allocation) {
-  shadows.erase(static_cast<const std::byte*>(allocation));
+  const auto found = shadows.find(static_cast<const std::byte*>(allocation));
+  if (found == shadows.end()) return;
+  forget_released(found->first, found->first + 4 * found->second->count);
+  shadows.erase(found);
 }
 
 // What was found where no launch was: as kb_emu_report says it.

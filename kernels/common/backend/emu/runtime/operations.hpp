@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "finding.hpp"
+#include "knowledge.hpp"
 
 namespace kb::emu {
 
@@ -44,6 +46,15 @@ struct StreamOperation {
   bool waits = true;
   bool triggers = false;
   bool triggers_after_wait = false;
+  // Of a launch that has released something: the clusters of its last schedule for other launches.
+  struct Numbers {
+    uint64_t serial = 0;
+    uint32_t first = 0;
+    uint32_t last = 0;  // behind the last one
+  } numbers;
+  // By its threads, of other launches; and what they would have if fences of others counted.
+  Abroad::Pointer acquired;
+  Abroad::Pointer supposed;
 };
 
 // The operation that does something now; null outside of programs.
@@ -60,6 +71,30 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
                            bool wrote, bool waited);
 // The launch is over: whether it has waited for the one ahead, and triggered dependents.
 void operation_launched(const Launch& launch);
+// Whether the host has used several streams.
+bool several_lines();
+
+// handovers.cpp
+// By a word: what its writers have, and what they would have if fences of other threads counted.
+struct Released {
+  Abroad::Pointer certain;
+  Abroad::Pointer supposed;
+};
+// In launches of other operations, and at the end of a launch, with that serial.
+Released released_before(const void* word);
+void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial);
+// A thread of the launch has acquired that, or would have; null for nothing.
+void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& supposed);
+// Whether an access of an operation that nothing else orders was handed over to this one: to
+// whoever knows that, or to an operation before it; without a fence behind the flag, or with fences
+// of other threads.
+enum class Handed : uint8_t { kNo, kUnfenced, kSupposed, kYes };
+Handed handed_over(const StreamOperation& operation, const Access& earlier, bool waited,
+                   const Knowledge* knows);
+// Something else has written there.
+void forget_released(const void* begin, const void* end);
+void forget_handovers();
+
 // The shadow of an allocation, which lives as long; null outside of programs.
 std::shared_ptr<Words> lasting_words(const std::byte* begin, size_t count);
 

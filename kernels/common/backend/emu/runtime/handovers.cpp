@@ -1,0 +1,131 @@
+// What a launch releases by words of global memory, for launches of a program that nothing else
+// orders with it: kernels on two streams that run beside each other. PTX's causality order (8.9)
+// knows no launches: what a thread acquires of one, it acquires of whoever has released it.
+//
+// Clusters of earlier launches have numbers of their own in Abroad, from kForeign on, so that all
+// that hands knowledge on inside a launch hands on this, too.
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "global_shadow.hpp"
+#include "operations.hpp"
+
+namespace kb::emu {
+
+namespace {
+
+constexpr uint32_t kForeign = 1u << 31;
+
+// By one word, of one launch.
+struct Left {
+  const StreamOperation* by;
+  Released released;
+};
+std::map<const void*, std::vector<Left>> left_by_word;
+std::vector<StreamOperation*> releasing;
+std::vector<StreamOperation*> acquiring;
+uint32_t next_number = kForeign;
+
+bool covers_access(const Abroad* known, const StreamOperation& by, const Access& access) {
+  if (known == nullptr) return false;
+  const StreamOperation::Numbers& numbers = by.numbers;
+  // Of its other schedules nothing is kept: they are taken for the last one.
+  if (access.serial == numbers.serial && access.cluster != Access::kManyClusters) {
+    if (known->covers(numbers.first + access.cluster, access.component, access.epoch)) return true;
+  } else if (known->any_of(numbers.first, numbers.last)) {
+    return true;
+  }
+  // What had happened before a launch that is known of.
+  return std::any_of(releasing.begin(), releasing.end(), [&](const StreamOperation* each) {
+    return each != &by && known->any_of(each->numbers.first, each->numbers.last) &&
+           (each->waits ? each->waited : each->before).covers(by);
+  });
+}
+
+void remember(std::vector<StreamOperation*>& among, StreamOperation& operation) {
+  if (std::find(among.begin(), among.end(), &operation) == among.end()) {
+    among.push_back(&operation);
+  }
+}
+
+}  // namespace
+
+Released released_before(const void* word) {
+  Released all;
+  const auto found = left_by_word.find(word);
+  if (found == left_by_word.end()) return all;
+  for (const Left& left : found->second) {
+    if (left.by == current_operation()) continue;
+    all.certain = Abroad::joined(all.certain, left.released.certain);
+    all.supposed = Abroad::joined(all.supposed, left.released.supposed);
+  }
+  return all;
+}
+
+void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial) {
+  StreamOperation& operation = *current_operation();
+  for (auto& [word, all] : left_by_word) {
+    std::erase_if(all, [&](const Left& left) { return left.by == &operation; });
+  }
+  uint32_t clusters = 0;
+  std::unordered_map<const Abroad*, Abroad::Pointer> renumbered;
+  for (const auto& [word, released] : words) {
+    for (const Abroad::Pointer& each : {released.certain, released.supposed}) {
+      if (each == nullptr || renumbered.count(each.get()) != 0) continue;
+      renumbered[each.get()] = each->renumbered(kForeign, next_number);
+      clusters = std::max(clusters, each->highest_below(kForeign) + 1);
+    }
+  }
+  operation.numbers = {serial, next_number, next_number + clusters};
+  next_number += clusters;
+  for (const auto& [word, released] : words) {
+    left_by_word[word].push_back(
+        {&operation, {renumbered[released.certain.get()], renumbered[released.supposed.get()]}});
+  }
+  if (!words.empty()) remember(releasing, operation);
+}
+
+void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& supposed) {
+  StreamOperation* const operation = current_operation();
+  if (operation == nullptr) return;
+  const auto note = [operation](Abroad::Pointer& into, const Abroad::Pointer& what) {
+    if (what == nullptr || !what->any_of(kForeign, UINT32_MAX)) return;
+    into = Abroad::joined(into, what);
+    remember(acquiring, *operation);
+  };
+  note(operation->acquired, certain);
+  note(operation->supposed, supposed);
+}
+
+Handed handed_over(const StreamOperation& operation, const Access& earlier, bool waited,
+                   const Knowledge* knows) {
+  const StreamOperation& by = *operation_of(earlier.serial);
+  const Past& past = waited ? operation.waited : operation.before;
+  const auto covers = [&](const Abroad::Pointer& known) {
+    return covers_access(known.get(), by, earlier);
+  };
+  const auto before = [&](Abroad::Pointer StreamOperation::* known) {
+    return std::any_of(acquiring.begin(), acquiring.end(), [&](const StreamOperation* each) {
+      return past.covers(*each) && covers(each->*known);
+    });
+  };
+  if (knows != nullptr && covers(knows->abroad)) return Handed::kYes;
+  if (before(&StreamOperation::acquired)) return Handed::kYes;
+  if (knows != nullptr && covers(knows->supposed)) return Handed::kSupposed;
+  if (before(&StreamOperation::supposed)) return Handed::kSupposed;
+  return knows != nullptr && covers(knows->observed) ? Handed::kUnfenced : Handed::kNo;
+}
+
+void forget_released(const void* begin, const void* end) {
+  left_by_word.erase(left_by_word.lower_bound(begin), left_by_word.lower_bound(end));
+}
+
+void forget_handovers() {
+  left_by_word.clear();
+  releasing.clear();
+  acquiring.clear();
+  next_number = kForeign;
+}
+
+}  // namespace kb::emu
