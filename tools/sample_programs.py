@@ -7,10 +7,13 @@ tests/ptx_users/samples and writes docs/evidence-samples.md; names check those a
 from __future__ import annotations
 
 import datetime
+import json
 import os
+import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,11 +22,7 @@ from kernelbench.machine.environment import cpu_name
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "tests" / "ptx_users" / "samples"
 PAGE = ROOT / "docs" / "evidence-samples.md"
-FIRST = (
-    "Own small programs of the kinds in NVIDIA's cuda-samples. The first run of these twelve "
-    "(2026-11-27) found 7 right and clean and refused 5: three did not compile, by a fault of "
-    "their own header, and two ask for what is not there: mipmapped arrays, and a pool's attribute."
-)
+FIRST = SAMPLES / "first_run.json"  # the verdict of each program when it was checked first
 ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
 
 
@@ -34,28 +33,48 @@ def verdict(file: Path) -> tuple[str, float]:
         [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED], check=False,
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    said = {0: "right and clean", 3: "wrong"}.get(done.returncode, "refused")
+    found = "finding" if "error[" in done.stdout else "wrong"
+    said = {0: "right and clean", 3: found}.get(done.returncode, "refused")
     return said, time.perf_counter() - begin
 
 
 def main(names: list[str]) -> None:
     """Check and print; all of them are the page."""
     files = [each for each in sorted(SAMPLES.glob("*.cu")) if not names or each.stem in names]
+    found = []
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(verdict, files))
-    rows = [f"| {f.stem} | {f.read_text().splitlines()[0][3:]} | {said} | {seconds:.0f} |"
-            for f, (said, seconds) in zip(files, found, strict=True)]  # fmt: skip
-    right = sum(said == "right and clean" for said, _ in found)
-    head = (
-        f"{right} of {len(files)} programs are right and clean ({datetime.date.today()}, "
-        f"{cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`)."
-    )
+        for file, (said, seconds) in zip(files, pool.map(verdict, files), strict=True):
+            found.append((said, seconds))
+            print(f"{len(found)}/{len(files)} {file.stem}: {said}, {seconds:.0f} s", flush=True)
+    first = json.loads(FIRST.read_text())
+    for file, (said, _) in zip(files, found, strict=True):
+        first.setdefault(file.stem, said)
+    rows = [
+        f"| {f.stem} | {f.read_text().splitlines()[0][3:]} | {first[f.stem]} | {said} | {s:.0f} |"
+        for f, (said, s) in zip(files, found, strict=True)
+    ]
+    now = Counter(said for said, _ in found)
+    then = Counter(first[each.stem] for each in files)
     text = "\n".join(
-        [head, "", "| program | | verdict | seconds |", "| --- | --- | --- | ---: |", *rows]
+        [
+            f"Own small programs of the kinds in NVIDIA's cuda-samples, {len(files)} of them. When "
+            f"each was checked first: {_counted(then)}. Now ({datetime.date.today()}, "
+            f"{cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`): "
+            f"{_counted(now)}; median {statistics.median(s for _, s in found):.0f} s.",
+            "",
+            "| program | | first run | now | seconds |",
+            "| --- | --- | --- | --- | ---: |",
+            *rows,
+        ]
     )
     print(text)
     if not names:
-        PAGE.write_text(f"# Samples\n\n{FIRST}\n\n{text}\n")
+        FIRST.write_text(json.dumps(first, indent=1, sort_keys=True) + "\n")
+        PAGE.write_text(f"# Samples\n\n{text}\n")
+
+
+def _counted(said: Counter[str]) -> str:
+    return ", ".join(f"{count} {each}" for each, count in said.most_common())
 
 
 if __name__ == "__main__":
