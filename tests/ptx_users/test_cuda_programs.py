@@ -302,7 +302,8 @@ def test_polling_for_bytes_that_never_come(checked: Callable[..., Outcome], loop
     only, bytes_ = ("kOnly = -1", f"kOnly = {looped}"), ('"r"(kBytes)', '"r"(kBytes + 16)')
     outcome = checked("polling.cu", only, bytes_, arch=90)
     assert outcome.code == 3, outcome.out
-    assert "hang: nothing can run and nothing is pending: 64 threads wait" in outcome.out
+    assert "error[hang]: deadlock: " in outcome.out
+    assert "; 64 threads wait" in outcome.out
     assert "16 bytes outstanding; 16 more bytes would end it" in outcome.out
 
 
@@ -319,7 +320,7 @@ def test_polling_for_a_flag_that_is_never_set(
 ) -> None:
     outcome = checked("polling.cu", ("kOnly = -1", f"kOnly = {looped}"), (old, new), arch=90)
     assert outcome.code == 3, outcome.out
-    assert "hang: nothing can run and nothing is pending: " in outcome.out
+    assert "error[hang]: deadlock: " in outcome.out
     assert f"a value in global memory: {found}  [polling.cu:" in outcome.out
 
 

@@ -31,6 +31,7 @@ struct WaitRecord {
   uint32_t expected;
   int64_t tx;
   Pc init_pc;
+  Pc arrive_pc;  // the barrier's last arrival; null: none
   const char* shared_type;
   std::string word = {};  // of global memory: where it is, and what it holds
 };

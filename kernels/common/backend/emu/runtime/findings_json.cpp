@@ -174,6 +174,8 @@ void put_wait(std::string& out, const WaitRecord& record) {
     out += ",\"phase\":" + std::to_string(record.phase) + ",\"tx\":" + std::to_string(record.tx) +
            ",\"init_pc\":";
     put_pc(out, record.init_pc);
+    out += ",\"arrive_pc\":";
+    put_pc(out, record.arrive_pc);
   }
   if (record.expected != 0) {
     out += ",\"pending\":" + std::to_string(record.pending) +
