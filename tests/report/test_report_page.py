@@ -18,12 +18,13 @@ from page_reader import Page, read_page
 
 from kernelbench.base import json_file, schema
 from kernelbench.cli import invoke as run
+from kernelbench.emulator.findings import Access, Waiting
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import find_project
 from kernelbench.report.drawing import short_us
 from kernelbench.report.html import page as report_page
 from kernelbench.report.html.gather import gather
-from kernelbench.report.html.record import ReportRecord
+from kernelbench.report.html.record import CheckPage, FindingPage, ReportRecord
 
 pytest.importorskip("matplotlib")
 TEMPLATES = ROOT / "kernelbench" / "report" / "html" / "templates"
@@ -338,3 +339,17 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_hang_has_its_wait_for_graph(record: ReportRecord) -> None:
+    access = Access("load_warp", "v07/kernel.cuh:187")
+    wait = Waiting(access, (0, 0, 0), 0, (4,), 1, "empty[0]", "", "1 more arrival")
+    found = FindingPage("hang-1", "hang", "deadlock", "u3", 1, "", (wait,))
+    check = CheckPage("v07", "2026-11-27", {"hang": 1}, 1, (found,), ())
+    text = report_page.page_text(replace(record, lineages=(), checks=(check,)))
+    page = read_page(text)
+    assert page.mistakes == [] and not re.search(r"https?://", text)
+    (graph,) = (e for e in page.elements if e.attributes.get("class") == "waits")
+    assert graph.within("figure")
+    texts = [t for e, t in page.texts if e.within("svg", "waits")]
+    assert "empty[0] lacks 1 arrival" in texts and "load_warp (warp 4, 1 lane)" in texts

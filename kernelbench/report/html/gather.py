@@ -225,8 +225,14 @@ def _check(step: str, last: LastCheck) -> CheckPage:
             findings.setdefault(
                 found.identity,
                 FindingPage(
-                    found.identity, found.kind, found.text, row.shape, seen.schedules, seen.allowed
-                ),
+                    found.identity,
+                    found.kind,
+                    found.text,
+                    row.shape,
+                    seen.schedules,
+                    seen.allowed,
+                    seen.waits,
+                ),  # fmt: skip
             )
     return CheckPage(
         step=step,

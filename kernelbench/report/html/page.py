@@ -33,6 +33,7 @@ from kernelbench.report.html.record import ComparisonPage, Distribution, Lineage
 from kernelbench.report.ladder_plot import ladder_figure
 from kernelbench.report.roofline_plot import roofline_figure
 from kernelbench.report.sweep_plot import sweep_figure
+from kernelbench.report.wait_graph import wait_graph_svg
 
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -234,6 +235,7 @@ def _environment() -> Any:
     environment.globals |= {
         "unit_names": UNITS, "metric_names": METRIC_NAMES, "executor_in_words": _executor_in_words,
         "bars": histogram_bars, "steps_down": steps_down, "by_pair": by_pair,
+        "wait_graph": wait_graph_svg,
     }  # fmt: skip
     return environment
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from kernelbench.emulator.findings import Waiting
 from kernelbench.lineages.source_diff import SourceDiff
 from kernelbench.lineages.tree import Checked, Measured
 from kernelbench.project.model import Kind, Repair, Reported, StepStatus
@@ -221,7 +222,11 @@ class CalibrationPage:
 
 @dataclass(frozen=True)
 class FindingPage:
-    """A finding of the newest check of a step, with the shape that showed it first."""
+    """A finding of the newest check of a step, with the shape that showed it first.
+
+    Attributes:
+        waits: Who waits for what, if it is a hang.
+    """
 
     identity: str
     kind: str
@@ -229,6 +234,7 @@ class FindingPage:
     shape: str
     schedules: int
     allowed: str
+    waits: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True)
