@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from kernelbench.emulator.identity import identity_of
+from kernelbench.emulator.memory_map import MemoryMap, memory_maps
 from kernelbench.emulator.symbols import Place, Symbols
 
 #: Classes of findings and what they mean in a few words.
@@ -149,6 +150,7 @@ class EmulatorReport:
         causes: What is no fault by itself, and may be the cause of findings or of wrong results:
             among the findings, first of all, if there are any.
         formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.
+        memory: What checked kernels have of shared and tensor memory.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -160,6 +162,7 @@ class EmulatorReport:
     assumptions: tuple[str, ...] = ()
     causes: tuple[Finding, ...] = ()
     formal: tuple[str, ...] = ()
+    memory: tuple[MemoryMap, ...] = ()
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -194,6 +197,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         tuple(raw.get("assumptions", ())),
         tuple(causes),
         symbols.formal(raw),
+        memory_maps(raw, symbols),
     )
     return report.explaining() if report.findings else report
 

@@ -232,7 +232,7 @@ def _check(step: str, last: LastCheck) -> CheckPage:
                     seen.schedules,
                     seen.allowed,
                     seen.waits,
-                ),  # fmt: skip
+                ),
             )
     return CheckPage(
         step=step,
@@ -241,6 +241,7 @@ def _check(step: str, last: LastCheck) -> CheckPage:
         schedules=sum(row.schedules for row in rows),
         findings=tuple(findings.values()),
         not_reached=last.checked.not_reached,
+        memory=last.checked.memory,
     )
 
 

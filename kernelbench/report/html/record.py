@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernelbench.emulator.findings import Waiting
+from kernelbench.emulator.memory_map import MemoryMap
 from kernelbench.lineages.source_diff import SourceDiff
 from kernelbench.lineages.tree import Checked, Measured
 from kernelbench.project.model import Kind, Repair, Reported, StepStatus
@@ -239,7 +240,11 @@ class FindingPage:
 
 @dataclass(frozen=True)
 class CheckPage:
-    """The newest check of a step."""
+    """The newest check of a step.
+
+    Attributes:
+        memory: What its kernels have of shared and tensor memory.
+    """
 
     step: str
     created: str
@@ -247,6 +252,7 @@ class CheckPage:
     schedules: int
     findings: tuple[FindingPage, ...]
     not_reached: tuple[str, ...]
+    memory: tuple[MemoryMap, ...] = ()
 
 
 @dataclass(frozen=True)

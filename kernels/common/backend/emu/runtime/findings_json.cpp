@@ -200,6 +200,16 @@ std::string collected_json(const Collected& collected) {
     if (i > 0) out += ",";
     put_wait(out, collected.waits[i]);
   }
+  out += "],\"memory\":[";
+  for (const MemoryRecord& each : collected.memory) {
+    if (out.back() != '[') out += ',';
+    out += "{\"pc\":";
+    put_pc(out, each.pc);
+    out += ",\"shared_type\":";
+    put_string(out, each.shared_type);
+    out += ",\"shared_bytes\":" + std::to_string(each.shared_bytes) +
+           ",\"tmem_columns\":" + std::to_string(each.columns) + "}";
+  }
   out += "],\"dropped\":" + std::to_string(collected.dropped) +
          ",\"assumptions\":" + assumptions_json();
   return out;
