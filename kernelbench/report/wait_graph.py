@@ -12,15 +12,15 @@ from kernelbench.emulator.findings import Waiting, first_cause, resource_name
 #: Waiters that one picture has room for.
 _SHOWN = 14
 _ROW, _BOX = 52, 40
-_WAITER, _OBJECT = (8, 270), (452, 300)  # left edge and width of the boxes
-_LETTERS = 46  # of a line that fits into a box
+_WAITER, _OBJECT = (8, 270), (432, 320)  # left edge and width of the boxes
+_SAID, _MORE = 46, 60  # letters of a box's first and second line that fit
 
 #: In a page the colours are the theme's, in a file of its own those behind the comma.
 _STYLE = """
 svg.waits { width: 100%; max-width: 760px; font: 12px system-ui, "DejaVu Sans", sans-serif; }
 .waits rect { fill: none; stroke: var(--muted, #5b626c); rx: 6px; }
 .waits text { fill: var(--ink, #1c1f23); stroke: none; }
-.waits .more { fill: var(--muted, #5b626c); font-size: 11px; }
+.waits .more { fill: var(--muted, #5b626c); font-size: 10.5px; }
 .waits path { fill: none; stroke: var(--muted, #5b626c); stroke-width: 1.4; }
 .waits .ends { stroke: var(--c0, #0b6fb3); stroke-dasharray: 5 3; }
 .waits .root rect { stroke: var(--bad, #b3261e); stroke-width: 2.5; }
@@ -126,12 +126,12 @@ def _box(kind: str, where: tuple[int, int], row: int, said: str, more: str) -> I
     y = _ROW * row + 4
     yield f'<g class="{kind}"><title>{escape(f"{said}: {more}" if more else said)}</title>'
     yield f'<rect x="{x}" y="{y}" width="{width}" height="{_BOX}"/>'
-    yield f'<text class="said" x="{x + 8}" y="{y + 17}">{_short(said)}</text>'
-    yield f'<text class="more" x="{x + 8}" y="{y + 32}">{_short(more)}</text></g>'
+    yield f'<text class="said" x="{x + 8}" y="{y + 17}">{_short(said, _SAID)}</text>'
+    yield f'<text class="more" x="{x + 8}" y="{y + 32}">{_short(more, _MORE)}</text></g>'
 
 
-def _short(text: str) -> str:
-    return escape(text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…")
+def _short(text: str, most: int) -> str:
+    return escape(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def _edge(kind: str, begin: tuple[int, int], end: tuple[int, int]) -> str:
