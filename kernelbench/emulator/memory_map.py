@@ -13,7 +13,7 @@ from typing import Any
 from kernelbench.emulator.dwarf import Layout
 from kernelbench.emulator.symbols import Symbols
 
-#: An array of structs of at least so many bytes is shown element by element: a ring's stages.
+#: An array of structs or arrays of so many bytes is shown element by element: a ring's stages.
 _STAGE_BYTES = 1024
 
 
@@ -73,10 +73,11 @@ def memory_maps(raw: Mapping[str, Any], symbols: Symbols) -> tuple[MemoryMap, ..
 def _regions(layout: Layout, prefix: str = "", begin: int = 0) -> Iterator[Region]:
     for name, offset, kind in layout.members:
         element, at = kind.element, begin + offset
-        if element is not None and element.members and element.size >= _STAGE_BYTES:
+        if element is not None and element.size >= _STAGE_BYTES:
             for index in range(kind.size // element.size):
-                inner = f"{prefix}{name}[{index}]."
-                yield from _regions(element, inner, at + index * element.size)
+                inner, start = f"{prefix}{name}[{index}]", at + index * element.size
+                tiles = [*_regions(element, f"{inner}.", start)]
+                yield from tiles or [Region(inner, start, element.size)]
             continue
         barriers = (element or kind).name == "Mbarrier"
         count = f"[{kind.size // element.size}]" if element is not None and barriers else ""

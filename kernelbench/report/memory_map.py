@@ -66,13 +66,14 @@ def _regions(regions: list[Region], kind: str, limit: int) -> Iterator[str]:
 
 
 def _words(name: str, regions: list[Region]) -> str:
-    """``stages: 5 × (a 16,384, b 8,192), 122,880 bytes at 0``."""
+    """``stages: 5 × (a 16,384, b 8,192), 122,880 bytes at 0``; of one region only its name."""
     total, at = sum(each.bytes for each in regions), regions[0].offset
     stages = len({each.name.partition(".")[0] for each in regions})
-    first = [each for each in regions if each.name.startswith(f"{name}[0].")]
-    inner = ", ".join(f"{each.name.partition('.')[2]} {each.bytes:,}" for each in first)
-    shown = f"{name}: {stages} × ({inner})" if first else regions[0].name
-    return f"{shown}{',' if first else ':'} {total:,} bytes at {at:,}"
+    if len(regions) == 1:
+        return f"{regions[0].name}: {total:,} bytes at {at:,}"
+    first = [each for each in regions if each.name.partition(".")[0] == f"{name}[0]"]
+    tiles = ", ".join(f"{each.name.partition('.')[2]} {each.bytes:,}".strip() for each in first)
+    return f"{name}: {stages} × ({tiles}), {total:,} bytes at {at:,}"
 
 
 def _bar(y: int) -> str:
