@@ -12,7 +12,7 @@ CXX_SOURCES := $(shell find kernelbench kernels moe hopper layer tests tools \
 	-o -name '*.inl' \) 2>/dev/null)
 PROSE := $(wildcard *.md) docs kernelbench kernels moe hopper layer tests tools Makefile .ci .github
 
-.PHONY: run demo test test-long bench check style types layers tables budget docs pictures format lock wheel release test-gpu mutations clean distclean help setup setup-dev
+.PHONY: run demo test test-long bench check style types layers tables budget prose docs pictures format lock wheel release test-gpu mutations clean distclean help setup setup-dev
 
 run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 	@$(BIN)/kernelbench run $(STEP) --shape $(SHAPE)
@@ -30,8 +30,8 @@ bench: setup-dev  ## measure what users wait for (results/bench.md) and the emul
 	$(BIN)/python tools/bench.py $(BENCH)
 	$(BIN)/python tools/ptx/speed.py
 
-check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock, docs
-	@$(MAKE) --no-print-directory -j2 --output-sync=target docs types style layers tables budget
+check: setup-dev  ## lint, formats, types, spelling, generated tables, code lock, docs, prose
+	@$(MAKE) --no-print-directory -j2 --output-sync=target docs types style layers tables budget prose
 
 style: setup-dev
 	$(BIN)/ruff check
@@ -52,6 +52,9 @@ tables: setup-dev
 
 budget: setup-dev  ## lines of each package against pyproject.toml, tool.line-budget
 	$(BIN)/python tools/line_budget.py
+
+prose: setup-dev  ## words and sentences of docs/ and README.md
+	$(BIN)/python tools/prose.py
 
 docs: setup-dev  ## build the documentation into build/docs; warnings are errors
 	@echo "$(BIN)/python -m sphinx -W -E docs build/docs"

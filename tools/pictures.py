@@ -1,9 +1,9 @@
 """What the checker says of v07 without one of its instructions, as the pages show it.
 
-``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` (what ``kernelbench demo`` prints)
-and ``trace.svg``, both without a tcgen05.commit, and fills in the report of ``docs/checker.md``
-(without a proxy fence); ``--check`` only says whether they are what the checker prints today. It
-needs a C++ compiler and no GPU.
+``python tools/pictures.py`` draws ``docs/pictures/finding.svg`` (what ``kernelbench demo`` prints),
+``trace.svg`` and ``waits.svg``, all without a tcgen05.commit, and fills in the report of
+``docs/checker.md`` (without a proxy fence); ``--check`` only says whether they are what the checker
+prints today. It needs a C++ compiler and no GPU.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from rich.console import Console
 from rich.text import Text
 from trace_picture import trace_svg
 
+from kernelbench.checks.report import read_check
 from kernelbench.cli.demo import COMMIT, COPY, SHAPE, broken_step
 from kernelbench.cli.demo import SOURCE as STEP
 from kernelbench.report.readme_tables import replace_between
+from kernelbench.report.wait_graph import wait_graph_svg
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "finding.svg"
 TRACE = ROOT / "docs" / "pictures" / "trace.svg"
+WAITS = ROOT / "docs" / "pictures" / "waits.svg"
 
 FENCE = "ptx::fence_proxy_async(ptx::space_shared_cta);"
 PAGE = ROOT / "docs" / "checker.md"
@@ -71,15 +74,18 @@ def printed(command: Sequence[str], status: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-def report(dropped: str, trace: Path) -> list[str]:
+def report(dropped: str, trace: Path, record: Path) -> list[str]:
     """What ``check`` prints of the step: its report, without the machine and the seconds.
 
     Args:
         trace: Where the trace of its finding goes.
+        record: Where the check's record goes.
     """
     with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
         step = broken_step(Path(folder), dropped=dropped, name=STEP)
-        lines = printed(["check", str(step), *OPTIONS, "--trace", str(trace)], 3)
+        lines = printed(
+            ["check", str(step), *OPTIONS, "--trace", str(trace), "--json", str(record)], 3
+        )
     begin = next(at for at, line in enumerate(lines) if line.startswith("error["))
     return [line.replace(f"{folder}/", "") for line in lines[begin:] if "trace of " not in line]
 
@@ -103,6 +109,15 @@ def drawn(lines: Sequence[str]) -> str:
             console.print()
     console.print()  # the last line's lower edge
     return console.export_svg(title="", code_format=_FORMAT, unique_id="finding")
+
+
+def waits_drawn(record: Path) -> str:
+    """The SVG of the wait-for graph of a record's hang, on white."""
+    picture = wait_graph_svg(read_check(record).steps[0].rows[0].seen[0].waits)
+    picture = picture.replace(f"{STEP}/", f"{COPY}/")  # as the tutorial calls it
+    paper = '</style><rect style="fill: #fff; stroke: none" width="100%" height="100%"/>'
+    picture = picture.replace("</style>", paper, 1)
+    return picture.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1) + "\n"
 
 
 def without_machine(lines: Sequence[str]) -> list[str]:
@@ -129,13 +144,14 @@ def main() -> int:
     check = parser.parse_args().check
     stale = 0
     with tempfile.TemporaryDirectory(prefix="kernelbench-picture-") as folder:
-        trace = Path(folder) / "trace.json"
-        page = page_with(report(FENCE, trace))
+        trace, record = Path(folder) / "trace.json", Path(folder) / "check.json"
+        page = page_with(report(FENCE, trace, record))
         finding = drawn(without_machine(printed(["demo"], 0)))
-        report(COMMIT, trace)
+        report(COMMIT, trace, record)
+        waits = waits_drawn(record)
         title = f"{STEP} without one of its tcgen05.commit: the order of events, one schedule"
         shown = trace_svg(json.loads(trace.read_text()), title, r"(full|empty)\[[01]\]|tmem_full")
-    for file, text in ((PICTURE, finding), (TRACE, shown), (PAGE, page)):
+    for file, text in ((PICTURE, finding), (TRACE, shown), (WAITS, waits), (PAGE, page)):
         if file.is_file() and file.read_text(encoding="utf-8") == text:
             continue
         stale += 1

@@ -18,6 +18,7 @@ from kernelbench.build.compiler import CompileFailure
 from kernelbench.checks import allowances
 from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
 from kernelbench.emulator import branches
+from kernelbench.emulator.memory_map import MemoryMap
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.kinds import compiled
 from kernelbench.machine.toolchain import emulator_compiler
@@ -120,6 +121,7 @@ class ScheduleChecker:
             if shape.name in run.skip
         ]
         left = [shape for shape in run.shapes if shape.name not in run.skip]
+        self._memory: dict[MemoryMap, None] = {}
         sha = source_sha(run.step)
         if not left:
             return StepCheck(run.step.name, sha, None, tuple(rows))
@@ -141,6 +143,7 @@ class ScheduleChecker:
             reached=reached,
             not_reached=not_reached,
             unmatched=allowances.unmatched(allowances.of_step(run.step, {}), rows),
+            memory=tuple(self._memory),
         )
         return self._with_coverage(checked, run, counters)
 
@@ -299,6 +302,7 @@ class ScheduleChecker:
             if message.reason and message.calls:
                 progress.reason += f" ({message.calls})"
             self._add(progress, message)
+            self._memory |= dict.fromkeys(message.report.memory)
 
     @staticmethod
     def _add(progress: _Progress, message: ScheduleRun) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from kernelbench.emulator.branches import Coverage
 from kernelbench.emulator.findings import Finding, Waiting
+from kernelbench.emulator.memory_map import MemoryMap
 
 CheckStatus = Literal[
     "clean", "finding", "wrong", "hang", "timeout", "fault", "skipped", "interrupted"
@@ -95,6 +96,7 @@ class StepCheck:
         reached: Situations that a shape has brought about on some number of SMs.
         not_reached: Those that none has.
         unmatched: Identities that its ``step.toml`` allows and that were not found.
+        memory: What its kernels have of shared and tensor memory, where debug information has it.
     """
 
     step: str
@@ -106,6 +108,7 @@ class StepCheck:
     reached: tuple[str, ...] = ()
     not_reached: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
+    memory: tuple[MemoryMap, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def _source(file: Path | None, number: str) -> str:
 
 
 def _who(role: str, cta: Sequence[int], thread: int) -> str:
-    parts = [f"CTA {_triple(cta)}"] if cta else []
+    parts = [f"CTA {cta_in_words(cta)}"] if cta else []
     parts += [f"thread {thread}"] if thread >= 0 else []
     where = ", ".join(parts)
     return f"{role} ({where})" if role and where else role or where
@@ -199,7 +199,7 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
     ctas.sort(key=lambda each: each != (cause.cta, cause.rank))
     yield "note", "  = waiting:"
     for cta, rank in ctas[:_SHOWN_CTAS]:
-        yield "note", f"{_INDENT}CTA {_triple(cta)}" + (f" (rank {rank})" if rank else "")
+        yield "note", f"{_INDENT}CTA {cta_in_words(cta)}" + (f" (rank {rank})" if rank else "")
         own = [wait for wait in waits if (wait.cta, wait.rank) == (cta, rank)]
         for wait in own[:_SHOWN_WAITS]:
             is_cause = wait is cause and len(waits) > 1
@@ -212,21 +212,29 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
         yield "note", f"{_INDENT}… and {len(ctas) - _SHOWN_CTAS} more CTAs"
 
 
-def _waiting(wait: Waiting) -> str:
+def waiter_in_words(wait: Waiting) -> str:
+    """``load_warp (warp 4, 1 lane)``."""
     lanes = wait.lanes.bit_count()
     who = f"{wait.access.role or 'warp'} (warp{'s' if len(wait.warps) > 1 else ''} "
     who += _ranges(wait.warps)
-    who += f", {lanes} lane{'s' if lanes > 1 else ''})" if lanes < 32 else ")"
+    return who + (f", {lanes} lane{'s' if lanes > 1 else ''})" if lanes < 32 else ")")
+
+
+def _waiting(wait: Waiting) -> str:
+    who = waiter_in_words(wait)
     who += f" at {wait.access.where}" if wait.access.where else ""
     text = f"{who} waits for {wait.what}"
     if wait.state:
         text += f": {wait.state}"
     if wait.needs:
         text += f"; {wait.needs} would end it"
+    if wait.arrived.where:
+        text += f"; the last arrival came from {wait.arrived}"
     return text
 
 
-def _triple(cta: Sequence[int]) -> str:
+def cta_in_words(cta: Sequence[int]) -> str:
+    """``3`` for (3, 0, 0), ``3,1,0`` for (3, 1, 0)."""
     if len(cta) == 3 and cta[1] == cta[2] == 0:
         return str(cta[0])
     return ",".join(map(str, cta))

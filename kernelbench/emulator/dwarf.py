@@ -178,11 +178,16 @@ def _origin_name(die: Any) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """A type as far as naming a byte of it needs: a struct's members, or an array's element."""
+    """A type as far as naming a byte of it needs: a struct's members, or an array's element.
+
+    Attributes:
+        name: Of a struct, without its namespace.
+    """
 
     size: int
     members: tuple[tuple[str, int, Layout], ...] = ()
     element: Layout | None = None
+    name: str = ""
 
     def name_at(self, offset: int) -> str:
         """The field that holds a byte."""
@@ -263,7 +268,7 @@ def _type(die: Any, depth: int = 0) -> Layout:
             where = child.attributes.get("DW_AT_data_member_location")
             kind = _type(child.get_DIE_from_attribute("DW_AT_type"), depth + 1)
             members.append((_name(child), int(where.value) if where is not None else 0, kind))
-        return Layout(_size(die), members=tuple(members))
+        return Layout(_size(die), members=tuple(members), name=_name(die))
     return Layout(_size(die))
 
 

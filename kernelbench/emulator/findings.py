@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from kernelbench.emulator.identity import identity_of
+from kernelbench.emulator.memory_map import MemoryMap, memory_maps
 from kernelbench.emulator.symbols import Place, Symbols
 
 #: Classes of findings and what they mean in a few words.
@@ -40,6 +41,11 @@ CLASSES = {
     "not-reset": "a counter that an earlier call has left changed",
 }
 
+
+#: How the runtime begins the text of a hang in which every thread waits.
+_NOTHING_RUNS = "nothing can run and nothing is pending"
+#: Stands for the role of who has arrived at an mbarrier where no thread has.
+NOBODY = "nobody"
 
 #: What a wait is for, where it is not a barrier of the step's own.
 _WAITS = {
@@ -117,6 +123,8 @@ class Waiting:
         victim: How likely others' waits are the cause of this one, for which one to name first: 0
             where bytes do not match, 1 where some arrived, 2 where none did or another CTA's value
             is missing, 3 where the missing ones wait themselves.
+        arrived: The last arrival at the mbarrier since its initialization, with the role
+            :data:`NOBODY` if none came; empty if it is unknown or no mbarrier.
     """
 
     access: Access
@@ -128,6 +136,7 @@ class Waiting:
     state: str
     needs: str
     victim: int = 3
+    arrived: Access = Access()
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,7 @@ class EmulatorReport:
         causes: What is no fault by itself, and may be the cause of findings or of wrong results:
             among the findings, first of all, if there are any.
         formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.
+        memory: What checked kernels have of shared and tensor memory.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -152,6 +162,7 @@ class EmulatorReport:
     assumptions: tuple[str, ...] = ()
     causes: tuple[Finding, ...] = ()
     formal: tuple[str, ...] = ()
+    memory: tuple[MemoryMap, ...] = ()
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -168,17 +179,8 @@ class EmulatorReport:
         if not self.findings:
             return ""
         first = self.findings[0]
-        text = first.text.rstrip(".")
-        place = first.access.where
-        if first.kind == "hang" and self.waits and not place:
-            stuck = first_cause(self.waits)
-            if not text.startswith("livelock"):
-                text = f"{stuck.access.role or 'a warp'} waits for {stuck.what} for ever"
-                text += f": {stuck.needs} missing" if stuck.needs else ""
-            place = stuck.access.where
-        elif first.access.role:
-            place = f"{first.access.role}, {place}"
-        return f"{first.kind}: {text}" + (f" ({place})" if place else "")
+        place = ", ".join(part for part in (first.access.role, first.access.where) if part)
+        return f"{first.kind}: {first.text.rstrip('.')}" + (f" ({place})" if place else "")
 
 
 def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
@@ -195,6 +197,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         tuple(raw.get("assumptions", ())),
         tuple(causes),
         symbols.formal(raw),
+        memory_maps(raw, symbols),
     )
     return report.explaining() if report.findings else report
 
@@ -208,12 +211,28 @@ def findings_in_time(
 
 def _identified(finding: Finding, waits: Sequence[Waiting]) -> Finding:
     sides = [finding.access, *([finding.other] if finding.other else [])]
-    obj = finding.object
+    obj, text = finding.object, finding.text
     if finding.kind == "hang" and waits and not finding.access.where:
         stuck = first_cause(waits)
-        sides, obj = [stuck.access], stuck.what
+        sides, obj, text = [stuck.access], stuck.what, _deadlock(stuck, text)
     places = [(side.role, side.where, side.code) for side in sides]
-    return replace(finding, identity=identity_of(finding.kind, finding.kernel, obj, places))
+    identity = identity_of(finding.kind, finding.kernel, obj, places)
+    return replace(finding, text=text, identity=identity)
+
+
+def _deadlock(cause: Waiting, text: str) -> str:
+    """Who waits where for what, and what never comes; a livelock keeps the runtime's text."""
+    head, _, count = text.partition(": ")
+    if head == "livelock":
+        return text
+    at = f" at {cause.access.where}" if cause.access.where else ""
+    said = f"{cause.access.role or 'a warp'}{at} waits for {cause.what}"
+    said += f", which lacks {cause.needs.replace(' more ', ' ')}" if cause.needs else ""
+    if cause.arrived.role == NOBODY:
+        said += " (none has come)"
+    elif cause.arrived.where:
+        said += f" (the last came from {cause.arrived})"
+    return f"deadlock: {said}; {count}" if head == _NOTHING_RUNS else f"{text}; {said}"
 
 
 def first_cause(waits: Sequence[Waiting]) -> Waiting:
@@ -271,7 +290,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     place = symbols.place(wait.get("pc"))
     kind = str(wait["kind"])
     pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
-    what, state, needs, victim = resource_name(kind), "", "", 3
+    what, state, needs, victim, arrived = resource_name(kind), "", "", 3, Access()
     if kind == "mbarrier":
         offset = int(wait["object"])
         name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
@@ -285,6 +304,9 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
             state += f", {tx} bytes outstanding" if tx > 0 else f", {-tx} bytes too many"
         needs = _needs(pending, tx)
         victim = 0 if tx else 1 if pending < expected else 2
+        arrived = _place_access(symbols.place(wait.get("arrive_pc")))
+        if pending == expected and not int(wait["phase"]):
+            arrived = Access(NOBODY)
     elif kind == "global":
         state = str(wait["word"])
         victim = 2  # other CTAs' work; the thread's own CTA waits for it
@@ -310,6 +332,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         state,
         needs,
         victim,
+        arrived,
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernelbench.emulator import dwarf
-from kernelbench.emulator.dwarf import Frame
+from kernelbench.emulator.dwarf import Frame, Layout
 from kernelbench.emulator.identity import code_at
 from kernelbench.emulator.runtime import COMMON_NAME, LINEAGE_NAME, STEP_NAME
 from kernelbench.project import overlay
@@ -123,15 +123,19 @@ class Symbols:
 
     def shared_name(self, pc: Mapping[str, Any] | None, type_name: str | None, offset: int) -> str:
         """``full[3]`` or ``stages[2].a + 0x40`` for an offset in a ``SharedStorage``, else ''."""
-        if pc is None or not type_name or offset < 0:
-            return ""
-        # The runtime knows the type from a function's signature: "... [with T = a::B]".
-        match = re.search(r"\bT = ([^;\]]+)", type_name)
-        layout = dwarf.layout_of(str(pc["module"]), (match[1] if match else type_name).strip())
-        if layout is None or offset >= layout.size:
+        layout = self.shared_layout(pc, type_name)
+        if layout is None or not 0 <= offset < layout.size:
             return ""
         # The member of an opaque type says nothing.
         return re.sub(r"\.opaque(\[\d+\])?", "", layout.name_at(offset))
+
+    def shared_layout(self, pc: Mapping[str, Any] | None, type_name: str | None) -> Layout | None:
+        """How a ``SharedStorage`` is laid out; None if that is unknown."""
+        if pc is None or not type_name:
+            return None
+        # The runtime knows the type from a function's signature: "... [with T = a::B]".
+        match = re.search(r"\bT = ([^;\]]+)", type_name)
+        return dwarf.layout_of(str(pc["module"]), (match[1] if match else type_name).strip())
 
 
 def _role(own: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ def test_the_demo_shows_the_line_the_hang_and_the_reason() -> None:
     done = launch("demo")
     assert done.code == 0, done.err
     taken_out = done.out.index(f"-      {COMMIT}")
-    finding = done.out.index("error[hang]: nothing can run")
+    finding = done.out.index("error[hang]: deadlock: load_warp at ")
     assert taken_out < finding < done.out.index("why: ")
     assert "waits for empty[0]: phase parity 0" in done.out
 

@@ -18,12 +18,14 @@ from page_reader import Page, read_page
 
 from kernelbench.base import json_file, schema
 from kernelbench.cli import invoke as run
+from kernelbench.emulator.findings import Access, Waiting
+from kernelbench.emulator.memory_map import MemoryMap, Region
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import find_project
 from kernelbench.report.drawing import short_us
 from kernelbench.report.html import page as report_page
 from kernelbench.report.html.gather import gather
-from kernelbench.report.html.record import ReportRecord
+from kernelbench.report.html.record import CheckPage, FindingPage, ReportRecord
 
 pytest.importorskip("matplotlib")
 TEMPLATES = ROOT / "kernelbench" / "report" / "html" / "templates"
@@ -338,3 +340,33 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_hang_has_its_wait_for_graph(record: ReportRecord) -> None:
+    access = Access("load_warp", "v07/kernel.cuh:187")
+    wait = Waiting(access, (0, 0, 0), 0, (4,), 1, "empty[0]", "", "1 more arrival")
+    found = FindingPage("hang-1", "hang", "deadlock", "u3", 1, "", (wait,))
+    check = CheckPage("v07", "2026-11-27", {"hang": 1}, 1, (found,), ())
+    text = report_page.page_text(replace(record, lineages=(), checks=(check,)))
+    page = read_page(text)
+    assert page.mistakes == [] and not re.search(r"https?://", text)
+    (graph,) = (e for e in page.elements if e.attributes.get("class") == "waits")
+    assert graph.within("figure")
+    texts = [t for e, t in page.texts if e.within("svg", "waits")]
+    assert "empty[0] lacks 1 arrival" in texts and "load_warp (warp 4, 1 lane)" in texts
+
+
+def test_a_checked_step_has_its_map_of_memory(record: ReportRecord) -> None:
+    (lineage,) = (each for each in record.lineages if each.name == "group_gemm")
+    steps = tuple(each for each in lineage.steps if each.name in ("v21", "v22"))
+    few = replace(lineage, steps=steps, head=None, ladders=(), sweeps=(), rooflines=())
+    regions = (Region("a", 0, 2048), Region("full", 2048, 8, True))
+    memory = MemoryMap("group_gemm", 2064, 512, regions)
+    check = CheckPage("v22", "2026-11-27", {"clean": 1}, 1, (), (), (memory,))
+    page = read_page(report_page.page_text(replace(record, lineages=(few,), checks=(check,))))
+    assert page.mistakes == []
+    (drawn,) = (e for e in page.elements if e.attributes.get("class") == "memory")
+    assert [e.attributes["id"] for e in drawn.path if "id" in e.attributes][-1] == "step-v22"
+    texts = [t for e, t in page.texts if e.within("svg", "memory")]
+    assert "shared memory: 2,064 of 232,448 bytes" in texts
+    assert "TMEM: 512 of 512 columns allocated" in texts

@@ -57,6 +57,9 @@ def wait(warp: int, **changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
+HANG = finding(**{"class": "hang", "pc": None, "other_pc": None})
+
+
 def report_of(*findings: Any, waits: Any = ()) -> EmulatorReport:
     raw = {"findings": findings, "waits": waits, "launches": 1, "switches": 9, "seconds": 0.5}
     return resolve_report(json.loads(json.dumps(raw)), Fixed())
@@ -106,7 +109,8 @@ def test_a_finding_without_places_is_said_all_the_same() -> None:
 
 def test_warps_that_wait_for_the_same_are_one_line() -> None:
     waits = [wait(0), wait(1), wait(2), wait(5), wait(3, pc=pc(2), object=24)]
-    report = report_of(finding(**{"class": "hang", "pc": None, "other_pc": None}), waits=waits)
+    hang = HANG | {"text": "nothing can run and nothing is pending: 160 threads wait"}
+    report = report_of(hang, waits=waits)
     assert [w.warps for w in report.waits] == [(0, 1, 2, 5), (3,)]
     text = "\n".join(lines(report))
     text = " ".join(text.split())
@@ -114,12 +118,37 @@ def test_warps_that_wait_for_the_same_are_one_line() -> None:
     assert f"{who} phase parity 1; 3 phases completed, 1 of 2 arrivals pending; 1 more" in text
     # The one warp, not the four that may wait for its result.
     assert report.headline() == (
-        "hang: mma_warp waits for full[3] for ever: 1 more arrival missing (v07/kernel.cuh:102)"
+        "hang: deadlock: mma_warp at v07/kernel.cuh:102 waits for full[3], which lacks 1 arrival; "
+        "160 threads wait"
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"phase": 0, "pending": 2, "arrive_pc": None}, "which lacks 2 arrivals (none has come)"),
+        ({"arrive_pc": pc(1)}, "1 arrival (the last came from load_warp at v07/kernel.cuh:101)"),
+        ({"kind": "warp"}, "waits for the other lanes of its warp; 32 threads wait"),
+    ],
+)
+def test_a_deadlock_says_what_never_came(changes: dict[str, Any], said: str) -> None:
+    hang = HANG | {"text": "nothing can run and nothing is pending: 32 threads wait"}
+    (found,) = report_of(hang, waits=[wait(0, pc=pc(2), **changes)]).findings
+    assert said in found.text
+    assert found.text.startswith("deadlock: mma_warp at v07/kernel.cuh:102 waits for ")
+
+
+def test_other_hangs_keep_what_the_runtime_says() -> None:
+    late, livelock = "the kernel has not ended after 5 s: 1 threads wait, 1 can run", "livelock: 2"
+    for text, more in (
+        (late, "; load_warp at v07/kernel.cuh:101 waits for full[2]"),
+        (livelock, ""),
+    ):
+        (found,) = report_of(HANG | {"text": text}, waits=[wait(0)]).findings
+        assert found.text.startswith(text + more)
+
+
 def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
-    hang = finding(**{"class": "hang", "pc": None, "other_pc": None})
     barrier = wait(0, kind="named-barrier", object=1, pending=32, expected=192)
     stage = wait(1, pc=pc(2), object=24, pending=1, expected=1)
     bytes_short = wait(2, pc=pc(2), object=16, tx=512)
@@ -129,7 +158,7 @@ def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
         ([barrier], "named barrier 1"),
         ([barrier, wait(3, kind="global", word="")], "a value in global memory"),
     ):
-        assert f" waits for {named} for ever" in report_of(hang, waits=waits).headline()
+        assert f" waits for {named}" in report_of(HANG, waits=waits).headline()
 
 
 @pytest.mark.parametrize(

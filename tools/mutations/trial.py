@@ -162,7 +162,7 @@ def _found(report: EmulatorReport, constants: dict[str, int]) -> Outcome:
     headline = objects[0]
     if first.kind == "hang":
         objects = [plain_name(wait.what) for wait in report.waits if wait.needs]
-        named = re.search(r" waits for (.+?) for ever", report.headline())
+        named = re.search(r" waits for ([^,;(]+)", report.headline())
         headline = plain_name(named[1]) if named else ""
     roles = [first.access.role, first.other.role if first.other else ""]
     return Outcome(

@@ -225,7 +225,13 @@ def _check(step: str, last: LastCheck) -> CheckPage:
             findings.setdefault(
                 found.identity,
                 FindingPage(
-                    found.identity, found.kind, found.text, row.shape, seen.schedules, seen.allowed
+                    found.identity,
+                    found.kind,
+                    found.text,
+                    row.shape,
+                    seen.schedules,
+                    seen.allowed,
+                    seen.waits,
                 ),
             )
     return CheckPage(
@@ -235,6 +241,7 @@ def _check(step: str, last: LastCheck) -> CheckPage:
         schedules=sum(row.schedules for row in rows),
         findings=tuple(findings.values()),
         not_reached=last.checked.not_reached,
+        memory=last.checked.memory,
     )
 
 

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.executors.targets import device_timed
+from kernelbench.machine.arch import arch_named
 from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
 from kernelbench.records.ledger import LedgerEntry
 from kernelbench.report.drawing import (
@@ -31,8 +32,10 @@ from kernelbench.report.drawing import (
 from kernelbench.report.html.heads import steps_down
 from kernelbench.report.html.record import ComparisonPage, Distribution, LineagePage, ReportRecord
 from kernelbench.report.ladder_plot import ladder_figure
+from kernelbench.report.memory_map import memory_map_svg
 from kernelbench.report.roofline_plot import roofline_figure
 from kernelbench.report.sweep_plot import sweep_figure
+from kernelbench.report.wait_graph import wait_graph_svg
 
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -234,6 +237,7 @@ def _environment() -> Any:
     environment.globals |= {
         "unit_names": UNITS, "metric_names": METRIC_NAMES, "executor_in_words": _executor_in_words,
         "bars": histogram_bars, "steps_down": steps_down, "by_pair": by_pair,
+        "wait_graph": wait_graph_svg, "memory_map": memory_map_svg, "arch_named": arch_named,
     }  # fmt: skip
     return environment
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from kernelbench.emulator.findings import Waiting
+from kernelbench.emulator.memory_map import MemoryMap
 from kernelbench.lineages.source_diff import SourceDiff
 from kernelbench.lineages.tree import Checked, Measured
 from kernelbench.project.model import Kind, Repair, Reported, StepStatus
@@ -221,7 +223,11 @@ class CalibrationPage:
 
 @dataclass(frozen=True)
 class FindingPage:
-    """A finding of the newest check of a step, with the shape that showed it first."""
+    """A finding of the newest check of a step, with the shape that showed it first.
+
+    Attributes:
+        waits: Who waits for what, if it is a hang.
+    """
 
     identity: str
     kind: str
@@ -229,11 +235,16 @@ class FindingPage:
     shape: str
     schedules: int
     allowed: str
+    waits: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True)
 class CheckPage:
-    """The newest check of a step."""
+    """The newest check of a step.
+
+    Attributes:
+        memory: What its kernels have of shared and tensor memory.
+    """
 
     step: str
     created: str
@@ -241,6 +252,7 @@ class CheckPage:
     schedules: int
     findings: tuple[FindingPage, ...]
     not_reached: tuple[str, ...]
+    memory: tuple[MemoryMap, ...] = ()
 
 
 @dataclass(frozen=True)

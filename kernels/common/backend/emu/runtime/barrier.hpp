@@ -30,6 +30,7 @@ struct Barrier {
   // no such fence.
   uint64_t fenced_from = 0;
   Pc init_pc = nullptr;
+  Pc arrive_pc = nullptr;  // of the last arrival since its initialization: for hangs
   // The last arrival of a tcgen05.commit. Arrivals of two commits are in no order: knowing of the
   // later one, on another barrier, says nothing of this one.
   Event commit;

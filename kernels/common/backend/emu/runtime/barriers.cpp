@@ -141,6 +141,7 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
   }
   timed(Op::kArrive, pc, barrier.serial, barrier.phase, static_cast<uint32_t>(arrives), 0, true);
   current_runner->changed();
+  barrier.arrive_pc = pc;
   barrier.pending -= count;
   if (from != nullptr && checking()) {
     (afar ? barrier.arriving_afar : barrier.arriving).join(*from);

@@ -31,14 +31,24 @@ struct WaitRecord {
   uint32_t expected;
   int64_t tx;
   Pc init_pc;
+  Pc arrive_pc;  // the barrier's last arrival; null: none
   const char* shared_type;
   std::string word = {};  // of global memory: where it is, and what it holds
+};
+
+// What a checked kernel's CTAs have: shared memory of the launch, and columns of TMEM at most.
+struct MemoryRecord {
+  Pc pc;
+  const char* shared_type;
+  uint32_t shared_bytes;
+  uint32_t columns;
 };
 
 struct Collected {
   std::vector<Found> findings;
   std::vector<Found> causes;
   std::vector<WaitRecord> waits;
+  std::vector<MemoryRecord> memory;
   uint64_t dropped = 0;  // findings beyond Options::max_findings
 };
 
@@ -48,5 +58,8 @@ const char* class_name(Class kind);
 std::string collected_json(const Collected& collected);
 // Keeps what the threads of a hang wait for; of more than can be read, the first.
 void note_waits(const std::vector<WaitRecord>& found);
+
+// Keeps what a CTA has of memory, once for each type of SharedStorage.
+void note_memory(const Cta& cta, Pc pc);
 
 }  // namespace kb::emu

@@ -150,6 +150,19 @@ void note_waits(const std::vector<WaitRecord>& found) {
   }
 }
 
+void note_memory(const Cta& cta, Pc pc) {
+  if (!checking() || cta.shared_type == nullptr) return;
+  uint32_t columns = 0;
+  for (const TmemAllocation& each : cta.tensor.allocations) columns += each.columns;
+  const std::lock_guard lock(guard);
+  for (MemoryRecord& each : collected.memory) {
+    if (each.shared_type != cta.shared_type) continue;
+    each.columns = std::max(each.columns, columns);
+    return;
+  }
+  collected.memory.push_back({pc, cta.shared_type, cta.shared_bytes, columns});
+}
+
 // A new collection, as kb_emu_configure asks for it.
 void clear_findings() {
   const std::lock_guard lock(guard);

@@ -174,6 +174,8 @@ void put_wait(std::string& out, const WaitRecord& record) {
     out += ",\"phase\":" + std::to_string(record.phase) + ",\"tx\":" + std::to_string(record.tx) +
            ",\"init_pc\":";
     put_pc(out, record.init_pc);
+    out += ",\"arrive_pc\":";
+    put_pc(out, record.arrive_pc);
   }
   if (record.expected != 0) {
     out += ",\"pending\":" + std::to_string(record.pending) +
@@ -197,6 +199,16 @@ std::string collected_json(const Collected& collected) {
   for (size_t i = 0; i < collected.waits.size(); ++i) {
     if (i > 0) out += ",";
     put_wait(out, collected.waits[i]);
+  }
+  out += "],\"memory\":[";
+  for (const MemoryRecord& each : collected.memory) {
+    if (out.back() != '[') out += ',';
+    out += "{\"pc\":";
+    put_pc(out, each.pc);
+    out += ",\"shared_type\":";
+    put_string(out, each.shared_type);
+    out += ",\"shared_bytes\":" + std::to_string(each.shared_bytes) +
+           ",\"tmem_columns\":" + std::to_string(each.columns) + "}";
   }
   out += "],\"dropped\":" + std::to_string(collected.dropped) +
          ",\"assumptions\":" + assumptions_json();

@@ -40,6 +40,7 @@ WaitRecord record_of(const Cta& cta, const Warp& warp, const Wait& wait, const B
                    .expected = 0,
                    .tx = 0,
                    .init_pc = nullptr,
+                   .arrive_pc = nullptr,
                    .shared_type = cta.shared_type};
   if (wait.kind == Wait::Kind::kMbarrier) {
     const Barrier& barrier =
@@ -50,6 +51,7 @@ WaitRecord record_of(const Cta& cta, const Warp& warp, const Wait& wait, const B
     entry.expected = barrier.expected;
     entry.tx = barrier.tx;
     entry.init_pc = barrier.init_pc;
+    entry.arrive_pc = barrier.arrive_pc;
   }
   if (wait.kind == Wait::Kind::kNamedBarrier) {
     const NamedBarrier& barrier = cta.named[wait.object];

@@ -6,6 +6,7 @@
 
 #include "api_core.hpp"
 #include "api_ptx.hpp"
+#include "collected.hpp"
 #include "global_shadow.hpp"
 #include "regions.hpp"
 #include "runner.hpp"
@@ -73,7 +74,10 @@ void* shared_storage(size_t bytes, const char* pretty_function) {
           .text = "SharedStorage has " + std::to_string(bytes) + " bytes, the launch gave " +
                   std::to_string(cta.shared_bytes)});
   }
-  cta.shared_type = pretty_function;
+  if (cta.shared_type == nullptr) {
+    cta.shared_type = pretty_function;
+    note_memory(cta, pc);
+  }
   return cta.shared;
 }
 

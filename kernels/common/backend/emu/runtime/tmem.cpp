@@ -9,6 +9,7 @@
 
 #include "api_ptx.hpp"
 #include "api_tensor.hpp"
+#include "collected.hpp"
 
 namespace kb::emu {
 
@@ -166,6 +167,7 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
       const auto first = static_cast<uint32_t>(range);
       tensor.allocations.push_back({first, columns, pc});
       tensor.bases.push_back(first);
+      note_memory(cta, pc);
       check_pair_bases(cta, peer, pc);
       if (!tensor.cells) tensor.cells = std::make_shared<TmemCells>();
       for (auto& lane : tensor.cells->at) std::fill_n(lane + first, columns, kPoison);
