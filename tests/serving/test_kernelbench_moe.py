@@ -28,6 +28,7 @@ from kernelbench.build import compiler
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
+from kernelbench.machine import devices
 from kernelbench.problems.moe_layer import PROBLEM, LayerData, LayerShape
 from kernelbench.problems.moe_layer.reference import judge_layer
 from kernelbench.project.project_file import project_at
@@ -304,6 +305,65 @@ def test_the_champion_gets_the_tensors_and_is_right(
         torch.testing.assert_close(rounded.float(), output, **close)
     nobody = data._replace(ids=torch.full_like(data.ids, -1))
     assert not moe.moe_layer(*operands(nobody)).any()
+
+
+# The op on a GPU
+
+needs_hopper = pytest.mark.skipif(
+    compiler.nvcc() is None or not any(gpu.capability == (9, 0) for gpu in devices.gpus()[:1]),
+    reason="no Hopper GPU, or no nvcc",
+)
+
+
+def draw_on_gpu(m: int, input_class: str = "random", seed: int = 1) -> LayerData:
+    shape = LayerShape("gpu", m, 512, 256, 32, 4)
+    data: LayerData = PROBLEM.make_inputs(shape, input_class, seed, "cuda:0").data
+    return data._replace(output=data.output.fill_(torch.nan))
+
+
+@pytest.mark.gpu
+@needs_hopper
+@pytest.mark.parametrize("m", [1, 16, 700])
+def test_on_a_gpu_the_op_agrees_with_the_reference(moe: ModuleType, m: int) -> None:
+    for input_class in PROBLEM.input_classes:
+        data = draw_on_gpu(m, input_class)
+        judge(moe.moe_layer(*operands(data), out=data.output), data)
+        rounded = moe.moe_layer(*operands(data)).float()
+        torch.testing.assert_close(rounded, data.output, rtol=2e-2, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.gpu
+@needs_hopper
+def test_on_a_gpu_a_graph_computes_what_its_tensors_hold(moe: ModuleType) -> None:
+    """Also after larger calls, for which nothing is allocated anew."""
+    data = draw_on_gpu(16)
+    moe.moe_layer(*operands(data))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        moe.moe_layer(*operands(data), out=data.output)
+    for seed in (2, 3):
+        large = draw_on_gpu(4096, seed=seed)
+        judge(moe.moe_layer(*operands(large), out=large.output), large)
+        for tensor, other in zip(data, draw_on_gpu(16, seed=seed), strict=True):
+            tensor.copy_(other)
+        for _ in range(3):
+            graph.replay()
+        judge(data.output, data)
+
+
+@pytest.mark.gpu
+@needs_hopper
+def test_on_a_gpu_calls_on_two_streams_do_not_meet(moe: ModuleType) -> None:
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    drawn = [draw_on_gpu(m, seed=m) for m in (16, 200)]
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for stream, data in zip(streams, drawn, strict=True):
+            with torch.cuda.stream(stream):
+                moe.moe_layer(*operands(data), out=data.output)
+    torch.cuda.synchronize()
+    for data in drawn:
+        judge(data.output, data)
 
 
 # vLLM
