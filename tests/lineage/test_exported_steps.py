@@ -35,6 +35,7 @@ from kernelbench.lineages import submission
 from kernelbench.machine import devices
 from kernelbench.problems.fused_moe import abi as moe_abi
 from kernelbench.problems.group_gemm import abi as gemm_abi
+from kernelbench.problems.moe_layer import LayerData
 from kernelbench.project.arena import bits
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
@@ -47,6 +48,8 @@ MAIN = [name for name, step in STEPS.items() if not step.experiment]
 GEMM = [name for name in MAIN if STEPS[name].lineage == "group_gemm"]
 NVCC = compiler.nvcc()
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc: nothing can be compiled")
+#: Six variants of a kernel, which a C++ compiler takes minutes for.
+SLOW_BUILD = (pytest.mark.long, pytest.mark.timeout(1200))
 needs_host = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
 
@@ -61,7 +64,7 @@ def write_export(name: str, folder: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("lineage", ["group_gemm", "group_gemm_hopper", "moe"])
+@pytest.mark.parametrize("lineage", ["group_gemm", "group_gemm_hopper", "moe", "moe_layer"])
 def test_every_step_can_be_exported_and_read_again(lineage: str, tmp_path: Path) -> None:
     """The rules are checked by the export itself."""
     steps = [STEPS[name] for name in MAIN if STEPS[name].lineage == lineage]
@@ -180,6 +183,10 @@ def emulating_nvcc(folder: Path) -> Path:
     return script
 
 
+def layer_memory(data: LayerData) -> list[tuple[str, torch.Tensor, bool]]:
+    return [(name, getattr(data, name), name == "output") for name in data._fields]
+
+
 @needs_host
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulator needs Linux")
 @pytest.mark.parametrize(
@@ -188,6 +195,7 @@ def emulating_nvcc(folder: Path) -> Path:
         pytest.param("v01", "u1", gemm_abi._memory, id="tensors"),
         pytest.param("v22", "u1", gemm_abi._memory, id="tuples"),
         pytest.param("m07", "s6", moe_abi._memory, id="moe"),
+        pytest.param("l08", "l0", layer_memory, id="layer", marks=SLOW_BUILD),
     ],
 )
 def test_the_file_itself_builds_calls_and_returns(

@@ -1,0 +1,290 @@
+"""``kernelbench_moe::moe_layer``: checks of a call, and its implementations by device."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from kernelbench_moe.table import BLOCK, CPU_STEP, LIMITS, TABLE, step_for
+
+_ALIGNMENT = 16
+_CAPABILITY = (9, 0)
+#: Steps keep other memory for small calls than for large ones.
+_SMALL_CALLS = 64
+
+
+class RefusedError(ValueError):
+    """A call that no step of the table takes; nothing was launched or written."""
+
+
+class LayerData(NamedTuple):
+    """What a step of the lineage is called with, in its order."""
+
+    hidden: torch.Tensor
+    ids: torch.Tensor
+    expert_weights: torch.Tensor
+    w13: torch.Tensor
+    w13_scales: torch.Tensor
+    w2: torch.Tensor
+    w2_scales: torch.Tensor
+    output: torch.Tensor
+
+
+def moe_layer(
+    hidden: torch.Tensor,
+    w13: torch.Tensor,
+    w13_scales: torch.Tensor,
+    w2: torch.Tensor,
+    w2_scales: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    out_dtype: torch.dtype = torch.bfloat16,
+) -> torch.Tensor:
+    """Compute Σ_e weight_e · w2[e] q(silu(gate) · up), with gate, up = w13[e] q(token).
+
+    q is the quantization to e4m3 by blocks of 128 values with the scale max(amax / 448, 1e-6). The
+    kernels go to the current stream. A call neither waits for the device nor allocates memory of
+    its own after the first call with these sizes on its stream, which also compiles the step: make
+    that one before a CUDA graph is recorded.
+
+    Args:
+        hidden: bfloat16 ``[M, H]``, the tokens; M may be 0.
+        w13: float8_e4m3fn ``[E, 2 I, H]``: an expert's rows of the gate, then those of up.
+        w13_scales: float32 ``[E, 2 I / 128, H / 128]``.
+        w2: float8_e4m3fn ``[E, H, I]``.
+        w2_scales: float32 ``[E, H / 128, I / 128]``.
+        topk_ids: int32 ``[M, topk]``. What is not in 0 … E - 1 is no expert and adds nothing.
+        topk_weights: float32 ``[M, topk]``.
+        out: Where to write ``[M, H]``, bfloat16 or float32; need not be zeroed. A bfloat16 ``out``
+            may be ``hidden`` itself. Without it a tensor is allocated.
+        out_dtype: Of that tensor: torch.bfloat16 or torch.float32.
+
+    Returns:
+        ``out``. A token with an expert is NaN throughout if its hidden row is not finite or one of
+        its weights is NaN; no other token is affected.
+
+    Raises:
+        RefusedError: A ValueError of one line, for a call that :func:`why_not` refuses.
+        RuntimeError: In one line, if the step cannot be compiled or launched.
+    """
+    if out is None:
+        out = torch.empty(hidden.shape, dtype=out_dtype, device=hidden.device)
+    torch.ops.kernelbench_moe.moe_layer(
+        out, hidden, w13, w13_scales, w2, w2_scales, topk_ids, topk_weights
+    )
+    return out
+
+
+def why_not(
+    hidden: torch.Tensor,
+    w13: torch.Tensor,
+    w13_scales: torch.Tensor,
+    w2: torch.Tensor,
+    w2_scales: torch.Tensor,
+    topk_ids: torch.Tensor,
+    topk_weights: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+) -> str:
+    """Why :func:`moe_layer` would refuse a call, in one line; empty if it takes it.
+
+    It reads sizes, dtypes and addresses only: nothing is launched, nothing waited for.
+    """
+    for name, tensor, dimensions in (
+        ("hidden", hidden, 2), ("w13", w13, 3), ("w2", w2, 3), ("topk_ids", topk_ids, 2),
+    ):  # fmt: skip
+        if tensor.dim() != dimensions:
+            return f"{name}: expected {dimensions} dimensions, found shape {list(tensor.shape)}"
+    (m, h), topk = hidden.shape, topk_ids.shape[1]
+    e, _, i = w2.shape
+    refused = _refused_sizes(m, h, i, e, topk) or _refused_device(hidden.device)
+    if refused:
+        return refused
+    outputs = (torch.bfloat16, torch.float32)
+    expected: list[tuple[str, torch.Tensor, tuple[torch.dtype, ...], tuple[int, ...]]] = [
+        ("hidden", hidden, (torch.bfloat16,), (m, h)),
+        ("w13", w13, (torch.float8_e4m3fn,), (e, 2 * i, h)),
+        ("w13_scales", w13_scales, (torch.float32,), (e, 2 * i // BLOCK, h // BLOCK)),
+        ("w2", w2, (torch.float8_e4m3fn,), (e, h, i)),
+        ("w2_scales", w2_scales, (torch.float32,), (e, h // BLOCK, i // BLOCK)),
+        ("topk_ids", topk_ids, (torch.int32,), (m, topk)),
+        ("topk_weights", topk_weights, (torch.float32,), (m, topk)),
+    ]
+    if out is not None:
+        expected.append(("out", out, outputs, (m, h)))
+    for name, tensor, dtypes, shape in expected:
+        refused = _refused_tensor(name, tensor, dtypes, shape, hidden.device)
+        if refused:
+            return refused
+    return ""
+
+
+def refused_layer(h: int, i: int, e: int, topk: int) -> str:
+    """Why no call of a layer would be taken, whatever its tokens; empty if some are."""
+    return _refused_sizes(1, h, i, e, topk)
+
+
+def _refused_sizes(m: int, h: int, i: int, e: int, topk: int) -> str:
+    step = step_for(m)
+    if not step:
+        return f"M = {m}: the table ends at {TABLE[-1].tokens} tokens; split the call"
+    limits = LIMITS[step]
+    for name, value, largest in (("H", h, limits.hidden), ("I", i, limits.intermediate)):
+        if not 0 < value <= largest or value % BLOCK:
+            return f"{name} = {value}: {step} takes multiples of {BLOCK} up to {largest}"
+    for name, value, largest in (("E", e, limits.experts), ("topk", topk, limits.topk)):
+        if not 0 < value <= largest:
+            return f"{name} = {value}: {step} takes 1 to {largest}"
+    if m * topk > limits.routes:
+        return f"M · topk = {m * topk}: {step} takes up to {limits.routes}; split the call"
+    return ""
+
+
+def _refused_device(device: torch.device) -> str:
+    if device.type == "cpu":
+        return ""
+    if device.type != "cuda":
+        return f"tensors on {device}: expected a Hopper GPU"
+    major, minor = _capability(device)
+    if (major, minor) != _CAPABILITY:
+        return f"{device} has compute capability {major}.{minor}: the steps are built for 9.0"
+    if _launched_on and device not in _launched_on:
+        # A step keeps its workspaces by stream, and two devices' default streams look the same.
+        return (
+            f"tensors on {device}, calls before were on {min(map(str, _launched_on))}: use one "
+            "process for each GPU"
+        )
+    return ""
+
+
+@functools.cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
+
+
+def _refused_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    dtypes: tuple[torch.dtype, ...],
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> str:
+    if tensor.dtype in dtypes and tensor.shape == shape and tensor.device == device:
+        if not tensor.is_contiguous():
+            return f"{name}: expected a dense tensor, found strides {tensor.stride()}"
+        if tensor.data_ptr() % _ALIGNMENT:
+            return f"{name}: its address is no multiple of {_ALIGNMENT}"
+        return ""
+    wanted = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+    found = str(tensor.dtype).removeprefix("torch.")
+    return (
+        f"{name}: expected {wanted} {list(shape)} on {device}, "
+        f"found {found} {list(tensor.shape)} on {tensor.device}"
+    )
+
+
+@functools.cache
+def load_step(name: str) -> Callable[[LayerData], Any]:
+    """The step's ``custom_kernel``; nvcc compiles it at the first call ever.
+
+    Raises:
+        RuntimeError: If the package was not built, or nvcc is missing or fails.
+    """
+    module = f"{__package__}.steps.{name}"
+    try:
+        found: Callable[[LayerData], Any] = importlib.import_module(module).custom_kernel
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise RuntimeError(
+            f"kernelbench-moe: step {name} is not there; install the package, which exports it"
+        ) from None
+    return found
+
+
+#: The device of the calls so far, and what they have reserved memory for.
+_launched_on: set[torch.device] = set()
+_reserved: set[tuple[int, ...]] = set()
+
+
+def _on_cpu(out: torch.Tensor, *operands: torch.Tensor) -> None:
+    if _some(out, operands):
+        _run(load_step(CPU_STEP), out, operands)
+
+
+def _on_cuda(out: torch.Tensor, *operands: torch.Tensor) -> None:
+    if not _some(out, operands):
+        return
+    with torch.cuda.device(out.device):
+        step = load_step(step_for(len(out)))
+        _reserve(step, torch.cuda.current_stream().cuda_stream, operands)
+        _launched_on.add(out.device)
+        _run(step, out, operands)
+
+
+def _some(out: torch.Tensor, operands: tuple[torch.Tensor, ...]) -> bool:
+    """Refuse a wrong call; whether a right one has tokens."""
+    refused = why_not(*operands, out=out)
+    if refused:
+        raise RefusedError(f"moe_layer: {refused}")
+    return len(out) > 0
+
+
+def _run(
+    step: Callable[[LayerData], Any], out: torch.Tensor, operands: tuple[torch.Tensor, ...]
+) -> None:
+    """Steps write float32."""
+    hidden, w13, w13_scales, w2, w2_scales, ids, weights = operands
+    output = out if out.dtype is torch.float32 else torch.empty_like(out, dtype=torch.float32)
+    step(LayerData(hidden, ids, weights, w13, w13_scales, w2, w2_scales, output))
+    if output is not out:
+        out.copy_(output)
+
+
+def _reserve(
+    step: Callable[[LayerData], Any], stream: int, operands: tuple[torch.Tensor, ...]
+) -> None:
+    """Make the step keep all memory that calls on the stream will need, by calls without experts.
+
+    Memory that grew later would be freed below the graphs that use it.
+    """
+    hidden, w13, w13_scales, w2, w2_scales, ids, _ = operands
+    h, topk = hidden.shape[1], ids.shape[1]
+    sizes = (h, w2.shape[2], topk)
+    if (stream, *sizes) in _reserved:
+        return
+    if torch.cuda.is_current_stream_capturing():
+        if any(known[1:] == sizes for known in _reserved):
+            return  # it gets the memory of the stream that was called on last
+        raise RuntimeError(
+            f"moe_layer: first call with H = {h}, I = {sizes[1]}, topk = {topk} while a CUDA graph "
+            "is recorded; make one call before"
+        )
+    limits = LIMITS[step_for(len(hidden))]
+    largest = min(limits.tokens, limits.routes // topk)
+    tokens = torch.zeros((largest, h), dtype=hidden.dtype, device=hidden.device)
+    output = torch.empty((largest, h), dtype=torch.float32, device=hidden.device)
+    none = torch.full((largest, topk), -1, dtype=torch.int32, device=hidden.device)
+    weights = torch.zeros((largest, topk), dtype=torch.float32, device=hidden.device)
+    for m in (largest, *range(min(largest, _SMALL_CALLS), 0, -1)):
+        data = LayerData(
+            tokens[:m], none[:m], weights[:m], w13, w13_scales, w2, w2_scales, output[:m]
+        )
+        step(data)
+    _reserved.add((stream, *sizes))
+
+
+_LIBRARY = torch.library.Library("kernelbench_moe", "DEF")
+_LIBRARY.define(
+    "moe_layer(Tensor(a!) out, Tensor hidden, Tensor w13, Tensor w13_scales, Tensor w2, "
+    "Tensor w2_scales, Tensor topk_ids, Tensor topk_weights) -> ()"
+)
+_LIBRARY.impl("moe_layer", _on_cpu, "CPU")
+_LIBRARY.impl("moe_layer", _on_cuda, "CUDA")
+torch.library.register_fake("kernelbench_moe::moe_layer", lambda out, *operands: None)

@@ -1,0 +1,45 @@
+"""Which step of the lineage ``layer`` computes a call: the only place that says so.
+
+The build exports every step that is named here, so that a faster one is another row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """Calls of up to ``tokens`` tokens, and beyond the row before, run ``step``."""
+
+    tokens: int
+    step: str
+
+
+class Limits(NamedTuple):
+    """The largest sizes that a step takes; ``routes`` are tokens times top-k."""
+
+    tokens: int
+    routes: int
+    hidden: int
+    intermediate: int
+    experts: int
+    topk: int
+
+
+#: In ascending order. The Triton step l01 has no row: in the H100's records (2026-11-26,
+#: ``kernelbench show l08``) l08 took less time on the device at every M of Qwen3.5-35B-A3B's layer,
+#: at most 3 % more at two M of ``layer30`` (1 and 1024), and less time a call everywhere.
+TABLE = (Row(4096, "l08"),)
+
+LIMITS = {"l08": Limits(4096, 32768, 2048, 2048, 512, 8)}
+
+#: Computes CPU tensors, in torch: for tests.
+CPU_STEP = "l00"
+
+#: Of hidden and intermediate sizes: weights have one scale for each BLOCK x BLOCK.
+BLOCK = 128
+
+
+def step_for(tokens: int) -> str:
+    """The step for a call of so many tokens; empty beyond the table."""
+    return next((row.step for row in TABLE if tokens <= row.tokens), "")
