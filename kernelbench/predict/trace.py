@@ -28,7 +28,8 @@ OPS = (
     "launch", "arrive", "wait", "load", "store", "commit_group", "wait_group", "barrier", "mma",
     "tmem_copy", "tensor_commit", "tmem_load", "tmem_wait", "tmem_store", "cluster_arrive",
     "cluster_wait", "map_publish", "map_acquire", "try_cancel", "reduce", "atomic", "word_wait",
-    "accesses", "shuffle", "fence", "async_copy", "warpgroup_mma", "dense_mma", "dependent_launch",
+    "accesses", "shuffle", "fence", "async_copy", "async_commit", "async_wait", "warpgroup_mma",
+    "warpgroup_commit", "warpgroup_wait", "grid_wait", "grid_trigger", "dense_mma",
 )  # fmt: skip
 RECORD = np.dtype(
     [
@@ -38,7 +39,7 @@ RECORD = np.dtype(
 )  # fmt: skip
 assert RECORD.itemsize == TIMED_BYTES
 #: Whose ``a`` is an address, which differs from one process to the next.
-_ADDRESSED = [OPS.index(op) for op in ("load", "reduce", "atomic", "word_wait")]
+_ADDRESSED = [OPS.index(op) for op in ("load", "async_copy", "reduce", "atomic", "word_wait")]
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class StepTrace:
         kept = self.records.copy()
         kept["pc"] = 0
         addressed = np.isin(kept["op"], _ADDRESSED)
+        kept["x"] &= 0x7FFFFFFF  # whether the call has written close by goes by addresses, too
         # Which addresses are the same matters, not what they are: numbered as they come first.
         _, first, which = np.unique(kept["a"][addressed], return_index=True, return_inverse=True)
         kept["a"][addressed] = np.argsort(np.argsort(first))[which]
