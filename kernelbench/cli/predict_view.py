@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, UsageError
+from kernelbench.cli import options
 from kernelbench.predict import api
 from kernelbench.predict.model import DeviceModel
 
@@ -27,17 +28,25 @@ def refuse_others(*taken: str) -> None:
             raise UsageError(f"--predict and {each.opts[0]}: a prediction runs and keeps nothing")
 
 
-def show_run(steps: Sequence[str], shapes: Sequence[str]) -> int:
-    """Predicted times, and where the critical path spends them."""
+def show_run(steps: Sequence[str], shapes: Sequence[str], json_path: str | None) -> int:
+    """Predicted times, and what would shorten the critical path."""
+    options.require_writable(json_path)
     with console.Watching() as view:
         found = api.predict(tuple(steps), tuple(shapes), observer=view)
+    if json_path is not None:
+        options.write_json_output(json_path, found.to_json())
+    if json_path == "-":
+        return int(ExitCode.PASS)
     rows = found.rows()
     _headline(found.device, ", ".join(dict.fromkeys(each.step for each in found.found)))
     console.show(rows, right={*rows[0]} - {"step", "shape"} if rows else ())
-    stalls = found.stall_rows()
-    if stalls:
-        console.out.print("critical path: the most that each part would save if it were free")
-        console.show(stalls, right=["predicted µs"], prose="where")
+    bubbles = found.bubble_rows()
+    if bubbles:
+        console.out.print(
+            "longest parts of the critical path, each replayed as if it were free"
+        )
+        right = {*bubbles[0]} - {"step", "shape", "cause", "where"}
+        console.show(bubbles, right=right, prose="where")
     return int(ExitCode.PASS)
 
 

@@ -293,8 +293,8 @@ def command(
     if predict:
         from kernelbench.cli import predict_view
 
-        predict_view.refuse_others("steps", "shapes")
-        return predict_view.show_run(steps, shapes)
+        predict_view.refuse_others("steps", "shapes", "json_path")
+        return predict_view.show_run(steps, shapes, json_path)
     options.require_writable(json_path)
     view = RunView(console.err if json_path == "-" else console.out)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError
 from kernelbench.cli import invoke
+from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
 from kernelbench.predict.trace import OPS, RECORD, StepTrace
@@ -20,6 +22,7 @@ COST = {name: float(2 * i + 3) for i, name in enumerate(COSTS)} | {
     "clock_ghz": 1.0, "sms": 2.0, "shared_per_sm": 1e6, "hbm_gb_s": 64.0, "l2_gb_s": 128.0,
     "port_bytes": 4096.0,
 }  # fmt: skip
+AROUND = COST["launch"] + COST["cta_start"] + COST["end"] + COST["call"]
 THREAD, COPY, TENSOR = range(3)
 
 
@@ -36,7 +39,7 @@ def records(*rows: tuple[Any, ...], ctas: int = 1, threads: int = 64) -> np.ndar
 
 def cycles(*rows: tuple[Any, ...], **launch: int) -> float:
     us, _ = replay(records(*rows, **launch), COST)
-    return us * 1e3 - COST["cta_start"] - COST["launch"] - COST["end"]
+    return us * 1e3 - AROUND
 
 
 def test_a_launch_that_does_nothing_starts_and_ends() -> None:
@@ -97,6 +100,79 @@ def test_the_critical_path_is_the_time() -> None:
     assert "tensor core" in [each.cause for each in bubbles]
 
 
+#: The places of a load, an MMA and a commit, and what each of them is in a row of its own.
+AT_LOAD, AT_MMA, AT_COMMIT, AT_WAIT = 1, 2, 3, 4
+
+
+def load_and_multiply() -> np.ndarray[Any, Any]:
+    """Warp 0 loads 4096 B, warp 1 waits for them, multiplies and waits: one chain, no choice."""
+    found = records(
+        ("load", 0, 64, 4096, 1, 1),
+        ("arrive", 0, 1, 0, COPY),
+        ("wait", 1, 1, 1),
+        ("mma", 1, 128, 256, 1),
+        ("tensor_commit", 1),
+        ("arrive", 1, 2, 0, TENSOR),
+        ("wait", 1, 2, 1),
+    )
+    found["pc"][1:] = [AT_LOAD, AT_LOAD, AT_WAIT, AT_MMA, AT_COMMIT, AT_COMMIT, AT_WAIT]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cause", "place", "saved"),
+    [
+        ("copy: HBM", AT_LOAD, 4096 / COST["hbm_gb_s"] - 4096 / COST["l2_gb_s"]),
+        ("copy: latency", AT_LOAD, COST["latency_hbm"]),
+        ("copy: TMA unit", AT_LOAD, COST["tma_issue"]),
+        ("copy: HBM", AT_MMA, 0),
+        # The commit is issued while the MMA runs; the wait for it then costs what any wait does.
+        ("tensor core", AT_MMA,
+         256 * COST["mma_column"] + COST["mma_latency"] + COST["arrive"] - COST["issue"]),
+        ("tensor core", AT_COMMIT, 0),
+        ("issue", 0, 2 * COST["issue"]),
+        ("launch and start", 0, AROUND),
+    ],
+)  # fmt: skip
+def test_what_is_free_at_a_place_costs_nothing_there(cause: str, place: int, saved: float) -> None:
+    trace = load_and_multiply()
+    us, _ = replay(trace, COST)
+    free, _ = replay(trace, COST, free=(cause, [place]))
+    assert 1e3 * (us - free) == pytest.approx(saved)
+
+
+class Places:
+    """Symbols of an artificial trace: two addresses of each line."""
+
+    def place(self, pc: dict[str, int]) -> Place:
+        line = (pc["offset"] + 1) // 2
+        return Place(Path("kernel.cuh"), "kernel.cuh", line, "", "")
+
+
+def test_bubbles_are_the_parts_of_the_path_and_the_time_without_them() -> None:
+    trace = load_and_multiply()
+    trace["pc"] *= 2
+    costs = COST | {"mma_column": 4.0}
+    us, _ = replay(trace, costs)
+    found = api.bubbles_of(StepTrace(trace, Places()), costs)  # type: ignore[arg-type]
+    assert {(each.cause, each.where) for each in found} == {
+        ("tensor core", f"kernel.cuh:{AT_MMA}"), ("copy: HBM", f"kernel.cuh:{AT_LOAD}"),
+        ("issue", ""), ("launch and start", ""),
+    }  # fmt: skip
+    assert found[0].cause == "tensor core"
+    assert sum(each.on_path_us for each in found) == pytest.approx(us)
+    assert [each.if_free_us for each in found] == sorted(each.if_free_us for each in found)
+    assert all(us - each.on_path_us - 1e-9 <= each.if_free_us <= us for each in found)
+
+
+def test_another_path_of_the_same_length_leaves_nothing_to_save() -> None:
+    rows = [("tmem_load", 0, 100), ("tmem_wait", 0), ("tmem_load", 1, 100), ("tmem_wait", 1)]
+    trace = records(*rows)
+    trace["pc"][1:] = [1, 2, 3, 4]
+    us, _ = replay(trace, COST)
+    assert replay(trace, COST, free=("tcgen05.ld and conversion", [2]))[0] == pytest.approx(us)
+
+
 def test_an_operation_without_a_cost_is_refused_by_name() -> None:
     model = device()
     costs = {name: cost for name, cost in model.costs.items() if name != "try_cancel"}
@@ -105,8 +181,12 @@ def test_an_operation_without_a_cost_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"clusterlaunchcontrol\.try_cancel has no cost"):
         replace(model, costs=costs).require(trace)
     wgmma = StepTrace(records(("warpgroup_mma", 0)), symbols=None)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="wgmma is not in the model"):
+    device("h200").require(wgmma)
+    with pytest.raises(UsageError, match=r"b200\.toml: wgmma has no cost"):
         model.require(wgmma)
+    dense = StepTrace(records(("dense_mma", 0)), symbols=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="other than FP4 is not in the model"):
+        model.require(dense)
 
 
 def test_schedules_are_equal_where_only_addresses_differ() -> None:
@@ -161,8 +241,19 @@ def test_a_step_and_one_that_differs_on_the_host_have_one_schedule() -> None:
     (change,) = found.found
     assert change.verdict == "same schedule"
     assert change.base.device_us > 0
-    assert any(stall.where.startswith("v22/") for stall in change.base.stalls)
     assert all("predicted" in heading for heading in found.rows()[0] if "µs" in heading)
+
+
+def test_the_bubbles_of_a_step_name_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["run", "v22", "--predict", "--shape", "u0", "--json", "-"]) == ExitCode.PASS
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["predicted"]) == (api.SCHEMA, True)
+    (step,) = found["predictions"]
+    bubbles = step["bubbles"]
+    assert len(bubbles) == api.SHOWN_BUBBLES
+    assert any(each["where"].startswith("v22/") for each in bubbles)
+    assert all(0 < each["if_free_us"] <= step["device_us"] for each in bubbles)
+    assert sum(each["on_path_us"] for each in bubbles) <= step["device_us"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +261,7 @@ def test_a_step_and_one_that_differs_on_the_host_have_one_schedule() -> None:
     [
         (["run", "v22", "--predict", "--check-only"], "--predict and --check-only"),
         (["ab", "v15", "v16", "--predict", "--fail-on", "slower"], "--predict and --fail-on"),
-        (["run", "m05", "--predict"], "there is a model of sm_100a only"),
+        (["run", "v22", "m05", "--predict"], "b200.toml for sm_100a"),
     ],
 )
 def test_what_a_prediction_does_not_take_is_refused(
