@@ -28,7 +28,7 @@ COSTS = (
     "global_load_more", "global_store", "parameter", "map_publish", "map_acquire", "try_cancel",
     "cluster_barrier", "reduce", "word", "atomic", "shuffle", "fence_gpu", "cta_start", "launch",
     "end", "wgmma_column", "wgmma_shared", "wgmma_latency", "wgmma_registers", "wgmma_sum",
-    "async_copy", "call",
+    "async_copy", "call", "registers",
 )  # fmt: skip
 #: What an operation takes, where the device's file need not have it; None: the model lacks it.
 _NEEDS: Mapping[str, tuple[str, ...] | None] = {
@@ -49,7 +49,9 @@ _NEEDS: Mapping[str, tuple[str, ...] | None] = {
     ),
     "dense_mma": None,
 }  # fmt: skip
-_OPTIONAL = frozenset(("call", *(name for names in _NEEDS.values() for name in names or ())))
+_OPTIONAL = frozenset(
+    ("call", "registers", *(name for names in _NEEDS.values() for name in names or ()))
+)
 #: As PTX has them, for messages.
 _IN_PTX = {
     "load": "cp.async.bulk to shared memory", "store": "cp.async.bulk to global memory",
@@ -143,7 +145,13 @@ DEVICES = ("b200", "h200", "h100")
 
 @functools.cache
 def device(name: str = "b200") -> DeviceModel:
-    """A device that ships, by its file's name."""
+    """A device that ships, by its file's name.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if name not in DEVICES:
+        raise UsageError(f"--predict-on {name}: there are models of {', '.join(DEVICES)}")
     return read_device(Path(__file__).with_name(f"{name}.toml"))
 
 

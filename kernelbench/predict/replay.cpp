@@ -92,6 +92,7 @@ struct Costs {
   double map_publish, map_acquire, try_cancel, cluster_barrier, reduce, word, atomic, shuffle;
   double fence_gpu, cta_start, launch, end;
   double wgmma_column, wgmma_shared, wgmma_latency, wgmma_registers, wgmma_sum, async_copy, call;
+  double registers;  // of an SM; 0: no limit
 };
 
 // An arrival: `lag` cycles pass until a waiter sees it; `pc`: of what arrives, 0: the waiter's.
@@ -160,8 +161,14 @@ class Replay {
     warps_ = (threads + 31) / 32;
     sms_ = static_cast<size_t>(c_.sms);
     const int by_shared = static_cast<int>(c_.shared_per_sm / (launch.c + 1024));
-    const int per_sm =
+    int per_sm =
         std::max(1, std::min({static_cast<int>(2048 / std::max(1u, threads)), by_shared, 32}));
+    if (c_.registers > 0 && launch.pc > 0) {
+      // Each quarter of an SM gives a warp 256 registers at a time.
+      const uint64_t of_warp = (launch.pc * 32 + 255) / 256 * 256;
+      const int warps = 4 * static_cast<int>(c_.registers / 4 / static_cast<double>(of_warp));
+      per_sm = std::max(1, std::min(per_sm, warps / static_cast<int>(warps_)));
+    }
     resident_ =
         static_cast<uint32_t>(std::min<uint64_t>(grid_, sms_ / cluster_ * cluster_ * per_sm));
     hbm_rate_ = c_.hbm_gb_s / c_.clock_ghz;
