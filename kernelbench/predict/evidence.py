@@ -12,7 +12,7 @@ import datetime
 import itertools
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +42,18 @@ def main() -> None:
     """Trace, replay, compare, print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--traces", type=Path)
-    parser.add_argument("--hopper", action="store_true", help="against measured device times")
+    parser.add_argument(
+        "--hopper",
+        nargs="*",
+        metavar="STEP:SHAPE",
+        help="against measured device times of Hopper GPUs: all of them, or these",
+    )
     asked = parser.parse_args()
     folder, context, model = asked.traces, Context.find(), device()
-    if asked.hopper:
+    if asked.hopper is not None:
+        chosen = {tuple(each.split(":")) for each in asked.hopper}
         for name in ("h200", "h100"):
-            print("\n".join(_hopper(context, device(name), folder)))
+            print("\n".join(_hopper(context, device(name), chosen, folder)))
         return
     steps = [
         step
@@ -101,10 +107,17 @@ def is_fitted(step: str) -> bool:
     return int(step[1:]) % 2 == 0
 
 
-def _hopper(context: Context, model: DeviceModel, folder: Path | None) -> Iterator[str]:
-    figures = measured(context, model)
+def _hopper(
+    context: Context, model: DeviceModel, chosen: Collection[tuple[str, ...]], folder: Path | None
+) -> Iterator[str]:
     steps = {step.name: step for step in context.lineages.all_steps}
-    figures = {key: us for key, us in figures.items() if steps[key[0]].compiled}
+    figures = {
+        key: us
+        for key, us in measured(context, model).items()
+        if steps[key[0]].compiled and (not chosen or key in chosen)
+    }
+    if not figures:
+        return
     predicted = {
         (name, shape): _device_us(context, model, steps[name], shape, folder)
         for name, shape in sorted(figures)

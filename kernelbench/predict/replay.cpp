@@ -123,6 +123,7 @@ struct WarpState {
   std::vector<uint32_t> records;
   size_t next = 0;
   double at = 0, begun = 0;
+  int after = -1;  // the warp whose end made room for this one's CTA
   double tmem_pipe = 0, tmem_done = 0, to_convert = 0;
   double open_group = 0;
   std::vector<double> groups;
@@ -194,7 +195,7 @@ class Replay {
 
   // Cycles of the launch; negative: warps wait for what never comes.
   double run() {
-    for (; started_ < resident_; ++started_) start(started_, started_ % sms_, 0);
+    for (; started_ < resident_; ++started_) start(started_, started_ % sms_, {0, -1});
     while (!ready_.empty()) {
       const int warp = ready_.top().second;
       w_[warp].at = ready_.top().first;
@@ -232,7 +233,7 @@ class Replay {
       const std::vector<Stretch>& all = w_[warp].stretches;
       auto it = std::upper_bound(all.begin(), all.end(), at + 1e-9,
                                  [](double t, const Stretch& s) { return t < s.to; });
-      bool jumped = false;
+      bool own = true, jumped = false;
       while (it != all.begin()) {
         const Stretch& s = *--it;
         out[{kIssue, 0}] += std::max(0.0, at - s.to);
@@ -244,13 +245,25 @@ class Replay {
           continue;
         }
         out[{s.cause, s.pc}] += at - s.source_at;
+        own = false;
         jumped = s.source_at < at;
         at = s.source_at;
         warp = s.source;
         break;
       }
+      // All of the warp's time: its CTA began when another one ended.
+      const WarpState& w = w_[warp];
+      if (own && w.after >= 0) {
+        out[{kIssue, 0}] += std::max(0.0, at - w.begun);
+        at = std::min(at, w.begun);
+        out[{kStart, 0}] += std::min(at, c_.cta_start);
+        at -= c_.cta_start;
+        warp = w.after;
+        jumped = true;
+      }
       if (!jumped) break;
     }
+    at = std::max(at, 0.0);
     const double begun = std::max(0.0, std::min(at, w_[warp].begun));
     out[{kIssue, 0}] += at - begun;
     out[{kStart, 0}] += begun;
@@ -310,11 +323,12 @@ class Replay {
     }
   }
 
-  void start(uint32_t cta, size_t sm, double at) {
+  void start(uint32_t cta, size_t sm, std::pair<double, int> after) {
     sm_[cta] = sm;
     for (uint32_t i = 0; i < warps_; ++i) {
       const auto warp = static_cast<int>(size_t{cta} * warps_ + i);
-      w_[warp].at = w_[warp].begun = at + c_.cta_start;
+      w_[warp].at = w_[warp].begun = after.first + c_.cta_start;
+      w_[warp].after = after.second;
       ready_.push({w_[warp].at, warp});
     }
   }
@@ -323,12 +337,12 @@ class Replay {
     const WarpState& s = w_[warp];
     ++finished_;
     end_ = std::max(end_, s.at);
-    ended_[s.cta] = std::max(ended_[s.cta], s.at);
+    ended_[s.cta] = std::max(ended_[s.cta], {s.at, warp});
     const uint32_t cluster = s.cta / cluster_, first = cluster * cluster_;
     if (--live_[s.cta] > 0 || --left_[cluster] > 0) return;
-    const double at = *std::max_element(ended_.begin() + first, ended_.begin() + first + cluster_);
+    const auto last = *std::max_element(ended_.begin() + first, ended_.begin() + first + cluster_);
     for (uint32_t k = 0; k < cluster_ && started_ < grid_; ++k, ++started_)
-      start(started_, sm_[first + k], at);
+      start(started_, sm_[first + k], last);
   }
 
   void resume(int warp, const Phase& phase, uint64_t pc) {
@@ -674,7 +688,8 @@ class Replay {
   size_t sms_ = 1, finished_ = 0;
   double commit_ = 0, hbm_rate_ = 1, l2_rate_ = 1, hbm_ = 0, l2_ = 0, end_ = 0;
   std::vector<WarpState> w_;
-  std::vector<double> tma_, tensor_, port_, stores_, lsu_, ended_, quarter_, issue_;
+  std::vector<double> tma_, tensor_, port_, stores_, lsu_, quarter_, issue_;
+  std::vector<std::pair<double, int>> ended_;      // by CTA: when, by which warp
   std::vector<std::pair<double, int>> triggered_;  // by CTA: when, by which warp
   double before_;                                  // when the grid before ends
   std::vector<uint64_t> mma_pc_;                   // of the last MMA

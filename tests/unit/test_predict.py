@@ -84,6 +84,16 @@ def test_ctas_beyond_the_resident_ones_come_later() -> None:
     assert two - one == pytest.approx(COST["cta_start"] / 1e3)
 
 
+def test_the_path_of_a_later_cta_goes_on_in_the_one_that_made_room() -> None:
+    costs = COST | {"shared_per_sm": 1024.0, "sms": 1.0}
+    found = records(("tmem_load", 0, 100), ("tmem_wait", 0), ctas=2, threads=32)
+    us, parts = replay(found, costs, 10)
+    path = {part.cause: part.us for part in parts}
+    assert 1e3 * path["launch and start"] == pytest.approx(AROUND + COST["cta_start"])
+    assert sum(path.values()) == pytest.approx(us)
+    assert path["tcgen05.ld and conversion"] > 0
+
+
 def test_a_wait_for_what_never_comes_is_said() -> None:
     # Each warp arrives at what the other waits for, once it has waited itself.
     first = [("wait", 0, 1, 1), ("arrive", 0, 2, 0, THREAD)]
