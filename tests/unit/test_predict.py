@@ -15,7 +15,8 @@ from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
-from kernelbench.predict.trace import OPS, RECORD, StepTrace
+from kernelbench.predict.trace import OPS, RECORD, StepTrace, registers_of
+from kernelbench.project.context import Context
 
 #: Costs that differ from each other, so that a sum says which ones are in it.
 COST = {name: float(2 * i + 3) for i, name in enumerate(COSTS)} | {
@@ -63,6 +64,73 @@ def test_a_commit_arrives_when_the_tensor_core_is_through() -> None:
     each = max(COST["mma_least"], 256 * COST["mma_column"])
     tail = COST["mma_latency"] + COST["arrive"] + COST["wait"]
     assert cycles(*rows) == pytest.approx(COST["issue"] + 2 * each + tail)
+
+
+def test_a_wgmma_takes_its_columns_and_a_wait_leaves_the_newest_groups() -> None:
+    product, commit = ("warpgroup_mma", 0, 256, 0, 1), ("warpgroup_commit", 0)
+    one = 256 * COST["wgmma_column"]
+    for pending, products in ((0, 2), (1, 1)):
+        rows = [product, commit, product, commit, ("warpgroup_wait", 0, pending)]
+        expected = COST["issue"] + products * one + COST["wgmma_latency"]
+        assert cycles(*rows) == pytest.approx(expected)
+
+
+def test_a_narrow_wgmma_waits_for_a_in_shared_memory_or_for_registers() -> None:
+    def alone(columns: int, registers: int, adds: int) -> float:
+        rows = [("warpgroup_mma", 0, columns, registers, adds), ("warpgroup_commit", 0)]
+        return cycles(*rows, ("warpgroup_wait", 0, 0)) - COST["issue"] - COST["wgmma_latency"]
+
+    half = 8 * COST["wgmma_column"] / 2
+    assert alone(8, 0, 1) == pytest.approx(max(2 * half, COST["wgmma_shared"] + half))
+    assert alone(8, 1, 1) == pytest.approx(COST["wgmma_registers"] + 2 * half)
+    assert alone(8, 1, 0) - alone(8, 1, 1) == pytest.approx(4 * COST["wgmma_sum"])
+
+
+def test_warps_of_one_quarter_of_an_sm_share_a_tensor_core() -> None:
+    def both(second: int) -> float:
+        rows = [
+            (op, warp, *of)
+            for warp in (0, second)
+            for op, *of in (
+                ("warpgroup_mma", 256, 0, 1), ("warpgroup_commit",), ("warpgroup_wait", 0),
+            )
+        ]  # fmt: skip
+        return cycles(*rows, threads=256)
+
+    assert both(4) - both(1) == pytest.approx(256 * COST["wgmma_column"])
+
+
+def test_a_wait_for_cp_async_waits_for_the_bytes_of_32_lanes() -> None:
+    rows = [("async_copy", 0, 64, 16), ("async_commit", 0), ("async_wait", 0, 0)]
+    by_hbm = 512 / COST["hbm_gb_s"] + COST["latency_hbm"]
+    assert cycles(*rows) == pytest.approx(COST["async_copy"] + by_hbm)
+    written = [("async_copy", 0, 64, 16, 0, 1 << 31), *rows[1:]]
+    assert by_hbm > cycles(*written) - COST["async_copy"] > COST["latency_l2"]
+
+
+def test_a_dependent_grid_starts_early_and_waits_for_the_one_before() -> None:
+    work = [("tmem_load", 0, 1000), ("tmem_wait", 0)]
+    first = records(("grid_trigger", 0), *work, threads=32)
+    alone = cycles(*work, threads=32)
+    both = {}
+    for dependent in (0, 1):
+        second = records(("grid_wait", 0), threads=32)
+        second[0]["x"] = dependent
+        found = np.concatenate([first, second])
+        us, parts = replay(found, COST, 10)
+        assert sum(part.us for part in parts) == pytest.approx(us)
+        both[dependent] = 1e3 * us - AROUND - alone
+    again = COST["launch"] + COST["cta_start"]
+    assert both[0] == pytest.approx(COST["end"] + again)
+    assert both[1] == pytest.approx(0)
+
+
+def test_registers_limit_how_many_ctas_are_resident() -> None:
+    costs = COST | {"registers": 65536.0, "sms": 1.0}
+    found = records(ctas=4, threads=128)
+    none_known, _ = replay(found, costs)
+    found[0]["pc"] = 168  # three CTAs of four warps
+    assert replay(found, costs)[0] - none_known == pytest.approx(COST["cta_start"] / 1e3)
 
 
 def test_a_second_load_of_the_same_bytes_comes_from_l2() -> None:
@@ -266,12 +334,28 @@ def test_the_bubbles_of_a_step_name_its_lines(capsys: pytest.CaptureFixture[str]
     assert sum(each["on_path_us"] for each in bubbles) <= step["device_us"]
 
 
+def test_a_hopper_step_is_predicted_for_either_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, given in (("H200", ["--predict"]), ("H100", ["--predict-on", "h100"])):
+        assert invoke(["run", "m05", *given, "--shape", "s5"]) == ExitCode.PASS
+        out = capsys.readouterr().out
+        assert f"PREDICTED for NVIDIA {name}" in out
+        assert "m05/" in out
+
+
+def test_registers_are_those_of_the_kernels_in_code_lock() -> None:
+    step = Context.find().lineages.select(["m05"])[0]
+    assert set(registers_of(step)) == {
+        "multiply_experts", "prepare_rows", "lay_out_routes", "route_tokens",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["run", "v22", "--predict", "--check-only"], "--predict and --check-only"),
         (["ab", "v15", "v16", "--predict", "--fail-on", "slower"], "--predict and --fail-on"),
         (["run", "v22", "m05", "--predict"], "b200.toml for sm_100a"),
+        (["run", "m05", "--predict-on", "v100"], "there are models of b200, h200, h100"),
     ],
 )
 def test_what_a_prediction_does_not_take_is_refused(
