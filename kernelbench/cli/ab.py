@@ -82,6 +82,7 @@ def command(
     explain: bool,
     plot_path: str | None,
     predict: bool,
+    predict_on: str | None,
     **asked: Any,
 ) -> int:
     """Say whether CAND is really faster or slower than BASE.
@@ -89,13 +90,13 @@ def command(
     Both run interleaved in randomized ABBA quads; the verdict comes from paired block differences,
     corrected for the number of comparisons. Naming one step twice times it against itself. Where
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
-    With --predict nothing is timed: a model says what a B200 would take, or that it cannot tell.
+    With --predict nothing is timed: a model says what the GPU would take, or that it cannot tell.
     """
-    if predict:
+    if predict or predict_on:
         from kernelbench.cli import predict_view
 
         predict_view.refuse_others("base", "cand", "shapes")
-        return predict_view.show_ab(base, cand, shapes)
+        return predict_view.show_ab(base, cand, shapes, predict_on)
     options.require_plot(plot_path)
     from kernelbench.cli import ab_view
     from kernelbench.compare import api

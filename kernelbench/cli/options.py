@@ -104,12 +104,17 @@ _CONDITIONS = {
 
 
 def predict_option(function: F) -> F:
-    """``--predict``, which takes no other option than ``--shape``."""
+    """``--predict`` and ``--predict-on``, which take few other options."""
+    for_device = click.option(
+        "--predict-on",
+        metavar="b200|h200|h100",
+        help="--predict for another GPU than a B200 or, for sm_90a, an H200.",
+    )
     return click.option(
         "--predict",
         is_flag=True,
-        help="Measure nothing: predict, from an emulated call, what a B200 would take.",
-    )(function)
+        help="Measure nothing: predict, from an emulated call, what a B200 or H200 would take.",
+    )(for_device(function))
 
 
 def fail_on_option(*words: str) -> Callable[[F], F]:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, UsageError
+from kernelbench.cli import options
 from kernelbench.predict import api
 from kernelbench.predict.model import DeviceModel
 
@@ -23,28 +24,36 @@ def refuse_others(*taken: str) -> None:
     for each in context.command.params:
         name = each.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*taken, "predict"):
+        if given and name not in (*taken, "predict", "predict_on"):
             raise UsageError(f"--predict and {each.opts[0]}: a prediction runs and keeps nothing")
 
 
-def show_run(steps: Sequence[str], shapes: Sequence[str]) -> int:
-    """Predicted times, and where the critical path spends them."""
+def show_run(
+    steps: Sequence[str], shapes: Sequence[str], on: str | None, json_path: str | None
+) -> int:
+    """Predicted times, and what would shorten the critical path."""
+    options.require_writable(json_path)
     with console.Watching() as view:
-        found = api.predict(tuple(steps), tuple(shapes), observer=view)
+        found = api.predict(tuple(steps), tuple(shapes), on=on, observer=view)
+    if json_path is not None:
+        options.write_json_output(json_path, found.to_json())
+    if json_path == "-":
+        return int(ExitCode.PASS)
     rows = found.rows()
     _headline(found.device, ", ".join(dict.fromkeys(each.step for each in found.found)))
     console.show(rows, right={*rows[0]} - {"step", "shape"} if rows else ())
-    stalls = found.stall_rows()
-    if stalls:
-        console.out.print("critical path: the most that each part would save if it were free")
-        console.show(stalls, right=["predicted µs"], prose="where")
+    bubbles = found.bubble_rows()
+    if bubbles:
+        console.out.print("longest parts of the critical path, each replayed as if it were free")
+        right = {*bubbles[0]} - {"step", "shape", "cause", "where"}
+        console.show(bubbles, right=right, prose="where")
     return int(ExitCode.PASS)
 
 
-def show_ab(base: str, cand: str, shapes: Sequence[str]) -> int:
+def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None) -> int:
     """Predicted changes; none of them is a verdict that a script may act on."""
     with console.Watching() as view:
-        found = api.compare(base, cand, tuple(shapes), observer=view)
+        found = api.compare(base, cand, tuple(shapes), on=on, observer=view)
     _headline(found.device, f"{base}→{cand}")
     rows = found.rows()
     right = {*rows[0]} - {"shape", "predicted", "90 %"} if rows else ()

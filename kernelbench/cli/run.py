@@ -280,6 +280,7 @@ def command(
     fail_on: tuple[str, ...],
     json_path: str | None,
     predict: bool,
+    predict_on: str | None,
     **asked: Any,
 ) -> int:
     """Check each STEP for correctness, then time it.
@@ -287,14 +288,14 @@ def command(
     STEP is a step's name, a range (v01..v07), a lineage's name, a step's folder, or a Python file
     that defines custom_kernel(data). With --task it is such a file, or 'reference', the task's own;
     the task's tests are checked and its benchmarks timed, unless --shape names some. With --predict
-    nothing is checked or timed: a model says what a B200 would take. Leaves with 3
+    nothing is checked or timed: a model says what the GPU would take. Leaves with 3
     if a step is not right, with 5 if every shape was skipped.
     """
-    if predict:
+    if predict or predict_on:
         from kernelbench.cli import predict_view
 
-        predict_view.refuse_others("steps", "shapes")
-        return predict_view.show_run(steps, shapes)
+        predict_view.refuse_others("steps", "shapes", "json_path")
+        return predict_view.show_run(steps, shapes, predict_on, json_path)
     options.require_writable(json_path)
     view = RunView(console.err if json_path == "-" else console.out)
     try:

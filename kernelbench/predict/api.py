@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from kernelbench.base import schema
 from kernelbench.base.errors import UsageError
 from kernelbench.base.observer import Observer
 from kernelbench.base.table import Row, RowTable
 from kernelbench.emulator.settings import Emulation
 from kernelbench.machine.devices import require_torch
-from kernelbench.predict.model import DeviceModel, device, replay
+from kernelbench.predict.model import DEVICES, DeviceModel, device, replay
 from kernelbench.predict.trace import StepTrace, trace
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
@@ -19,16 +23,27 @@ from kernelbench.runs.settings import Names, names_of, step_names
 
 #: Input values change no schedule: the first class is traced, with this seed.
 _SEED = 1
-SHOWN_BUBBLES = 8
+SHOWN_BUBBLES = 5
+#: Parts of the critical path by cause and address, more than it has.
+_PARTS = 4096
+SCHEMA = "kernelbench.prediction/1"
 
 
 @dataclass(frozen=True)
-class PathPart:
-    """A part of the critical path: what it is, where in the source, in us."""
+class Bubble:
+    """A part of the critical path, by cause and source line.
+
+    Attributes:
+        where: The line that computes, copies or multiplies, or that waits for another warp.
+        on_path_us: Its part of the predicted time.
+        if_free_us: The predicted device time of a replay in which this cause costs nothing there:
+            another path may be almost as long.
+    """
 
     cause: str
     where: str
-    us: float
+    on_path_us: float
+    if_free_us: float
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,7 @@ class Prediction:
     low_us: float
     high_us: float
     schedule: str
-    stalls: tuple[PathPart, ...] = ()
+    bubbles: tuple[Bubble, ...] = ()
 
     @property
     def us(self) -> float:
@@ -89,19 +104,31 @@ class Predictions(_Predicted):
             for each in self.found
         ]
 
-    def stall_rows(self) -> list[Row]:
-        """The longest parts of each critical path: what each would save at most."""
+    def bubble_rows(self) -> list[Row]:
+        """What would take less time if it were free, times in us."""
         return [
             {
                 "step": each.step,
                 "shape": each.shape,
-                "predicted µs": f"{stall.us:.2f}",
-                "cause": stall.cause,
-                "where": stall.where,
+                "cause": bubble.cause,
+                "where": bubble.where,
+                "on the path, predicted µs": f"{bubble.on_path_us:.2f}",
+                "device if free, predicted µs": f"{bubble.if_free_us:.2f}",
+                "saves, predicted": f"{100 * (1 - bubble.if_free_us / each.device_us):.1f}%",
             }
             for each in self.found
-            for stall in each.stalls
+            for bubble in each.bubbles
         ]
+
+    def to_json(self) -> dict[str, Any]:
+        """A document of :data:`SCHEMA`; times in us, all of them predicted."""
+        return {
+            "schema": SCHEMA,
+            "predicted": True,
+            "device": self.device.device,
+            "model": f"{self.device.name}.toml",
+            "predictions": schema.encode(self.found),
+        }
 
 
 @dataclass(frozen=True)
@@ -146,13 +173,21 @@ class Changes(_Predicted):
 
 
 def predict(
-    steps: Names, shapes: Names | None = None, *, observer: Observer | None = None
+    steps: Names,
+    shapes: Names | None = None,
+    *,
+    on: str | None = None,
+    bubbles: bool = True,
+    observer: Observer | None = None,
 ) -> Predictions:
     """Predict what steps take on a GPU that is not here: an emulated call, replayed on its model.
 
     Args:
-        steps: Compiled Blackwell steps, as :func:`kernelbench.run` takes them.
+        steps: Compiled steps of one architecture, as :func:`kernelbench.run` takes them.
         shapes: By name or ad hoc; the problem's benchmark shapes if None.
+        on: One of :data:`~kernelbench.predict.model.DEVICES`; the first of the steps' architecture
+            if None.
+        bubbles: Whether to replay anew without each of the longest parts of the critical path.
 
     Raises:
         UsageError: For a step that the model does not cover, by the name of what it lacks.
@@ -161,19 +196,20 @@ def predict(
     """
     require_torch("predicting")
     observer = observer or Observer()
-    model = device()
-    sms = int(model.costs["sms"].value)
     context = Context.find()
     plans = plan_check(
-        context, step_names(steps), names_of(shapes) or ("all",), (), Emulation(sms=sms),
+        context, step_names(steps), names_of(shapes) or ("all",), (), Emulation(),
         warn=observer.warning,
     )  # fmt: skip
+    model = device(on) if on else _device_of(plans[0].step)
     for each in plans:
         if each.step.arch != model.arch:
             raise UsageError(
-                f"--predict: {each.step.name} is for {each.step.arch or each.step.kind}; "
-                f"there is a model of {model.arch} only"
+                f"--predict: {each.step.name} is for {each.step.arch or each.step.kind}, "
+                f"{model.name}.toml for {model.arch}",
+                "predict steps of one architecture at a time",
             )
+    sms = int(model.costs["sms"].value)
     found = []
     for each in plans:
         for shape in each.shapes:
@@ -183,22 +219,38 @@ def predict(
             observer.progress(f"{each.step.name} {shape.name}: traced on the emulator")
             inputs = each.problem.make_inputs(shape, each.problem.input_classes[0], _SEED, "cpu")
             traced = trace(each.step, each.problem, inputs.data, sms)
-            found.append(_predicted(context, model, each.step, shape.name, traced))
+            found.append(_predicted(context, model, each.step, shape.name, traced, bubbles))
     return Predictions(model, tuple(found))
 
 
+def _device_of(step: Step) -> DeviceModel:
+    for name in DEVICES:
+        if device(name).arch == step.arch:
+            return device(name)
+    raise UsageError(
+        f"--predict: {step.name} is for {step.arch or step.kind}; there are models of "
+        + ", ".join(dict.fromkeys(device(name).arch for name in DEVICES))
+    )
+
+
 def compare(
-    base: str, cand: str, shapes: Names | None = None, *, observer: Observer | None = None
+    base: str,
+    cand: str,
+    shapes: Names | None = None,
+    *,
+    on: str | None = None,
+    observer: Observer | None = None,
 ) -> Changes:
     """Predict a change from one step to another; the arguments are those of :func:`predict`."""
-    both = predict((base, cand) if base != cand else (base,), shapes, observer=observer)
+    steps = (base, cand) if base != cand else (base,)
+    both = predict(steps, shapes, on=on, bubbles=False, observer=observer)
     by_step: dict[str, dict[str, Prediction]] = {}
     for each in both.found:
         by_step.setdefault(each.step, {})[each.shape] = each
     if not by_step:
         raise UsageError("--predict: neither step takes any of the shapes")
-    steps = [*by_step.values()]
-    ours, theirs = steps[0], steps[-1]
+    traced = [*by_step.values()]
+    ours, theirs = traced[0], traced[-1]
     shared = [shape for shape in ours if shape in theirs]
     changes = [_changed(both.device, ours[shape], theirs[shape]) for shape in shared]
     return Changes(both.device, tuple(changes))
@@ -220,18 +272,46 @@ def _changed(model: DeviceModel, base: Prediction, cand: Prediction) -> Predicte
 
 
 def _predicted(
-    context: Context, model: DeviceModel, step: Step, shape: str, traced: StepTrace
+    context: Context,
+    model: DeviceModel,
+    step: Step,
+    shape: str,
+    traced: StepTrace,
+    with_bubbles: bool,
 ) -> Prediction:
     model.require(traced)
-    us, bubbles = replay(traced.records, model.values(), SHOWN_BUBBLES)
+    us, _ = replay(traced.records, model.values())
     host = host_class(model, ancestors(context, step))
     host_us = model.host[host].value if host else None
     total, spread = us + (host_us or 0.0), model.spread["time"].value
     return Prediction(
         step.name, shape, us, host_us, host, total / (1 + spread), total / (1 - spread),
         traced.schedule(),
-        tuple(PathPart(b.cause, traced.place(b.pc), b.us) for b in bubbles),
+        bubbles_of(traced, model.values()) if with_bubbles else (),
     )  # fmt: skip
+
+
+def bubbles_of(traced: StepTrace, costs: Mapping[str, float]) -> tuple[Bubble, ...]:
+    """The longest parts of a trace's critical path, and the time without each of them."""
+    _, parts = replay(traced.records, costs, _PARTS)
+    on_path: dict[tuple[str, str], float] = {}
+    for part in parts:
+        key = part.cause, traced.place(part.pc)
+        on_path[key] = on_path.get(key, 0.0) + part.us
+    longest = sorted(on_path, key=lambda key: -on_path[key])[:SHOWN_BUBBLES]
+    pcs: dict[str, list[int]] = {}
+    for pc in np.unique(traced.records["pc"]).tolist():
+        pcs.setdefault(traced.place(pc), []).append(pc)
+    found = [
+        Bubble(
+            cause,
+            where,
+            on_path[cause, where],
+            replay(traced.records, costs, free=(cause, pcs.get(where, [])))[0],
+        )
+        for cause, where in longest
+    ]
+    return tuple(sorted(found, key=lambda bubble: bubble.if_free_us))
 
 
 def ancestors(context: Context, step: Step) -> list[str]:

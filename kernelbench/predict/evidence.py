@@ -7,9 +7,12 @@ that are there already.
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
+import itertools
+import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +27,10 @@ from kernelbench.project.model import Step
 from kernelbench.project.problem_loading import load_problem
 
 SHAPES = "ABCD"
+#: The GPU to whose figures costs of Hopper GPUs were fitted.
+FITTED_ON = "h200"
+#: Of the steps that were measured on a Hopper GPU.
+HOPPER_SHAPES = (*SHAPES, "qwen35-m1", "qwen35-m16", "qwen35", "qwen35-m1024")
 #: By class of hosts the step whose figure on D the constant was fitted to.
 ANCHORS = {"v01": "v01", "v03": "v04", "v04": "v04", "v06": "v07", "v09": "v09", "v14": "v14"}
 #: Whose four figures the rate of L2 was fitted to.
@@ -37,8 +44,19 @@ def main() -> None:
     """Trace, replay, compare, print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--traces", type=Path)
-    folder = parser.parse_args().traces
-    context, model = Context.find(), device()
+    parser.add_argument(
+        "--hopper",
+        nargs="*",
+        metavar="STEP:SHAPE",
+        help="against measured device times of Hopper GPUs: all of them, or these",
+    )
+    asked = parser.parse_args()
+    folder, context, model = asked.traces, Context.find(), device()
+    if asked.hopper is not None:
+        chosen = {tuple(each.split(":")) for each in asked.hopper}
+        for name in ("h200", "h100"):
+            print("\n".join(_hopper(context, device(name), chosen, folder)))
+        return
     steps = [
         step
         for step in context.lineages.all_steps
@@ -71,6 +89,75 @@ def _device_us(
     return replay(records, model.values())[0]
 
 
+def measured(context: Context, model: DeviceModel) -> Figures:
+    """Recorded device times of a GPU, cold L2, in us: of the h- and m-steps' main line."""
+    folder = context.project.results / model.device.lower().replace(" ", "-")
+    with (folder / "table.csv").open() as file:
+        return {
+            (row["step"], row["shape"]): float(row["device_median_us"])
+            for row in csv.DictReader(file)
+            if row["l2"] == "cold" and row["device_median_us"] and row["shape"] in HOPPER_SHAPES
+            and re.fullmatch(r"[hm]\d\d", row["step"])
+        }  # fmt: skip
+
+
+def is_fitted(step: str) -> bool:
+    """Whether figures of an h- or m-step may be fitted to: those of even number.
+
+    Chosen before any was predicted: whole steps are held out, and both halves see each technique.
+    """
+    return int(step[1:]) % 2 == 0
+
+
+def _hopper(
+    context: Context, model: DeviceModel, chosen: Collection[tuple[str, ...]], folder: Path | None
+) -> Iterator[str]:
+    steps = {step.name: step for step in context.lineages.all_steps}
+    figures = {
+        key: us
+        for key, us in measured(context, model).items()
+        if steps[key[0]].compiled and (not chosen or key in chosen)
+    }
+    if not figures:
+        return
+    predicted = {
+        (name, shape): _device_us(context, model, steps[name], shape, folder)
+        for name, shape in sorted(figures)
+    }
+    error = {key: us / figures[key] - 1 for key, us in predicted.items()}
+    # Nothing is fitted to figures of another GPU.
+    fitted = {key for key in figures if model.name == FITTED_ON and is_fitted(key[0])}
+    rows = []
+    for line, half in itertools.product("hm", ("fitted half", "held out")):
+        of = [
+            e
+            for key, e in error.items()
+            if key[0][0] == line and (key in fitted) == (half[0] == "f")
+        ]
+        rows += [_row(f"{line}, {half}", of)] if of else []
+    held = {key: e for key, e in error.items() if key not in fitted}
+    for shape in HOPPER_SHAPES:
+        of = [e for (_, at), e in held.items() if at == shape]
+        rows += [_row(f"held out on {shape}", of)] if of else []
+    rows.append(_row("all held out", [*held.values()]))
+    changes = {
+        key: (predicted[key] / predicted[before] - 1, figures[key] / figures[before] - 1)
+        for key in predicted
+        if (before := (steps[key[0]].parent or "", key[1])) in predicted
+    }
+    yield f"### {model.device}\n"
+    yield from markdown(rows, ["number", "mean error", "mean, signed", "worst"])
+    yield f"\nNine of ten held-out errors are within {100 * _ninety(held.values()):.1f} %:"
+    yield "`spread.time`. Changes from a step's parent:\n"
+    yield from _signs(changes, "measured")
+    for line in "hm":
+        of_line = [steps[name] for name in sorted({name for name, _ in error}) if name[0] == line]
+        at = [shape for shape in HOPPER_SHAPES if any((s.name, shape) in error for s in of_line)]
+        if of_line:
+            yield from markdown(_every(of_line, predicted, figures, error, fitted, at))
+            yield ""
+
+
 def _page(
     context: Context, model: DeviceModel, steps: list[Step], device_us: Figures
 ) -> Iterator[str]:
@@ -100,7 +187,7 @@ def _page(
     }
     today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
     yield "# Evidence: predicted times\n"
-    yield f"{today}, `python -m kernelbench.predict.evidence`, on a CPU. Nothing here was measured"
+    yield f"{today}, `python -m kernelbench.predict.evidence`, on a CPU. No B200 was measured"
     yield f"by us: call times *predicted* for {model.device} stand beside those *reported* on one"
     yield "by NVFP4 Kernels, chapter Group GEMM (`step.toml`). How predictions are made:"
     yield "[predicted times](predict.md).\n"
@@ -110,6 +197,7 @@ def _page(
     yield f"of {L2_ANCHOR}. These {len(fitted)} figures are left out below. The others were known"
     yield "while the model was written: its spread is not that of a blind test.\n"
     yield from _errors(held, clean, hosts)
+    yield "## Changes from a step's parent, under one class of hosts\n"
     yield from _signs(changes)
     yield "## Every step\n"
     yield "Microseconds, predicted / reported, and the error. *f*: fitted, not counted.\n"
@@ -129,27 +217,28 @@ def _page(
     )
 
 
-def _errors(held: Figures, clean: Figures, hosts: Mapping[str, str]) -> Iterator[str]:
-    def row(what: str, errors: list[float]) -> Row:
-        return {
-            "figures": what,
-            "number": len(errors),
-            "mean error": f"{100 * statistics.mean(map(abs, errors)):.1f} %",
-            "mean, signed": f"{100 * statistics.mean(errors):+.1f} %",
-            "worst": f"{100 * max(errors, key=abs):+.0f} %",
-        }
+def _row(what: str, errors: list[float]) -> Row:
+    return {
+        "figures": what,
+        "number": len(errors),
+        "mean error": f"{100 * statistics.mean(map(abs, errors)):.1f} %",
+        "mean, signed": f"{100 * statistics.mean(errors):+.1f} %",
+        "worst": f"{100 * max(errors, key=abs):+.0f} %",
+    }
 
-    rows = [row("all held out", [*held.values()])]
+
+def _errors(held: Figures, clean: Figures, hosts: Mapping[str, str]) -> Iterator[str]:
+    rows = [_row("all held out", [*held.values()])]
     for shape in SHAPES:
-        rows.append(row(f"on {shape}", [e for (_, at), e in held.items() if at == shape]))
+        rows.append(_row(f"on {shape}", [e for (_, at), e in held.items() if at == shape]))
     for first in ANCHORS:
         of_hosts = [e for (name, _), e in held.items() if hosts[name] == first]
-        rows.append(row(f"hosts from {first}", of_hosts))
+        rows.append(_row(f"hosts from {first}", of_hosts))
     unfitted = [e for (name, _), e in held.items() if name not in ANCHORS.values()]
-    rows.append(row("steps no figure of which was fitted", unfitted))
+    rows.append(_row("steps no figure of which was fitted", unfitted))
     for failed in sorted({name for name, _ in clean}):
         errors = [e for (name, _), e in clean.items() if name == failed]
-        rows.append(row(f"failed {failed}", errors))
+        rows.append(_row(f"failed {failed}", errors))
     yield "## Errors of call times\n"
     yield from markdown(rows, ["number", "mean error", "mean, signed", "worst"])
     yield "\nThe aim is 7 % in all and 8 % on B. Uncoalesced accesses and bank conflicts are not"
@@ -159,7 +248,12 @@ def _errors(held: Figures, clean: Figures, hosts: Mapping[str, str]) -> Iterator
     yield "reported figure: `spread.time`.\n"
 
 
-def _signs(changes: Mapping[tuple[str, str], tuple[float, float]]) -> Iterator[str]:
+def _signs(
+    changes: Mapping[tuple[str, str], tuple[float, float]], how: str = "reported"
+) -> Iterator[str]:
+    if not changes:
+        yield "* None.\n"
+        return
     large = [(p, r) for p, r in changes.values() if abs(r) > SMALL]
     small = [p for p, r in changes.values() if abs(r) <= SMALL]
     spread = _ninety(p - r for p, r in changes.values())
@@ -168,11 +262,10 @@ def _signs(changes: Mapping[tuple[str, str], tuple[float, float]]) -> Iterator[s
     unseen = sum(abs(p) > SMALL for p in small)
     called_right = sum(p * r > 0 for p, r in called)
     percent = f"{100 * SMALL:.0f} %"
-    yield "## Changes from a step's parent, under one class of hosts\n"
-    yield f"* Reported change above {percent}: the sign is right in {right} of {len(large)} (the"
-    yield "  aim is 88 %)."
-    yield f"* At most {percent} reported: more was predicted in {unseen} of {len(small)}."
-    yield f"* Nine of ten predicted changes are within {100 * spread:.1f} points of the reported"
+    yield f"* {how.capitalize()} change above {percent}: the sign is right in {right} of"
+    yield f"  {len(large)} (the aim is 88 %)."
+    yield f"* At most {percent} {how}: more was predicted in {unseen} of {len(small)}."
+    yield f"* Nine of ten predicted changes are within {100 * spread:.1f} points of the {how}"
     yield "  one: `spread.change`. Below it there is no call."
     yield f"* Of the {len(changes)} changes {len(called)} are called so, {called_right} with the"
     yield "  right sign.\n"
@@ -188,15 +281,18 @@ def _every(
     reported: Figures,
     error: Figures,
     fitted: set[tuple[str, str]],
+    shapes: Sequence[str] = SHAPES,
 ) -> list[Row]:
     def cell(key: tuple[str, str]) -> str:
+        if key not in predicted:
+            return "–"
         mark = " *f*" if key in fitted else ""
         return f"{predicted[key]:.1f} / {reported[key]:.1f}, {100 * error[key]:+.0f} %{mark}"
 
     return [
-        {"step": step.name} | {shape: cell((step.name, shape)) for shape in SHAPES}
+        {"step": step.name} | {shape: cell((step.name, shape)) for shape in shapes}
         for step in steps
-        if (step.name, "A") in predicted
+        if any((step.name, shape) in predicted for shape in shapes)
     ]
 
 

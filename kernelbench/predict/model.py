@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,7 +27,8 @@ COSTS = (
     "convert_register", "tmem_store_register", "shared_load", "shared_store", "global_load",
     "global_load_more", "global_store", "parameter", "map_publish", "map_acquire", "try_cancel",
     "cluster_barrier", "reduce", "word", "atomic", "shuffle", "fence_gpu", "cta_start", "launch",
-    "end",
+    "end", "wgmma_column", "wgmma_shared", "wgmma_latency", "wgmma_registers", "wgmma_sum",
+    "async_copy", "call", "registers",
 )  # fmt: skip
 #: What an operation takes, where the device's file need not have it; None: the model lacks it.
 _NEEDS: Mapping[str, tuple[str, ...] | None] = {
@@ -42,9 +43,15 @@ _NEEDS: Mapping[str, tuple[str, ...] | None] = {
         "shared_load", "shared_store", "global_load", "global_load_more", "global_store",
         "parameter",
     ),
-    "async_copy": None, "warpgroup_mma": None, "dense_mma": None, "dependent_launch": None,
+    "async_copy": ("async_copy", "port_bytes"),
+    "warpgroup_mma": (
+        "wgmma_column", "wgmma_shared", "wgmma_latency", "wgmma_registers", "wgmma_sum",
+    ),
+    "dense_mma": None,
 }  # fmt: skip
-_OPTIONAL = frozenset(name for names in _NEEDS.values() for name in names or ())
+_OPTIONAL = frozenset(
+    ("call", "registers", *(name for names in _NEEDS.values() for name in names or ()))
+)
 #: As PTX has them, for messages.
 _IN_PTX = {
     "load": "cp.async.bulk to shared memory", "store": "cp.async.bulk to global memory",
@@ -54,14 +61,14 @@ _IN_PTX = {
     "cluster_arrive": "barrier.cluster", "reduce": "red", "atomic": "atom",
     "word_wait": "a wait for global memory", "shuffle": "shfl", "fence": "fence.acq_rel",
     "accesses": "ld and st", "async_copy": "cp.async", "warpgroup_mma": "wgmma",
-    "dense_mma": "tcgen05.mma other than FP4", "dependent_launch": "griddepcontrol",
+    "dense_mma": "tcgen05.mma other than FP4",
 }  # fmt: skip
 #: ``Cause`` in replay.cpp, in its order.
 CAUSES = (
     "issue", "launch and start", "another warp's arrival", "named barrier", "cluster barrier",
     "bulk store", "tensor core", "tensor map publish/acquire", "launch control", "global word",
     "loads and stores", "tcgen05.ld and conversion", "copy: latency", "copy: HBM", "copy: L2",
-    "copy: SM port", "copy: TMA unit",
+    "copy: SM port", "copy: TMA unit", "end of the grid before", "instructions around wgmma",
 )  # fmt: skip
 
 
@@ -132,9 +139,19 @@ class DeviceModel:
                 )
 
 
+#: Whose files ship; of an architecture the first one is taken unless another one is named.
+DEVICES = ("b200", "h200", "h100")
+
+
 @functools.cache
 def device(name: str = "b200") -> DeviceModel:
-    """A device that ships, by its file's name."""
+    """A device that ships, by its file's name.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if name not in DEVICES:
+        raise UsageError(f"--predict-on {name}: there are models of {', '.join(DEVICES)}")
     return read_device(Path(__file__).with_name(f"{name}.toml"))
 
 
@@ -184,13 +201,17 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     library.kb_replay.argtypes = [
         ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.POINTER(_Bubble), ctypes.c_uint64,
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64,
     ]  # fmt: skip
     library.kb_replay.restype = ctypes.c_double
     return library
 
 
 def replay(
-    records: np.ndarray[Any, np.dtype[Any]], costs: Mapping[str, float], bubbles: int = 0
+    records: np.ndarray[Any, np.dtype[Any]],
+    costs: Mapping[str, float],
+    bubbles: int = 0,
+    free: tuple[str, Sequence[int]] | None = None,
 ) -> tuple[float, list[Bubble]]:
     """The device time of a trace's launches, in us, and the longest parts of its critical path.
 
@@ -198,6 +219,8 @@ def replay(
         records: Of dtype :data:`~kernelbench.predict.trace.RECORD`.
         costs: By the names of :data:`COSTS`.
         bubbles: How many parts of the critical path.
+        free: One of :data:`CAUSES` and the places where it costs nothing; ``issue`` and
+            ``launch and start`` then cost nothing anywhere.
 
     Raises:
         KernelbenchError: If warps of the trace wait for what never comes.
@@ -205,7 +228,12 @@ def replay(
     records = np.ascontiguousarray(records)
     values = (ctypes.c_double * len(COSTS))(*(costs.get(name, 0.0) for name in COSTS))
     found = (_Bubble * max(1, bubbles))()
-    us = _library().kb_replay(records.ctypes.data, len(records), values, found, bubbles)
+    cause, places = free or (None, ())
+    pcs = (ctypes.c_uint64 * max(1, len(places)))(*sorted(places))
+    us = _library().kb_replay(
+        records.ctypes.data, len(records), values, found, bubbles,
+        CAUSES.index(cause) if cause else len(CAUSES), pcs, len(places),
+    )  # fmt: skip
     if us < 0:
         raise KernelbenchError("a prediction's replay does not end: its trace is not complete")
     clock = costs["clock_ghz"] * 1e3

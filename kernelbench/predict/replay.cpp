@@ -39,8 +39,16 @@ enum class Op : uint8_t {
   kAccesses,
   kShuffle,
   kFence,
+  kAsyncCopy,
+  kAsyncCommit,
+  kAsyncWait,
+  kWarpgroupMma,
+  kWarpgroupCommit,
+  kWarpgroupWait,
+  kGridWait,
+  kGridTrigger,
 };
-enum By : uint32_t { kThread, kCopy, kTensor, kLaunchControl };
+enum By : uint32_t { kThread, kCopy, kTensor, kLaunchControl, kAsyncCopies };
 // What a stretch of the critical path is; names in model.py.
 enum Cause : int {
   kIssue,
@@ -60,6 +68,8 @@ enum Cause : int {
   kCopyL2,
   kCopyPort,
   kCopyTma,
+  kGrid,
+  kRegisters,
   kCauses,
 };
 struct Record {
@@ -81,17 +91,24 @@ struct Costs {
   double shared_load, shared_store, global_load, global_load_more, global_store, parameter;
   double map_publish, map_acquire, try_cancel, cluster_barrier, reduce, word, atomic, shuffle;
   double fence_gpu, cta_start, launch, end;
+  double wgmma_column, wgmma_shared, wgmma_latency, wgmma_registers, wgmma_sum, async_copy, call;
+  double registers;  // of an SM; 0: no limit
 };
 
-// A phase of a barrier, or a version of a word: when the last arrival it needs has come.
-struct Phase {
-  int needed = 0;
+// An arrival: `lag` cycles pass until a waiter sees it; `pc`: of what arrives, 0: the waiter's.
+struct Arrival {
   double at = 0;
-  std::vector<int> waiting;
-  bool over = false;
   Cause cause = kIssue;
   int source = -1;
-  double source_at = 0;
+  double source_at = 0, lag = 0;
+  uint64_t pc = 0;
+};
+// A phase of a barrier, or a version of a word: the last arrival it needs.
+struct Phase {
+  int needed = 0;
+  Arrival last;
+  std::vector<int> waiting;
+  bool over = false;
 };
 // A stretch of a warp's time; `source`: the warp that it waited for, or -1 for its own work.
 struct Stretch {
@@ -105,11 +122,20 @@ struct WarpState {
   uint32_t cta = 0;
   std::vector<uint32_t> records;
   size_t next = 0;
-  double at = 0;
+  double at = 0, begun = 0;
+  int after = -1;  // the warp whose end made room for this one's CTA
   double tmem_pipe = 0, tmem_done = 0, to_convert = 0;
   double open_group = 0;
   std::vector<double> groups;
+  double open_copies = 0, open_products = 0, to_add = 0;
+  std::vector<double> copies, products;  // by group: cp.async, wgmma
+  uint64_t copy_pc = 0, product_pc = 0;
   std::vector<Stretch> stretches;
+};
+// What costs nothing: a cause at some places, in ascending order. Issue and start have no place.
+struct Free {
+  int cause;
+  const uint64_t *first, *last;
 };
 struct Bubble {
   uint64_t pc;
@@ -125,9 +151,10 @@ uint64_t mixed(uint64_t a, uint64_t b, uint64_t kind) {
 
 class Replay {
  public:
-  Replay(const Record* records, size_t first, size_t last, const Costs& costs,
-         std::unordered_map<uint64_t, double>& in_l2)
-      : r_(records), c_(costs), in_l2_(in_l2) {
+  // `before`: when the grid before ends, if this one may start earlier.
+  Replay(const Record* records, size_t first, size_t last, const Costs& costs, const Free& free,
+         double before, std::unordered_map<uint64_t, double>& in_l2)
+      : r_(records), c_(costs), free_(free), in_l2_(in_l2), before_(before) {
     const Record& launch = records[first];
     grid_ = static_cast<uint32_t>(launch.a);
     const auto threads = static_cast<uint32_t>(launch.b & 0xffff);
@@ -135,8 +162,14 @@ class Replay {
     warps_ = (threads + 31) / 32;
     sms_ = static_cast<size_t>(c_.sms);
     const int by_shared = static_cast<int>(c_.shared_per_sm / (launch.c + 1024));
-    const int per_sm =
+    int per_sm =
         std::max(1, std::min({static_cast<int>(2048 / std::max(1u, threads)), by_shared, 32}));
+    if (c_.registers > 0 && launch.pc > 0) {
+      // Each quarter of an SM gives a warp 256 registers at a time.
+      const uint64_t of_warp = (launch.pc * 32 + 255) / 256 * 256;
+      const int warps = 4 * static_cast<int>(c_.registers / 4 / static_cast<double>(of_warp));
+      per_sm = std::max(1, std::min(per_sm, warps / static_cast<int>(warps_)));
+    }
     resident_ =
         static_cast<uint32_t>(std::min<uint64_t>(grid_, sms_ / cluster_ * cluster_ * per_sm));
     hbm_rate_ = c_.hbm_gb_s / c_.clock_ghz;
@@ -144,7 +177,16 @@ class Replay {
     w_.resize(size_t{grid_} * warps_);
     for (size_t i = 0; i < w_.size(); ++i) w_[i].cta = static_cast<uint32_t>(i / warps_);
     for (auto* server : {&tma_, &tensor_, &port_, &stores_, &lsu_}) server->resize(sms_);
+    mma_pc_.resize(sms_);
+    for (auto* server : {&quarter_, &issue_}) server->resize(4 * sms_);
+    triggered_.resize(grid_);
     sm_.resize(grid_);
+    commit_ = c_.mma_latency + c_.arrive;
+    if (free.cause == kIssue) {
+      for (double* each : {&c_.issue, &c_.arrive, &c_.reduce, &c_.shuffle, &c_.tmem_store_register})
+        *each = 0;
+    }
+    if (free.cause == kStart) c_.cta_start = 0;
     live_.assign(grid_, static_cast<int>(warps_));
     ended_.resize(grid_);
     left_.assign(grid_ / cluster_ + 1, cluster_);
@@ -153,7 +195,7 @@ class Replay {
 
   // Cycles of the launch; negative: warps wait for what never comes.
   double run() {
-    for (; started_ < resident_; ++started_) start(started_, started_ % sms_, 0);
+    for (; started_ < resident_; ++started_) start(started_, started_ % sms_, {0, -1});
     while (!ready_.empty()) {
       const int warp = ready_.top().second;
       w_[warp].at = ready_.top().first;
@@ -163,37 +205,69 @@ class Replay {
     return finished_ == w_.size() ? end_ : -1;
   }
 
-  void critical_path(std::map<std::pair<int, uint64_t>, double>& out) const {
-    int warp = 0;
-    for (size_t i = 0; i < w_.size(); ++i) {
-      if (w_[i].at > w_[warp].at) warp = static_cast<int>(i);
+  // Of the last warp: when and which.
+  std::pair<double, int> last_end() const {
+    std::pair<double, int> last{w_[0].at, 0};
+    for (size_t i = 1; i < w_.size(); ++i) {
+      if (w_[i].at > last.first) last = {w_[i].at, static_cast<int>(i)};
     }
-    double at = w_[warp].at;
+    return last;
+  }
+
+  // When every CTA has let the next grid start, or has ended, and by which warp.
+  std::pair<double, int> last_trigger() const {
+    std::pair<double, int> last{0, 0};
+    for (uint32_t cta = 0; cta < grid_; ++cta) {
+      if (triggered_[cta].first == 0) return last_end();
+      last = std::max(last, triggered_[cta]);
+    }
+    return last;
+  }
+
+  // What a warp did and waited for up to a time, by cause and place. True: it has waited for the
+  // grid before, up to whose end nothing is added.
+  bool critical_path(std::pair<double, int> from,
+                     std::map<std::pair<int, uint64_t>, double>& out) const {
+    auto [at, warp] = from;
     while (at > 0) {
       const std::vector<Stretch>& all = w_[warp].stretches;
       auto it = std::upper_bound(all.begin(), all.end(), at + 1e-9,
                                  [](double t, const Stretch& s) { return t < s.to; });
-      uint64_t pc = 0;
-      bool jumped = false;
+      bool own = true, jumped = false;
       while (it != all.begin()) {
         const Stretch& s = *--it;
-        out[{kIssue, pc}] += std::max(0.0, at - s.to);
+        out[{kIssue, 0}] += std::max(0.0, at - s.to);
         at = std::min(at, s.to);
-        pc = s.pc;
+        if (s.cause == kGrid) return true;
         if (s.source < 0) {
           out[{s.cause, s.pc}] += at - s.from;
           at = s.from;
           continue;
         }
         out[{s.cause, s.pc}] += at - s.source_at;
+        own = false;
         jumped = s.source_at < at;
         at = s.source_at;
         warp = s.source;
         break;
       }
+      // All of the warp's time: its CTA began when another one ended.
+      const WarpState& w = w_[warp];
+      if (own && w.after >= 0) {
+        out[{kIssue, 0}] += std::max(0.0, at - w.begun);
+        at = std::min(at, w.begun);
+        out[{kStart, 0}] += std::min(at, c_.cta_start);
+        at -= c_.cta_start;
+        warp = w.after;
+        jumped = true;
+      }
       if (!jumped) break;
     }
-    out[{kStart, 0}] += std::max(0.0, at);
+    at = std::max(at, 0.0);
+    const double begun = std::max(0.0, std::min(at, w_[warp].begun));
+    out[{kIssue, 0}] += at - begun;
+    out[{kStart, 0}] += begun;
+    return false;
   }
 
  private:
@@ -206,15 +280,14 @@ class Replay {
       return mixed(mixed(r.a, r.b, 9), uint64_t{r.cta} * 64 + r.warp, 10);
     };
     for (size_t i = first; i < last; ++i) {
-      if (r_[i].op == Op::kArrive && r_[i].c == kThread && r_[i].lane == 0)
+      if (r_[i].op == Op::kArrive && by_lane(r_[i]) && r_[i].lane == 0)
         by_lane0.insert(arrival(r_[i]));
     }
     phases_.reserve((last - first) / 3);
     for (size_t i = first; i < last; ++i) {
       const Record& r = r_[i];
       if (r.cta >= grid_) continue;
-      if (r.op == Op::kArrive && r.c == kThread && r.lane != 0 && by_lane0.count(arrival(r)))
-        continue;
+      if (r.op == Op::kArrive && by_lane(r) && r.lane != 0 && by_lane0.count(arrival(r))) continue;
       std::vector<uint32_t>& own = w_[size_t{r.cta} * warps_ + r.warp].records;
       own.push_back(static_cast<uint32_t>(i));
       if (r.lane != 0) {
@@ -229,6 +302,8 @@ class Replay {
       if (const uint64_t id = arrives_at(r)) ++phases_[id].needed;
     }
   }
+
+  static bool by_lane(const Record& r) { return r.c == kThread || r.c == kAsyncCopies; }
 
   // What a record arrives at; 0: nothing.
   static uint64_t arrives_at(const Record& r) {
@@ -248,11 +323,12 @@ class Replay {
     }
   }
 
-  void start(uint32_t cta, size_t sm, double at) {
+  void start(uint32_t cta, size_t sm, std::pair<double, int> after) {
     sm_[cta] = sm;
     for (uint32_t i = 0; i < warps_; ++i) {
       const auto warp = static_cast<int>(size_t{cta} * warps_ + i);
-      w_[warp].at = at + c_.cta_start;
+      w_[warp].at = w_[warp].begun = after.first + c_.cta_start;
+      w_[warp].after = after.second;
       ready_.push({w_[warp].at, warp});
     }
   }
@@ -261,31 +337,29 @@ class Replay {
     const WarpState& s = w_[warp];
     ++finished_;
     end_ = std::max(end_, s.at);
-    ended_[s.cta] = std::max(ended_[s.cta], s.at);
+    ended_[s.cta] = std::max(ended_[s.cta], {s.at, warp});
     const uint32_t cluster = s.cta / cluster_, first = cluster * cluster_;
     if (--live_[s.cta] > 0 || --left_[cluster] > 0) return;
-    const double at = *std::max_element(ended_.begin() + first, ended_.begin() + first + cluster_);
+    const auto last = *std::max_element(ended_.begin() + first, ended_.begin() + first + cluster_);
     for (uint32_t k = 0; k < cluster_ && started_ < grid_; ++k, ++started_)
-      start(started_, sm_[first + k], at);
+      start(started_, sm_[first + k], last);
   }
 
   void resume(int warp, const Phase& phase, uint64_t pc) {
     WarpState& s = w_[warp];
-    if (phase.at > s.at) {
-      s.stretches.push_back(
-          {s.at, phase.at + c_.wait, phase.cause, phase.source, phase.source_at, pc});
+    const Arrival& last = phase.last;
+    if (last.pc != 0) pc = last.pc;
+    const double at = last.at + cost(last.cause, pc, last.lag), seen = std::max(s.at, at);
+    const double wait = cost(at > s.at ? last.cause : kIssue, pc, c_.wait);
+    if (at > s.at) {
+      s.stretches.push_back({s.at, seen + wait, last.cause, last.source, last.source_at, pc});
     }
-    s.at = std::max(s.at, phase.at) + c_.wait;
+    s.at = seen + wait;
   }
 
-  void arrive(uint64_t id, double at, Cause cause, int source, double source_at) {
+  void arrive(uint64_t id, const Arrival& arrival) {
     Phase& phase = phases_[id];
-    if (at >= phase.at) {
-      phase.at = at;
-      phase.cause = cause;
-      phase.source = source;
-      phase.source_at = source_at;
-    }
+    if (arrival.at >= phase.last.at) phase.last = arrival;
     if (--phase.needed > 0) return;
     phase.over = true;
     for (const int warp : phase.waiting) {
@@ -307,8 +381,16 @@ class Replay {
     return true;
   }
 
+  bool is_free(Cause cause, uint64_t pc) const {
+    return cause == free_.cause &&
+           (cause == kIssue || cause == kStart || std::binary_search(free_.first, free_.last, pc));
+  }
+  double cost(Cause cause, uint64_t pc, double cycles) const {
+    return is_free(cause, pc) ? 0 : cycles;
+  }
+
   void spend(WarpState& s, double until, Cause cause, uint64_t pc) {
-    if (until <= s.at) return;
+    if (until <= s.at || is_free(cause, pc)) return;
     s.stretches.push_back({s.at, until, cause, -1, 0, pc});
     s.at = until;
   }
@@ -327,24 +409,9 @@ class Replay {
   void load(WarpState& s, const Record& r, int warp) {
     const double issued = s.at += c_.issue, bytes = static_cast<double>(r.b);
     const size_t sm = sm_[s.cta];
-    const double sent = serve(tma_[sm], issued, c_.tma_issue);
-    double data = sent + c_.latency_l2, queued = 0;
-    bool by_hbm = false;
-    if (r.x != 0 || r.a != 0) {
-      const uint64_t key = r.a ^ r.b << 48;
-      const double l2 = serve(l2_, sent, bytes / l2_rate_);
-      const auto known = in_l2_.find(key);
-      if (known == in_l2_.end()) {
-        const double hbm = serve(hbm_, sent, bytes / hbm_rate_);
-        by_hbm = hbm > l2;
-        queued = std::max(hbm, l2) - sent;
-        in_l2_[key] = data = std::max(hbm, l2) + c_.latency_hbm;
-      } else {
-        by_hbm = known->second > l2 + c_.latency_l2;
-        data = std::max(l2 + c_.latency_l2, known->second);
-        queued = data - c_.latency_l2 - sent;
-      }
-    }
+    const double sent = serve(tma_[sm], issued, cost(kCopyTma, r.pc, c_.tma_issue));
+    Fetched from{sent + cost(kCopyLatency, r.pc, c_.latency_l2), 0, false};
+    if (r.x != 0 || r.a != 0) from = fetch(r.a, bytes, r.x >> 31 != 0, sent, r.pc);
     uint32_t mask = r.c;
     for (const Record* each; (each = own_arrival(s, kCopy)) != nullptr; ++s.next) {
       uint32_t to = s.cta;
@@ -353,33 +420,97 @@ class Replay {
         mask &= mask - 1;
       }
       double& port = port_[sm_[to]];
-      port = std::max(port, data - bytes / c_.port_bytes) + bytes / c_.port_bytes;
-      const double landed = std::max(data, port), at_port = landed - data;
+      const double passing = cost(kCopyPort, r.pc, bytes / c_.port_bytes);
+      port = std::max(port, from.at - passing) + passing;
+      const double landed = std::max(from.at, port), at_port = landed - from.at;
       const double at_tma = sent - issued - c_.tma_issue;
-      const Cause cause = at_port > queued && at_port > at_tma && at_port > 50 ? kCopyPort
-                          : queued > 50 && queued > at_tma ? (by_hbm ? kCopyHbm : kCopyL2)
-                          : at_tma > 50                    ? kCopyTma
-                                                           : kCopyLatency;
-      arrive(arrives_at(*each), landed, cause, warp, issued);
+      const Cause cause = at_port > from.queued && at_port > at_tma && at_port > 50 ? kCopyPort
+                          : from.queued > 50 && from.queued > at_tma
+                              ? (from.by_hbm ? kCopyHbm : kCopyL2)
+                          : at_tma > 50 ? kCopyTma
+                                        : kCopyLatency;
+      arrive(arrives_at(*each), {landed, cause, warp, issued, 0, r.pc});
     }
+  }
+
+  // When bytes asked for at `sent` come, from HBM the first time, later from L2; `queued`: of that
+  // the wait for the server.
+  struct Fetched {
+    double at, queued;
+    bool by_hbm;
+  };
+  Fetched fetch(uint64_t address, double bytes, bool written, double sent, uint64_t pc) {
+    const auto part = [&](Cause cause, double cycles) { return cost(cause, pc, cycles); };
+    const double latency = part(kCopyLatency, c_.latency_l2);
+    const double l2 = serve(l2_, sent, part(kCopyL2, bytes / l2_rate_));
+    const uint64_t key = address ^ static_cast<uint64_t>(bytes) << 48;
+    const auto known = in_l2_.find(key);
+    if (known == in_l2_.end() && !written) {
+      const double hbm = serve(hbm_, sent, part(kCopyHbm, bytes / hbm_rate_));
+      const double at = std::max(hbm, l2) + part(kCopyLatency, c_.latency_hbm);
+      in_l2_[key] = at;
+      return {at, std::max(hbm, l2) - sent, hbm > l2};
+    }
+    const double landed = known == in_l2_.end() ? 0 : known->second;
+    const double at = std::max(l2 + latency, landed);
+    return {at, at - latency - sent, landed > l2 + latency};
+  }
+
+  // A warp's cp.async; only lane 0's address is known.
+  void async_copy(WarpState& s, const Record& r) {
+    s.at += cost(kIssue, 0, c_.async_copy);
+    s.copy_pc = r.pc;
+    if (r.b == 0) return;
+    const double bytes = 32.0 * static_cast<double>(r.b);
+    const double passing = cost(kCopyPort, r.pc, bytes / c_.port_bytes);
+    const double at = fetch(r.a, bytes, r.x >> 31 != 0, s.at, r.pc).at;
+    double& port = port_[sm_[s.cta]];
+    port = std::max(port, at - passing) + passing;
+    s.open_copies = std::max({s.open_copies, at, port});
+  }
+
+  // The oldest groups, all but `pending`.
+  static double done(const std::vector<double>& groups, uint64_t pending) {
+    double at = 0;
+    for (size_t i = 0; i + pending < groups.size(); ++i) at = std::max(at, groups[i]);
+    return at;
+  }
+
+  // Instructions that are in no record, of which a part of an SM issues one a cycle.
+  void compute(WarpState& s, const Record& r, double cycles) {
+    if (is_free(kRegisters, r.pc)) return;
+    spend(s, serve(issue_[4 * sm_[s.cta] + r.warp % 4], s.at, cycles), kRegisters, r.pc);
+  }
+
+  // A warp's quarter of a wgmma, on the tensor core of its part of the SM. Registers of A come from
+  // instructions that are in no record.
+  void warpgroup_mma(WarpState& s, const Record& r) {
+    const double columns = static_cast<double>(r.a);
+    s.at += c_.issue;
+    if (r.b != 0) compute(s, r, c_.wgmma_registers);
+    if (r.c == 0) s.to_add += columns / 2;
+    const double interval = std::max(
+        c_.wgmma_column * columns, r.b != 0 ? 0 : c_.wgmma_shared + c_.wgmma_column * columns / 2);
+    double& core = quarter_[4 * sm_[s.cta] + r.warp % 4];
+    const double end = serve(core, s.at, cost(kTensorCore, r.pc, interval));
+    s.open_products = end + cost(kTensorCore, r.pc, c_.wgmma_latency);
+    s.product_pc = r.pc;
   }
 
   void wait_group(WarpState& s, const Record& r) {
     s.at += c_.issue;
-    double until = 0;
-    for (size_t i = 0; i + r.a < s.groups.size(); ++i) {
-      until = std::max(until, s.groups[i] + (r.b != 0 ? 0 : c_.latency_l2));
-    }
-    spend(s, until, kStoreRead, r.pc);
+    const double read = done(s.groups, r.a);
+    if (read > 0) spend(s, read + (r.b != 0 ? 0 : c_.latency_l2), kStoreRead, r.pc);
   }
 
   void accesses(WarpState& s, const Record& r) {
     const double shared_loads = static_cast<uint32_t>(r.a), shared_stores = r.a >> 32;
     const double loads = static_cast<uint32_t>(r.b), stores = r.b >> 32;
+    if (is_free(kAccess, r.pc)) return;
     double until = s.at + r.c * c_.parameter + shared_loads * c_.shared_load;
     if (loads > 0) until += c_.global_load + (loads - 1) * c_.global_load_more;
-    const double cost = shared_stores * c_.shared_store + stores * c_.global_store;
-    if (cost > 0) until = std::max(until, serve(lsu_[sm_[s.cta]], until, cost));
+    const double lsu = shared_stores * c_.shared_store + stores * c_.global_store;
+    if (lsu > 0) until = std::max(until, serve(lsu_[sm_[s.cta]], until, lsu));
     spend(s, until, kAccess, r.pc);
   }
 
@@ -391,20 +522,25 @@ class Replay {
     switch (r.op) {
       case Op::kArrive:
         s.at += c_.arrive;
-        arrive(arrives_at(r), s.at, kArrival, warp, s.at);
+        if (r.c == kAsyncCopies) {
+          const double all = std::max(done(s.copies, 0), s.open_copies);
+          arrive(arrives_at(r), {std::max(s.at, all), kCopyLatency, warp, s.at, 0, s.copy_pc});
+          break;
+        }
+        arrive(arrives_at(r), {s.at, kArrival, warp, s.at});
         break;
       case Op::kWait:
         if (r.b != 0) return wait_for(mixed(r.a, r.b - 1, 1), warp, r.pc);
-        s.at += c_.wait;
+        s.at += cost(kIssue, 0, c_.wait);
         break;
       case Op::kBarrier:
         s.at += c_.issue;
         if (r.x != 0) phases_[arrives_at(r)].waiting.push_back(warp);
-        arrive(arrives_at(r), s.at, kNamedBarrier, warp, s.at);
+        arrive(arrives_at(r), {s.at, kNamedBarrier, warp, s.at});
         return r.x == 0;
       case Op::kClusterArrive:
         s.at += c_.issue;
-        arrive(arrives_at(r), s.at + c_.cluster_barrier, kClusterBarrier, warp, s.at);
+        arrive(arrives_at(r), {s.at, kClusterBarrier, warp, s.at, c_.cluster_barrier});
         break;
       case Op::kClusterWait:
         return wait_for(mixed(r.a, r.b, 3), warp, r.pc);
@@ -421,7 +557,7 @@ class Replay {
         break;
       }
       case Op::kCommitGroup:
-        s.at += 2;
+        s.at += cost(kIssue, 0, 2);
         s.groups.push_back(s.open_group);
         s.open_group = 0;
         break;
@@ -430,8 +566,9 @@ class Replay {
         break;
       case Op::kMma: {
         s.at += c_.issue;
-        const double done = serve(tensor_[sm], s.at,
-                                  std::max(c_.mma_least, c_.mma_column * static_cast<double>(r.b)));
+        const double columns = std::max(c_.mma_least, c_.mma_column * static_cast<double>(r.b));
+        const double done = serve(tensor_[sm], s.at, cost(kTensorCore, r.pc, columns));
+        mma_pc_[sm] = r.pc;
         if (r.c == 2) {
           double& peer = tensor_[sm_[s.cta ^ 1]];
           peer = std::max(peer, done);
@@ -444,9 +581,9 @@ class Replay {
         break;
       case Op::kTensorCommit: {
         s.at += c_.issue;
-        const double at = std::max(tensor_[sm], s.at) + c_.mma_latency + c_.arrive;
+        const double at = std::max(tensor_[sm], s.at) + cost(kTensorCore, mma_pc_[sm], commit_);
         for (const Record* each; (each = own_arrival(s, kTensor)) != nullptr; ++s.next) {
-          arrive(arrives_at(*each), at, kTensorCore, warp, s.at);
+          arrive(arrives_at(*each), {at, kTensorCore, warp, s.at, 0, mma_pc_[sm]});
         }
         break;
       }
@@ -472,21 +609,21 @@ class Replay {
       case Op::kTryCancel:
         s.at += c_.issue;
         for (const Record* each; (each = own_arrival(s, kLaunchControl)) != nullptr; ++s.next) {
-          arrive(arrives_at(*each), s.at + c_.try_cancel, kCancel, warp, s.at);
+          arrive(arrives_at(*each), {s.at, kCancel, warp, s.at, c_.try_cancel, r.pc});
         }
         break;
       case Op::kReduce:
         if (r.lane == 0 || r.a != 0) s.at += c_.reduce;
-        if (r.a != 0) arrive(arrives_at(r), s.at + c_.word / 2, kWord, warp, s.at);
+        if (r.a != 0) arrive(arrives_at(r), {s.at, kWord, warp, s.at, c_.word / 2});
         break;
       case Op::kAtomic:
-        if (r.lane == 0) s.at += c_.atomic;
-        arrive(arrives_at(r), s.at, kWord, warp, s.at);
+        if (r.lane == 0) spend(s, s.at + c_.atomic, kWord, r.pc);
+        arrive(arrives_at(r), {s.at, kWord, warp, s.at});
         break;
       case Op::kWordWait:
         if (r.b == 0) break;
         if (!wait_for(mixed(r.a, r.b, 4), warp, r.pc)) return false;
-        s.at += c_.word / 2;
+        spend(s, s.at + c_.word / 2, kWord, r.pc);
         break;
       case Op::kAccesses:
         accesses(s, r);
@@ -496,6 +633,33 @@ class Replay {
         break;
       case Op::kFence:
         if (r.a == 2) spend(s, s.at + c_.fence_gpu, kWord, r.pc);
+        break;
+      case Op::kAsyncCopy:
+        async_copy(s, r);
+        break;
+      case Op::kAsyncCommit:
+        s.copies.push_back(s.open_copies);
+        s.open_copies = 0;
+        break;
+      case Op::kAsyncWait:
+        spend(s, done(s.copies, r.a), kCopyLatency, s.copy_pc);
+        break;
+      case Op::kWarpgroupMma:
+        warpgroup_mma(s, r);
+        break;
+      case Op::kWarpgroupCommit:
+        s.products.push_back(s.open_products);
+        break;
+      case Op::kWarpgroupWait:
+        spend(s, done(s.products, r.a), kTensorCore, s.product_pc);
+        compute(s, r, c_.wgmma_sum * s.to_add);
+        s.to_add = 0;
+        break;
+      case Op::kGridWait:
+        spend(s, before_, kGrid, r.pc);
+        break;
+      case Op::kGridTrigger:
+        if (triggered_[s.cta].first == 0) triggered_[s.cta] = {s.at, warp};
         break;
       case Op::kLaunch:
         break;
@@ -517,13 +681,18 @@ class Replay {
   }
 
   const Record* r_;
-  const Costs& c_;
+  Costs c_;
+  Free free_;
   std::unordered_map<uint64_t, double>& in_l2_;
   uint32_t grid_ = 0, cluster_ = 1, warps_ = 1, resident_ = 0, started_ = 0;
   size_t sms_ = 1, finished_ = 0;
-  double hbm_rate_ = 1, l2_rate_ = 1, hbm_ = 0, l2_ = 0, end_ = 0;
+  double commit_ = 0, hbm_rate_ = 1, l2_rate_ = 1, hbm_ = 0, l2_ = 0, end_ = 0;
   std::vector<WarpState> w_;
-  std::vector<double> tma_, tensor_, port_, stores_, lsu_, ended_;
+  std::vector<double> tma_, tensor_, port_, stores_, lsu_, quarter_, issue_;
+  std::vector<std::pair<double, int>> ended_;      // by CTA: when, by which warp
+  std::vector<std::pair<double, int>> triggered_;  // by CTA: when, by which warp
+  double before_;                                  // when the grid before ends
+  std::vector<uint64_t> mma_pc_;                   // of the last MMA
   std::vector<size_t> sm_;
   std::vector<int> live_;
   std::vector<uint32_t> left_;
@@ -535,25 +704,45 @@ class Replay {
 }  // namespace
 
 // Microseconds of all launches, one after another; -1: the replay does not come to its end.
-// `bubbles`: the critical path by cause and place, the longest first, at most `room`.
-extern "C" __attribute__((visibility("default"))) double kb_replay(const void* records,
-                                                                   uint64_t count,
-                                                                   const void* costs,
-                                                                   Bubble* bubbles, uint64_t room) {
+// `bubbles`: the critical path by cause and place, the longest first, at most `room`. `free_cause`
+// at the places `free` costs nothing; kCauses: all costs what it does.
+extern "C" __attribute__((visibility("default"))) double kb_replay(
+    const void* records, uint64_t count, const void* costs, Bubble* bubbles, uint64_t room,
+    int free_cause, const uint64_t* free, uint64_t free_count) {
   const auto* r = static_cast<const Record*>(records);
   const Costs& c = *static_cast<const Costs*>(costs);
   std::map<std::pair<int, uint64_t>, double> path;
   std::unordered_map<uint64_t, double> in_l2;  // contents stay from launch to launch
-  double cycles = 0;
+  const bool no_start = free_cause == kStart;
+  const double launch = no_start ? 0 : c.launch, end = no_start ? 0 : c.end;
+  std::vector<Replay> replays;
+  std::vector<double> began;
+  std::vector<bool> dependent;
+  double ended = 0;
   for (uint64_t first = 0, last; first < count; first = last) {
     for (last = first + 1; last < count && r[last].op != Op::kLaunch; ++last) {
     }
-    Replay replay(r, first, last, c, in_l2);
-    const double own = replay.run();
+    // A dependent grid starts when the one before lets it, and waits by itself for its end.
+    dependent.push_back(r[first].x != 0 && !replays.empty());
+    began.push_back(launch + (replays.empty() ? 0 : ended + end));
+    if (dependent.back())
+      began.back() = launch + began[began.size() - 2] + replays.back().last_trigger().first;
+    for (auto& [_, landed] : in_l2) landed = 0;
+    replays.emplace_back(r, first, last, c, Free{free_cause, free, free + free_count},
+                         ended - began.back(), in_l2);
+    const double own = replays.back().run();
     if (own < 0) return -1;
-    cycles += own + c.launch + c.end;
-    path[{kStart, 0}] += c.launch + c.end;
-    replay.critical_path(path);
+    ended = began.back() + own;
+  }
+  const double after = no_start ? 0 : end + c.call, cycles = ended + after;
+  path[{kStart, 0}] = after;
+  bool by_trigger = false;
+  for (size_t i = replays.size(); i-- > 0 && room > 0;) {
+    const Replay& each = replays[i];
+    const bool waited =
+        each.critical_path(by_trigger ? each.last_trigger() : each.last_end(), path);
+    by_trigger = dependent[i] && !waited;
+    if (!waited) path[{kStart, 0}] += launch + (i > 0 && !dependent[i] ? end : 0);
   }
   std::vector<Bubble> sorted;
   for (const auto& [key, spent] : path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +19,10 @@ from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EmulatorExecutor
 from kernelbench.kinds.compiled import common_folder, lineage_blocks
 from kernelbench.project import overlay
+from kernelbench.project.shipped import shipped_root
 
 if TYPE_CHECKING:
-    from kernelbench.emulator.symbols import Symbols
+    from kernelbench.emulator.symbols import Place, Symbols
     from kernelbench.project.model import Step
     from kernelbench.project.problem import Problem
 
@@ -28,7 +31,8 @@ OPS = (
     "launch", "arrive", "wait", "load", "store", "commit_group", "wait_group", "barrier", "mma",
     "tmem_copy", "tensor_commit", "tmem_load", "tmem_wait", "tmem_store", "cluster_arrive",
     "cluster_wait", "map_publish", "map_acquire", "try_cancel", "reduce", "atomic", "word_wait",
-    "accesses", "shuffle", "fence", "async_copy", "warpgroup_mma", "dense_mma", "dependent_launch",
+    "accesses", "shuffle", "fence", "async_copy", "async_commit", "async_wait", "warpgroup_mma",
+    "warpgroup_commit", "warpgroup_wait", "grid_wait", "grid_trigger", "dense_mma",
 )  # fmt: skip
 RECORD = np.dtype(
     [
@@ -38,7 +42,7 @@ RECORD = np.dtype(
 )  # fmt: skip
 assert RECORD.itemsize == TIMED_BYTES
 #: Whose ``a`` is an address, which differs from one process to the next.
-_ADDRESSED = [OPS.index(op) for op in ("load", "reduce", "atomic", "word_wait")]
+_ADDRESSED = [OPS.index(op) for op in ("load", "async_copy", "reduce", "atomic", "word_wait")]
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class StepTrace:
     """What a call did.
 
     Attributes:
-        records: Of dtype :data:`RECORD`, in the order of the emulation.
+        records: Of dtype :data:`RECORD`, in the order of the emulation. ``pc`` of a launch has the
+            registers of its kernel's threads, 0 if they are not known.
         symbols, module, base: What names the places ``pc``, the library, where it was loaded.
     """
 
@@ -60,16 +65,21 @@ class StepTrace:
         kept = self.records.copy()
         kept["pc"] = 0
         addressed = np.isin(kept["op"], _ADDRESSED)
+        kept["x"] &= 0x7FFFFFFF  # whether the call has written close by goes by addresses, too
         # Which addresses are the same matters, not what they are: numbered as they come first.
         _, first, which = np.unique(kept["a"][addressed], return_index=True, return_inverse=True)
         kept["a"][addressed] = np.argsort(np.argsort(first))[which]
         return hashlib.sha256(kept.tobytes()).hexdigest()
 
-    def place(self, pc: int) -> str:
-        """The source line of an address in the step's library; empty if it is unknown."""
+    def found(self, pc: int) -> Place | None:
+        """Where an address in the step's library is in the source."""
         # A return address belongs to the instruction before it.
         offset = pc - self.base - 1
-        found = self.symbols.place({"module": self.module, "offset": offset}) if pc else None
+        return self.symbols.place({"module": self.module, "offset": offset}) if pc else None
+
+    def place(self, pc: int) -> str:
+        """The source line of an address; empty if it is unknown."""
+        found = self.found(pc)
         return f"{found.shown}:{found.line}" if found else ""
 
 
@@ -86,6 +96,24 @@ class _TimedExecutor(EmulatorExecutor):
             timed=True,
             include_dirs=lineage_blocks(step),
         )
+
+
+def registers_of(step: Step) -> dict[str, int]:
+    """Registers of a thread by a kernel's name, as nvcc has compiled those of a step that ships."""
+    lock = shipped_root() / "results" / "code.lock"
+    locked = tomllib.loads(lock.read_text()) if lock.is_file() else {}
+    builds = locked.get(step.name, {}).get(step.arch, {}).values()
+    kernels = [each for build in builds for each in build["kernels"].items()]
+    return {_function(symbol): int(kernel["registers"]) for symbol, kernel in kernels}
+
+
+def _function(symbol: str) -> str:
+    """``f`` of ``_ZN2kb4step1fE…``: names stand there behind their lengths."""
+    rest, name = symbol.removeprefix("_ZN"), ""
+    while found := re.match(r"\d+", rest):
+        start, length = found.end(), int(found[0])
+        name, rest = rest[start : start + length], rest[start + length :]
+    return name
 
 
 def trace(step: Step, problem: Problem, data: Any, sms: int) -> StepTrace:
@@ -111,7 +139,14 @@ def trace(step: Step, problem: Problem, data: Any, sms: int) -> StepTrace:
         records = np.frombuffer(opened.runtime.timed(), RECORD)
     finally:
         opened.runtime.configure(Emulation(sms=sms))
-    return StepTrace(records, opened.symbols, *_loaded_at(opened.library))
+    traced = StepTrace(records.copy(), opened.symbols, *_loaded_at(opened.library))
+    launches = np.flatnonzero(records["op"] == OPS.index("launch"))
+    registers = registers_of(step)
+    for first, end in zip(launches, [*launches[1:], len(records)], strict=True):
+        pcs = records["pc"][first + 1 : end]
+        place = traced.found(int(pcs[np.argmax(pcs > 0)])) if pcs.any() else None
+        traced.records["pc"][first] = registers.get(place.kernel, 0) if place else 0
+    return traced
 
 
 class _DlInfo(ctypes.Structure):

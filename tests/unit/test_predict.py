@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,18 @@ import pytest
 
 from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError
 from kernelbench.cli import invoke
+from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
-from kernelbench.predict.trace import OPS, RECORD, StepTrace
+from kernelbench.predict.trace import OPS, RECORD, StepTrace, registers_of
+from kernelbench.project.context import Context
 
 #: Costs that differ from each other, so that a sum says which ones are in it.
 COST = {name: float(2 * i + 3) for i, name in enumerate(COSTS)} | {
     "clock_ghz": 1.0, "sms": 2.0, "shared_per_sm": 1e6, "hbm_gb_s": 64.0, "l2_gb_s": 128.0,
     "port_bytes": 4096.0,
 }  # fmt: skip
+AROUND = COST["launch"] + COST["cta_start"] + COST["end"] + COST["call"]
 THREAD, COPY, TENSOR = range(3)
 
 
@@ -36,7 +40,7 @@ def records(*rows: tuple[Any, ...], ctas: int = 1, threads: int = 64) -> np.ndar
 
 def cycles(*rows: tuple[Any, ...], **launch: int) -> float:
     us, _ = replay(records(*rows, **launch), COST)
-    return us * 1e3 - COST["cta_start"] - COST["launch"] - COST["end"]
+    return us * 1e3 - AROUND
 
 
 def test_a_launch_that_does_nothing_starts_and_ends() -> None:
@@ -62,6 +66,73 @@ def test_a_commit_arrives_when_the_tensor_core_is_through() -> None:
     assert cycles(*rows) == pytest.approx(COST["issue"] + 2 * each + tail)
 
 
+def test_a_wgmma_takes_its_columns_and_a_wait_leaves_the_newest_groups() -> None:
+    product, commit = ("warpgroup_mma", 0, 256, 0, 1), ("warpgroup_commit", 0)
+    one = 256 * COST["wgmma_column"]
+    for pending, products in ((0, 2), (1, 1)):
+        rows = [product, commit, product, commit, ("warpgroup_wait", 0, pending)]
+        expected = COST["issue"] + products * one + COST["wgmma_latency"]
+        assert cycles(*rows) == pytest.approx(expected)
+
+
+def test_a_narrow_wgmma_waits_for_a_in_shared_memory_or_for_registers() -> None:
+    def alone(columns: int, registers: int, adds: int) -> float:
+        rows = [("warpgroup_mma", 0, columns, registers, adds), ("warpgroup_commit", 0)]
+        return cycles(*rows, ("warpgroup_wait", 0, 0)) - COST["issue"] - COST["wgmma_latency"]
+
+    half = 8 * COST["wgmma_column"] / 2
+    assert alone(8, 0, 1) == pytest.approx(max(2 * half, COST["wgmma_shared"] + half))
+    assert alone(8, 1, 1) == pytest.approx(COST["wgmma_registers"] + 2 * half)
+    assert alone(8, 1, 0) - alone(8, 1, 1) == pytest.approx(4 * COST["wgmma_sum"])
+
+
+def test_warps_of_one_quarter_of_an_sm_share_a_tensor_core() -> None:
+    def both(second: int) -> float:
+        rows = [
+            (op, warp, *of)
+            for warp in (0, second)
+            for op, *of in (
+                ("warpgroup_mma", 256, 0, 1), ("warpgroup_commit",), ("warpgroup_wait", 0),
+            )
+        ]  # fmt: skip
+        return cycles(*rows, threads=256)
+
+    assert both(4) - both(1) == pytest.approx(256 * COST["wgmma_column"])
+
+
+def test_a_wait_for_cp_async_waits_for_the_bytes_of_32_lanes() -> None:
+    rows = [("async_copy", 0, 64, 16), ("async_commit", 0), ("async_wait", 0, 0)]
+    by_hbm = 512 / COST["hbm_gb_s"] + COST["latency_hbm"]
+    assert cycles(*rows) == pytest.approx(COST["async_copy"] + by_hbm)
+    written = [("async_copy", 0, 64, 16, 0, 1 << 31), *rows[1:]]
+    assert by_hbm > cycles(*written) - COST["async_copy"] > COST["latency_l2"]
+
+
+def test_a_dependent_grid_starts_early_and_waits_for_the_one_before() -> None:
+    work = [("tmem_load", 0, 1000), ("tmem_wait", 0)]
+    first = records(("grid_trigger", 0), *work, threads=32)
+    alone = cycles(*work, threads=32)
+    both = {}
+    for dependent in (0, 1):
+        second = records(("grid_wait", 0), threads=32)
+        second[0]["x"] = dependent
+        found = np.concatenate([first, second])
+        us, parts = replay(found, COST, 10)
+        assert sum(part.us for part in parts) == pytest.approx(us)
+        both[dependent] = 1e3 * us - AROUND - alone
+    again = COST["launch"] + COST["cta_start"]
+    assert both[0] == pytest.approx(COST["end"] + again)
+    assert both[1] == pytest.approx(0)
+
+
+def test_registers_limit_how_many_ctas_are_resident() -> None:
+    costs = COST | {"registers": 65536.0, "sms": 1.0}
+    found = records(ctas=4, threads=128)
+    none_known, _ = replay(found, costs)
+    found[0]["pc"] = 168  # three CTAs of four warps
+    assert replay(found, costs)[0] - none_known == pytest.approx(COST["cta_start"] / 1e3)
+
+
 def test_a_second_load_of_the_same_bytes_comes_from_l2() -> None:
     def load(barrier: int, address: int) -> list[tuple[Any, ...]]:
         return [("load", 0, address, 4096, 1, 1), ("arrive", 0, barrier, 0, COPY)]
@@ -81,6 +152,16 @@ def test_ctas_beyond_the_resident_ones_come_later() -> None:
     assert two - one == pytest.approx(COST["cta_start"] / 1e3)
 
 
+def test_the_path_of_a_later_cta_goes_on_in_the_one_that_made_room() -> None:
+    costs = COST | {"shared_per_sm": 1024.0, "sms": 1.0}
+    found = records(("tmem_load", 0, 100), ("tmem_wait", 0), ctas=2, threads=32)
+    us, parts = replay(found, costs, 10)
+    path = {part.cause: part.us for part in parts}
+    assert 1e3 * path["launch and start"] == pytest.approx(AROUND + COST["cta_start"])
+    assert sum(path.values()) == pytest.approx(us)
+    assert path["tcgen05.ld and conversion"] > 0
+
+
 def test_a_wait_for_what_never_comes_is_said() -> None:
     # Each warp arrives at what the other waits for, once it has waited itself.
     first = [("wait", 0, 1, 1), ("arrive", 0, 2, 0, THREAD)]
@@ -97,6 +178,79 @@ def test_the_critical_path_is_the_time() -> None:
     assert "tensor core" in [each.cause for each in bubbles]
 
 
+#: The places of a load, an MMA and a commit, and what each of them is in a row of its own.
+AT_LOAD, AT_MMA, AT_COMMIT, AT_WAIT = 1, 2, 3, 4
+
+
+def load_and_multiply() -> np.ndarray[Any, Any]:
+    """Warp 0 loads 4096 B, warp 1 waits for them, multiplies and waits: one chain, no choice."""
+    found = records(
+        ("load", 0, 64, 4096, 1, 1),
+        ("arrive", 0, 1, 0, COPY),
+        ("wait", 1, 1, 1),
+        ("mma", 1, 128, 256, 1),
+        ("tensor_commit", 1),
+        ("arrive", 1, 2, 0, TENSOR),
+        ("wait", 1, 2, 1),
+    )
+    found["pc"][1:] = [AT_LOAD, AT_LOAD, AT_WAIT, AT_MMA, AT_COMMIT, AT_COMMIT, AT_WAIT]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cause", "place", "saved"),
+    [
+        ("copy: HBM", AT_LOAD, 4096 / COST["hbm_gb_s"] - 4096 / COST["l2_gb_s"]),
+        ("copy: latency", AT_LOAD, COST["latency_hbm"]),
+        ("copy: TMA unit", AT_LOAD, COST["tma_issue"]),
+        ("copy: HBM", AT_MMA, 0),
+        # The commit is issued while the MMA runs; the wait for it then costs what any wait does.
+        ("tensor core", AT_MMA,
+         256 * COST["mma_column"] + COST["mma_latency"] + COST["arrive"] - COST["issue"]),
+        ("tensor core", AT_COMMIT, 0),
+        ("issue", 0, 2 * COST["issue"]),
+        ("launch and start", 0, AROUND),
+    ],
+)  # fmt: skip
+def test_what_is_free_at_a_place_costs_nothing_there(cause: str, place: int, saved: float) -> None:
+    trace = load_and_multiply()
+    us, _ = replay(trace, COST)
+    free, _ = replay(trace, COST, free=(cause, [place]))
+    assert 1e3 * (us - free) == pytest.approx(saved)
+
+
+class Places:
+    """Symbols of an artificial trace: two addresses of each line."""
+
+    def place(self, pc: dict[str, int]) -> Place:
+        line = (pc["offset"] + 1) // 2
+        return Place(Path("kernel.cuh"), "kernel.cuh", line, "", "")
+
+
+def test_bubbles_are_the_parts_of_the_path_and_the_time_without_them() -> None:
+    trace = load_and_multiply()
+    trace["pc"] *= 2
+    costs = COST | {"mma_column": 4.0}
+    us, _ = replay(trace, costs)
+    found = api.bubbles_of(StepTrace(trace, Places()), costs)  # type: ignore[arg-type]
+    assert {(each.cause, each.where) for each in found} == {
+        ("tensor core", f"kernel.cuh:{AT_MMA}"), ("copy: HBM", f"kernel.cuh:{AT_LOAD}"),
+        ("issue", ""), ("launch and start", ""),
+    }  # fmt: skip
+    assert found[0].cause == "tensor core"
+    assert sum(each.on_path_us for each in found) == pytest.approx(us)
+    assert [each.if_free_us for each in found] == sorted(each.if_free_us for each in found)
+    assert all(us - each.on_path_us - 1e-9 <= each.if_free_us <= us for each in found)
+
+
+def test_another_path_of_the_same_length_leaves_nothing_to_save() -> None:
+    rows = [("tmem_load", 0, 100), ("tmem_wait", 0), ("tmem_load", 1, 100), ("tmem_wait", 1)]
+    trace = records(*rows)
+    trace["pc"][1:] = [1, 2, 3, 4]
+    us, _ = replay(trace, COST)
+    assert replay(trace, COST, free=("tcgen05.ld and conversion", [2]))[0] == pytest.approx(us)
+
+
 def test_an_operation_without_a_cost_is_refused_by_name() -> None:
     model = device()
     costs = {name: cost for name, cost in model.costs.items() if name != "try_cancel"}
@@ -105,8 +259,12 @@ def test_an_operation_without_a_cost_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"clusterlaunchcontrol\.try_cancel has no cost"):
         replace(model, costs=costs).require(trace)
     wgmma = StepTrace(records(("warpgroup_mma", 0)), symbols=None)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="wgmma is not in the model"):
+    device("h200").require(wgmma)
+    with pytest.raises(UsageError, match=r"b200\.toml: wgmma has no cost"):
         model.require(wgmma)
+    dense = StepTrace(records(("dense_mma", 0)), symbols=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="other than FP4 is not in the model"):
+        model.require(dense)
 
 
 def test_schedules_are_equal_where_only_addresses_differ() -> None:
@@ -161,8 +319,34 @@ def test_a_step_and_one_that_differs_on_the_host_have_one_schedule() -> None:
     (change,) = found.found
     assert change.verdict == "same schedule"
     assert change.base.device_us > 0
-    assert any(stall.where.startswith("v22/") for stall in change.base.stalls)
     assert all("predicted" in heading for heading in found.rows()[0] if "µs" in heading)
+
+
+def test_the_bubbles_of_a_step_name_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["run", "v22", "--predict", "--shape", "u0", "--json", "-"]) == ExitCode.PASS
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["predicted"]) == (api.SCHEMA, True)
+    (step,) = found["predictions"]
+    bubbles = step["bubbles"]
+    assert len(bubbles) == api.SHOWN_BUBBLES
+    assert any(each["where"].startswith("v22/") for each in bubbles)
+    assert all(0 < each["if_free_us"] <= step["device_us"] for each in bubbles)
+    assert sum(each["on_path_us"] for each in bubbles) <= step["device_us"]
+
+
+def test_a_hopper_step_is_predicted_for_either_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, given in (("H200", ["--predict"]), ("H100", ["--predict-on", "h100"])):
+        assert invoke(["run", "m05", *given, "--shape", "s5"]) == ExitCode.PASS
+        out = capsys.readouterr().out
+        assert f"PREDICTED for NVIDIA {name}" in out
+        assert "m05/" in out
+
+
+def test_registers_are_those_of_the_kernels_in_code_lock() -> None:
+    step = Context.find().lineages.select(["m05"])[0]
+    assert set(registers_of(step)) == {
+        "multiply_experts", "prepare_rows", "lay_out_routes", "route_tokens",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -170,7 +354,8 @@ def test_a_step_and_one_that_differs_on_the_host_have_one_schedule() -> None:
     [
         (["run", "v22", "--predict", "--check-only"], "--predict and --check-only"),
         (["ab", "v15", "v16", "--predict", "--fail-on", "slower"], "--predict and --fail-on"),
-        (["run", "m05", "--predict"], "there is a model of sm_100a only"),
+        (["run", "v22", "m05", "--predict"], "b200.toml for sm_100a"),
+        (["run", "m05", "--predict-on", "v100"], "there are models of b200, h200, h100"),
     ],
 )
 def test_what_a_prediction_does_not_take_is_refused(

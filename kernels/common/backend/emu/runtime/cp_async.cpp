@@ -89,7 +89,7 @@ std::shared_ptr<Part> open_part(Pc pc) {
 // Assumption: source bytes beyond `source_bytes` are not read, and need not be in any buffer.
 void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_bytes) {
   const Pc pc = KB_EMU_PC;
-  timed(Op::kAsyncCopy, pc);
+  timed(Op::kAsyncCopy, pc, reinterpret_cast<uint64_t>(src), source_bytes);
   interleave();
   const SharedPlace to = shared_place(dst, pc, kWhat);
   if (to.cta != self().cta) {
@@ -142,6 +142,7 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
 // PTX: cp.async.commit_group (9.7.9). With no copy since the last one it makes an empty group,
 // which counts for wait_group.
 void async_copy_commit_group() {
+  timed(Op::kAsyncCommit, KB_EMU_CALLER);
   interleave();
   if (!checking()) return;
   ThreadCopies& copies = own_copies();
@@ -155,6 +156,7 @@ void async_copy_commit_group() {
 // ordinary store.
 void async_copy_wait_group(uint32_t pending) {
   const Pc pc = KB_EMU_PC;
+  timed(Op::kAsyncWait, pc, pending);
   interleave();
   if (!checking()) return;
   ThreadCopies& copies = own_copies();
@@ -184,6 +186,7 @@ void async_copy_arrive(void* bar, bool noinc) {
   Barrier& barrier = at.cta->barrier(at.offset, pc, at.cta != self().cta);
   if (!noinc) ++barrier.pending;
   if (!checking()) {
+    const ArrivalBy by(By::kAsyncCopies);
     barrier_arrive(barrier, 1, nullptr, pc);
     return;
   }

@@ -123,7 +123,7 @@ void cta_completed(Cta& cta) {
 // PTX: griddepcontrol.wait (9.7.13): until all prerequisite grids have completed and their writes
 // are visible.
 void griddepcontrol_wait() {
-  timed(Op::kDependentLaunch, KB_EMU_CALLER);
+  timed(Op::kGridWait, KB_EMU_CALLER);
   if (!checking()) return;
   interleave();
   Thread& thread = self();
@@ -136,6 +136,7 @@ void griddepcontrol_wait() {
 // PTX: griddepcontrol.launch_dependents (9.7.13): dependents may start when every CTA has done it
 // or has ended.
 void griddepcontrol_launch_dependents() {
+  timed(Op::kGridTrigger, KB_EMU_CALLER);
   if (!checking()) return;
   interleave();
   Thread& thread = self();

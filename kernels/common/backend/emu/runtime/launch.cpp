@@ -324,7 +324,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   current.os_threads = workers;
   timed(Op::kLaunch, nullptr, config.grid.x * config.grid.y * config.grid.z,
         config.threads | uint64_t{extent.x * extent.y * extent.z} << 16, config.shared_bytes,
-        current_options.sms);
+        config.dependent);
   const Watchdog watchdog(current);
   std::vector<std::thread> others;
   for (uint32_t i = 1; i < workers; ++i) others.emplace_back([&current] { run_clusters(current); });

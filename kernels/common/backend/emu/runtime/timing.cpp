@@ -3,6 +3,7 @@
 
 #include <array>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core.hpp"
@@ -35,6 +36,8 @@ using Counts = std::array<uint32_t, 5>;
 std::vector<Record> records;
 std::unordered_map<const Warp*, Counts> accesses;  // since the warp's last record
 std::unordered_map<const void*, uint64_t> versions;
+std::unordered_set<uint64_t> written;  // pages of global memory, by lane 0
+constexpr uint64_t kPageBytes = 4096;
 uint64_t barriers = 0;  // initialized
 
 }  // namespace
@@ -59,6 +62,7 @@ void timed_record(Op op, Pc pc, uint64_t a, uint64_t b, uint32_t c, uint32_t x, 
       n = {};
     }
   }
+  if ((op == Op::kLoad || op == Op::kAsyncCopy) && written.contains(a / kPageBytes)) x |= kWritten;
   records.push_back({op, static_cast<uint8_t>(thread->lane), warp, cta, a, b, c, x, pc});
 }
 
@@ -75,6 +79,7 @@ void timed_access(const void* pointer, bool writing) {
                     : parameter ? kParameter
                                 : (writing ? kGlobalStore : kGlobalLoad);
   ++accesses[thread.warp][kind];
+  if (kind == kGlobalStore) written.insert(reinterpret_cast<uint64_t>(pointer) / kPageBytes);
 }
 
 void timed_word(Op op, Pc pc, const void* word, bool change) {
@@ -98,6 +103,7 @@ void forget_timing() {
   records = {};
   accesses.clear();
   versions.clear();
+  written.clear();
   barriers = 0;
 }
 

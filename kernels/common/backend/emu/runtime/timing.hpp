@@ -9,10 +9,10 @@ namespace kb::emu {
 
 // Mirrored in kernelbench/predict/trace.py and replay.cpp.
 enum class Op : uint8_t {
-  kLaunch,           // a: CTAs; b: threads, cluster << 16; c: shared bytes; x: SMs
+  kLaunch,           // a: CTAs; b: threads, cluster << 16; c: shared bytes; x: whether dependent
   kArrive,           // a: barrier; b: phase; c: By
   kWait,             // a: barrier; b: phases that are over
-  kLoad,             // a: address; b: bytes; c: mask of CTAs; x: rows, 0: all out of bounds
+  kLoad,             // a: address; b: bytes; c: mask of CTAs; x: rows (0: none in bounds), kWritten
   kStore,            // a: bytes
   kCommitGroup,      //
   kWaitGroup,        // a: groups that may be pending; b: only the reads
@@ -34,13 +34,20 @@ enum class Op : uint8_t {
   kAccesses,         // a: shared loads, stores << 32; b: global loads, stores << 32; c: parameters
   kShuffle,          //
   kFence,            // a: Scope
-  kAsyncCopy,        // cp.async
-  kWarpgroupMma,     // wgmma
+  kAsyncCopy,        // a: address; b: bytes a lane; x: kWritten
+  kAsyncCommit,      //
+  kAsyncWait,        // a: groups that may be pending
+  kWarpgroupMma,     // a: N; b: whether A is in registers; c: whether it adds to sums
+  kWarpgroupCommit,  //
+  kWarpgroupWait,    // a: groups that may be pending
+  kGridWait,         // griddepcontrol.wait
+  kGridTrigger,      // griddepcontrol.launch_dependents
   kDenseMma,         // tcgen05.mma but for FP4
-  kDependentLaunch,  // griddepcontrol
 };
+// Of bytes that the call has written before: they are in L2.
+constexpr uint32_t kWritten = 1u << 31;
 // Who arrives at a barrier.
-enum class By : uint8_t { kThread, kCopy, kTensor, kLaunchControl };
+enum class By : uint8_t { kThread, kCopy, kTensor, kLaunchControl, kAsyncCopies };
 
 // Off but for launches between kb_emu_time and kb_emu_configure; those run on one OS thread,
 // without the checker.

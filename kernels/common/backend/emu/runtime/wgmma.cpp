@@ -284,6 +284,7 @@ void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
 }  // namespace
 
 void Warpgroup::run(const Operation& operation) const {
+  if (timing) return;  // values change no schedule
   thread_local WgmmaTile tile;
   tile.columns = 2 * operation.count;
   tile.accumulate = operation.accumulate;
@@ -329,7 +330,7 @@ void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.mma_async";
   interleave();
-  timed(Op::kWarpgroupMma, pc);
+  timed(Op::kWarpgroupMma, pc, 2 * count, a != nullptr, accumulate);
   const Thread& thread = self();
   Warpgroup& group = warpgroup_of(thread, pc, kWhat);
   const uint32_t warp = thread.warp->index % kWarps;
@@ -362,6 +363,7 @@ void wgmma_commit_group() {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.commit_group";
   interleave();
+  timed(Op::kWarpgroupCommit, pc);
   const Thread& thread = self();
   Warpgroup& group = warpgroup_of(thread, pc, kWhat);
   WarpState& state = group.warps[thread.warp->index % kWarps];
@@ -392,6 +394,7 @@ void wgmma_wait_group(uint32_t pending) {
   const Pc pc = KB_EMU_PC;
   constexpr const char* kWhat = "wgmma.wait_group";
   interleave();
+  timed(Op::kWarpgroupWait, pc, pending);
   const Thread& thread = self();
   Warpgroup& group = warpgroup_of(thread, pc, kWhat);
   const uint32_t warp = thread.warp->index % kWarps;
