@@ -55,18 +55,14 @@ def main(names: list[str]) -> None:
     ]
     now = Counter(said for said, _ in found)
     then = Counter(first[each.stem] for each in files)
-    text = "\n".join(
-        [
-            f"Own small programs of the kinds in NVIDIA's cuda-samples, {len(files)} of them. When "
-            f"each was checked first: {_counted(then)}. Now ({datetime.date.today()}, "
-            f"{cpu_name()}; `python tools/sample_programs.py`, `check {' '.join(ASKED)}`): "
-            f"{_counted(now)}; median {statistics.median(s for _, s in found):.0f} s.",
-            "",
-            "| program | | first run | now | seconds |",
-            "| --- | --- | --- | --- | ---: |",
-            *rows,
-        ]
+    head = (
+        f"Own small programs of the kinds in NVIDIA's cuda-samples: {len(files)}. When each "
+        f"was checked first: {_counted(then)}. Now: {_counted(now)}; median "
+        f"{statistics.median(s for _, s in found):.0f} s ({datetime.date.today()}, {cpu_name()}; "
+        f"`python tools/sample_programs.py`, `check {' '.join(ASKED)}`)."
     )
+    columns = ["| program | | first run | now | seconds |", "| --- | --- | --- | --- | ---: |"]
+    text = "\n".join([head, "", *columns, *rows])
     print(text)
     if not names:
         FIRST.write_text(json.dumps(first, indent=1, sort_keys=True) + "\n")
