@@ -74,8 +74,8 @@ KB_DEVICE uint32_t outputs_of(const Arguments& args, const Item& item) {
   return left < kWanted ? left : kWanted;
 }
 
-// By the warps that route, thread by thread: the ids to shared memory, counted. The first ids are on
-// their way while the counts are set to zero.
+// By the warps that route, thread by thread: the ids to shared memory, counted. The first ids are
+// on their way while the counts are set to zero.
 template <uint32_t kTokens>
 KB_DEVICE void count_routes(SharedStorage<kTokens>& shared, const Arguments& args,
                             uint32_t thread) {

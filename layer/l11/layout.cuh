@@ -61,7 +61,6 @@ template <uint32_t kTokens>
 inline constexpr bool kLists = kTokens == 32 || kTokens >= 48;
 
 // Stages on their way at a time. The memory's latency needs two.
-template <bool kFine>
 inline constexpr uint32_t kInFlight = 3;
 inline constexpr uint32_t kQueue = 4;  // claimed items that the gathering warps have not seen
 

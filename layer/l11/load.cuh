@@ -31,7 +31,7 @@ class WeightRing {
   KB_DEVICE void begin(uint32_t bytes) {
     mbarrier_wait_parity(&shared_.empty[state_.stage], state_.phase ^ 1);
     // What else the CTAs ask memory for, their code too, is not to queue behind rings of weights.
-    if (begun_ < kInFlight<kFine>) {
+    if (begun_ < kInFlight) {
       ++begun_;
     } else {
       mbarrier_wait_parity(&shared_.full[landed_.stage], landed_.phase);

@@ -152,8 +152,9 @@ void enqueue_kernel(const Plan& plan, rt::Stream stream) {
 
 // Tokens of an item. An expert has no more tokens than the call: pieces of few leave memory to the
 // ring, which then bridges a change of items. Else by the routes of an expert on average,
-// M topk / E: more than most experts have, whose weights are then read once. Few routes may still be at a few experts, all of them:
-// pieces of 40 cost 1 % where they are not, and halve the time where they are.
+// M topk / E: more than most experts have, whose weights are then read once. Few routes may still
+// be at a few experts, all of them: pieces of 40 cost 1 % where they are not, and halve the time
+// where they are.
 void enqueue(const Plan& plan, rt::Stream stream) {
   const int64_t routes = int64_t{plan.call.m} * plan.call.topk;
   const int64_t experts = plan.call.e;
