@@ -172,6 +172,11 @@ BESIDE = {
 }  # fmt: skip
 
 
+def test_threads_of_the_host_take_turns(checked: Checked) -> None:
+    outcome = checked("host_threads.cu", arch=90)
+    assert outcome.code == 0 and "1 clean of 1" in outcome.out, outcome.out
+
+
 def test_kernels_on_two_streams_hand_data_over(checked: Checked) -> None:
     outcome = checked("beside.cu", arch=90)
     assert outcome.code == 0, outcome.out

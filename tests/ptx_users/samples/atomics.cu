@@ -6,7 +6,7 @@ __global__ void all(int* words, unsigned long long* wide, float* real) {
   atomicMin(words + 4, i), atomicAnd(words + 5, 2 * i + 7), atomicOr(words + 6, 1 << i % 32);
   atomicXor(words + 7, 255), atomicAdd(wide, 1ull << 33), atomicAdd(real, 0.5f);
   atomicInc(reinterpret_cast<unsigned*>(words + 8), 17);
-  for (int seen = words[9], old = seen - 1; seen != old;) {
+  for (int seen = atomicAdd(words + 9, 0), old = seen - 1; seen != old;) {
     old = seen;
     seen = atomicCAS(words + 9, old, old + 3);
   }
@@ -20,6 +20,6 @@ int main() {
   all<<<1, 64>>>(words, wide, real);
   CHECK(cudaDeviceSynchronize());
   return verdict(words[0] == 2016 && words[1] == -2016 && words[3] == 63 && words[4] == 0 &&
-                 words[5] == 7 && words[6] == -1 && words[7] == 0 && words[8] == 64 % 18 &&
+                 words[5] == 1 && words[6] == -1 && words[7] == 0 && words[8] == 64 % 18 &&
                  words[9] == 192 && *wide == 64ull << 33 && *real == 32);
 }

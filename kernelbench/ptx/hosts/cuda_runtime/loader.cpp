@@ -39,7 +39,7 @@ struct Pushed {
   void* stream;
   const void* pc;
 };
-std::vector<Pushed> pushed;
+thread_local std::vector<Pushed> pushed;
 
 int module_of(void** handle) {
   for (const auto& [number, image] : images) {

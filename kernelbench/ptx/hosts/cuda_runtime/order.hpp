@@ -17,6 +17,9 @@ class Call {
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
+
+ private:
+  const std::lock_guard<std::recursive_mutex> locked_{one_call};
 };
 #define KB_CALL \
   const Call call(__func__, __builtin_extract_return_addr(__builtin_return_address(0)))

@@ -68,16 +68,19 @@ cudaError_t done(std::map<Task, Piece>::iterator of) {
 
 }  // namespace
 
+std::recursive_mutex one_call;
 cudaStream_t current_stream = nullptr;
 bool current_at_once = false;
 
 void open_stream(cudaStream_t stream, bool blocking) {
+  KB_ONE_CALL;
   lines[stream].blocking = blocking;
   lines[stream].name = "stream " + std::to_string(++streams_opened);
 }
 
 // CUDA runtime API, cudaStreamDestroy: what was given to the stream is still done.
 void close_stream(cudaStream_t stream) {
+  KB_ONE_CALL;
   const auto found = lines.find(stream);
   if (found == lines.end()) return;
   if (found->second.blocking) left_behind.push_back(found->second.last);
@@ -87,6 +90,7 @@ void close_stream(cudaStream_t stream) {
 // CUDA programming guide, "Programmatic Dependent Launch and Synchronization": only a launch right
 // behind another may begin before that has ended.
 Task enqueue(cudaStream_t stream, Work work, What what) {
+  KB_ONE_CALL;
   stream = named(stream);
   Line& line = lines[stream];
   if (line.number == 0) line.number = ++last_line;
@@ -117,6 +121,7 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
 // CUDA programming guide, "CUDA Graphs": a launch of an executable graph comes after its last one.
 void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
                    cudaStream_t stream) {
+  KB_ONE_CALL;
   if (executable.last != 0) wait_before_next(stream, executable.last);
   const Task begin = mark(stream);
   std::vector<Task> all;
@@ -148,20 +153,24 @@ Task mark(cudaStream_t stream) {
 }
 
 void wait_before_next(cudaStream_t stream, Task task) {
+  KB_ONE_CALL;
   lines[named(stream)].waits.push_back(task);
 }
 
 bool first_asked(Task task) {
+  KB_ONE_CALL;
   static std::set<Task> asked;
   return pending.count(task) != 0 && asked.insert(task).second;
 }
 
 Task last_of(cudaStream_t stream) {
+  KB_ONE_CALL;
   const auto found = lines.find(named(stream));
   return found != lines.end() ? found->second.last : 0;
 }
 
 cudaError_t finish(Task task) {
+  KB_ONE_CALL;
   std::set<Task> needed;
   std::vector<Task> open{task};
   while (!open.empty()) {
@@ -215,6 +224,7 @@ size_t others(bool perform) {
 
 // One stream after another, the last one first: no program can rely on another order.
 cudaError_t finish_all() {
+  KB_ONE_CALL;
   cudaError_t status = cudaSuccess;
   while (!pending.empty()) {
     const cudaError_t ended = finish(pending.rbegin()->first);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,11 @@ extern Device device;
 // Of a program: what is pending then is done, but host functions are not called.
 extern bool main_has_ended;
 extern std::map<int, Module> modules;
+
+// Threads of the host make their calls one after another: what a call changes is whole before the
+// next one begins, and kernels of one of them run at a time.
+extern std::recursive_mutex one_call;
+#define KB_ONE_CALL const std::lock_guard locked(kb::cuda::one_call)
 
 // Remembers a failure for cudaGetLastError.
 cudaError_t remembered(cudaError_t status);

@@ -14,11 +14,13 @@ std::map<CUstream_st*, std::unique_ptr<CUstream_st>> streams;
 
 // A stream that a program has made; null for the default ones.
 CUstream_st* own(cudaStream_t stream) {
+  KB_ONE_CALL;
   const auto found = streams.find(stream);
   return found != streams.end() ? found->second.get() : nullptr;
 }
 
 cudaError_t stream_made(cudaStream_t* stream, unsigned flags, int priority) {
+  KB_ONE_CALL;
   auto made = std::make_unique<CUstream_st>();
   made->flags = flags;
   made->priority = priority;
@@ -36,6 +38,7 @@ bool captures(cudaStream_t stream) {
 }
 
 cudaError_t submit(cudaStream_t stream, Work work, What what) {
+  KB_ONE_CALL;
   if (captures(stream)) {
     CUstream_st& made = *own(stream);
     cudaGraphNode_t node;
@@ -66,6 +69,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   return stream_made(stream, flags, priority);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  KB_ONE_CALL;
   close_stream(stream);
   return streams.erase(stream) != 0 ? cudaSuccess : remembered(cudaErrorInvalidResourceHandle);
 }
