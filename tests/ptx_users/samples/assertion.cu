@@ -1,5 +1,6 @@
 // A device-side assert ends the launch.
 #include <cassert>
+
 #include "sample.h"
 __global__ void small(int limit) {
   assert(static_cast<int>(threadIdx.x) < limit);

@@ -1,5 +1,6 @@
 // A barrier that splits arrival and wait.
 #include <cuda/barrier>
+
 #include "sample.h"
 __global__ void reverse(int* data) {
   using Barrier = cuda::barrier<cuda::thread_scope_block>;

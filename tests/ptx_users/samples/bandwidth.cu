@@ -1,5 +1,6 @@
 // Copies of every direction, pitched ones too, timed by events.
 #include <cstring>
+
 #include "sample.h"
 int main() {
   char *host, *a, *b;

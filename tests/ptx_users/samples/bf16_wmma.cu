@@ -1,6 +1,7 @@
 // A product of bf16 tiles by warps' matrix instructions.
 #include <cuda_bf16.h>
 #include <mma.h>
+
 #include "sample.h"
 using namespace nvcuda;
 __global__ void multiply(const __nv_bfloat16* a, const __nv_bfloat16* b, float* c) {

@@ -1,6 +1,7 @@
 // Groups of the lanes that agree.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+
 #include "sample.h"
 namespace cg = cooperative_groups;
 __global__ void odd_and_even(const int* in, int* odd, int* even) {

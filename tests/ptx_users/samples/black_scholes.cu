@@ -1,5 +1,6 @@
 // Arithmetic of floats over a grid's stride.
 #include <cmath>
+
 #include "sample.h"
 __device__ float normal(float d) {
   return 0.5f * erfcf(-d * 0.70710678f);
@@ -17,8 +18,10 @@ int main() {
   CHECK(cudaDeviceSynchronize());
   bool right = true;
   for (int i = 0; i < 500; ++i) {
-    const double d1 = (std::log(spot[i] / 20) + 0.13) / (0.3 * std::sqrt(2.0)), d2 = d1 - 0.3 * std::sqrt(2.0);
-    const double want = spot[i] * 0.5 * std::erfc(-d1 / std::sqrt(2.0)) - 20 * std::exp(-0.04) * 0.5 * std::erfc(-d2 / std::sqrt(2.0));
+    const double d1 = (std::log(spot[i] / 20) + 0.13) / (0.3 * std::sqrt(2.0)),
+                 d2 = d1 - 0.3 * std::sqrt(2.0);
+    const double want = spot[i] * 0.5 * std::erfc(-d1 / std::sqrt(2.0)) -
+                        20 * std::exp(-0.04) * 0.5 * std::erfc(-d2 / std::sqrt(2.0));
     right &= std::fabs(call[i] - want) < 1e-3;
   }
   return verdict(right);

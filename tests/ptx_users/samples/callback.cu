@@ -1,5 +1,6 @@
 // The host is called back behind a kernel.
 #include <atomic>
+
 #include "sample.h"
 __global__ void fill(int* data) {
   data[threadIdx.x] = threadIdx.x;

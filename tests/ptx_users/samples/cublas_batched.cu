@@ -1,5 +1,6 @@
 // Products of one extent, by pointers and by a stride.
 #include <cublas_v2.h>
+
 #include "sample.h"
 int main() {
   float *a = managed<float>(8), *c = managed<float>(8), **pointers = managed<float*>(4);

@@ -1,5 +1,6 @@
 // A product by cuBLAS.
 #include <cublas_v2.h>
+
 #include "sample.h"
 int main() {
   float *a = managed<float>(6), *b = managed<float>(12), *c = managed<float>(8);

@@ -1,5 +1,6 @@
 // A transform by cuFFT.
 #include <cufft.h>
+
 #include "sample.h"
 int main() {
   auto* data = managed<cufftComplex>(16);

@@ -1,5 +1,6 @@
 // Pi by random points of each thread's own sequence.
 #include <curand_kernel.h>
+
 #include "sample.h"
 __global__ void throw_darts(int* hits, int each) {
   curandState state;

@@ -1,5 +1,6 @@
 // The driver API: contexts, memory and a launch, the kernel by its symbol.
 #include <cuda.h>
+
 #include "sample.h"
 __global__ void add(const float* a, const float* b, float* c, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,5 +1,6 @@
 // Halves in pairs.
 #include <cuda_fp16.h>
+
 #include "sample.h"
 __global__ void dot(const half2* a, const half2* b, float* out) {
   half2 product = __hmul2(a[threadIdx.x], b[threadIdx.x]);

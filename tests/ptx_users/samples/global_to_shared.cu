@@ -1,6 +1,8 @@
 // Asynchronous copies to shared memory, two stages of a pipeline.
 #include <cooperative_groups.h>
+
 #include <cuda/pipeline>
+
 #include "sample.h"
 __global__ void sum_tiles(const int* in, int* out, int tiles) {
   __shared__ int stage[2][64];
@@ -8,7 +10,8 @@ __global__ void sum_tiles(const int* in, int* out, int tiles) {
   const auto fetch = [&](int tile) {
     pipe.producer_acquire();
     if (tile < tiles) {
-      cuda::memcpy_async(&stage[tile % 2][threadIdx.x], in + 64 * tile + threadIdx.x, sizeof(int), pipe);
+      cuda::memcpy_async(&stage[tile % 2][threadIdx.x], in + 64 * tile + threadIdx.x, sizeof(int),
+                         pipe);
     }
     pipe.producer_commit();
   };

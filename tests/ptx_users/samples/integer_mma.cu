@@ -1,5 +1,6 @@
 // A product of 8-bit integers by a warp's instruction.
 #include <mma.h>
+
 #include "sample.h"
 using namespace nvcuda;
 __global__ void multiply(const signed char* a, const signed char* b, int* c) {

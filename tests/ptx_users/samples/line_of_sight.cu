@@ -2,13 +2,15 @@
 #include <thrust/device_vector.h>
 #include <thrust/scan.h>
 #include <thrust/transform.h>
+
 #include "sample.h"
 int main() {
   thrust::device_vector<float> angles(64), highest(64);
   thrust::device_vector<bool> seen(64);
   for (int i = 0; i < 64; ++i) angles[i] = i * 7 % 64;
   thrust::inclusive_scan(angles.begin(), angles.end(), highest.begin(), thrust::maximum<float>());
-  thrust::transform(angles.begin(), angles.end(), highest.begin(), seen.begin(), thrust::equal_to<float>());
+  thrust::transform(angles.begin(), angles.end(), highest.begin(), seen.begin(),
+                    thrust::equal_to<float>());
   bool right = true;
   float most = -1;
   for (int i = 0; i < 64; ++i) {

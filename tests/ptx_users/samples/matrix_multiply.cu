@@ -3,7 +3,8 @@
 constexpr int kSize = 32, kTile = 16;
 __global__ void multiply(const float* a, const float* b, float* c) {
   __shared__ float left[kTile][kTile], right[kTile][kTile];
-  const int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * kTile + y, column = blockIdx.x * kTile + x;
+  const int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * kTile + y,
+            column = blockIdx.x * kTile + x;
   float sum = 0;
   for (int at = 0; at < kSize; at += kTile) {
     left[y][x] = a[row * kSize + at + x];

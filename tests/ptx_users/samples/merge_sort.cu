@@ -1,5 +1,6 @@
 // Passes of a sort by two buffers in turn.
 #include <algorithm>
+
 #include "sample.h"
 __global__ void merge(const int* from, int* to, int width, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -9,8 +10,10 @@ __global__ void merge(const int* from, int* to, int width, int count) {
   int low = left ? middle : begin, high = left ? begin + 2 * width : middle;
   while (low < high) {
     const int at = (low + high) / 2;
-    if (from[at] < from[i] || (!left && from[at] == from[i])) low = at + 1;
-    else high = at;
+    if (from[at] < from[i] || (!left && from[at] == from[i]))
+      low = at + 1;
+    else
+      high = at;
   }
   const int others = low - (left ? middle : begin);
   to[begin + (i - (left ? begin : middle)) + others] = from[i];

@@ -1,5 +1,6 @@
 // PTX text is loaded and its kernel launched.
 #include <cuda.h>
+
 #include "sample.h"
 const char* const kText =
     ".version 8.0\n.target sm_90\n.address_size 64\n"

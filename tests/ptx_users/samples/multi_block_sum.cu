@@ -1,5 +1,6 @@
 // A sum over a grid that synchronizes.
 #include <cooperative_groups.h>
+
 #include "sample.h"
 namespace cg = cooperative_groups;
 __global__ void total(const int* in, int* parts, int* out) {

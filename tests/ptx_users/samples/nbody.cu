@@ -1,5 +1,6 @@
 // All pairs, tiles of positions in dynamic shared memory.
 #include <cmath>
+
 #include "sample.h"
 __global__ void forces(const float4* at, float4* force, int count) {
   extern __shared__ float4 tile[];
@@ -11,7 +12,8 @@ __global__ void forces(const float4* at, float4* force, int count) {
     __syncthreads();
     for (unsigned j = 0; j < blockDim.x; ++j) {
       const float x = tile[j].x - mine.x, y = tile[j].y - mine.y, z = tile[j].z - mine.z;
-      const float near = rsqrtf(x * x + y * y + z * z + 0.1f), pull = tile[j].w * near * near * near;
+      const float near = rsqrtf(x * x + y * y + z * z + 0.1f),
+                  pull = tile[j].w * near * near * near;
       sum.x += x * pull, sum.y += y * pull, sum.z += z * pull;
     }
     __syncthreads();

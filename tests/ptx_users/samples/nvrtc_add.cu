@@ -1,6 +1,7 @@
 // Text is compiled while the program runs.
 #include <cuda.h>
 #include <nvrtc.h>
+
 #include "sample.h"
 int main() {
   const char* text = "extern \"C\" __global__ void add(int* data) { data[threadIdx.x] += 5; }";

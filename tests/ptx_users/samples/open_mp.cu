@@ -1,6 +1,7 @@
 // Several threads of the host, each with a stream.
 #include <thread>
 #include <vector>
+
 #include "sample.h"
 __global__ void fill(int* data, int what) {
   data[threadIdx.x] = what;

@@ -1,7 +1,9 @@
 // Thrust and CUB sort keys with values.
-#include <cub/cub.cuh>
 #include <thrust/device_vector.h>
 #include <thrust/sort.h>
+
+#include <cub/cub.cuh>
+
 #include "sample.h"
 int main() {
   thrust::device_vector<int> keys(200), values(200);

@@ -10,7 +10,8 @@ int main() {
   CHECK(cudaStreamCreate(&stream));
   CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1 << 20));
   cudaStreamAttrValue value = {};
-  value.accessPolicyWindow = {data, 128, 1.0f, cudaAccessPropertyPersisting, cudaAccessPropertyStreaming};
+  value.accessPolicyWindow = {data, 128, 1.0f, cudaAccessPropertyPersisting,
+                              cudaAccessPropertyStreaming};
   CHECK(cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &value));
   add<<<1, 32, 0, stream>>>(data);
   CHECK(cudaStreamSynchronize(stream)), CHECK(cudaCtxResetPersistingL2Cache());

@@ -1,5 +1,6 @@
 // Contexts of the driver, pushed and popped.
 #include <cuda.h>
+
 #include "sample.h"
 int main() {
   CUdevice device;

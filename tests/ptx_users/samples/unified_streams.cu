@@ -7,7 +7,8 @@ int main() {
   cudaStream_t streams[2];
   int* data[2];
   for (int i = 0; i < 2; ++i) {
-    CHECK(cudaStreamCreate(&streams[i])), CHECK(cudaMallocManaged(&data[i], 128, cudaMemAttachHost));
+    CHECK(cudaStreamCreate(&streams[i])),
+        CHECK(cudaMallocManaged(&data[i], 128, cudaMemAttachHost));
     for (int j = 0; j < 32; ++j) data[i][j] = i + j;
     CHECK(cudaStreamAttachMemAsync(streams[i], data[i], 0, cudaMemAttachSingle));
   }

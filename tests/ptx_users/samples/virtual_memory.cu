@@ -1,5 +1,6 @@
 // Addresses are reserved, memory is mapped there.
 #include <cuda.h>
+
 #include "sample.h"
 __global__ void fill(int* data) {
   data[threadIdx.x] = threadIdx.x;

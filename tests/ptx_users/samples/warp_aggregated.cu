@@ -1,5 +1,6 @@
 // One atomic for the lanes of a warp that pass.
 #include <cooperative_groups.h>
+
 #include "sample.h"
 namespace cg = cooperative_groups;
 __global__ void keep(const int* in, int* out, int* count) {
