@@ -114,7 +114,7 @@ Handed handed_over(const StreamOperation& operation, const Access& earlier, bool
   if (before(&StreamOperation::acquired)) return Handed::kYes;
   if (knows != nullptr && covers(knows->supposed)) return Handed::kSupposed;
   if (before(&StreamOperation::supposed)) return Handed::kSupposed;
-  return knows != nullptr && covers(knows->observed) ? Handed::kUnfenced : Handed::kNo;
+  return knows != nullptr && covers(knows->observed) ? Handed::kUnfenced : Handed::kNone;
 }
 
 void forget_released(const void* begin, const void* end) {

@@ -88,7 +88,7 @@ void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& suppos
 // Whether an access of an operation that nothing else orders was handed over to this one: to
 // whoever knows that, or to an operation before it; without a fence behind the flag, or with fences
 // of other threads.
-enum class Handed : uint8_t { kNo, kUnfenced, kSupposed, kYes };
+enum class Handed : uint8_t { kNone, kUnfenced, kSupposed, kYes };
 Handed handed_over(const StreamOperation& operation, const Access& earlier, bool waited,
                    const Knowledge* knows);
 // Something else has written there.
