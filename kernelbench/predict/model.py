@@ -91,7 +91,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Bubble:
+class PathPart:
     """A part of the critical path: what it waits for or does, where, for how long."""
 
     cause: str
@@ -212,7 +212,7 @@ def replay(
     costs: Mapping[str, float],
     bubbles: int = 0,
     free: tuple[str, Sequence[int]] | None = None,
-) -> tuple[float, list[Bubble]]:
+) -> tuple[float, list[PathPart]]:
     """The device time of a trace's launches, in us, and the longest parts of its critical path.
 
     Args:
@@ -238,5 +238,5 @@ def replay(
         raise KernelbenchError("a prediction's replay does not end: its trace is not complete")
     clock = costs["clock_ghz"] * 1e3
     return us, [
-        Bubble(CAUSES[b.cause], b.pc, b.cycles / clock) for b in found[:bubbles] if b.cycles > 0
+        PathPart(CAUSES[b.cause], b.pc, b.cycles / clock) for b in found[:bubbles] if b.cycles > 0
     ]

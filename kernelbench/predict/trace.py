@@ -98,7 +98,7 @@ class _TimedExecutor(EmulatorExecutor):
         )
 
 
-def registers_of(step: Step) -> dict[str, int]:
+def locked_registers(step: Step) -> dict[str, int]:
     """Registers of a thread by a kernel's name, as nvcc has compiled those of a step that ships."""
     lock = shipped_root() / "results" / "code.lock"
     locked = tomllib.loads(lock.read_text()) if lock.is_file() else {}
@@ -141,7 +141,7 @@ def trace(step: Step, problem: Problem, data: Any, sms: int) -> StepTrace:
         opened.runtime.configure(Emulation(sms=sms))
     traced = StepTrace(records.copy(), opened.symbols, *_loaded_at(opened.library))
     launches = np.flatnonzero(records["op"] == OPS.index("launch"))
-    registers = registers_of(step)
+    registers = locked_registers(step)
     for first, end in zip(launches, [*launches[1:], len(records)], strict=True):
         pcs = records["pc"][first + 1 : end]
         place = traced.found(int(pcs[np.argmax(pcs > 0)])) if pcs.any() else None

@@ -20,6 +20,7 @@ from kernelbench.base import json_file, schema
 from kernelbench.cli import invoke as run
 from kernelbench.emulator.findings import Access, Waiting
 from kernelbench.emulator.memory_map import MemoryMap, Region
+from kernelbench.machine.arch import ARCHES
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import find_project
 from kernelbench.report.drawing import short_us
@@ -203,6 +204,7 @@ class TestFigures:
         drawn = {short_us(number) for number in numbers_of(value)}
         drawn |= {f"{number / 1e12:.2f}" for number in numbers_of(value) if number > 1e9}
         drawn |= {f"{number / 1e12:,.0f}" for number in numbers_of(value) if number > 1e9}
+        drawn |= {f"{arch.cta_shared_bytes:,}" for arch in ARCHES.values()}  # maps of memory
         left = []
         for element, text in page.texts:
             if element.tag in ("data", "style", "script", "pre") or element.within("g", "axis"):

@@ -15,7 +15,7 @@ from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
-from kernelbench.predict.trace import OPS, RECORD, StepTrace, registers_of
+from kernelbench.predict.trace import OPS, RECORD, StepTrace, locked_registers
 from kernelbench.project.context import Context
 
 #: Costs that differ from each other, so that a sum says which ones are in it.
@@ -344,7 +344,7 @@ def test_a_hopper_step_is_predicted_for_either_gpu(capsys: pytest.CaptureFixture
 
 def test_registers_are_those_of_the_kernels_in_code_lock() -> None:
     step = Context.find().lineages.select(["m05"])[0]
-    assert set(registers_of(step)) == {
+    assert set(locked_registers(step)) == {
         "multiply_experts", "prepare_rows", "lay_out_routes", "route_tokens",
     }  # fmt: skip
 
