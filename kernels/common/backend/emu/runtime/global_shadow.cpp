@@ -231,9 +231,7 @@ class Accessing {
     const bool waited = mine.ahead != nullptr && knows_wait(thread_);
     const StreamOperation* other = operation_of(earlier.serial);
     if (other != nullptr && other->kind == StreamOperation::Kind::kHost && mine_.atomic) return;
-    const Handed handed = behind(mine, earlier, wrote, waited)
-                              ? Handed::kYes
-                              : handed_over(mine, earlier, waited, actor_.knows);
+    const Handed handed = handed_over(mine, earlier, wrote, waited, actor_.knows);
     const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
     reported_ = true;

@@ -98,8 +98,9 @@ void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& suppos
   note(operation->supposed, supposed);
 }
 
-Handed handed_over(const StreamOperation& operation, const Access& earlier, bool waited,
+Handed handed_over(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited,
                    const Knowledge* knows) {
+  if (behind(operation, earlier, wrote, waited)) return Handed::kYes;
   const StreamOperation& by = *operation_of(earlier.serial);
   const Past& past = waited ? operation.waited : operation.before;
   const auto covers = [&](const Abroad::Pointer& known) {

@@ -242,9 +242,7 @@ class Touching {
     if (earlier.atomic && by_host_) return;
     const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
-    const Handed handed = behind(operation_, earlier, wrote, false)
-                              ? Handed::kYes
-                              : handed_over(operation_, earlier, false, nullptr);
+    const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
     const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
     reported_ = true;

@@ -85,11 +85,11 @@ Released released_before(const void* word);
 void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial);
 // A thread of the launch has acquired that, or would have; null for nothing.
 void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& supposed);
-// Whether an access of an operation that nothing else orders was handed over to this one: to
-// whoever knows that, or to an operation before it; without a fence behind the flag, or with fences
-// of other threads.
+// Whether this operation is behind that access of another one, or the access was handed over to it:
+// to whoever knows that, or to an operation before it; without a fence behind the flag, or with
+// fences of other threads.
 enum class Handed : uint8_t { kNone, kUnfenced, kSupposed, kYes };
-Handed handed_over(const StreamOperation& operation, const Access& earlier, bool waited,
+Handed handed_over(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited,
                    const Knowledge* knows);
 // Something else has written there.
 void forget_released(const void* begin, const void* end);
