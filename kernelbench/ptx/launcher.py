@@ -407,17 +407,12 @@ class _Schedules:
     def with_room(self, ctas: int) -> _Schedules:
         """The same launch where so many CTAs may start beside each other, one that is waited for
         first."""
-        self._restore()
         emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
-        return _Schedules(self._running, self._launch, emulation, self._check, self._limit_s)
+        return self._again(emulation=emulation)
 
     def beside(self, others: Callable[[bool], int]) -> _Schedules:
         """The same launch once the operations that may run beside it are done."""
-        self._restore()
-        others(True)
-        run = _Schedules(self._running, self._launch, self._emulation, self._check, self._limit_s)
-        run._assumptions[BESIDE] = None
-        return run
+        return self._again((BESIDE,), meanwhile=lambda: others(True))
 
     def together(self, assumed: Iterable[str]) -> _Schedules:
         """The same launch with all CTAs resident at once, as a GPU has those that fit on it.
@@ -427,9 +422,20 @@ class _Schedules:
         Args:
             assumed: What it rests on by that.
         """
-        self._restore()
         launch = replace(self._launch, form=replace(self._launch.form, cooperative=True))
-        run = _Schedules(self._running, launch, self._emulation, self._check, self._limit_s)
+        return self._again(assumed, launch=launch)
+
+    def _again(
+        self, assumed: Iterable[str] = (), *, launch: _OneLaunch | None = None,
+        emulation: Emulation | None = None, meanwhile: Callable[[], object] = lambda: None,
+    ) -> _Schedules:  # fmt: skip
+        """A new set of schedules, from what the arrays held first and ``meanwhile`` has changed."""
+        self._restore()
+        meanwhile()
+        run = _Schedules(
+            self._running, launch or self._launch, emulation or self._emulation, self._check,
+            self._limit_s,
+        )  # fmt: skip
         run._assumptions |= dict.fromkeys(assumed)
         return run
 
