@@ -246,6 +246,8 @@ class ScheduleChecker:
             return "wrong"
         if any(seen.finding.kind == "hang" for seen in progress.seen.values()):
             return "hang"
+        if any(seen.finding.kind == "timeout" for seen in progress.seen.values()):
+            return "timeout"
         if any(not seen.allowed for seen in progress.seen.values()):
             return "finding"
         if progress.reason:

@@ -307,6 +307,8 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
 def _status(seen: Sequence[Seen], reason: str) -> CheckStatus:
     if any(each.finding.kind == "hang" for each in seen):
         return "hang"
+    if any(each.finding.kind == "timeout" for each in seen):
+        return "timeout"
     if seen:
         return "finding"
     return "fault" if reason else "clean"

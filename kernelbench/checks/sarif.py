@@ -21,6 +21,7 @@ _ROWS = {
     "fault": "the step does not build, load or run",
     "finding": "rests on an assumption of the emulator",
     "hang": "the call does not end",
+    "timeout": "the call has not ended in time",
 }
 _Json = dict[str, Any]
 

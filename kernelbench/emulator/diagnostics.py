@@ -37,6 +37,7 @@ _HELP_BETWEEN = (
 HELP = {
     "hang": "look for who should complete the wait that is marked as the cause: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
+    "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
     "race": "order the two accesses: a CTA barrier, an mbarrier, a warp's __syncwarp or an atomic "
     "operation between them",
     "early-read": "wait for the copy or the MMA (its mbarrier, wait_group, tcgen05.wait) before "
@@ -82,7 +83,7 @@ def report_lines(report: EmulatorReport, max_findings: int | None = None) -> Ite
     more = len(report.findings) - len(shown) + report.dropped
     if more:
         yield "note", f"… and {more} more finding{'' if more == 1 else 's'}"
-    if report.waits and all(finding.kind != "hang" for finding in shown):
+    if report.waits and all(finding.kind not in ("hang", "timeout") for finding in shown):
         yield from _chain(report.waits, WIDTH)
 
 

@@ -18,6 +18,7 @@ from kernelbench.emulator.symbols import Place, Symbols
 #: Classes of findings and what they mean in a few words.
 CLASSES = {
     "hang": "a wait or a loop that nothing ends",
+    "timeout": "the launch has not ended in time, though it goes on",
     "race": "two accesses, one of them a write, without order between them",
     "early-read": "read before the completion of a copy or an MMA was observed",
     "overwrite": "overwritten while something still reads or writes it",

@@ -92,7 +92,7 @@ class EmulatedKernel:
             fault = error
         report = findings.resolve_report(self._runtime.report(), self._symbols)
         if report.faults:
-            hang = report.findings[0].kind == "hang"
+            hang = report.findings[0].kind in ("hang", "timeout")
             text = report.headline().removeprefix("hang: ")
             raise KernelFault(text, hang=hang, report=report) from fault
         if fault is not None:

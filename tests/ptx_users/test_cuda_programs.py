@@ -448,6 +448,16 @@ def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:
     assert outcome.code == 2 and '"cublasStrsm" is undefined' in outcome.err, outcome.err
 
 
+def test_a_launch_that_is_slow_is_no_hang(checked: Callable[..., Outcome]) -> None:
+    slow = (
+        "if (i < count) c[i] = a[i] + b[i];",
+        "for (long left = 1l << 40; i < count; --left) atomicAdd((int*)c + i, 1);",
+    )
+    outcome = checked("sums.cu", slow, options=("--timeout", 2))
+    assert outcome.code == 3 and "error[timeout]" in outcome.out, outcome.out
+    assert "the kernel has not ended after 2 s" in outcome.out and "hang" not in outcome.out
+
+
 def test_copies_of_two_stages(checked: Callable[..., Outcome]) -> None:
     assert checked("tiles.cu").code == 0
     # The tile is overwritten while others read it.

@@ -13,7 +13,8 @@ namespace kb::emu {
 
 // What went wrong. The names in findings_json.cpp are the reader's vocabulary.
 enum class Class : uint8_t {
-  kHang,              // nothing can run and nothing is pending, or the launch lasts too long
+  kHang,              // nothing can run and nothing is pending, or a loop never gives way
+  kTimeout,           // the launch lasts too long, and goes on
   kRace,              // two accesses, one a write, without order between them
   kEarlyRead,         // bytes of a copy or accumulator read before its completion was observed
   kOverwrite,         // bytes overwritten while an asynchronous operation or a reader needs them

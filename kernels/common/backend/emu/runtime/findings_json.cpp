@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kNames[] = {
     "hang",
+    "timeout",
     "race",
     "early-read",
     "overwrite",

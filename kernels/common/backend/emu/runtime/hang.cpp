@@ -149,7 +149,9 @@ void report_hang(std::deque<Cluster>& clusters, Pc running) {
     text = "livelock: " + std::to_string(census.running) +
            " threads go round, each changes what others look at, and nothing comes of it; " + wait;
   }
-  end_launch({.kind = Class::kHang, .pc = running, .text = std::move(text)});
+  const bool slow = (running != nullptr || overdue()) && goes_on() && !livelocked();
+  end_launch(
+      {.kind = slow ? Class::kTimeout : Class::kHang, .pc = running, .text = std::move(text)});
 }
 
 }  // namespace kb::emu

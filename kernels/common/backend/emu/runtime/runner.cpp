@@ -300,6 +300,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       if (owes_help_) help();
       looks_again_ = ++passes_ % kPassesBetweenLooks == 0;
       const bool ran = checking() ? pass_checked() : pass_plain();
+      if (ran) note_round();
       looks_again_ = false;
       if (tracing) trace_barriers(clusters_);
       if (launch_.together && launch_.interacts && started_ < kTogether &&

@@ -25,12 +25,29 @@ constexpr milliseconds kInterval{5};
 // That tell where the kernel is, before a scheduler that runs may end it without.
 constexpr int kSignals = 40;
 
+// Before the limit: what the launch has done by then, if it goes on, it does until the limit, too.
+constexpr milliseconds kLast{5000};
+
 std::atomic<bool> is_overdue{false};
+std::atomic<bool> is_going_on{false};
 std::atomic<uintptr_t> code_begin{0};
 std::atomic<uintptr_t> code_end{0};
 
 std::mutex watched_guard;
-std::vector<pthread_t> watched;
+struct Scheduler {
+  pthread_t thread;
+  const std::atomic<uint64_t>* rounds;
+};
+std::vector<Scheduler> watched;
+// Written by its thread alone.
+thread_local std::atomic<uint64_t> own_rounds{0};
+
+uint64_t rounds() {
+  const std::lock_guard alive(watched_guard);
+  uint64_t sum = 0;
+  for (const Scheduler& each : watched) sum += each.rounds->load(std::memory_order_relaxed);
+  return sum;
+}
 
 struct Search {
   uintptr_t inside;
@@ -63,7 +80,7 @@ int visit_library(dl_phdr_info* info, size_t, void* context) {
 }  // namespace
 
 Watchdog::Watchdog(const Launch& launch) {
-  is_overdue = false;
+  is_overdue = is_going_on = false;
   code_begin = code_end = 0;
   if (options().limit_ms != 0) thread_ = std::thread([this, &launch] { watch(launch); });
 }
@@ -83,7 +100,12 @@ Watchdog::~Watchdog() {
 void Watchdog::watch(const Launch& launch) {
   std::unique_lock lock(guard_);
   const auto done = [this] { return done_; };
-  if (ended_.wait_for(lock, milliseconds(options().limit_ms), done)) return;
+  const milliseconds limit(options().limit_ms);
+  const milliseconds last = std::min(kLast, limit / 2);
+  if (ended_.wait_for(lock, limit - last, done)) return;
+  const uint64_t before = rounds();
+  if (ended_.wait_for(lock, last, done)) return;
+  is_going_on = rounds() != before;
   // What the kernel's lambda is described by lies in the step's library.
   Search search{reinterpret_cast<uintptr_t>(&launch.body.target_type()), 0, 0};
   dl_iterate_phdr(visit_library, &search);
@@ -92,7 +114,7 @@ void Watchdog::watch(const Launch& launch) {
   for (int signals = 0; !ended_.wait_for(lock, kInterval, done); ++signals) {
     if (signals == kSignals) is_overdue = true;
     const std::lock_guard alive(watched_guard);
-    for (const pthread_t thread : watched) pthread_kill(thread, kOverdueSignal);
+    for (const Scheduler& each : watched) pthread_kill(each.thread, kOverdueSignal);
   }
 }
 
@@ -100,14 +122,24 @@ bool overdue() {
   return is_overdue.load(std::memory_order_relaxed);
 }
 
+void note_round() {
+  own_rounds.store(own_rounds.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+bool goes_on() {
+  return is_going_on.load(std::memory_order_relaxed);
+}
+
 Watched::Watched() {
   const std::lock_guard lock(watched_guard);
-  watched.push_back(pthread_self());
+  watched.push_back({pthread_self(), &own_rounds});
 }
 
 Watched::~Watched() {
   const std::lock_guard lock(watched_guard);
-  std::erase_if(watched, [](pthread_t each) { return pthread_equal(each, pthread_self()) != 0; });
+  std::erase_if(watched, [](const Scheduler& each) {
+    return pthread_equal(each.thread, pthread_self()) != 0;
+  });
 }
 
 // Elsewhere a lock may be held: the handler leaves the code alone.

@@ -26,8 +26,11 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Whether the launch in progress has lasted too long.
+// Whether the launch in progress has lasted too long; if so, whether it has gone on until then.
 bool overdue();
+bool goes_on();
+// Threads have run in a pass of this OS thread's scheduler.
+void note_round();
 
 // An OS thread that runs clusters, for as long as it does.
 class Watched {
