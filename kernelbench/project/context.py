@@ -20,6 +20,9 @@ from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages
 if TYPE_CHECKING:
     from kernelbench.project.shapes import ShapeTable
 
+#: What a schedule of the emulator does in seconds.
+_EMULATED_FLOPS, _EMULATED_BYTES = 2e8, 3.2e7
+
 
 @dataclass(frozen=True)
 class Context:
@@ -139,9 +142,21 @@ class Context:
         return tuple(dict.fromkeys(chosen))
 
     def check_shapes(self, problem: Problem) -> list[str]:
-        """Names of the problem's small shapes for checking, those that the shapes file has."""
+        """Names of small shapes for checking, of those that the shapes file has.
+
+        The problem's choice; without one, those whose work the emulator does in seconds, at least
+        that with the least.
+        """
         known = self.shapes_here(problem)
-        return [name for name in getattr(problem, "check_shapes", ()) if name in known]
+        named = [name for name in getattr(problem, "check_shapes", ()) if name in known]
+        if named or not known:
+            return named
+        work = {name: problem.work(shape) for name, shape in known.items()}
+        share = {
+            name: max(each.flops / _EMULATED_FLOPS, each.bytes_total / _EMULATED_BYTES)
+            for name, each in work.items()
+        }
+        return [name for name in known if share[name] <= max(1, min(share.values()))]
 
     def trial_shape(self, step: Step) -> str:
         """The small shape that gives a step most to do; empty if there is none that it takes."""

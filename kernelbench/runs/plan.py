@@ -165,6 +165,9 @@ def plan_check(
         problem = load_problem(context.lineage_for(step))
         where = targets.resolve(step, EMULATOR.name, 0, emulation)
         wanted = shapes or context.check_shapes(problem) or ["all"]
+        left = [name for name in context.shapes_here(problem) if name not in wanted]
+        if not (shapes or getattr(problem, "check_shapes", ())) and left:
+            warn(f"left out: shapes {', '.join(left)}, much work for the emulator (--shape NAME)")
         classes = inputs or problem.input_classes[:1]
         found.append(_plan_step(context, step, wanted, classes, where))
     return found
