@@ -119,7 +119,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
     finally:
         launches += launches_of
     if status:
-        return FileAnswer(tuple(launches), "wrong", f"main returned {status}")
+        call = f": {program.failed_call}" if program.failed_call else ""
+        return FileAnswer(tuple(launches), "wrong", f"main returned {status}{call}")
     if program.fails_with is not None:
         return FileAnswer(
             tuple(launches), "wrong",

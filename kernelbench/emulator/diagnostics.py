@@ -198,6 +198,8 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
     cause = first_cause(waits)
     ctas = [*dict.fromkeys((wait.cta, wait.rank) for wait in waits)]
     ctas.sort(key=lambda each: each != (cause.cta, cause.rank))
+    count = len(ctas)
+    ctas = [*{_waits_of(each, waits): each for each in reversed(ctas)}.values()][::-1]
     yield "note", "  = waiting:"
     for cta, rank in ctas[:_SHOWN_CTAS]:
         yield "note", f"{_INDENT}CTA {cta_in_words(cta)}" + (f" (rank {rank})" if rank else "")
@@ -209,8 +211,15 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
                 yield "mark" if is_cause else "note", line
         if len(own) > _SHOWN_WAITS:
             yield "note", f"{_INDENT}  … and {len(own) - _SHOWN_WAITS} more"
-    if len(ctas) > _SHOWN_CTAS:
-        yield "note", f"{_INDENT}… and {len(ctas) - _SHOWN_CTAS} more CTAs"
+    if more := count - min(len(ctas), _SHOWN_CTAS):
+        same = " that wait likewise" if len(ctas) <= _SHOWN_CTAS else ""
+        yield "note", f"{_INDENT}… and {more} more CTA{'s' if more > 1 else ''}{same}"
+
+
+def _waits_of(cta: tuple[Sequence[int], int], waits: Sequence[Waiting]) -> tuple[object, ...]:
+    """Equal for CTAs whose warps wait for the same at the same lines, of as many threads."""
+    own = [each for each in waits if (each.cta, each.rank) == cta]
+    return tuple((each.access, each.what, each.warps, each.lanes.bit_count()) for each in own)
 
 
 def waiter_in_words(wait: Waiting) -> str:
@@ -230,7 +239,7 @@ def _waiting(wait: Waiting) -> str:
     if wait.needs:
         text += f"; {wait.needs} would end it"
     if wait.arrived.where:
-        text += f"; the last arrival came from {wait.arrived}"
+        text += f"; the last arrival or change came from {wait.arrived}"
     return text
 
 

@@ -124,8 +124,8 @@ class Waiting:
         victim: How likely others' waits are the cause of this one, for which one to name first: 0
             where bytes do not match, 1 where some arrived, 2 where none did or another CTA's value
             is missing, 3 where the missing ones wait themselves.
-        arrived: The last arrival at the mbarrier since its initialization, with the role
-            :data:`NOBODY` if none came; empty if it is unknown or no mbarrier.
+        arrived: The last change of a word, or arrival at an mbarrier since its initialization, with
+            the role :data:`NOBODY` if none came; empty if it is unknown or another object.
     """
 
     access: Access
@@ -189,7 +189,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
     waits = tuple(_group(_waiting(wait, symbols) for wait in raw.get("waits", [])))
     causes = findings_in_time({"findings": raw.get("causes", [])}, symbols, waits)
     report = EmulatorReport(
-        _causes_first(findings_in_time(raw, symbols, waits)),
+        tuple(causes_first(findings_in_time(raw, symbols, waits))),
         waits,
         int(raw.get("launches", 0)),
         int(raw.get("switches", 0)),
@@ -239,26 +239,22 @@ def _deadlock(cause: Waiting, text: str) -> str:
 def first_cause(waits: Sequence[Waiting]) -> Waiting:
     """The wait that the others are most likely behind.
 
-    Among equals it is the one with the fewest threads: many wait for a result.
+    Among equals lanes that wait for others of their warp come first, and then the one with the
+    fewest threads: many wait for a result.
     """
     return min(
         waits,
-        key=lambda wait: (wait.victim, not wait.needs, wait.lanes.bit_count() * len(wait.warps)),
-    )
+        key=lambda wait: (
+            wait.victim, wait.what != _WAITS["warp"], not wait.needs,
+            wait.lanes.bit_count() * len(wait.warps),
+        ),
+    )  # fmt: skip
 
 
-def _causes_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def causes_first(findings: Sequence[Finding]) -> list[Finding]:
     """In time, but a read of nothing comes behind what tells why it came too early."""
-    explained = {
-        finding
-        for finding in findings
-        if finding.kind == "unwritten"
-        and any(
-            other.kind != "unwritten" and other.object and other.buffer == finding.buffer
-            for other in findings
-        )
-    }
-    return tuple(sorted(findings, key=explained.__contains__))
+    telling = {each.buffer for each in findings if each.kind != "unwritten" and each.object}
+    return sorted(findings, key=lambda each: each.kind == "unwritten" and each.buffer in telling)
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:
@@ -310,6 +306,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
             arrived = Access(NOBODY)
     elif kind == "global":
         state = str(wait["word"])
+        arrived = _place_access(symbols.place(wait.get("arrive_pc")))
         victim = 2  # other CTAs' work; the thread's own CTA waits for it
     elif kind == "shared":
         offset = int(wait["object"])

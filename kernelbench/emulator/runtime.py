@@ -301,6 +301,11 @@ class Runtime:
         if size:
             self._library.kb_emu_register(address, size, name.encode(), int(writable), int(fresh))
 
+    def set_back(self, name: str) -> None:
+        """From now on launches find words as they were before earlier ones changed them, in memory
+        of that name or in all."""
+        self._library.kb_emu_set_back(name.encode())
+
     def registers(self, of_a_thread: int) -> None:
         """Say how many a thread of the launches to come has at first; 0 if that is not known."""
         self._library.kb_emu_registers(ctypes.c_uint32(of_a_thread))

@@ -17,6 +17,7 @@ from kernelbench.emulator.findings import EmulatorReport, resolve_report, resour
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.project.shipped import shipped_blocks
+from kernelbench.ptx.accumulators import reads_before_wait
 from kernelbench.ptx.arguments import (
     KernelShape,
     LaunchForm,
@@ -28,7 +29,7 @@ from kernelbench.ptx.arguments import (
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.lowering.translator import global_variables
-from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in
+from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in, notes_in
 from kernelbench.ptx.residency import Residency, registers_of, residency
 from kernelbench.ptx.sources import PtxSymbols
 
@@ -218,6 +219,11 @@ class PtxModule:
             return opcode in own
         return any(opcode == each.opcode for of in functions.values() for each in of.statements)
 
+    def early_reads(self, kernel: str) -> tuple[PtxFinding, ...]:
+        """What of a kernel that fails may read accumulators too early."""
+        raw = {"findings": reads_before_wait(self._source.module.functions[kernel])}
+        return each_once(found_in(raw, self._symbols, 0))
+
     @property
     def takes_from_heap(self) -> bool:
         """Whether its functions may call ``malloc``."""
@@ -363,6 +369,7 @@ class _Schedules:
         self._check, self._limit_s = check, limit_s
         self._first = {name: _bytes_in(each) for name, each in launch.arrays.items()}
         self._found: list[PtxFinding] = []
+        self._notes: list[PtxFinding] = []
         self._made, self._seconds, self._error = 0, 0.0, ""
         self._assumptions: dict[str, None] = {}
 
@@ -455,6 +462,7 @@ class _Schedules:
         raw = self._running.report()
         self.last = resolve_report(raw, symbols)
         self._found += found_in(raw, symbols, seed)
+        self._notes += notes_in(raw, symbols, seed)
         self._made += 1
         self._seconds += self.last.seconds
         self._assumptions |= dict.fromkeys(self.last.assumptions)
@@ -468,7 +476,7 @@ class _Schedules:
         found = tuple(_saying(each, of_hangs) for each in each_once(self._found))
         return PtxReport(
             kernel, found, self.last.waits, self._made, self._seconds, self._error,
-            tuple(self._assumptions),
+            tuple(self._assumptions), each_once(self._notes),
         )  # fmt: skip
 
 

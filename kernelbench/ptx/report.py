@@ -48,6 +48,7 @@ class PtxReport:
         seconds: Spent in the emulator.
         assumptions: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS`
             and ``LAUNCH_ASSUMPTIONS``.
+        notes: What may explain that it ends early, or that its program fails.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class PtxReport:
     seconds: float
     error: str = ""
     assumptions: tuple[str, ...] = ()
+    notes: tuple[PtxFinding, ...] = ()
 
     @property
     def errors(self) -> tuple[PtxFinding, ...]:
@@ -136,6 +138,11 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
     return tuple(out)
 
 
+def notes_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
+    """What may explain that a program fails, from the same; no finding by itself."""
+    return found_in({"findings": raw["notes"]}, symbols, seed)
+
+
 class _Seen(NamedTuple):
     """What :func:`severity_of` asks of a finding, each time that it was seen."""
 
@@ -168,4 +175,8 @@ def each_once(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
         seeds.setdefault(each.identity, set()).add(each.seed)
         severity: Severity = "error" if "error" in (first.severity, each.severity) else "formal"
         seen[each.identity] = replace(first, severity=severity)
-    return tuple(replace(found, schedules=len(seeds[identity])) for identity, found in seen.items())
+    order = findings.causes_first([each.finding for each in seen.values()])
+    each_of = {each.finding: each for each in seen.values()}
+    return tuple(
+        replace(each_of[each], schedules=len(seeds[each_of[each].identity])) for each in order
+    )

@@ -76,7 +76,7 @@ class ScriptSymbols(PtxSymbols):
 
 def host_place(pc: Mapping[str, Any] | None) -> Place | None:
     """The line of a program's host code that called the runtime, or None for other addresses."""
-    if pc is None:
+    if pc is None or "module" not in pc:
         return None
     for frame in dwarf.frames_at(str(pc["module"]), int(pc["offset"])):
         file = _own_copy(Path(frame.file))

@@ -44,9 +44,9 @@ class PtxSymbols(Symbols):
         return Place(self._file, self._module.name, line, function, self._role(line), function)
 
     def line(self, pc: Mapping[str, Any] | None) -> int | None:
-        """Its number, or None for an address elsewhere."""
-        if pc is None:
-            return None
+        """Its number, or None for an address elsewhere; of what the text alone tells, the line."""
+        if pc is None or "line" in pc:
+            return None if pc is None else int(pc["line"])
         for frame in dwarf.frames_at(str(pc["module"]), int(pc["offset"])):
             if PurePosixPath(frame.file).is_relative_to(PTX_FOLDER):
                 return frame.line
@@ -94,7 +94,7 @@ def short_name(mangled: str) -> str:
         return static[2][: int(static[1])]
     if not mangled.startswith("_Z"):
         return mangled
-    at, last = 3 if mangled.startswith("_ZN") else 2, mangled
+    at, last = len(mangled) - len(re.sub(r"^_ZN?[rVK]*", "", mangled)), mangled
     while (number := re.compile(r"(?:S_|St|L)?(\d+)").match(mangled, at)) is not None:
         end = number.end() + int(number[1])
         last, at = mangled[number.end() : end], end

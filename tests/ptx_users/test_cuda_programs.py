@@ -367,7 +367,7 @@ def test_streams_that_wait(checked: Callable[..., Outcome]) -> None:
         ("if (at < kCount) sum[at] = a[at] + b[at];", "sum[at] = a[at] + b[at];",
          "that no buffer owns, 0 bytes behind allocation 1 of streams.cu:"),
         ("add<<<8, 128, 0, second>>>", "add<<<8, 128, 1 << 20, second>>>",
-         "main returned 1"),
+         "main returned 1: cudaLaunchKernel returned cudaErrorInvalidConfiguration at streams.cu:"),
         ("  cudaFree(sum);\n", "  fill<<<8, 2048>>>(sum, 0);\n  cudaFree(sum);\n",
          "fill was not launched (cudaErrorInvalidConfiguration)"),
         ("  cudaFree(sum);\n", "  cudaFree(sum);\n  fill<<<8, 128>>>(sum, 0);\n",

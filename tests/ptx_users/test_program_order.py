@@ -167,7 +167,7 @@ BESIDE = {
     "in one stream": (
         [("if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[0]",
           "if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[1]")],
-        "hang waits for a value in global memory; 256 threads wait",
+        "hang waits for a value in global memory (the last came from",
     ),
 }  # fmt: skip
 

@@ -181,8 +181,12 @@ def test_other_waits_and_many_ctas() -> None:
     text = "\n".join(lines(report_of(waits=waits)))
     assert "(warp 0, 1 lane) at v07/kernel.cuh:101 waits for named barrier 3" in text
     assert "waits for the other lanes of its warp" in text
+    assert text.count("CTA ") == 2
+    assert "… and 4 more CTAs that wait likewise" in text
+    waits = [wait(0, kind="named-barrier", object=i, cta=[i, 0, 0], lanes=1) for i in range(6)]
+    text = "\n".join(lines(report_of(waits=waits)))
     assert text.count("CTA ") == 4
-    assert "… and 2 more CTAs" in text
+    assert text.endswith("… and 2 more CTAs")
 
 
 def test_findings_are_limited() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,9 @@ from kernelbench.emulator.assumptions import IN_TURN
 from kernelbench.emulator.settings import Emulation
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
-from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in
+from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
 from kernelbench.ptx.script_symbols import HostSymbols, host_place
+from kernelbench.ptx.sources import short_name
 
 #: The row of what is found between launches.
 PROGRAM = "program"
@@ -94,12 +96,46 @@ class CheckedLaunches:
         return report
 
     def note_program(self, raw: Mapping[str, Any]) -> None:
-        """Keep what the runtime has found of a program where no launch was, as a row of its own."""
+        """Keep what the runtime has found of a program where no launch was, as a row of its own
+        if :meth:`explain` leaves something there."""
         symbols = HostSymbols([each.symbols for each in self._modules.values()])
-        found = each_once(found_in(raw, symbols, self._seed))
-        if found:
-            report = PtxReport(PROGRAM, found, (), 1, 0.0)
-            self.made.append(Launched("copies and the host", self._seed, report))
+        found, notes = (each_once(of(raw, symbols, self._seed)) for of in (found_in, notes_in))
+        report = PtxReport(PROGRAM, found, (), 1, 0.0, notes=notes)
+        self.made.append(Launched("copies and the host", self._seed, report))
+
+    def explain(self, wrong: bool, stale: Collection[str]) -> None:
+        """Have what explains how launches or the program have ended come first.
+
+        Args:
+            wrong: Whether main has failed, and nothing else tells why.
+            stale: Names of memory in which nothing but words that launches have left makes it fail.
+        """
+        modules = self._modules.values()
+        for at, made in enumerate(self.made):
+            report, kernel = made.report, made.report.kernel
+            errors = {each.finding.kind for each in report.errors}
+            fails = wrong or errors == {"exit"}
+            reads = [
+                each.early_reads(kernel) for each in modules if fails and kernel in each.kernels
+            ]
+            notes = [each for each in report.notes if _explains(each, errors, wrong, stale)]
+            first = (*(() if stale else itertools.chain(*reads)), *notes)
+            self.made[at] = replace(made, report=replace(report, findings=first + report.findings))
+        if not self.made[-1].report.findings:
+            self.made.pop()
+
+    @property
+    def memory_with_leftovers(self) -> list[str]:
+        """Where launches have found words that an earlier one of their kernel had changed."""
+        notes = (each for made in self.made for each in made.report.notes)
+        left = (_memory_of(each) for each in notes if each.finding.kind == "not-reset")
+        return [*dict.fromkeys(left)]
+
+    @property
+    def seeds_of_errors(self) -> list[int]:
+        """The seed of each launch: of the schedule of its first error, or of the last one."""
+        last = [(each.report.errors, each.seed + each.report.schedules - 1) for each in self.made]
+        return [errors[0].seed if errors else seed for errors, seed in last]
 
     def note_no_kernel(self) -> None:
         """Keep a row of a program that has no kernels: its calls were made, and ended well."""
@@ -119,7 +155,11 @@ class CheckedLaunches:
 
         def with_lines(each: PtxFinding) -> PtxFinding:
             text, thing = (
-                re.sub(r"\ballocation (\d+)", named, words)
+                re.sub(
+                    r"\b_Z\w+",
+                    lambda of: short_name(of[0]),
+                    re.sub(r"\ballocation (\d+)", named, words),
+                )
                 for words in (each.finding.text, each.finding.object)
             )
             return replace(each, finding=replace(each.finding, text=text, object=thing))
@@ -142,3 +182,16 @@ class CheckedLaunches:
             form=launch.form, words=launch.words, assumed=assumed, memory=memory,
             others=launch.others, **launch.options,
         )  # fmt: skip
+
+
+def _memory_of(note: PtxFinding) -> str:
+    """The allocation or variable, whichever argument points there."""
+    return note.finding.buffer.partition(" (")[0]
+
+
+def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection[str]) -> bool:
+    """Whether a note is the cause; ``errors``: what else its launch has, the others of
+    :meth:`CheckedLaunches.explain`."""
+    if stale or note.finding.kind == "not-reset":
+        return note.finding.kind == "not-reset" and _memory_of(note) in stale
+    return wrong or (errors == {"hang"} and not note.finding.text.startswith("a load"))

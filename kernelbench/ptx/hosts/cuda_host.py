@@ -32,7 +32,7 @@ from kernelbench.ptx.hosts.fatbin import best_for, ptx_at, ptx_kept_of
 from kernelbench.ptx.hosts.library_calls import compiled_text, transform
 from kernelbench.ptx.hosts.linking import linked_ptx
 from kernelbench.ptx.launcher import PtxModule, load_ptx
-from kernelbench.ptx.script_symbols import ScriptSymbols
+from kernelbench.ptx.script_symbols import ScriptSymbols, host_place
 
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _COOPERATIVE, _PROGRAMMATIC = 1, 2  # of a launch
@@ -94,7 +94,12 @@ class CudaHost:
     def __init__(self, path: Path) -> None:
         runtime(shipped_blocks())  # translated kernels find what they call in it
         self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-        for name in ("kb_cudart_unnoticed", "kb_cudart_dropped", "cudaGetErrorName"):
+        for name in (
+            "kb_cudart_unnoticed",
+            "kb_cudart_failed",
+            "kb_cudart_dropped",
+            "cudaGetErrorName",
+        ):
             getattr(self.library, name).restype = ctypes.c_char_p
         self.library.kb_cudart_heap.restype = ctypes.c_uint64
         self.library.kb_cudart_memory.restype = ctypes.c_uint64
@@ -221,6 +226,12 @@ class CudaHost:
         """The kernels and copies that are pending; they are dropped."""
         names = self.library.kb_cudart_dropped().decode().splitlines()
         return [*dict.fromkeys(map(source_name, names))]
+
+    def failed_call(self) -> str:
+        """The first call of the program that failed, and how; empty if none has."""
+        text: str = self.library.kb_cudart_failed().decode()
+        place = host_place(self.allocated_at(0))
+        return f"{text} at {place}" if text and place is not None else text
 
     def allocated_at(self, number: int) -> dict[str, Any] | None:
         """Library and offset of the call that asked for an allocation; None if nobody knows."""

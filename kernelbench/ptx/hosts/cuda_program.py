@@ -24,7 +24,13 @@ from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
-from kernelbench.ptx.hosts.repeated_runs import RepeatedRuns, seed_of_failure
+from kernelbench.ptx.hosts.repeated_runs import (
+    AS_IT_IS,
+    SET_BACK,
+    RepeatedRuns,
+    seed_of_failure,
+    stale_memory,
+)
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.script_symbols import sources_are_in
 
@@ -42,6 +48,7 @@ class CudaProgram:
     Attributes:
         unnoticed: After :meth:`run`, which launch was refused without the program asking for
             errors; empty if none was.
+        failed_call: After it, the first call of the runtime that has failed; empty if none has.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
 
@@ -58,7 +65,7 @@ class CudaProgram:
     ) -> None:  # fmt: skip
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms = arch, sms, gpu_sms
-        self.unnoticed = ""
+        self.unnoticed = self.failed_call = ""
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
@@ -87,28 +94,50 @@ class CudaProgram:
         with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
             with host.driven_by(self, self._file):
                 main = self._main(host, Path(folder), words)
-            runs = RepeatedRuns(lambda seeds: self._again(host, main, words, seeds))
+            runs = RepeatedRuns(lambda seeds, how: self._again(host, main, words, seeds, how))
             try:
                 status = self._run_main(host, main, words)
-                self.unnoticed = host.unnoticed()
-                self._name_what_was_found(host)
-                made = self.launches
-                if status == 0 and not any(each.report.errors for each in made):
-                    kept = [each.seed + each.report.schedules - 1 for each in made]
-                    self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
+                self.unnoticed, self.failed_call = host.unnoticed(), host.failed_call()
+                self._explain_what_was_found(host, runs, status, began_s)
             finally:
                 runs.end()
         return status
+
+    def _explain_what_was_found(
+        self, host: CudaHost, runs: RepeatedRuns, status: int, began_s: float
+    ) -> None:
+        made = self._launches
+        kept = made.seeds_of_errors
+        made.note_program(runtime(shipped_blocks()).program_report())
+        found = self._finds_errors
+        if status == 0 and not found:
+            self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
+            kept = kept if self.fails_with is None else [self.fails_with]
+        failed = status != 0 or self.fails_with is not None
+        stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
+        made.explain(failed and not found and not self.failed_call, stale)
+        made.name_allocations(host.allocated_at)
+        if not self.launches and not host.has_kernels:
+            made.note_no_kernel()
 
     def _run_main(self, host: CudaHost, main: Any, words: list[bytes]) -> int:
         ordered = host.ordered() if self.check else contextlib.nullcontext()
         with host.driven_by(self, self._file), ordered:
             return host.run_main(main, words)
 
-    def _again(self, host: CudaHost, main: Any, words: list[bytes], seeds: Sequence[int]) -> int:
-        """Main's status with one schedule of each launch."""
+    def _again(
+        self, host: CudaHost, main: Any, words: list[bytes], seeds: Sequence[int], how: str
+    ) -> int:
+        """Main's status with one schedule of each launch, or 1 if what is found counts."""
         self._launches = CheckedLaunches(1, seeds[-1], *self._setting, seeds)
-        return self._run_main(host, main, words)
+        if how.startswith(SET_BACK):
+            runtime(shipped_blocks()).set_back(how.removeprefix(SET_BACK))
+        status = self._run_main(host, main, words)
+        return status or int(how != AS_IT_IS and self._finds_errors)
+
+    @property
+    def _finds_errors(self) -> bool:
+        return any(each.report.errors for each in self.launches)
 
     def _main(self, host: CudaHost, folder: Path, words: list[bytes]) -> Any:
         """Where its ``main`` is."""
@@ -121,12 +150,6 @@ class CudaProgram:
         if not hasattr(program, "main"):
             raise UsageError(f"{self._file}: it has no main", "check takes programs")
         return ctypes.cast(program.main, ctypes.c_void_p)
-
-    def _name_what_was_found(self, host: CudaHost) -> None:
-        self._launches.note_program(runtime(shipped_blocks()).program_report())
-        self._launches.name_allocations(host.allocated_at)
-        if not self.launches and not host.has_kernels:
-            self._launches.note_no_kernel()
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""

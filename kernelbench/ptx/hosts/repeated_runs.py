@@ -1,5 +1,7 @@
 """A program's main again, with its launches in other schedules: what no check of one launch shows.
 
+Or with the words set back that launches leave changed: whether a program fails for want of that.
+
 A kernel without a race may still compute what depends on an order, as of its CTAs, and the program
 knows what is right. A process is forked before ``main`` and waits; each run is a fork of that one.
 Its output goes nowhere. Nothing is said of a program whose run cannot be repeated: one that fails
@@ -8,6 +10,7 @@ with the very schedules with which it came out right.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -19,7 +22,12 @@ from kernelbench.base.child_process import end_with_parent
 
 #: Runs in other schedules; a run that takes longer than the first and this is ended.
 RUNS = 4
+#: How a run is made: as the program runs; findings count as a failure, too; and words that launches
+#: have left changed are set back, in the memory whose name follows, or in all.
+AS_IT_IS, CHECKED, SET_BACK = "as-it-is", "checked", "set-back"
 _LEAST_LIMIT_S = 5.0
+#: CTAs on several threads of this machine come in other orders each time.
+_TIMES = 3
 #: Exit code of a run that did not come to main's end.
 _NO_STATUS = 255
 
@@ -29,10 +37,10 @@ class RepeatedRuns:
 
     Args:
         run: Makes the run in the schedules of these seeds, one for each launch, and then in that
-            of the last and those behind it; main's status.
+            of the last and those behind it; main's status. Its second argument is how.
     """
 
-    def __init__(self, run: Callable[[Sequence[int]], int]) -> None:
+    def __init__(self, run: Callable[[Sequence[int], str], int]) -> None:
         self._run = run
         asks, self._ask = os.pipe()
         self._answer, answers = os.pipe()
@@ -44,9 +52,9 @@ class RepeatedRuns:
         os.close(asks)
         os.close(answers)
 
-    def status(self, seeds: Sequence[int], limit_s: float) -> int | None:
+    def status(self, seeds: Sequence[int], limit_s: float, how: str = AS_IT_IS) -> int | None:
         """Main's status of a run; None if it did not come to its end."""
-        text = " ".join(map(str, [max(limit_s, _LEAST_LIMIT_S), *seeds]))
+        text = json.dumps([max(limit_s, _LEAST_LIMIT_S), how, *seeds])
         os.write(self._ask, len(text).to_bytes(4, "little") + text.encode())
         answer = os.read(self._answer, 1)
         return answer[0] if answer and answer[0] != _NO_STATUS else None
@@ -63,17 +71,17 @@ class RepeatedRuns:
         for stream in (1, 2):
             os.dup2(nothing, stream)
         while head := os.read(asks, 4):
-            limit, *seeds = _read(asks, int.from_bytes(head, "little")).split()
+            limit, how, *seeds = json.loads(_read(asks, int.from_bytes(head, "little")))
             run = os.fork()
             if not run:
                 end_with_parent()
-                os._exit(self._status([int(each) for each in seeds]))
-            os.write(answers, bytes([_ended(run, float(limit))]))
+                os._exit(self._status(seeds, how))
+            os.write(answers, bytes([_ended(run, limit)]))
         os._exit(0)
 
-    def _status(self, seeds: Sequence[int]) -> int:
+    def _status(self, seeds: Sequence[int], how: str) -> int:
         try:
-            return min(self._run(seeds) & 0xFF, _NO_STATUS - 1)
+            return min(self._run(seeds, how) & 0xFF, _NO_STATUS - 1)
         except BaseException:
             return _NO_STATUS
 
@@ -112,3 +120,26 @@ def seed_of_failure(
         return None
     others = range(seed, seed + RUNS)
     return next((each for each in others if runs.status([each], limit_s)), None)
+
+
+def stale_memory(
+    runs: RepeatedRuns, kept: Sequence[int], began_s: float, names: Sequence[str]
+) -> Sequence[str]:
+    """Which memory makes a program fail at times: it does not once words there are set back.
+
+    Args:
+        kept: The seed of each of its launches, of a schedule that shows it.
+        began_s: When the first run began, by ``time.monotonic``.
+        names: Of memory in which launches have found what earlier ones had left.
+    """
+    limit_s = time.monotonic() - began_s
+
+    def fails(how: str) -> bool:
+        return any(runs.status(kept, limit_s, how) != 0 for _ in range(_TIMES))
+
+    if not names or not fails(CHECKED):
+        return ()
+    for name in (*names, ""):
+        if not fails(SET_BACK + name):
+            return (name,) if name else names
+    return ()

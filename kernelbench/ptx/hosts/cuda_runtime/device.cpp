@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "order.hpp"
 #include "state.hpp"
 
 namespace kb::cuda {
@@ -67,10 +68,19 @@ constexpr Attribute kFixed[] = {
 
 constexpr int kLargestPriority = -5;
 
+// The first call of the program that failed, and how.
+std::string failed;
+
 }  // namespace
 
 cudaError_t remembered(cudaError_t status) {
-  if (status != cudaSuccess) last_error = status;
+  if (status == cudaSuccess) return status;
+  last_error = status;
+  const Asked call = call_made();
+  if (failed.empty() && call.pc != nullptr) {
+    failed = call.name + " returned " + cudaGetErrorName(status);
+    keep_site(0, call.pc);
+  }
   return status;
 }
 
@@ -282,6 +292,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidConfiguration";
     case cudaErrorCooperativeLaunchTooLarge:
       return "cudaErrorCooperativeLaunchTooLarge";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorInvalidSymbol:
       return "cudaErrorInvalidSymbol";
     case cudaErrorInvalidDeviceFunction:
@@ -310,6 +324,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid configuration argument";
     case cudaErrorCooperativeLaunchTooLarge:
       return "too many blocks in cooperative launch";
+    case cudaErrorStreamCaptureUnjoined:
+      return "a captured stream was not joined";
+    case cudaErrorStreamCaptureUnsupported:
+      return "not permitted while a stream captures";
     case cudaErrorInvalidSymbol:
       return "no variable of this program, or a place outside it";
     case cudaErrorInvalidDeviceFunction:
@@ -326,6 +344,11 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 // For the loader: a launch that was refused and that the program has not noticed, or nothing.
+// The first call that failed, whose site has the number 0 (memory.cpp); empty if none has.
+const char* kb_cudart_failed() {
+  return failed.c_str();
+}
+
 const char* kb_cudart_unnoticed() {
   static std::string text;
   if (refused.empty()) return "";

@@ -102,10 +102,7 @@ Work fill_work(const cudaMemsetParams& given) {
   };
 }
 Work host_work(const cudaHostNodeParams& given) {
-  return [of = given] {
-    of.fn(of.userData);
-    return cudaSuccess;
-  };
+  return host_function([of = given] { of.fn(of.userData); }, nullptr);
 }
 
 // Other work of an executable graph's node, from its next launch on.
@@ -178,7 +175,9 @@ cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                      const cudaGraphNode_t* after, size_t count, void* to,
                                      const void* from, size_t bytes, cudaMemcpyKind) {
   KB_CALL;
-  return add_node(node, graph, after, count, [=] { return copy(to, from, bytes); });
+  return add_node(
+      node, graph, after, count, [=] { return copy(to, from, bytes); },
+      copy_of(from, bytes, to, bytes));
 }
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
@@ -196,7 +195,7 @@ cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaMemcpy3DParms* of) {
   KB_CALL;
-  return add_node(node, graph, after, count, [of = *of] { return copy_box(of); });
+  return add_node(node, graph, after, count, [of = *of] { return copy_box(of); }, box_of(*of));
 }
 // Its nodes are those of the graph, between what it comes after and a node that does nothing.
 cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,

@@ -16,6 +16,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "order.hpp"
@@ -38,12 +40,14 @@ char* open_page = nullptr;
 size_t traps = 0;
 std::pair<const void*, const void*> last_trapped;  // the instruction, and what it accessed
 size_t trapped_there = 0;
+std::map<const void*, const void*> last_looks;  // what each instruction accessed last
+std::set<const void*> polling;                  // those that have looked at what was polled
 
 // Beyond, the host goes on untrapped until something is done: who looks at all of a large buffer
 // has been seen by then.
 constexpr size_t kMostTraps = 20000;
 // Accesses of one word by one instruction: a loop that polls, which ends when what is pending is
-// done.
+// done. Of that the host knows no more than the word tells.
 constexpr size_t kPolls = 1000;
 
 size_t page_bytes() {
@@ -90,15 +94,20 @@ int on_host_fault(const void* address, void* context) {
   last_trapped = now;
   if (trapped_there > kPolls) {
     trapped_there = 0;
-    finish_all();  // what the loop waits for
+    for (const auto& [each, looked] : last_looks) {
+      if (looked == at) polling.insert(each);
+    }
+    host_polls();
+    do_unseen();  // what the loop waits for
     return 1;
   }
+  last_looks[pc] = at;
   if (++traps > kMostTraps) {
     unwatch();
     return 1;
   }
   const auto* word = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{3});
-  host_touched(word, 4, writing, in_program(pc));
+  host_touched(word, 4, writing, in_program(pc), polling.count(pc) != 0);
   open_page = page_of(at);
   mprotect(open_page, page_bytes(), PROT_READ | PROT_WRITE);
   registers[REG_EFL] |= kTrapFlag;
@@ -139,6 +148,13 @@ void watch_program(const void* function) {
   Dl_info info;
   program_base = dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
   traps = 0;
+  last_looks.clear();
+  polling.clear();
+}
+
+// For a function of the host, which may access whatever the host has.
+void watch_all() {
+  for (const Range& each : host_ranges()) watch({each.begin, each.bytes, true});
 }
 
 // Pages that belong to such memory as a whole; those of an allocation are its own to their end.

@@ -133,10 +133,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   KB_CALL;
-  return submit(stream, [function, data] {
-    if (!main_has_ended) function(data);  // else what it is given may be gone
-    return cudaSuccess;
-  });
+  return submit(stream, host_function([=] { function(data); }, captures(stream) ? nullptr : data));
 }
 
 // ---- attributes --------------------------------------------------------------------------------

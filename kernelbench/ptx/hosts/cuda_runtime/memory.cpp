@@ -31,6 +31,11 @@ constexpr size_t kGuardBytes = 64 * 1024;
 
 }  // namespace
 
+void keep_site(uint64_t number, const void* pc) {
+  const std::lock_guard lock(allocating);
+  sites[number] = pc;
+}
+
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
   // The host's pages are its own: they can be protected (host_access.cpp).
   const size_t alignment = type == cudaMemoryTypeDevice ? 256 : 4096;
@@ -46,6 +51,7 @@ cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
   const std::lock_guard lock(allocating);
   allocated[static_cast<char*>(*address)] = {bytes, type, ++last_number, false};
   sites[last_number] = call_site();
+  if (type == cudaMemoryTypeDevice) memory_made(*address);
   return cudaSuccess;
 }
 
@@ -105,6 +111,16 @@ Range range_of(const void* address) {
   return {};
 }
 
+std::vector<Range> host_ranges() {
+  std::vector<Range> all;
+  const std::lock_guard lock(allocating);
+  for (const auto& [begin, each] : allocated) {
+    if (each.type == cudaMemoryTypeDevice) continue;
+    all.push_back({begin, each.bytes, each.type, each.number, each.registered});
+  }
+  return all;
+}
+
 namespace {
 
 // Whether a range that begins in memory of the GPU also ends there.
@@ -158,6 +174,16 @@ cudaError_t fill_rows(void* to, size_t pitch, int value, size_t width, size_t ro
 
 }  // namespace
 
+What copy_of(const void* from, size_t from_bytes, void* to, size_t to_bytes) {
+  return {Kind::kTransfer, "", false, {{from, from_bytes, false}, {to, to_bytes, true}}};
+}
+
+What box_of(const cudaMemcpy3DParms& given) {
+  const cudaMemcpy3DParms of = without_arrays(given);
+  const Range from = range_of(of.srcPtr.ptr), to = range_of(of.dstPtr.ptr);
+  return copy_of(from.begin, from.bytes, to.begin, to.bytes);
+}
+
 cudaError_t copy_box(const cudaMemcpy3DParms& given) {
   const cudaMemcpy3DParms of = without_arrays(given);
   if (of.dstPtr.ptr == nullptr || of.srcPtr.ptr == nullptr) return cudaErrorInvalidValue;
@@ -182,7 +208,20 @@ bool pageable(const void* address) {
 }
 
 cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes) {
-  const What what{Kind::kTransfer, "", false, {{from, bytes, false}, {to, bytes, true}}};
+  const What what = copy_of(from, bytes, to, bytes);
+  if (orders() && range_of(from).registered && !captures(stream) && !pageable(to)) {
+    // It may share its pages with other memory of the host's, which cannot be protected.
+    const auto* const first = static_cast<const char*>(from);
+    const auto changed = [=, kept = std::vector<char>(first, first + bytes), pc = call_site()] {
+      if (std::memcmp(from, kept.data(), bytes) != 0) {
+        note_race(pc,
+                  "what cudaMemcpyAsync reads was changed before it was read: nothing has made "
+                  "the host wait");
+      }
+      return copy(to, from, bytes);
+    };
+    return submit(stream, changed, what);
+  }
   if (captures(stream) || (!pageable(to) && !pageable(from))) {
     return submit(stream, [=] { return copy(to, from, bytes); }, what);
   }
@@ -210,8 +249,7 @@ cudaError_t copy_rows_on(cudaStream_t stream, void* to, size_t to_pitch, const v
   }
   const size_t from_bytes = from_pitch * (rows - 1) + width;
   const size_t to_bytes = to_pitch * (rows - 1) + width;
-  return submit(stream, work,
-                {Kind::kTransfer, "", false, {{from, from_bytes, false}, {to, to_bytes, true}}});
+  return submit(stream, work, copy_of(from, from_bytes, to, to_bytes));
 }
 
 // Whether the host reaches it as well as the GPU does.
@@ -493,7 +531,8 @@ cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* of, cudaStream_t stream) 
   const Work work = [of = *of] { return copy_box(of); };
   const bool arrays = of->srcArray != nullptr || of->dstArray != nullptr;
   const bool waits = !arrays && (pageable(of->dstPtr.ptr) || pageable(of->srcPtr.ptr));
-  return waits && !captures(stream) ? finish(enqueue(stream, work)) : submit(stream, work);
+  return waits && !captures(stream) ? finish(enqueue(stream, work))
+                                    : submit(stream, work, box_of(*of));
 }
 // CUDA runtime API, synchronization behavior: the host waits where the memory is its own, too.
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {

@@ -1,6 +1,10 @@
 #include "order.hpp"
 
 #include <dlfcn.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
 
 namespace kb::cuda {
 
@@ -14,8 +18,11 @@ struct Emulator {
   void (*end)() = found<decltype(end)>("kb_emu_end_operation");
   void (*touched)(const void*, uint64_t, const char*, const void*, uint64_t,
                   int) = found<decltype(touched)>("kb_emu_touched");
-  void (*host_touched)(const void*, uint64_t, const char*, const void*, uint64_t, int,
-                       const void*) = found<decltype(host_touched)>("kb_emu_host_touched");
+  void (*host_touched)(const void*, uint64_t, const char*, const void*, uint64_t, int, const void*,
+                       int) = found<decltype(host_touched)>("kb_emu_host_touched");
+  void (*host_polls)() = found<decltype(host_polls)>("kb_emu_host_polls");
+  void (*note)(const void*, const char*) = found<decltype(note)>("kb_emu_note");
+  void (*fresh)(const void*) = found<decltype(fresh)>("kb_emu_fresh");
   void (*on_host_fault)(int (*)(const void*,
                                 void*)) = found<decltype(on_host_fault)>("kb_emu_on_host_fault");
   void (*host_knows)(uint64_t) = found<decltype(host_knows)>("kb_emu_host_knows");
@@ -58,6 +65,11 @@ const void* call_site() {
   return depth > 0 ? call_pc : nullptr;
 }
 
+Asked call_made() {
+  if (depth == 0) return {};
+  return {call_name, launch_pc != nullptr ? launch_pc : call_pc};
+}
+
 Call::~Call() {
   --depth;
 }
@@ -98,10 +110,50 @@ void touched(const void* at, size_t bytes, bool writing) {
   emulator().touched(range.begin, range.bytes, name_of(range).c_str(), at, bytes, writing);
 }
 
-void host_touched(const void* at, size_t bytes, bool writing, const void* pc) {
+void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bool looks) {
   const Range range = range_of(at);
   if (range.begin == nullptr) return;
-  emulator().host_touched(range.begin, range.bytes, name_of(range).c_str(), at, bytes, writing, pc);
+  emulator().host_touched(range.begin, range.bytes, name_of(range).c_str(), at, bytes, writing, pc,
+                          looks);
+}
+
+void host_polls() {
+  emulator().host_polls();
+}
+
+void note_race(const void* pc, const std::string& text) {
+  if (ordering) emulator().note(pc, text.c_str());
+}
+
+namespace {
+
+// The first bytes of what a function is given, which may be no pointer.
+std::array<char, 16> first_bytes(const void* data) {
+  std::array<char, 16> bytes{};
+  const iovec to{bytes.data(), bytes.size()}, from{const_cast<void*>(data), bytes.size()};
+  if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) bytes = {};
+  return bytes;
+}
+
+}  // namespace
+
+// CUDA runtime API, cudaLaunchHostFunc: its argument is the caller's, until the call is over.
+Work host_function(const std::function<void()>& call, const void* data) {
+  return [call, data, name = std::string(call_name), pc = call_site(), kept = first_bytes(data)] {
+    constexpr const char* kUnordered = ": nothing has made the host wait";
+    if (main_has_ended) {
+      note_race(pc, "what " + name + " calls was not called before main ended" + kUnordered);
+      return cudaSuccess;
+    }
+    if (kept != first_bytes(data)) {
+      note_race(pc,
+                "what " + name + " gives its function was changed before the call" + kUnordered);
+    }
+    if (ordering) watch_all();
+    call();
+    if (ordering) unwatch();
+    return cudaSuccess;
+  };
 }
 
 void catch_faults(int (*on_fault)(const void* address, void* context)) {
@@ -110,6 +162,10 @@ void catch_faults(int (*on_fault)(const void* address, void* context)) {
 
 bool orders() {
   return ordering;
+}
+
+void memory_made(const void* begin) {
+  if (ordering) emulator().fresh(begin);
 }
 
 void memory_freed(const void* begin) {

@@ -27,6 +27,9 @@ class Call {
 // Where the program has made the call that goes on; null if none does.
 const void* call_site();
 
+// Of that call, if there is one: its name, and where it, or the `<<<>>>` that led to it, stands.
+Asked call_made();
+
 // Where `<<<>>>` stands, for the launch that follows.
 void launched_from(const void* pc);
 
@@ -39,20 +42,31 @@ void order_begins(Task task);
 void order_ends();
 void host_knows(Task task);
 void all_done();
-// An access of the host to such memory, while something pending may access it, too.
-void host_touched(const void* at, size_t bytes, bool writing, const void* pc);
+// An access of the host to such memory, while something pending may access it, too; or of the
+// host's function that is called now. `looks`: by an instruction that polls.
+void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bool looks);
+// The host polls: what is pending will be done for it.
+void host_polls();
+// What may explain that main fails: a race of the host with what was asked for there.
+void note_race(const void* pc, const std::string& text);
 // Who is asked about faults that are no kernel's: whether the access may be made again.
 void catch_faults(int (*on_fault)(const void* address, void* context));
+
+// Calls a function of the host, whose accesses are those of the operation that is done now; unless
+// main has ended: then what it is given may be gone.
+Work host_function(const std::function<void()>& call, const void* data);
 
 // host_access.cpp
 // A program begins whose code has that function.
 void watch_program(const void* function);
 // Accesses of the host to what is reached trap from now on; and no access does.
 void watch(const Reach& reach);
+void watch_all();
 void unwatch();
 
 // The current operation accesses memory that the GPU reaches; nothing for other memory.
 void touched(const void* at, size_t bytes, bool writing);
+void memory_made(const void* begin);
 void memory_freed(const void* begin);
 
 }  // namespace kb::cuda

@@ -16,6 +16,7 @@ struct Piece {
   Work work;
   What what;  // nothing if nobody need wait for it
   std::vector<Task> after;
+  bool done = false;  // for a host that polls: it knows no more of it than what it sees
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
 Task last_task = 0;
@@ -50,10 +51,13 @@ cudaError_t nothing() {
   return cudaSuccess;
 }
 
-cudaError_t done(std::map<Task, Piece>::iterator of) {
+// `known`: the host knows that it is done.
+cudaError_t done(std::map<Task, Piece>::iterator of, bool known = true) {
   const Task task = of->first;
+  const bool before = std::exchange(of->second.done, true);
   const Work work = std::move(of->second.work);
-  pending.erase(of);
+  if (known) pending.erase(of);
+  if (before) return cudaSuccess;
   running.push_back(task);
   order_begins(task);
   const cudaError_t ended = work();
@@ -199,7 +203,9 @@ Task last_of(cudaStream_t stream) {
   return found != lines.end() ? found->second.last : 0;
 }
 
-cudaError_t finish(Task task) {
+namespace {
+
+cudaError_t finish(Task task, bool known) {
   KB_ONE_CALL;
   std::set<Task> needed;
   std::vector<Task> open{task};
@@ -214,10 +220,10 @@ cudaError_t finish(Task task) {
   for (const Task each : needed) {
     const auto found = pending.find(each);
     if (found == pending.end()) continue;  // done beside another
-    const cudaError_t ended = done(found);
+    const cudaError_t ended = done(found, known);
     if (ended != cudaSuccess) status = ended;
   }
-  host_knows(task);
+  if (known) host_knows(task);
   if (pending.empty() && running.empty()) {
     all_done();
     release_retired();
@@ -226,6 +232,20 @@ cudaError_t finish(Task task) {
     for (const auto& [number, piece] : pending) watch_reaches(piece);
   }
   return remembered(status);
+}
+
+}  // namespace
+
+cudaError_t finish(Task task) {
+  return finish(task, true);
+}
+
+void do_unseen() {
+  KB_ONE_CALL;
+  if (!running.empty()) return;
+  std::vector<Task> all;
+  for (const auto& [task, piece] : pending) all.push_back(task);
+  std::for_each(all.rbegin(), all.rend(), [](Task each) { finish(each, false); });
 }
 
 // What is pending and not behind what is done now: how many operations; `perform`: they are done.
@@ -238,7 +258,7 @@ size_t others(bool perform) {
                                    [&behind](Task each) { return behind.count(each) != 0; });
     if (after) {
       behind.insert(task);
-    } else {
+    } else if (!piece.done) {
       beside.push_back(task);
       count += piece.what.kind != Kind::kNothing;
     }
@@ -270,7 +290,7 @@ cudaError_t done_at_once(Work work) {
 std::string dropped() {
   std::string names;
   for (const auto& [task, piece] : pending) {
-    if (piece.what.kind == Kind::kNothing) continue;
+    if (piece.what.kind == Kind::kNothing || piece.done) continue;
     const std::string& kernel = piece.what.kernel;
     names += (names.empty() ? "" : "\n") + (kernel.empty() ? "a copy" : kernel);
   }

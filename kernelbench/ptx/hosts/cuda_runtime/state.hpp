@@ -163,6 +163,8 @@ struct PerThread {
 // The last task of a stream; 0 if it has had none.
 Task last_of(cudaStream_t stream);
 cudaError_t finish_all();
+// Does what is pending, for a host that polls memory and knows nothing of it.
+void do_unseen();
 // The nodes of a graph, in an order that it allows; `stream` goes on behind all of them.
 void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
                    cudaStream_t stream);
@@ -187,6 +189,8 @@ int resident_blocks(const Kernel& kernel, int threads, size_t shared);
 
 // Bytes from which kernels take memory by malloc: CUDA's default.
 constexpr size_t kHeapBytes = size_t{8} << 20;
+// Where the program has asked for something, by number (kb_cudart_site).
+void keep_site(uint64_t number, const void* pc);
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type);
 cudaError_t release(void* address);
 // Memory of the GPU that this library has not taken from the heap; false: it is no longer there.
@@ -202,9 +206,14 @@ struct Range {
   bool registered = false;
 };
 Range range_of(const void* address);
+// What the host and the GPU reach.
+std::vector<Range> host_ranges();
 cudaError_t copy(void* to, const void* from, size_t bytes);
 cudaError_t fill(void* to, int value, size_t bytes);
 cudaError_t copy_box(const cudaMemcpy3DParms& of);
+// What such a copy, or one of bytes or rows, may access: of a box the whole allocations.
+What copy_of(const void* from, size_t from_bytes, void* to, size_t to_bytes);
+What box_of(const cudaMemcpy3DParms& of);
 // The same copy with arrays as pitched memory, in bytes; null where the box is not in an array.
 cudaMemcpy3DParms without_arrays(cudaMemcpy3DParms of);
 // The variable that a host's symbol stands for; null if it is none.

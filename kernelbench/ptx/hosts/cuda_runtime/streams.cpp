@@ -109,10 +109,8 @@ cudaError_t cudaStreamGetDevice(cudaStream_t, int* number) {
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   KB_CALL;
-  return submit(stream, [=] {
-    if (!main_has_ended) callback(stream, cudaSuccess, data);
-    return cudaSuccess;
-  });
+  return submit(stream, host_function([=] { callback(stream, cudaSuccess, data); },
+                                      captures(stream) ? nullptr : data));
 }
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) {
   return cudaSuccess;
@@ -208,6 +206,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 // CUDA programming guide, "Cross-stream Dependencies and Events": streams that are forked to have
 // to be joined.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  KB_CALL;
   CUstream_st* const made = own(stream);
   if (made == nullptr || made->capture == nullptr) return remembered(cudaErrorIllegalState);
   *graph = made->capture;

@@ -140,6 +140,8 @@ TranslatedKernel translation_of(const void* kernel);
 // Whether what runs is translated, or may be: compilers' PTX has no tcgen05.fence where the
 // hardware needs none.
 bool runs_ptx();
+// The kernel that is launched now.
+const void* kernel_running();
 // Whether what runs is PTX that was launched by itself, and this is no parameter of its kernel: it
 // reads what is registered, or nothing.
 bool in_no_parameter(const void* address);

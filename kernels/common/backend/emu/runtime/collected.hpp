@@ -31,7 +31,7 @@ struct WaitRecord {
   uint32_t expected;
   int64_t tx;
   Pc init_pc;
-  Pc arrive_pc;  // the barrier's last arrival; null: none
+  Pc arrive_pc;  // the barrier's last arrival, or the word's last change; null: none
   const char* shared_type;
   std::string word = {};  // of global memory: where it is, and what it holds
 };
@@ -47,6 +47,7 @@ struct MemoryRecord {
 struct Collected {
   std::vector<Found> findings;
   std::vector<Found> causes;
+  std::vector<Found> notes;  // of a program: what may explain that it fails
   std::vector<WaitRecord> waits;
   std::vector<MemoryRecord> memory;
   uint64_t dropped = 0;  // findings beyond Options::max_findings
@@ -58,6 +59,9 @@ const char* class_name(Class kind);
 std::string collected_json(const Collected& collected);
 // Keeps what the threads of a hang wait for; of more than can be read, the first.
 void note_waits(const std::vector<WaitRecord>& found);
+
+// Keeps a finding, or counts it at the same lines.
+void keep_once(std::vector<Found>& among, Finding finding);
 
 // Keeps what a CTA has of memory, once for each type of SharedStorage.
 void note_memory(const Cta& cta, Pc pc);

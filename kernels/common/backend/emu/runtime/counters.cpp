@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <string>
 #include <unordered_map>
 
 #include "api_core.hpp"
@@ -55,6 +57,15 @@ std::map<const uint32_t*, Kept> kept;
 constexpr size_t kMostSyncWords = 4096;
 std::set<const void*> sync_words;
 uint64_t call_serial = 0;
+// What each kernel of a program has found first of all in the words that it met, or what something
+// else than a kernel has set them to since; and who has changed them before its last launch.
+struct Met {
+  uint32_t value;
+  Pc changed_by = nullptr;
+};
+std::map<std::pair<const void*, const void*>, Met> met;
+// Where stale words are set back, to see whether the program is right then; empty for everywhere.
+std::optional<std::string> set_back_in;
 
 // What the running thread releases: all that it knows by now.
 Abroad::Pointer release(Thread& thread) {
@@ -286,6 +297,39 @@ void note_carried(const Region& region, size_t word, const Access& left, const A
                       place_what(left)});
 }
 
+// A flag, a counter or a ticket that a launch leaves changed, for the next one of its kernel to
+// find. Whether it was meant so only what comes of it tells: it is noted.
+void meet_word(const Region& region, size_t word, const Access& writer, const Actor& actor) {
+  const std::byte* const begin = region.begin + word * 4;
+  if (writer.serial == launches_begun() || begin + 4 > region.end) return;
+  auto* const at = reinterpret_cast<uint32_t*>(const_cast<std::byte*>(begin));
+  const uint32_t value = __atomic_load_n(at, __ATOMIC_RELAXED);
+  uint32_t before = value;
+  // As another schedule of the launch has left it.
+  const bool again = writer.serial != 0 && operation_of(writer.serial) == current_operation();
+  {
+    const std::lock_guard lock(guard);
+    Met& known = met.try_emplace({kernel_running(), at}, Met{value}).first->second;
+    const bool by_kernel = writer.serial != 0 && writer.cluster != Access::kManyClusters;
+    if (by_kernel) before = known.value;
+    known.value = before;
+    if (!again) known.changed_by = writer.serial != 0 ? place_pc(writer) : nullptr;
+  }
+  if (value == before || std::string_view(actor.what) == "a strong store") return;
+  const std::string memory = region.name.substr(0, region.name.find(" ("));
+  if (set_back_in && (set_back_in->empty() || *set_back_in == memory)) {
+    __atomic_store_n(at, before, __ATOMIC_RELAXED);
+  }
+  if (again) return;
+  note({.kind = Class::kNotReset,
+        .pc = actor.pc,
+        .other_pc = place_pc(writer),
+        .buffer = region.name + " + " + std::to_string(word * 4),
+        .text = std::string(actor.what) + " finds in " + region.name + " the value " +
+                std::to_string(value) + " that an earlier launch has left, for " +
+                std::to_string(before) + " before the first"});
+}
+
 void defer_to_word(const uint32_t* word, Finding finding) {
   constexpr size_t kMost = 16;
   finding.where = where_now();
@@ -312,7 +356,7 @@ void settle_counters() {
         std::move(counter.deferred.begin(), counter.deferred.end(), std::back_inserter(findings));
       }
     }
-    if (current_operation() != nullptr && several_lines()) keep_for_later_launches();
+    if (current_operation() != nullptr && hands_over()) keep_for_later_launches();
     counters.clear();
   }
   // Whatever the addresses were.
@@ -334,6 +378,18 @@ uint64_t call_began() {
   return call_serial;
 }
 
+Pc changed_before(const void* word) {
+  const std::lock_guard lock(guard);
+  const auto found = met.find({kernel_running(), word});
+  return found != met.end() ? found->second.changed_by : nullptr;
+}
+
+void forget_met_words(const void* begin, const void* end) {
+  const std::lock_guard lock(guard);
+  std::erase_if(
+      met, [&](const auto& each) { return each.first.second >= begin && each.first.second < end; });
+}
+
 void forget_counters(const std::byte* begin, const std::byte* end) {
   const auto* first = reinterpret_cast<const uint32_t*>(begin);
   kept.erase(kept.lower_bound(first), kept.lower_bound(reinterpret_cast<const uint32_t*>(end)));
@@ -349,4 +405,10 @@ extern "C" __attribute__((visibility("default"))) uint64_t kb_emu_sync_words(con
     if (count < most) found[count++] = each;
   }
   return count;
+}
+
+// From now on stale words are set back where a launch of a program meets them first, in memory of
+// that name or, if it is empty, in all.
+extern "C" __attribute__((visibility("default"))) void kb_emu_set_back(const char* name) {
+  kb::emu::set_back_in = name;
 }

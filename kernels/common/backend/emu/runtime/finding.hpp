@@ -71,6 +71,8 @@ struct Finding {
 void report(Finding finding);
 // Records what may explain the findings of this call, or its wrong results; none by itself.
 void note_cause(Finding finding);
+// Records what may explain that a program's main fails, or that a launch ends early.
+void note(Finding finding);
 // Records a finding of the running thread if the launch ends without any; else it may explain them.
 void report_if_nothing_else(Finding finding);
 // Records a finding and ends the launch; does not return to the kernel.

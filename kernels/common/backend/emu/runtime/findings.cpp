@@ -80,16 +80,26 @@ Where where_now() {
           cta->shared_type};
 }
 
-// The first word stands for the others that are carried along at the same lines.
-void note_cause(Finding finding) {
-  const std::lock_guard lock(guard);
-  for (Found& each : collected.causes) {
-    if (each.finding.pc != finding.pc || each.finding.other_pc != finding.other_pc) continue;
+// The first word stands for the others at the same lines.
+void keep_once(std::vector<Found>& among, Finding finding) {
+  for (Found& each : among) {
+    if (each.finding.kind != finding.kind || each.finding.pc != finding.pc) continue;
+    if (each.finding.other_pc != finding.other_pc) continue;
     ++each.count;
     return;
   }
-  if (collected.causes.size() >= options().max_findings) return;
-  collected.causes.push_back({.finding = std::move(finding), .where = where_now()});
+  if (among.size() >= options().max_findings) return;
+  among.push_back({.finding = std::move(finding), .where = where_now(), .readers = {-1}});
+}
+
+void note_cause(Finding finding) {
+  const std::lock_guard lock(guard);
+  keep_once(collected.causes, std::move(finding));
+}
+
+void note(Finding finding) {
+  const std::lock_guard lock(guard);
+  keep_once(collected.notes, std::move(finding));
 }
 
 void report(Finding finding) {

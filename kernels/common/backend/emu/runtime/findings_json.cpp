@@ -175,9 +175,9 @@ void put_wait(std::string& out, const WaitRecord& record) {
     out += ",\"phase\":" + std::to_string(record.phase) + ",\"tx\":" + std::to_string(record.tx) +
            ",\"init_pc\":";
     put_pc(out, record.init_pc);
-    out += ",\"arrive_pc\":";
-    put_pc(out, record.arrive_pc);
   }
+  out += ",\"arrive_pc\":";
+  put_pc(out, record.arrive_pc);
   if (record.expected != 0) {
     out += ",\"pending\":" + std::to_string(record.pending) +
            ",\"expected\":" + std::to_string(record.expected);
@@ -196,6 +196,8 @@ std::string collected_json(const Collected& collected) {
   put_findings(out, collected.findings);
   out += "],\"causes\":[";
   put_findings(out, collected.causes);
+  out += "],\"notes\":[";
+  put_findings(out, collected.notes);
   out += "],\"waits\":[";
   for (size_t i = 0; i < collected.waits.size(); ++i) {
     if (i > 0) out += ",";

@@ -51,6 +51,17 @@ uint16_t place_of(Pc pc, const char* what) {
   return last.number;
 }
 
+namespace {
+
+// Whether an OS thread comes by a place of a launch for the first time, as far as it remembers.
+bool first_at(Pc pc, uint64_t serial) {
+  thread_local std::pair<Pc, uint64_t> kept[64];
+  std::pair<Pc, uint64_t>& last = kept[reinterpret_cast<uintptr_t>(pc) / 4 % std::size(kept)];
+  return std::exchange(last, {pc, serial}) != last;
+}
+
+}  // namespace
+
 // Two at most. Of one launch they are of different clusters: the first that came, and the last. A
 // reader of another operation is kept as long as nothing orders it with the newest.
 void keep_other(Access* others, const Access& access, const StreamOperation* operation) {
@@ -100,6 +111,7 @@ class Accessing {
         offset_(static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin)),
         end_(std::min(offset_ + bytes, static_cast<size_t>(region.end - region.begin))),
         words_(words_of(region)),
+        holds_(region.holds && !words_.fresh),
         held_(words_, launch_) {
     mine_ = {.serial = static_cast<uint32_t>(launch_.serial),
              .epoch = actor.epoch,
@@ -117,12 +129,13 @@ class Accessing {
   }
 
   bool load() {
-    bool any = region_.holds;
+    bool any = holds_;
     Access checked = {};
     const bool atomics = words_.others_in == launch_.serial && !mine_.atomic;
     for (size_t word = offset_ / 4; word * 4 < end_; ++word) {
       mine_.bytes = mask(word);
       const Access& writer = words_.writer(word);
+      if (mine_.atomic && launch_.operation != nullptr) meet_word(region_, word, writer, actor_);
       if (writer != checked) {
         check(writer, true, word);
         if (mine_.bytes == kWholeWord) checked = writer;
@@ -152,6 +165,7 @@ class Accessing {
       }
       if (others) check_others(word, false);
       if (mine_.atomic) {
+        if (launch_.operation != nullptr) meet_word(region_, word, writer, actor_);
         check_written(writer, word);
         keep_atomic(writer, word);
       } else if (others && mine_.bytes == kWholeWord) {
@@ -230,19 +244,21 @@ class Accessing {
     const StreamOperation& mine = *launch_.operation;
     const bool waited = mine.ahead != nullptr && knows_wait(thread_);
     const StreamOperation* other = operation_of(earlier.serial);
-    if (other != nullptr && other->kind == StreamOperation::Kind::kHost && mine_.atomic) return;
+    const bool strong = other != nullptr && other->kind == StreamOperation::Kind::kHost &&
+                        mine_.atomic;  // the host may poll it: what fails tells
     const Handed handed = handed_over(mine, earlier, wrote, waited, actor_.knows);
     const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
-    reported_ = true;
-    report({.kind = after ? Class::kOutOfBounds : Class::kRace,
-            .pc = actor_.pc,
-            .other_pc = place_pc(earlier),
-            .formal = handed == Handed::kSupposed,
-            .buffer = region_.at(word * 4),
-            .text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name +
-                    unordered_text(mine, *other, wrote, waited) +
-                    (handed == Handed::kUnfenced ? "; no fence follows the flag" : "")});
+    reported_ = !strong;
+    (strong ? note
+            : report)({.kind = after ? Class::kOutOfBounds : Class::kRace,
+                       .pc = actor_.pc,
+                       .other_pc = place_pc(earlier),
+                       .formal = handed == Handed::kSupposed,
+                       .buffer = region_.at(word * 4),
+                       .text = actor_.what + std::string(writing_ ? " writes " : " reads ") +
+                               region_.name + unordered_text(mine, *other, wrote, waited) +
+                               (handed == Handed::kUnfenced ? "; no fence follows the flag" : "")});
   }
 
   void check_other_grid(const Access& earlier, bool wrote, size_t word) {
@@ -276,9 +292,13 @@ class Accessing {
 
   // PTX: 5.1: global memory holds nothing that PTX promises before something is written there.
   void check_written(const Access& writer, size_t word) {
-    if (region_.holds || actor_.async || reported_) return;
+    if (holds_ || actor_.async || reported_) return;
     if ((writer.written & mine_.bytes) == mine_.bytes) return;
-    reported_ = true;
+    if (!words_.fresh) {
+      reported_ = true;
+    } else if (!first_at(actor_.pc, launch_.serial)) {
+      return;
+    }
     report_unwritten(region_.begin + word * 4, mine_.atomic && writing_, actor_.pc, actor_.what);
   }
 
@@ -309,6 +329,7 @@ class Accessing {
   const size_t offset_;
   const size_t end_;
   Words& words_;
+  const bool holds_;  // something where nothing has been written
   const Held held_;
   Access mine_;
   bool reported_ = false;
@@ -400,15 +421,18 @@ void global_store(const void* pointer, size_t bytes, const Actor& actor) {
   global_store(*region_at(static_cast<const std::byte*>(pointer)), pointer, bytes, actor);
 }
 
-// Stricter: PTX lets a kernel read what holds nothing, as long as nothing depends on it.
+// Stricter: PTX lets a kernel read what holds nothing, as long as nothing depends on it. Of a
+// program's memory it is noted: the program knows what depends on it.
 void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what) {
   const Region& region = *region_at(static_cast<const std::byte*>(pointer));
   const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin);
-  report({.kind = Class::kUnwritten,
-          .pc = pc,
-          .buffer = region.at(offset),
-          .text = std::string(what) + (adds ? " adds to " : " reads ") + region.name +
-                  " that nothing has written" + (region.allocated ? "" : " in this call")});
+  const bool noted = region.holds;
+  (noted ? note : report)({.kind = Class::kUnwritten,
+                           .pc = pc,
+                           .buffer = region.at(offset),
+                           .text = std::string(what) + (adds ? " adds to " : " reads ") +
+                                   region.name + " that nothing has written" +
+                                   (region.allocated || noted ? "" : " in this call")});
 }
 
 // An atomic: of two CTAs' there is no race.

@@ -39,6 +39,11 @@ const char* place_what(const Access& access);
 bool observed_by_atomic(const Thread& thread, const Access& earlier);
 // An atomic on what one of an earlier call has left.
 void note_carried(const Region& region, size_t word, const Access& left, const Actor& actor);
+// A strong access of a program's kernel to a word that this launch has not changed yet.
+void meet_word(const Region& region, size_t word, const Access& writer, const Actor& actor);
+// Where such a word was changed last before the launch.
+Pc changed_before(const void* word);
+void forget_met_words(const void* begin, const void* end);
 // A plain load of a word that atomics change: reported at the end of the launch, unless CTAs meet
 // there.
 void defer_to_word(const uint32_t* word, Finding finding);

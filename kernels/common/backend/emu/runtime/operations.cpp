@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -43,6 +44,9 @@ std::vector<const StreamOperation*> by_serial;
 uint64_t first_serial = 1;
 // By where the allocation begins.
 std::map<const std::byte*, std::shared_ptr<Words>> shadows;
+// Of the GPU, where the program has asked for memory that holds nothing.
+std::set<const std::byte*> fresh;
+bool host_polls = false;  // since everything was done
 // What was found where no launch was.
 Collected outside_launches;
 std::string report_text;
@@ -93,16 +97,8 @@ bool is_ahead(const StreamOperation& operation, const StreamOperation& other) {
   return each != nullptr;
 }
 
-// Repeats of a finding, by class and both places, are counted.
 void report_outside(Finding finding) {
-  for (Found& each : outside_launches.findings) {
-    if (each.finding.kind != finding.kind || each.finding.pc != finding.pc) continue;
-    if (each.finding.other_pc != finding.other_pc) continue;
-    ++each.count;
-    return;
-  }
-  outside_launches.findings.push_back(
-      {.finding = std::move(finding), .where = {}, .readers = {-1}});
+  keep_once(outside_launches.findings, std::move(finding));
 }
 
 }  // namespace
@@ -179,8 +175,8 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
          ", before griddepcontrol.wait (cudaGridDependencySynchronize)";
 }
 
-bool several_lines() {
-  return lengths.size() > 2;  // the host's is the first
+bool hands_over() {
+  return lengths.size() > 2 || host_polls;  // the host's line is the first
 }
 
 void operation_launched(const Launch& launch) {
@@ -193,7 +189,10 @@ void operation_launched(const Launch& launch) {
 std::shared_ptr<Words> lasting_words(const std::byte* begin, size_t count) {
   if (!is_program) return nullptr;
   std::shared_ptr<Words>& words = shadows[begin];
-  if (words == nullptr || words->count != count) words = std::make_shared<Words>(count);
+  if (words == nullptr || words->count != count) {
+    words = std::make_shared<Words>(count);
+    words->fresh = fresh.count(begin) != 0;
+  }
   return words;
 }
 
@@ -202,11 +201,18 @@ namespace {
 // An access of an operation that is no launch: of a word the bytes of the mask.
 class Touching {
  public:
-  Touching(Words& words, const StreamOperation& operation, bool writing, std::string name)
-      : words_(words), operation_(operation), writing_(writing), name_(std::move(name)) {
+  // `looks`: by an instruction of the host that polls.
+  Touching(Words& words, const StreamOperation& operation, bool writing, std::string name, Pc pc,
+           bool looks)
+      : words_(words),
+        operation_(operation),
+        writing_(writing),
+        name_(std::move(name)),
+        pc_(pc),
+        looks_(looks || !host_polls) {
     mine_.serial = static_cast<uint32_t>(new_serial());
     mine_.cluster = Access::kManyClusters;
-    mine_.place = place_of(operation.pc, "an access");
+    mine_.place = place_of(pc, "an access");
     by_host_ = operation.kind == StreamOperation::Kind::kHost;
     mine_.atomic = by_host_ && writing;
     mine_.scope = static_cast<uint32_t>(Scope::kGpu);
@@ -227,19 +233,30 @@ class Touching {
     check(writer, true, word);
     Access* const others = writing_ ? words_.others(word) : words_.make_others(word);
     if (!writing_) {
+      check_written(writer, word);
       keep_other(others, mine_, &operation_);
       return;
     }
     for (uint32_t i = 0; others != nullptr && i < 2; ++i) check(others[i], others[i].atomic, word);
     if (others != nullptr && mine_.bytes == 0xf) std::fill_n(others, 2, Access{});
     writer = mine_;
-    writer.written = 0xf;
+    writer.written = operation_.kind == StreamOperation::Kind::kAllocate ? 0 : 0xf;
+  }
+
+  void check_written(const Access& writer, size_t word) {
+    if (!words_.fresh || noted_ || (writer.written & mine_.bytes) == mine_.bytes) return;
+    noted_ = true;
+    keep_once(outside_launches.notes,
+              {.kind = Class::kUnwritten,
+               .pc = pc_,
+               .buffer = name_ + " + " + std::to_string(word * 4),
+               .text = operation_.name + " reads " + name_ + " that nothing has written"});
   }
 
   void check(const Access& earlier, bool wrote, size_t word) {
     if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
     if (!writing_ && !wrote) return;
-    if (earlier.atomic && by_host_) return;
+    if (earlier.atomic && by_host_ && looks_) return;
     const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
@@ -250,7 +267,7 @@ class Touching {
                              : writing_                                      ? " writes "
                                                                              : " reads ";
     report_outside({.kind = after ? Class::kOutOfBounds : Class::kRace,
-                    .pc = operation_.pc,
+                    .pc = pc_,
                     .other_pc = place_pc(earlier),
                     .formal = handed == Handed::kSupposed,
                     .buffer = name_ + " + " + std::to_string(word * 4),
@@ -262,9 +279,12 @@ class Touching {
   const StreamOperation& operation_;
   const bool writing_;
   const std::string name_;
+  const Pc pc_;
   Access mine_ = {};
   bool by_host_ = false;  // strong accesses of a kernel are no race with what the host polls
+  const bool looks_;
   bool reported_ = false;
+  bool noted_ = false;
 };
 
 // Everything that has been asked for is done, and the host knows it: whatever comes is behind it.
@@ -276,7 +296,34 @@ void forget_order() {
   first_serial = launches_begun() + 1;
   lengths.clear();
   host = {};
+  host_polls = false;
   current = nullptr;
+}
+
+// Of the current operation; nothing of an allocation that is known to hold all that it reads.
+void touch(const void* allocation, uint64_t size, const char* name, const void* at, uint64_t bytes,
+           bool writing, Pc pc, bool looks) {
+  const auto* begin = static_cast<const std::byte*>(allocation);
+  const auto first = static_cast<size_t>(static_cast<const std::byte*>(at) - begin);
+  const std::shared_ptr<Words> words = lasting_words(begin, (size + 3) / 4);
+  Touching(*words, *current, writing, name, pc, looks).range(first, first + bytes);
+  if (writing) forget_released(at, static_cast<const std::byte*>(at) + bytes);
+}
+
+// The host does something, behind all that it knows of; `current` meanwhile.
+template <typename Action>
+void by_host(Pc pc, const Action& action) {
+  auto made = std::make_unique<StreamOperation>();
+  made->kind = StreamOperation::Kind::kHost;
+  made->number = next_on(0);
+  made->name = "the host";
+  made->pc = pc;
+  made->outside = made->before = made->waited = host;
+  host.add(*made);
+  StreamOperation* const before = std::exchange(current, made.get());
+  accesses_of_host.push_back(std::move(made));
+  action();
+  current = before;
 }
 
 }  // namespace
@@ -292,6 +339,8 @@ using namespace kb::emu;
 KB_EMU_EXPORT void kb_emu_program(int begins) {
   forget_order();
   shadows.clear();
+  fresh.clear();
+  forget_met_words(nullptr, reinterpret_cast<const void*>(UINTPTR_MAX));
   if (begins != 0) outside_launches = {};
   is_program = begins != 0;
 }
@@ -336,29 +385,41 @@ KB_EMU_EXPORT void kb_emu_end_operation() {
 KB_EMU_EXPORT void kb_emu_touched(const void* allocation, uint64_t size, const char* name,
                                   const void* at, uint64_t bytes, int writing) {
   if (current == nullptr || bytes == 0) return;
-  const auto* begin = static_cast<const std::byte*>(allocation);
-  const auto first = static_cast<size_t>(static_cast<const std::byte*>(at) - begin);
-  const std::shared_ptr<Words> words = lasting_words(begin, (size + 3) / 4);
-  Touching(*words, *current, writing != 0, name).range(first, first + bytes);
-  if (writing != 0) forget_released(at, static_cast<const std::byte*>(at) + bytes);
+  touch(allocation, size, name, at, bytes, writing != 0, current->pc, false);
 }
 
-// The host reads or writes such a range, while something is pending that may access it.
+// The host reads or writes such a range, while something is pending that may access it; or a
+// function of the host that is the current operation. `looks`: by an instruction that polls.
+// PTX: 8.9: an observer of a word has what its writers have released at the scope of the system.
+// Assumption: a look of the host's at what it polls acquires, and the scope of the GPU will do.
 KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, const char* name,
-                                       const void* at, uint64_t bytes, int writing,
-                                       const void* pc) {
+                                       const void* at, uint64_t bytes, int writing, const void* pc,
+                                       int looks) {
   if (!is_program) return;
-  auto made = std::make_unique<StreamOperation>();
-  made->kind = StreamOperation::Kind::kHost;
-  made->number = next_on(0);
-  made->name = "the host";
-  made->pc = pc;
-  made->outside = made->before = made->waited = host;
-  host.add(*made);
-  StreamOperation* const before = std::exchange(current, made.get());
-  accesses_of_host.push_back(std::move(made));
-  kb_emu_touched(allocation, size, name, at, bytes, writing);
-  current = before;
+  const auto access = [&] {
+    touch(allocation, size, name, at, bytes, writing != 0, pc, looks != 0);
+    if (looks == 0) return;
+    const Released released = released_before(at);
+    note_acquired(released.certain, released.supposed);
+  };
+  if (current != nullptr) return access();
+  by_host(pc, access);
+}
+
+// The host polls: what is pending will be done for it, of which it knows what it sees.
+KB_EMU_EXPORT void kb_emu_host_polls() {
+  host_polls = is_program;
+}
+
+// What may explain that main fails: a race with the host, for which there is no finding otherwise.
+KB_EMU_EXPORT void kb_emu_note(const void* pc, const char* text) {
+  if (!is_program) return;
+  keep_once(outside_launches.notes, {.kind = Class::kRace, .pc = pc, .text = text});
+}
+
+// An allocation of the GPU's memory holds nothing yet.
+KB_EMU_EXPORT void kb_emu_fresh(const void* allocation) {
+  if (is_program) fresh.insert(static_cast<const std::byte*>(allocation));
 }
 
 // The host has waited for an operation, or seen that it is done.
@@ -372,8 +433,10 @@ KB_EMU_EXPORT void kb_emu_all_done() {
 
 // The allocation is there no longer.
 KB_EMU_EXPORT void kb_emu_freed(const void* allocation) {
+  fresh.erase(static_cast<const std::byte*>(allocation));
   const auto found = shadows.find(static_cast<const std::byte*>(allocation));
   if (found == shadows.end()) return;
+  forget_met_words(found->first, found->first + 4 * found->second->count);
   forget_released(found->first, found->first + 4 * found->second->count);
   shadows.erase(found);
 }

@@ -71,8 +71,8 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
                            bool wrote, bool waited);
 // The launch is over: whether it has waited for the one ahead, and triggered dependents.
 void operation_launched(const Launch& launch);
-// Whether the host has used several streams.
-bool several_lines();
+// Whether launches may hand something to others by words of memory, or to a host that polls.
+bool hands_over();
 
 // handovers.cpp
 // By a word: what its writers have, and what they would have if fences of other threads counted.

@@ -40,6 +40,8 @@ struct Polls {
 void poll(const Look& look);
 // It has seen what it wanted: if that is new, it no longer polls.
 void polled(const void* at);
+// A strong write of the running thread has changed a word of global memory.
+void note_change(const void* at, Pc pc);
 // nanosleep: others run.
 void sleep_between_polls(Pc pc);
 // A word's bits, of at most 16 bytes; of 16 both halves in one number.

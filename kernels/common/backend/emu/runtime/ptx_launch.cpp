@@ -18,6 +18,7 @@ namespace {
 
 std::unordered_map<const void*, TranslatedKernel> translations;
 BlockExtent extent = {};
+const void* running = nullptr;
 const std::byte* parameters_begin = nullptr;
 const std::byte* parameters_end = nullptr;
 uint32_t words_of_grid[2];
@@ -40,6 +41,10 @@ TranslatedKernel translation_of(const void* kernel) {
 // clock.
 bool runs_ptx() {
   return extent.x != 0 || !translations.empty();
+}
+
+const void* kernel_running() {
+  return running;
 }
 
 // PTX: .param of a kernel (5.1.6): what every launch of PTX may read beside its buffers.
@@ -78,6 +83,7 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
   parameters_begin = static_cast<const std::byte*>(copy.get());
   parameters_end = parameters_begin + bytes;
   extent = {block[0], block[1], block[2]};
+  running = reinterpret_cast<const void*>(kernel);
   words_of_grid[0] = words_of_grid[1] = 0;
   has_words = cooperative;
   asked_for_words = false;

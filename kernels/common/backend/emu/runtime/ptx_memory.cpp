@@ -116,6 +116,10 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context) {
   const Pc pc = KB_EMU_PC;
   interleave();
+  if (in_shared(at) && checking() && update(0, context) != update(~uint64_t{0}, context)) {
+    const SharedPlace place = shared_place(at, pc, "an atomic");
+    place.cta->shared_shadow->note_unwritten(place.offset / 4, generic_actor(pc, "an atomic"));
+  }
   if (bytes == 4 && !in_shared(at)) counter_used(static_cast<const uint32_t*>(at), false);
   strong_access(at, bytes, true, form.scope, pc, form.returns ? "atom" : "red");
   if (bytes >= 4) hand_over(at, form.order, form.scope, pc);
@@ -127,6 +131,7 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
   if (form.returns && bytes >= 4) current_runner->spun(at, bytes, bits_at(at, bytes), pc);
   if (changed) {
     current_runner->changed();
+    if (!in_shared(at)) note_change(at, pc);
   } else if (form.returns && (form.may_poll || changes_nothing(update, context))) {
     poll_word(at, bytes, pc);
   }
@@ -151,7 +156,10 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, const StrongForm& fo
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, true, form.scope, pc, "a strong store");
-  if (bits_at(at, bytes) != value) current_runner->changed();
+  if (bits_at(at, bytes) != value) {
+    current_runner->changed();
+    if (!in_shared(at)) note_change(at, pc);
+  }
   current_runner->spun(at, bytes, value, pc);
   if (bytes >= 4) hand_over(at, form.order, form.scope, pc);
   if (bytes == 8) {

@@ -45,6 +45,7 @@ class Words {
   }
 
   const size_t count;
+  bool fresh = false;  // of a program: memory of the GPU that holds nothing at first
   // The last launches that wrote any of them, or became one of the others: most buffers are for
   // one of the two.
   std::atomic<uint64_t> written_in = 0;

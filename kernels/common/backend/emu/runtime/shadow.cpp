@@ -98,6 +98,15 @@ void Shadow::check_written(uint32_t first, uint32_t count, const Actor& actor) {
        .text = std::string(actor.what) + " reads " + place(space_) + " that nothing has written"});
 }
 
+void Shadow::note_unwritten(uint32_t cell, const Actor& actor) {
+  if (writer_[cell] != 0) return;
+  note({.kind = Class::kUnwritten,
+        .pc = actor.pc,
+        .shared_offset = int64_t{cell} * 4,
+        .text = std::string(actor.what) + " makes something of " + place(space_) +
+                " that nothing has written"});
+}
+
 // The last writers of a cell against an access.
 void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading) {
   cta_.cluster->accesses.visit(

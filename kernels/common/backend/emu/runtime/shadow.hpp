@@ -20,6 +20,8 @@ class Shadow {
   void write(uint32_t first, uint32_t count, const Actor& actor);
   // Reports a read of cells that nothing has written; `read` calls it where that is a fault.
   void check_written(uint32_t first, uint32_t count, const Actor& actor);
+  // Notes that what an atomic makes of a cell is made of nothing.
+  void note_unwritten(uint32_t cell, const Actor& actor);
   // Whether the last write of a cell is visible to the async proxy.
   bool published(uint32_t cell, const Actor& actor) const;
   void reset();

@@ -1,0 +1,152 @@
+"""Which finding of a program comes first: the one that names the mistake."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Outcome
+from cuda_programs import check_program
+
+from kernelbench.machine import toolchain
+
+pytestmark = [
+    pytest.mark.usefixtures("emulator_runtime"),
+    pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc"),
+]
+
+Checked = Callable[..., Outcome]
+_SHORT = ("queue not reset", "read before the wait", "half of it copied", "copy not awaited")
+
+#: The program, what of it is replaced, and of the first finding: its class, what it says, and the
+#: beginning of the line that it names, and of the other one.
+CAUSES = {
+    "queue not reset": (
+        "left_behind.cu", [("CHECK(cudaMemset(next, 0, sizeof(int)));  // queue", "")],
+        "not-reset", "the value 28 that an earlier launch has left, for 0 before the first",
+        "if (threadIdx.x == 0) item = atomicAdd(next, 1);", "if (threadIdx.x == 0) item",
+    ),
+    "counter does not wrap": (
+        "left_behind.cu", [("atomicInc(&arrived, kBlocks - 1)", "atomicAdd(&arrived, 1u)")],
+        "not-reset", "finds in arrived the value 4", "if (atomicAdd(&arrived, 1u)", "if (atomicAdd",
+    ),
+    "one epoch": (
+        "left_behind.cu", [("(flags, carried, turn, turn)", "(flags, carried, 1, turn)")],
+        "not-reset", "a strong load finds in allocation 5", ': "l"(flags', "asm volatile(",
+    ),
+    "no acquire, flags by epochs": (
+        "left_behind.cu", [("ld.acquire.gpu", "ld.relaxed.gpu")],
+        "race", "no fence follows the atomic", "carry += carried[", "carried[blockIdx.x] =",
+    ),
+    "no wait": (
+        "accumulators.cu", [("wgmma.wait_group.sync.aligned 0;", "// none")],
+        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", ': "l"(tile(a',
+    ),
+    "a group may be pending": (
+        "accumulators.cu", [("wait_group.sync.aligned 0;", "wait_group.sync.aligned 1;")],
+        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", ': "l"(tile(a',
+    ),
+    "read before the wait": (
+        "accumulators.cu",
+        [("wgmma.wait_group.sync.aligned 0;", "// later"),
+         ("// end", "wgmma.wait_group.sync.aligned 0;")],
+        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", ': "l"(tile(a',
+    ),
+    "half of it copied": (
+        "half_filled.cu", [("kCount * sizeof(int), cudaMemcpyHostToDevice",
+                            "kCount * 2, cudaMemcpyHostToDevice")],
+        "unwritten", "a load reads allocation 1", "const int value = in[at] * 2;", "",
+    ),
+    "half of it computed": (
+        "half_filled.cu", [("kPadded / 32, 32", "kCount / 64, 32")],
+        "unwritten", "cudaMemcpy on the default stream reads allocation 2",
+        "CHECK(cudaMemcpy(host.data(), out", "",
+    ),
+    "bins not cleared": (
+        "half_filled.cu",
+        [("const int value = in[at] * 2;",
+          "__shared__ int sum; atomicAdd(&sum, 1); __syncthreads(); const int value = sum;")],
+        "unwritten", "an atomic makes something of shared memory", "__shared__ int sum;", "",
+    ),
+    "copy not awaited": (
+        "host_functions.cu", [("CHECK(cudaStreamWaitEvent(second, done, 0));  // added", "")],
+        "race", "that cudaStreamAddCallback on stream 2 reads: nothing orders the two",
+        "CHECK(cudaMemcpyAsync(out, device", "for (int at = 0; at < kCount; ++at) job.sum",
+    ),
+    "filled on another stream": (
+        "host_functions.cu", [("HostFunc(first, fill", "HostFunc(second, fill")],
+        "race", "that cudaLaunchHostFunc on stream 2 writes: nothing orders the two",
+        "CHECK(cudaMemcpyAsync(device, in", "for (int at = 0; at < kCount; ++at) job.data",
+    ),
+    "argument used again": (
+        "host_functions.cu",
+        [("CHECK(cudaLaunchHostFunc(first, fill, &made));",
+          "CHECK(cudaLaunchHostFunc(first, fill, &made));\n  made.start = 4;")],
+        "race", "what cudaLaunchHostFunc gives its function was changed before the call",
+        "CHECK(cudaLaunchHostFunc(first, fill", "",
+    ),
+    "source changed": (
+        "host_functions.cu", [("CHECK(cudaStreamSynchronize(first));  // mine", "")],
+        "race", "what cudaMemcpyAsync reads was changed before it was read",
+        "CHECK(cudaMemcpyAsync(device, mine.data()", "",
+    ),
+    "flag without a fence": (
+        "mapped_flags.cu", [("__threadfence_system();", "")],
+        "race", "the host reads allocation 1", "wrong += mapped[block]", "results[blockIdx.x] =",
+    ),
+    "flag first": (
+        "mapped.cu",
+        [("data[0] = 42;", ""), (': "memory");', ': "memory");\n  data[0] = 42;')],
+        "race", "the host reads allocation 1", "const int got = shared[0];", "data[0] = 42;",
+    ),
+    "lock kept": (
+        "lock.cu", [("  atomicExch(lock, 0);", "  if (blockIdx.x != 2) atomicExch(lock, 0);")],
+        "hang", "holds 1; changed by CTA 2, thread 0, which has exited", "while (atomicCAS(", "",
+    ),
+    "lock taken at first": (
+        "lock.cu", [("cudaMemset(memory, 0, sizeof host)", "cudaMemset(memory, 1, sizeof host)")],
+        "hang", "nothing in this launch has changed it", "while (atomicCAS(", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def checked(bench: Checked, tmp_path: Path) -> Checked:
+    """Checks a program with some of its text replaced."""
+    return functools.partial(check_program, bench, tmp_path, arch=90)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["left_behind", "accumulators", "half_filled", "host_functions", "mapped_flags", "lock"],
+)
+def test_right_programs_are_clean(checked: Checked, name: str) -> None:
+    outcome = checked(f"{name}.cu")
+    assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [each if each in _SHORT else pytest.param(each, marks=pytest.mark.long) for each in CAUSES],
+)
+def test_the_mistake_comes_first(checked: Checked, mistake: str) -> None:
+    program, replaced, kind, said, here, there = CAUSES[mistake]
+    outcome = checked(program, *replaced, schedules=4)
+    assert outcome.code == 3, outcome.out
+    first = outcome.out.partition("\nerror[")[2].partition("= identity")[0]
+    assert first.startswith(f"{kind}]"), outcome.out
+    assert said in re.sub(r"\s+", " ", first), outcome.out
+    for arrow, line in (("-->", here), (":::", there)):
+        shown = re.search(rf"{arrow} \S*{program}:\d+.*\n \d+ \| +(.*)", first)
+        assert (shown[1] if shown and line else "").startswith(line), outcome.out
+
+
+@pytest.mark.long
+def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
+    locked = ("cudaMemset(memory, 0, sizeof host)", "cudaMemset(memory, 1, sizeof host)")
+    outcome = checked("lock.cu", locked, schedules=1)
+    assert "… and 4 more CTAs that wait likewise" in outcome.out
+    assert len(outcome.out.splitlines()) < 40, outcome.out
