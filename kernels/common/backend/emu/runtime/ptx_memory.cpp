@@ -116,7 +116,7 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  if (in_shared(at) && checking() && update(0, context) != update(~uint64_t{0}, context)) {
+  if (checking() && in_shared(at) && update(0, context) != update(~uint64_t{0}, context)) {
     const SharedPlace place = shared_place(at, pc, "an atomic");
     place.cta->shared_shadow->note_unwritten(place.offset / 4, generic_actor(pc, "an atomic"));
   }
