@@ -35,7 +35,7 @@ def compiled_text(folder: Path, words: bytes, arch: int) -> int:
     name, *options = words.decode().splitlines()
     options = [word for each in options if not _OF_NVRTC.match(each) for word in each.split()]
     target, _ = emulated_flags(arch)[-1].split(",")
-    nvcc = compiler.needed_nvcc(name).path
+    nvcc = str(compiler.needed_nvcc(name).path)
     command = [nvcc, "-ptx", "-lineinfo", f"-{target}", *options, "-I", "include", "-x", "cu", name]
     ended = subprocess.run([*command, "-o", "ptx"], cwd=folder, capture_output=True, text=True)
     (folder / "log").write_text(ended.stdout + ended.stderr)
@@ -65,6 +65,7 @@ def transform(way: int, shape: tuple[int, ...], given: Any, made: Any) -> int:
         return (flat if real else flat.view(np.complex128)).reshape(of)
 
     source = numbers(given, way == -2, half if way == 2 else shape)
+    result: Any
     if way == -2:
         result = np.fft.rfftn(source, axes=axes)
     elif way == 2:
