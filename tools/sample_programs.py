@@ -62,10 +62,12 @@ def native(file: Path) -> str:
             lacks = re.search(r"cannot find (\S+?):|(\S+): No such file", built.stderr)
             return f"not built: {lacks[1] or lacks[2]} is missing" if lacks else "not built"
         try:
-            done = subprocess.run([f"{folder}/program"], check=False, capture_output=True, timeout=60)
+            done = subprocess.run([f"{folder}/program"], check=False, capture_output=True, text=True,
+                                  timeout=60)  # fmt: skip
         except subprocess.TimeoutExpired:
             return "no end in 60 s"
-    return "right" if done.returncode == 0 else f"exit {done.returncode}"
+    last = (done.stdout.splitlines() or [""])[-1]
+    return "right" if done.returncode == 0 else f"exit {done.returncode}: {last}".rstrip(": ")
 
 
 def run_native(files: list[Path]) -> None:

@@ -22,6 +22,7 @@ inline constexpr uint32_t kOwnColumns = kBlock / kSliceCtas;
 inline constexpr uint32_t kColumnStages = kMaxBlocks / 2;
 inline constexpr uint32_t kOutputStages = kMaxBlocks / kSliceCtas;
 inline constexpr uint32_t kMaxTokenCtas = 256;
+inline constexpr uint32_t kTokenInFlight = 2;  // stages on their way at a time
 inline constexpr uint32_t kTile = 8 * kBlock;  // eight rows, of which the token's is the first
 
 // Eight warps multiply, one loads weights, one meets other CTAs.
@@ -112,7 +113,7 @@ KB_DEVICE void load_token_weights(TokenStorage& shared, const TokenArguments& ar
   uint32_t begun = 0;
   // What else is asked memory for is not to queue behind all weights.
   const auto begin = [&](uint32_t bytes) -> Mbarrier& {
-    if (begun >= kInFlight) mbarrier_wait_parity(&shared.full[begun - kInFlight], 0);
+    if (begun >= kTokenInFlight) mbarrier_wait_parity(&shared.full[begun - kTokenInFlight], 0);
     Mbarrier& bar = shared.full[begun++];
     ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, &bar, bytes);
     return bar;
