@@ -8,7 +8,7 @@
 #include "call_graphs.cuh"
 #include "kept_buffer.cuh"
 #include "layer.cuh"
-#include "slices.cuh"
+#include "one_token.cuh"
 
 namespace kb::step {
 namespace {

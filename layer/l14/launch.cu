@@ -1,14 +1,14 @@
 // Host path: one kernel, whose CTAs are all resident, recorded as a graph for the calls that
-// follow. Up to eight tokens have their own; else the tokens of an item follow from the routes of
-// an expert on average. What CTAs meet at is kept for each stream.
+// follow. One token has its own, a few tokens have; else the tokens of an item follow from the
+// routes of an expert on average. What CTAs meet at is kept for each stream.
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "call_graphs.cuh"
+#include "few_tokens.cuh"
 #include "kept_buffer.cuh"
 #include "layer.cuh"
-#include "slices.cuh"
 
 namespace kb::step {
 namespace {
@@ -17,6 +17,8 @@ namespace {
 struct Workspace {
   DeviceBuffer<Meeting> meeting_memory;
   Meeting* meeting = nullptr;  // zero at first; every call leaves it ready for the next
+  DeviceBuffer<TokenMeeting> token_meeting_memory;
+  TokenMeeting* token_meeting = nullptr;  // the same
   DeviceBuffer<SliceMeeting> slice_meeting_memory;
   SliceMeeting* slice_meeting = nullptr;  // the same
   DeviceBuffer<e4m3> codes;               // [m, h]
@@ -32,6 +34,7 @@ struct Plan {
   MoeLayerCall call;
   bool fine;
   Meeting* meeting;
+  TokenMeeting* token_meeting;
   SliceMeeting* slice_meeting;
   e4m3* codes;
   SectorScale* scales;
@@ -78,6 +81,8 @@ Plan plan_call(const MoeLayerCall& call) {
   if (kept.meeting == nullptr) {
     kept.meeting = kept.meeting_memory.reserve(1);
     rt::memset_async(kept.meeting, 0, sizeof(Meeting), stream);
+    kept.token_meeting = kept.token_meeting_memory.reserve(1);
+    rt::memset_async(kept.token_meeting, 0, sizeof(TokenMeeting), stream);
     kept.slice_meeting = kept.slice_meeting_memory.reserve(1);
     rt::memset_async(kept.slice_meeting, 0, sizeof(SliceMeeting), stream);
   }
@@ -87,6 +92,7 @@ Plan plan_call(const MoeLayerCall& call) {
   return {.call = call,
           .fine = fine,
           .meeting = kept.meeting,
+          .token_meeting = kept.token_meeting,
           .slice_meeting = kept.slice_meeting,
           .codes = kept.codes.reserve(m * call.h),
           .scales = kept.scales.reserve(m * (call.h / kBlock)),
@@ -157,6 +163,40 @@ void enqueue_kernel(const Plan& plan, rt::Stream stream) {
                        .slices = slices});
 }
 
+// CTAs of the kernel for one token.
+uint32_t token_ctas(const MoeLayerCall& call) {
+  return static_cast<uint32_t>(call.topk * (call.i / kBlock)) * kSliceCtas;
+}
+
+// Whether its CTAs are resident at once.
+bool has_one_token(const MoeLayerCall& call) {
+  return call.m == 1 &&
+         token_ctas(call) <= std::min(static_cast<uint32_t>(rt::sm_count()), kMaxTokenCtas);
+}
+
+void enqueue_token(const Plan& plan, rt::Stream stream) {
+  const MoeLayerCall& call = plan.call;
+  rt::launch(run_token,
+             {.grid = {kSliceCtas, static_cast<uint32_t>(call.i) / kBlock,
+                       static_cast<uint32_t>(call.topk)},
+              .threads = kTokenThreads,
+              .shared_bytes = sizeof(TokenStorage),
+              .stream = stream,
+              .cooperative = true},
+             TokenArguments{.w13 = encode_w13(call, 4),
+                            .w2 = encode_w2(call),
+                            .hidden = call.hidden,
+                            .ids = call.ids,
+                            .expert_weights = call.expert_weights,
+                            .w13_scales = call.w13_scales,
+                            .w2_scales = call.w2_scales,
+                            .output = call.output,
+                            .meeting = plan.token_meeting,
+                            .experts = static_cast<uint32_t>(call.e),
+                            .blocks = static_cast<uint32_t>(call.h) / kBlock,
+                            .slices = static_cast<uint32_t>(call.i) / kBlock});
+}
+
 // CTAs of the kernel for few tokens: all resident, four for each item at a time.
 uint32_t slice_ctas(const MoeLayerCall& call) {
   const auto resident = static_cast<uint32_t>(rt::sm_count()) / kSliceCtas * kSliceCtas;
@@ -164,15 +204,16 @@ uint32_t slice_ctas(const MoeLayerCall& call) {
                   static_cast<uint32_t>(call.m * call.topk * (call.i / kBlock)) * kSliceCtas);
 }
 
+// Up to as many tokens as it takes less time for, see README.md.
 bool has_few_tokens(const MoeLayerCall& call) {
-  return call.m <= static_cast<int32_t>(kFewTokens) && slice_ctas(call) != 0;
+  return call.m <= 4 && slice_ctas(call) != 0;
 }
 
 void enqueue_slices(const Plan& plan, rt::Stream stream) {
   const MoeLayerCall& call = plan.call;
   rt::launch(run_slices,
              {.grid = {slice_ctas(call), 1, 1},
-              .threads = kSliceThreads,
+              .threads = kTokenThreads,
               .shared_bytes = sizeof(SliceStorage),
               .stream = stream,
               .cooperative = true},
@@ -200,6 +241,7 @@ void enqueue_slices(const Plan& plan, rt::Stream stream) {
 void enqueue(const Plan& plan, rt::Stream stream) {
   const int64_t routes = int64_t{plan.call.m} * plan.call.topk;
   const int64_t experts = plan.call.e;
+  if (has_one_token(plan.call)) return enqueue_token(plan, stream);
   if (has_few_tokens(plan.call)) return enqueue_slices(plan, stream);
   if (plan.fine) return enqueue_kernel<true, 8>(plan, stream);
   if (has_several_items(plan.call)) {

@@ -5,39 +5,19 @@
 // a CTA waits for the others' h, the weights of its next item come.
 #pragma once
 
-#include "descriptors.cuh"
-#include "layout.cuh"
-#include "multiply.cuh"
-#include "ptx/cvt.cuh"
-#include "ptx/red.cuh"
-#include "ptx/tma.cuh"
-#include "quantize.cuh"
-#include "tokens.cuh"
-#include "wait.cuh"
+#include "one_token.cuh"
 
 namespace kb::step {
 
-inline constexpr uint32_t kSliceCtas = 4;
-inline constexpr uint32_t kOwnColumns = kBlock / kSliceCtas;
-inline constexpr uint32_t kFewTokens = 8;
+inline constexpr uint32_t kFewTokens = 8;  // rows of a tile
 inline constexpr uint32_t kFewRoutes = kFewTokens * kMaxTopk;
 inline constexpr uint32_t kFewStages = 12;
-inline constexpr uint32_t kFewInFlight = 3;  // stages on their way at a time
-inline constexpr uint32_t kTile = kFewTokens * kBlock;
 inline constexpr uint32_t kNoRoute = ~0u;
 
-// Eight warps multiply, one loads weights, one meets other CTAs.
-inline constexpr uint32_t kMeetingWarp = kLoadWarp + 1;
-inline constexpr uint32_t kSliceThreads = 32 * (kMeetingWarp + 1);
-
-// Named barriers: tokens are quantized, and experts listed; one warpgroup's sums are in shared
-// memory; the largest values of h are; h is quantized, and for the first item all outputs are zero;
-// the barriers of empty stages are ready.
-inline constexpr uint32_t kTokensReady = 1;
-inline constexpr uint32_t kSummed = 2;
-inline constexpr uint32_t kFound = 3;
-inline constexpr uint32_t kSliceReady = 4;
+// Named barriers beside those of one token: the barriers of empty stages are ready; experts are
+// listed, for the warp that meets other CTAs.
 inline constexpr uint32_t kEmptyReady = 5;
+inline constexpr uint32_t kListed = 6;
 
 // As Meeting, of calls of few tokens.
 struct alignas(32) SliceMeeting {
@@ -161,7 +141,7 @@ class SliceRing {
   KB_DEVICE void begin(uint32_t bytes) {
     mbarrier_wait_parity(&shared_.empty[state_.stage], state_.phase ^ 1);
     // What else the CTAs ask memory for is not to queue behind rings of weights.
-    if (begun_ < kFewInFlight) {
+    if (begun_ < kInFlight) {
       ++begun_;
     } else {
       mbarrier_wait_parity(&shared_.full[landed_.stage], landed_.phase);
@@ -196,7 +176,8 @@ KB_DEVICE void load_slices(SliceStorage& shared, const SliceArguments& args) {
   }
   list_experts(shared, args, routes);
   ptx::bar_warp_sync();
-  ptx::bar_arrive(kTokensReady, kSliceThreads);
+  ptx::bar_arrive(kTokenReady, kTokenThreads);
+  ptx::bar_arrive(kListed, 64);
   ptx::bar_sync(kEmptyReady, 64);
   if (ptx::lane_index() != 0) return;
   SliceRing ring(shared);
@@ -238,6 +219,7 @@ KB_DEVICE void meet(SliceStorage& shared, const SliceArguments& args) {
   }
   ptx::bar_warp_sync();
   ptx::bar_arrive(kEmptyReady, 64);
+  ptx::bar_arrive(kTokenReady, kTokenThreads);
   for (uint32_t i = 32 * cta + lane; i < args.m * args.blocks * (kBlock / 4); i += 32 * ctas) {
     reinterpret_cast<Floats*>(args.output)[i] = {};
   }
@@ -246,9 +228,9 @@ KB_DEVICE void meet(SliceStorage& shared, const SliceArguments& args) {
     const uint32_t share = cta == 0 ? kTurn - (ctas - 1) : 1;
     ptx::red_release_gpu_global_add_u32(&args.meeting->barrier, share);
   }
-  ptx::bar_sync(kTokensReady, kSliceThreads);
   auto* next = reinterpret_cast<Floats*>(args.meeting->h[turn ^ 1]);
   for (uint32_t i = 32 * cta + lane; i < words / 4; i += 32 * ctas) next[i] = {};
+  ptx::bar_sync(kListed, 64);
   if (SliceCursor(args).at >= shared.listed) return;
   if (lane == 0) global_wait_changed(&args.meeting->barrier, before, kTurn);
   ptx::bar_warp_sync();
@@ -442,7 +424,7 @@ KB_DEVICE void multiply_slices(SliceStorage& shared, const SliceArguments& args)
   }
   quantize_rows(shared, args);
   ptx::fence_proxy_async(ptx::space_shared_cta);
-  ptx::bar_sync(kTokensReady, kSliceThreads);
+  ptx::bar_sync(kTokenReady, kTokenThreads);
   const Outputs outputs = own_outputs(args);
   SliceCursor next(args);
   if (next.at >= shared.listed) return;
@@ -498,7 +480,7 @@ KB_DEVICE void multiply_slices(SliceStorage& shared, const SliceArguments& args)
   }
 }
 
-KB_GLOBAL void KB_LAUNCH_BOUNDS(kSliceThreads, 1)
+KB_GLOBAL void KB_LAUNCH_BOUNDS(kTokenThreads, 1)
     run_slices(KB_GRID_CONSTANT(SliceArguments) args) {
   auto& shared = shared_storage<SliceStorage>();
   const uint32_t warp = ptx::warp_index();
