@@ -206,7 +206,7 @@ uint32_t slice_ctas(const MoeLayerCall& call) {
 
 // Up to as many tokens as it takes less time for, see README.md.
 bool has_few_tokens(const MoeLayerCall& call) {
-  return call.m <= 4 && slice_ctas(call) != 0;
+  return call.m <= static_cast<int32_t>(kFewTokens) && slice_ctas(call) != 0;
 }
 
 void enqueue_slices(const Plan& plan, rt::Stream stream) {
