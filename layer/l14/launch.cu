@@ -204,7 +204,6 @@ uint32_t slice_ctas(const MoeLayerCall& call) {
                   static_cast<uint32_t>(call.m * call.topk * (call.i / kBlock)) * kSliceCtas);
 }
 
-// Up to as many tokens as it takes less time for, see README.md.
 bool has_few_tokens(const MoeLayerCall& call) {
   return call.m <= static_cast<int32_t>(kFewTokens) && slice_ctas(call) != 0;
 }
