@@ -19,6 +19,7 @@ def check_program(
     schedules: int = 2,
     arch: int | None = None,
     options: tuple[object, ...] = (),
+    programs: Path = PROGRAMS,
 ) -> Outcome:
     """Check a program.
 
@@ -27,9 +28,10 @@ def check_program(
         replaced: What of its text is replaced once, and by what.
         arch: What it is compiled for; None for the default.
         options: Others of ``check``.
+        programs: The folder that has it.
     """
     file = folder / name
-    for each in (PROGRAMS / name, *PROGRAMS.glob("*.h")):
+    for each in (programs / name, *programs.glob("*.h")):
         shutil.copy(each, folder)
     text = file.read_text()
     for old, new in replaced:

@@ -311,6 +311,10 @@ class Runtime:
         found = (ctypes.c_uint64 * _SYNC_WORDS)()
         return list(found[: self._library.kb_emu_sync_words(found, ctypes.c_uint64(len(found)))])
 
+    def wrote(self, address: int) -> bool:
+        """Whether a checked launch since :meth:`configure` wrote to what is registered there."""
+        return bool(self._library.kb_emu_wrote(ctypes.c_void_p(address)))
+
     def unregister_all(self) -> None:
         """Forget all registered memory."""
         self._library.kb_emu_unregister_all()

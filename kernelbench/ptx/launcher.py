@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +317,7 @@ class _OneLaunch:
     form: LaunchForm
     arrays: Mapping[str, Any]
     registers: int = 0
+    written: set[str] = field(default_factory=set)  # by checked launches
 
     def made(self, running: Runtime) -> str:
         """Make it; why it ended early, or nothing."""
@@ -327,6 +328,8 @@ class _OneLaunch:
         try:
             return self._call()
         finally:
+            begins = ((name, memory_of(array)[0]) for name, array in self.arrays.items())
+            self.written.update(name for name, begin in begins if running.wrote(begin))
             if not running.queueing:
                 running.unregister_all()
 
@@ -440,7 +443,10 @@ class _Schedules:
         return run
 
     def _restore(self) -> None:
+        # Threads of the host may write meanwhile what no kernel does.
         for name, array in self._launch.arrays.items():
+            if self._check and name not in self._launch.written:
+                continue
             address, size = memory_of(array)
             ctypes.memmove(address, self._first[name], size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -21,7 +22,10 @@ from kernelbench.project.shipped import shipped_blocks
 if str(ROOT / "tools") not in sys.path:
     sys.path.insert(0, str(ROOT / "tools"))
 
+from elftools.elf.elffile import ELFFile
 from prebuild import portable, too_new
+
+from kernelbench.ptx.hosts.cuda_build import cuda_runtime_library
 
 pytestmark = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
 
@@ -121,3 +125,31 @@ def test_the_runtime_that_was_brought_is_taken(
     assert runtime.runtime_library(common) == entry / compiler.LIBRARY_FILE
     monkeypatch.setattr(runtime, "cpu_level", lambda: "native")
     assert runtime.runtime_library(common) == Path("built")
+
+
+def newer_symbols(library: Path) -> set[str]:
+    """Undefined symbols of versions that :data:`prebuild.NEWEST` does not allow."""
+    with library.open("rb") as stream:
+        file = ELFFile(stream)
+        needed = file.get_section_by_name(".gnu.version_r")
+        newer = {
+            version["vna_other"]
+            for _, versions in needed.iter_versions()
+            for version in versions
+            if version.name in too_new(library)
+        }
+        numbers = file.get_section_by_name(".gnu.version")
+        symbols = file.get_section_by_name(".dynsym").iter_symbols()
+        return {
+            symbol.name
+            for at, symbol in enumerate(symbols)
+            if numbers.get_symbol(at)["ndx"] in newer
+        }
+
+
+@pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc")
+def test_the_wheel_can_have_the_cuda_runtime_of_an_older_glibc() -> None:
+    """Whatever it calls that is newer has an older version, by what wheels are compiled with."""
+    known = "".join(file.read_text() for file in (ROOT / "tools" / "prebuilt").iterdir())
+    needed = newer_symbols(cuda_runtime_library())
+    assert needed - set(re.findall(r"\w+", known)) == set()

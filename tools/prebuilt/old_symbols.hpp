@@ -13,6 +13,10 @@ asm(".symver dlclose,dlclose@GLIBC_2.2.5");
 asm(".symver dlerror,dlerror@GLIBC_2.2.5");
 asm(".symver dlopen,dlopen@GLIBC_2.2.5");
 asm(".symver dlsym,dlsym@GLIBC_2.2.5");
+// New versions since glibc 2.29, which set no errno.
+asm(".symver exp,exp@GLIBC_2.2.5");
+asm(".symver log,log@GLIBC_2.2.5");
+asm(".symver pow,pow@GLIBC_2.2.5");
 asm(".symver pthread_create,pthread_create@GLIBC_2.2.5");
 asm(".symver pthread_join,pthread_join@GLIBC_2.2.5");
 asm(".symver pthread_kill,pthread_kill@GLIBC_2.2.5");

@@ -101,6 +101,11 @@ class CheckedLaunches:
             report = PtxReport(PROGRAM, found, (), 1, 0.0)
             self.made.append(Launched("copies and the host", self._seed, report))
 
+    def note_no_kernel(self) -> None:
+        """Keep a row of a program that has no kernels: its calls were made, and ended well."""
+        report = PtxReport(PROGRAM, (), (), 1, 0.0)
+        self.made.append(Launched("no kernel", self._seed, report))
+
     def name_allocations(self, allocated_at: Callable[[int], Mapping[str, Any] | None]) -> None:
         """Have findings say on which line of the program an allocation was asked for.
 

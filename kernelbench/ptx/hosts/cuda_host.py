@@ -29,6 +29,7 @@ from kernelbench.ptx.hosts.cuda_build import (
 )
 from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, CudaRunner
 from kernelbench.ptx.hosts.fatbin import best_for, ptx_at, ptx_kept_of
+from kernelbench.ptx.hosts.library_calls import compiled_text, transform
 from kernelbench.ptx.hosts.linking import linked_ptx
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols
@@ -46,6 +47,12 @@ _IMAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c
 _RESIDENT = ctypes.CFUNCTYPE(
     ctypes.c_uint, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint64, ctypes.c_uint
 )
+_COMPILE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
+_NUMBERS = ctypes.POINTER(ctypes.c_double)
+_TRANSFORM = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int),
+    _NUMBERS, _NUMBERS,
+)  # fmt: skip
 _ALL = 2**32 - 1
 
 
@@ -102,7 +109,8 @@ class CudaHost:
         self._callbacks = (
             _LAUNCH(self._launched), _MISSING(self._missing),
             _MISSING(self._machine_code_only), _LOAD(self._loaded),
-            _IMAGE(self._image_loaded), _RESIDENT(self._resident),
+            _IMAGE(self._image_loaded), _RESIDENT(self._resident), _COMPILE(self._compiled),
+            _TRANSFORM(self._transformed),
         )  # fmt: skip
         self.library.kb_cudart_start(*self._callbacks)
 
@@ -220,6 +228,11 @@ class CudaHost:
         module = self.library.kb_cudart_site(ctypes.c_uint64(number), ctypes.byref(offset))
         return module and {"module": module.decode(), "offset": offset.value}
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether anything that was loaded has a kernel."""
+        return any(each.kernels for each in self._modules)
+
     def unnoticed(self) -> str:
         """Which launch was refused without the program asking for errors, or nothing."""
         name, _, rest = self.library.kb_cudart_unnoticed().decode().partition(" ")
@@ -250,6 +263,19 @@ class CudaHost:
             return self._guarded(-1, lambda: self._add_image(address))
         images = itertools.takewhile(bool, (parts[at] for at in itertools.count()))
         return self._guarded(-1, lambda: self._add_linked([*images]))
+
+    def _compiled(self, folder: bytes, words: bytes) -> int:
+        """0 if nvcc has compiled what a program has given to NVRTC."""
+        assert self._runner is not None
+        arch = self._runner.arch
+        return self._guarded(1, lambda: compiled_text(Path(os.fsdecode(folder)), words, arch))
+
+    def _transformed(
+        self, way: int, batch: int, rank: int, extents: Any, given: Any, made: Any
+    ) -> int:
+        """A Fourier transform of cuFFT's; 0 if it was made."""
+        shape = (batch, *extents[:rank])
+        return self._guarded(1, lambda: transform(way, shape, given, made))
 
     def _add_linked(self, images: Sequence[int]) -> int:
         assert self._runner is not None

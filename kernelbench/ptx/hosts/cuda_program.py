@@ -125,6 +125,8 @@ class CudaProgram:
     def _name_what_was_found(self, host: CudaHost) -> None:
         self._launches.note_program(runtime(shipped_blocks()).program_report())
         self._launches.name_allocations(host.allocated_at)
+        if not self.launches and not host.has_kernels:
+            self._launches.note_no_kernel()
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""

@@ -216,6 +216,26 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
   *can = 0;
   return cudaSuccess;
 }
+// There is no other device.
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  return remembered(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDeviceDisablePeerAccess(int) {
+  return remembered(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) {
+  return remembered(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDeviceGetByPCIBusId(int* number, const char*) {
+  return cudaGetDevice(number);
+}
+cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
+  *config = cudaFuncCachePreferNone;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGraphMemTrim(int) {
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int) {
   std::snprintf(id, static_cast<size_t>(length), "0000:00:00.0");
   return cudaSuccess;

@@ -1,4 +1,5 @@
-// Functions of the driver: tensor maps, modules of PTX, launches, memory.
+// Functions of the driver: tensor maps, modules of PTX, launches, streams (driver_memory.cpp has
+// memory).
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -21,18 +22,6 @@ using Encode = int (*)(void* map, uint32_t element, uint32_t rank, void* address
 constexpr size_t kMessageBytes = 256;
 // PTX: tensormap.replace's .elemtype, by CUtensorMapDataType; the emulator's. -1: not there.
 constexpr int kElementTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, 11, 12, 13};
-
-// The first numbers of errors are the same.
-CUresult result(cudaError_t status) {
-  return static_cast<CUresult>(status);
-}
-
-CUdeviceptr number_of(void* address) {
-  return reinterpret_cast<CUdeviceptr>(address);
-}
-void* pointer_of(CUdeviceptr number) {
-  return reinterpret_cast<void*>(number);
-}
 
 CUresult loaded(void** module, const char* text) {
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -66,7 +55,7 @@ CUresult found_variable(CUdeviceptr* address, size_t* bytes, void* module, const
   const auto& variables = static_cast<Module*>(module)->variables;
   const auto found = variables.find(name);
   if (found == variables.end()) return CUDA_ERROR_NOT_FOUND;
-  if (address != nullptr) *address = number_of(found->second.address);
+  if (address != nullptr) *address = reinterpret_cast<CUdeviceptr>(found->second.address);
   if (bytes != nullptr) *bytes = found->second.bytes;
   return CUDA_SUCCESS;
 }
@@ -193,6 +182,42 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   *function = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
 }
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+  cudaFuncAttributes found;
+  const cudaError_t status = cudaFuncGetAttributes(&found, function);
+  if (status != cudaSuccess) return result(status);
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = found.maxThreadsPerBlock;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = static_cast<int>(found.sharedSizeBytes);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      *value = 0;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = found.numRegs;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *value = found.ptxVersion;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = found.maxDynamicSharedSizeBytes;
+      return CUDA_SUCCESS;
+    default:
+      return result(not_here("function attribute " + std::to_string(attribute)));
+  }
+}
+CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) {
+  return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
+                                                     size_t shared) {
+  return result(cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared));
+}
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
   return result(cudaFuncSetAttribute(function, static_cast<cudaFuncAttribute>(attribute), value));
 }
@@ -206,6 +231,18 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   if (extra != nullptr) block = from_block(*kernel, extra);
   const Form form{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {1, 1, 1}, shared, false};
   return result(launch(kernel, form, extra != nullptr ? block.data() : arguments, stream));
+}
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared, CUstream stream,
+                                   void** arguments) {
+  KB_CALL;
+  const Form form{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {1, 1, 1}, shared, true};
+  return result(launch(kernel_of(function), form, arguments, stream));
+}
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  KB_CALL;
+  return result(cudaLaunchHostFunc(stream, function, data));
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
                           void** extra) {
@@ -278,6 +315,25 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
 CUresult cuCtxSetCurrent(CUcontext) {
   return CUDA_SUCCESS;
 }
+CUresult cuCtxPushCurrent(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPopCurrent(CUcontext* context) {
+  return context != nullptr ? cuCtxGetCurrent(context) : CUDA_SUCCESS;
+}
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return result(cudaDeviceGetStreamPriorityRange(least, greatest));
+}
+CUresult cuCtxSetCacheConfig(CUfunc_cache) {
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
+  return result(cudaDeviceCanAccessPeer(can, one, other));
+}
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice) {
+  std::memset(uuid, 0, sizeof *uuid);
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxGetDevice(CUdevice* number) {
   *number = 0;
   return CUDA_SUCCESS;
@@ -294,6 +350,36 @@ CUresult cuStreamDestroy(CUstream stream) {
 CUresult cuStreamSynchronize(CUstream stream) {
   return result(cudaStreamSynchronize(stream));
 }
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  return result(cudaStreamCreateWithPriority(stream, flags, priority));
+}
+CUresult cuStreamQuery(CUstream stream) {
+  return result(cudaStreamQuery(stream));
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  return result(cudaStreamWaitEvent(stream, event, flags));
+}
+CUresult cuStreamGetCtx(CUstream, CUcontext* context) {
+  return cuCtxGetCurrent(context);
+}
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  return result(cudaEventCreateWithFlags(event, flags));
+}
+CUresult cuEventDestroy(CUevent event) {
+  return result(cudaEventDestroy(event));
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return result(cudaEventRecord(event, stream));
+}
+CUresult cuEventSynchronize(CUevent event) {
+  return result(cudaEventSynchronize(event));
+}
+CUresult cuEventQuery(CUevent event) {
+  return result(cudaEventQuery(event));
+}
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return result(cudaEventElapsedTime(milliseconds, start, end));
+}
 CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = cudaGetErrorName(static_cast<cudaError_t>(error));
   return CUDA_SUCCESS;
@@ -301,58 +387,6 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
 CUresult cuGetErrorString(CUresult error, const char** text) {
   *text = cudaGetErrorString(static_cast<cudaError_t>(error));
   return CUDA_SUCCESS;
-}
-
-// ---- memory ------------------------------------------------------------------------------------
-
-CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
-  void* made = nullptr;
-  const cudaError_t status = allocate(&made, bytes, cudaMemoryTypeDevice);
-  *address = number_of(made);
-  return result(status);
-}
-CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned) {
-  void* made = nullptr;
-  const cudaError_t status = allocate(&made, bytes, cudaMemoryTypeManaged);
-  *address = number_of(made);
-  return result(status);
-}
-CUresult cuMemFree(CUdeviceptr address) {
-  return result(cudaFree(pointer_of(address)));
-}
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
-  KB_CALL;
-  return result(cudaMemcpy(pointer_of(to), from, bytes, cudaMemcpyDefault));
-}
-CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, size_t bytes) {
-  KB_CALL;
-  return result(cudaMemcpy(to, pointer_of(from), bytes, cudaMemcpyDefault));
-}
-CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  KB_CALL;
-  return result(cudaMemcpy(pointer_of(to), pointer_of(from), bytes, cudaMemcpyDefault));
-}
-CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-  KB_CALL;
-  return result(cudaMemcpyAsync(pointer_of(to), from, bytes, cudaMemcpyDefault, stream));
-}
-CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  KB_CALL;
-  return result(cudaMemcpyAsync(to, pointer_of(from), bytes, cudaMemcpyDefault, stream));
-}
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
-  KB_CALL;
-  return result(cudaMemset(pointer_of(to), value, count));
-}
-CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
-  KB_CALL;
-  return result(submit(nullptr, [=] {
-    for (size_t at = 0; at < count; ++at) {
-      const cudaError_t status = copy(pointer_of(to + 4 * at), &value, sizeof value);
-      if (status != cudaSuccess) return status;
-    }
-    return cudaSuccess;
-  }));
 }
 
 }  // extern "C"

@@ -15,6 +15,8 @@ Missing machine_code_only = nullptr;
 LoadPtx load_ptx = nullptr;
 LoadImage load_image = nullptr;
 Resident resident = nullptr;
+CompileText compile_text = nullptr;
+Transform transform = nullptr;
 Device device;
 bool main_has_ended = false;
 std::map<int, Module> modules;
@@ -86,13 +88,16 @@ extern "C" {
 // ---- for the loader ----------------------------------------------------------------------------
 
 void kb_cudart_start(Launch launch, Missing named, Missing without_ptx, LoadPtx load,
-                     LoadImage image, Resident resident_ctas) {
+                     LoadImage image, Resident resident_ctas, CompileText compile,
+                     Transform transformer) {
   launch_kernel = launch;
   missing = named;
   machine_code_only = without_ptx;
   load_ptx = load;
   load_image = image;
   resident = resident_ctas;
+  compile_text = compile;
+  transform = transformer;
 }
 
 void kb_cudart_device(int sms, int arch, int shared_bytes) {
@@ -210,6 +215,11 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
                                size_t shared, cudaStream_t stream) {
   return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared,
                           stream);
+}
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                                    size_t shared, cudaStream_t stream) {
+  const PerThread scope;
+  return __cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
 
 }  // extern "C"

@@ -1,6 +1,6 @@
 // Functions by name: dlopen and dlsym of a program, which is linked with --wrap for both. A program
-// that loads libcuda, libcudart, libcublas or libcurand itself gets this library, whichever of them
-// the machine has.
+// that loads libcuda, libcudart, libnvrtc, libcublas, libcufft or libcurand itself gets this
+// library, whichever of them the machine has.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -25,7 +25,8 @@ void* own_handle() {
 bool stood_in_for(const char* file) {
   const char* const slash = std::strrchr(file, '/');
   const std::string name = slash != nullptr ? slash + 1 : file;
-  for (const char* const each : {"libcuda.so", "libcudart.so", "libcublas.so", "libcurand.so"}) {
+  for (const char* const each : {"libcuda.so", "libcudart.so", "libnvrtc.so", "libcublas.so",
+                                 "libcufft.so", "libcurand.so"}) {
     if (name.rfind(each, 0) == 0) return true;
   }
   return false;

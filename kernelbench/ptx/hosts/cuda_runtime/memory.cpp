@@ -62,6 +62,18 @@ cudaError_t release(void* address) {
   return cudaSuccess;
 }
 
+void mapped(void* address, size_t bytes, bool there) {
+  const std::lock_guard lock(allocating);
+  auto* const begin = static_cast<char*>(address);
+  if (there) {
+    allocated[begin] = {bytes, cudaMemoryTypeDevice, ++last_number, true};
+    sites[last_number] = call_site();
+  } else {
+    memory_freed(begin);
+    allocated.erase(begin);
+  }
+}
+
 void release_retired() {
   std::vector<char*> all;
   {
@@ -165,8 +177,11 @@ namespace {
 
 // CUDA's runtime API, synchronization behavior: a copy from the host's pageable memory has taken
 // what is there when the call returns, one to it has ended then.
+bool pageable(const void* address) {
+  return range_of(address).begin == nullptr;
+}
+
 cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes) {
-  const auto pageable = [](const void* address) { return range_of(address).begin == nullptr; };
   const What what{Kind::kTransfer, "", false, {{from, bytes, false}, {to, bytes, true}}};
   if (captures(stream) || (!pageable(to) && !pageable(from))) {
     return submit(stream, [=] { return copy(to, from, bytes); }, what);
@@ -178,6 +193,25 @@ cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t byte
   return submit(stream, [to, kept = std::vector<char>(first, first + bytes)] {
     return copy(to, kept.data(), kept.size());
   });
+}
+
+cudaError_t copy_rows_on(cudaStream_t stream, void* to, size_t to_pitch, const void* from,
+                         size_t from_pitch, size_t width, size_t rows) {
+  if (width > to_pitch || width > from_pitch) return remembered(cudaErrorInvalidPitchValue);
+  if (width == 0 || rows == 0) return cudaSuccess;
+  const Work work = [=] { return copy_rows(to, to_pitch, from, from_pitch, width, rows); };
+  if (!captures(stream) && pageable(to)) return finish(enqueue(stream, work));
+  if (!captures(stream) && pageable(from)) {
+    std::vector<char> kept(width * rows);
+    copy_rows(kept.data(), width, from, from_pitch, width, rows);
+    return submit(stream, [=, kept = std::move(kept)] {
+      return copy_rows(to, to_pitch, kept.data(), width, width, rows);
+    });
+  }
+  const size_t from_bytes = from_pitch * (rows - 1) + width;
+  const size_t to_bytes = to_pitch * (rows - 1) + width;
+  return submit(stream, work,
+                {Kind::kTransfer, "", false, {{from, from_bytes, false}, {to, to_bytes, true}}});
 }
 
 // Whether the host reaches it as well as the GPU does.
@@ -222,6 +256,37 @@ void* place_in(const void* symbol, size_t offset, size_t bytes) {
 }
 
 constexpr size_t kPitch = 512;
+
+// What programs have set of their pools; nothing is kept in a pool, so it changes nothing.
+auto& pool_attributes = *new std::map<cudaMemPool_t, std::map<int, uint64_t>>;
+
+size_t used_bytes() {
+  size_t used = 0;
+  for (const auto& [address, each] : allocated) used += each.bytes;
+  return used;
+}
+
+// CUDA runtime API, cudaMemPoolAttr: three switches, which are on, then figures of bytes.
+cudaError_t pool_attribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value, bool set) {
+  const std::lock_guard lock(allocating);
+  const bool is_switch = attribute < cudaMemPoolAttrReleaseThreshold;
+  const size_t bytes = is_switch ? sizeof(int) : sizeof(uint64_t);
+  uint64_t found = is_switch;
+  if (set) {
+    found = 0;
+    std::memcpy(&found, value, bytes);
+    pool_attributes[pool][attribute] = found;
+    return cudaSuccess;
+  }
+  const auto& known = pool_attributes[pool];
+  if (const auto at = known.find(attribute); at != known.end()) {
+    found = at->second;
+  } else if (attribute > cudaMemPoolAttrReleaseThreshold) {
+    found = used_bytes();
+  }
+  std::memcpy(value, &found, bytes);
+  return cudaSuccess;
+}
 
 }  // namespace
 
@@ -358,12 +423,25 @@ cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) {
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
-  return cudaDeviceGetDefaultMemPool(pool, 0);
-}
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t) {
+  *pool = reinterpret_cast<cudaMemPool_t>(new char);
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  const std::lock_guard lock(allocating);
+  pool_attributes.erase(pool);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  return pool_attribute(pool, attribute, value, true);
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  return pool_attribute(pool, attribute, value, false);
+}
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t, cudaMemLocation*) {
+  *flags = cudaMemAccessFlagsProtReadWrite;
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
@@ -391,6 +469,11 @@ cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
   KB_CALL;
   return done_at_once([=] { return copy(to, from, bytes); });
 }
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
+                                cudaStream_t stream) {
+  KB_CALL;
+  return copy_on(stream, to, from, bytes);
+}
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind) {
   KB_CALL;
@@ -399,7 +482,7 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
   KB_CALL;
-  return submit(stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
+  return copy_rows_on(stream, to, to_pitch, from, from_pitch, width, height);
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {
   KB_CALL;
@@ -407,7 +490,10 @@ cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* of, cudaStream_t stream) {
   KB_CALL;
-  return submit(stream, [of = *of] { return copy_box(of); });
+  const Work work = [of = *of] { return copy_box(of); };
+  const bool arrays = of->srcArray != nullptr || of->dstArray != nullptr;
+  const bool waits = !arrays && (pageable(of->dstPtr.ptr) || pageable(of->srcPtr.ptr));
+  return waits && !captures(stream) ? finish(enqueue(stream, work)) : submit(stream, work);
 }
 // CUDA runtime API, synchronization behavior: the host waits where the memory is its own, too.
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
@@ -491,9 +577,8 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, siz
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = size_t{1} << 34;
-  size_t used = 0;
-  for (const auto& [address, each] : allocated) used += each.bytes;
-  *free = *total - std::min(*total, used);
+  const std::lock_guard lock(allocating);
+  *free = *total - std::min(*total, used_bytes());
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {

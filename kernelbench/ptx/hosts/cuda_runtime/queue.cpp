@@ -3,6 +3,7 @@
 // wait sees it (CUDA C++ Programming Guide, asynchronous concurrent execution).
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "order.hpp"
 #include "state.hpp"
@@ -33,11 +34,6 @@ std::map<cudaStream_t, Line> lines;
 uint32_t last_line = 0;
 unsigned streams_opened = 0;
 std::vector<Task> left_behind;  // the last pieces of blocking streams that are destroyed
-
-// The default stream by each of its names.
-cudaStream_t named(cudaStream_t stream) {
-  return stream == cudaStreamLegacy ? nullptr : stream;
-}
 
 // The host may access what it reaches, too, but not while it is pending.
 void watch_reaches(const Piece& piece) {
@@ -71,6 +67,35 @@ cudaError_t done(std::map<Task, Piece>::iterator of) {
 std::recursive_mutex one_call;
 cudaStream_t current_stream = nullptr;
 bool current_at_once = false;
+
+namespace {
+
+thread_local bool per_thread = false;
+
+// CUDA programming guide, "Default Stream": a thread's own one is like a blocking stream.
+cudaStream_t stream_of_thread() {
+  static std::vector<std::unique_ptr<char>> handles;
+  thread_local cudaStream_t mine = nullptr;
+  if (mine == nullptr) {
+    KB_ONE_CALL;
+    handles.push_back(std::make_unique<char>());
+    mine = reinterpret_cast<cudaStream_t>(handles.back().get());
+    lines[mine].name = "the default stream of thread " + std::to_string(handles.size());
+  }
+  return mine;
+}
+
+}  // namespace
+
+cudaStream_t named(cudaStream_t stream) {
+  if (stream == cudaStreamPerThread || (stream == nullptr && per_thread)) return stream_of_thread();
+  return stream == cudaStreamLegacy ? nullptr : stream;
+}
+
+PerThread::PerThread() : before_(std::exchange(per_thread, true)) {}
+PerThread::~PerThread() {
+  per_thread = before_;
+}
 
 void open_stream(cudaStream_t stream, bool blocking) {
   KB_ONE_CALL;
@@ -155,6 +180,11 @@ Task mark(cudaStream_t stream) {
 void wait_before_next(cudaStream_t stream, Task task) {
   KB_ONE_CALL;
   lines[named(stream)].waits.push_back(task);
+}
+
+bool is_pending(Task task) {
+  KB_ONE_CALL;
+  return pending.count(task) != 0;
 }
 
 bool first_asked(Task task) {

@@ -62,6 +62,15 @@ using LoadImage = int (*)(const void* image, const void* const* parts);
 using Resident = unsigned (*)(int module, const char* name, unsigned threads, uint64_t shared,
                               unsigned cluster);
 
+// Compiles the text in a folder; `words`: its name, then NVRTC's options, a line each. It leaves
+// `log` there, and `ptx`; 0 if it could.
+using CompileText = int (*)(const char* folder, const char* words);
+
+// Fourier transforms of `batch` packed arrays, without a factor. `way`: -1 and 1 for complex ones,
+// -2 from real and 2 to real numbers; `extents`: of the transform.
+using Transform = int (*)(int way, int batch, int rank, const int* extents, const double* from,
+                          double* to);
+
 struct Device {
   int arch = 0;  // 90 for 9.0
   int sms = 0;
@@ -75,6 +84,8 @@ extern Missing machine_code_only;
 extern LoadPtx load_ptx;
 extern LoadImage load_image;
 extern Resident resident;
+extern CompileText compile_text;
+extern Transform transform;
 extern Device device;
 // Of a program: what is pending then is done, but host functions are not called.
 extern bool main_has_ended;
@@ -136,6 +147,19 @@ void wait_before_next(cudaStream_t stream, Task task);
 cudaError_t finish(Task task);
 // Whether a task is pending that nobody has asked for before: then it is not ready yet.
 bool first_asked(Task task);
+bool is_pending(Task task);
+// The default stream by any of its names, or the calling thread's own one.
+cudaStream_t named(cudaStream_t stream);
+// While one is there, the default stream is the calling thread's own.
+struct PerThread {
+  PerThread();
+  ~PerThread();
+  PerThread(const PerThread&) = delete;
+  PerThread& operator=(const PerThread&) = delete;
+
+ private:
+  bool before_;
+};
 // The last task of a stream; 0 if it has had none.
 Task last_of(cudaStream_t stream);
 cudaError_t finish_all();
@@ -165,6 +189,8 @@ int resident_blocks(const Kernel& kernel, int threads, size_t shared);
 constexpr size_t kHeapBytes = size_t{8} << 20;
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type);
 cudaError_t release(void* address);
+// Memory of the GPU that this library has not taken from the heap; false: it is no longer there.
+void mapped(void* address, size_t bytes, bool there);
 // Frees what its stream has freed, when nothing is pending that could use it.
 void release_retired();
 // The range of an allocation or variable that an address is in.
@@ -185,6 +211,11 @@ cudaMemcpy3DParms without_arrays(cudaMemcpy3DParms of);
 Variable* variable_of(const void* symbol);
 
 cudaError_t device_attribute(int* value, int attribute);
+
+// The driver's numbers of errors are the runtime's, as far as this library answers with any.
+inline CUresult result(cudaError_t status) {
+  return static_cast<CUresult>(status);
+}
 
 }  // namespace kb::cuda
 
@@ -208,7 +239,10 @@ struct CUevent_st {
   CUgraph_st* capture = nullptr;
   std::vector<const CUgraphNode_st*> captured;  // of its stream when it was recorded
   bool recorded = false;
+  bool timed = true;
   kb::cuda::Task task = 0;
+  // When its stream came there; shared with the work that is pending.
+  std::shared_ptr<double> at_ms = std::make_shared<double>(0);
 };
 struct CUgraphExec_st {
   struct Step {

@@ -1,4 +1,7 @@
 // Streams and events. What a stream captures becomes nodes of a graph (graphs.cpp).
+#include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <set>
 #include <utility>
 #include <vector>
@@ -28,6 +31,14 @@ cudaError_t stream_made(cudaStream_t* stream, unsigned flags, int priority) {
   open_stream(*stream, (flags & cudaStreamNonBlocking) == 0);
   streams[*stream] = std::move(made);
   return cudaSuccess;
+}
+
+// CUDA runtime API, cudaEventElapsedTime: a resolution of around 0.5 us.
+constexpr double kResolvedMs = 5e-4;
+
+double now_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(now).count();
 }
 
 }  // namespace
@@ -109,6 +120,17 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) {
 cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue*) {
   return cudaSuccess;
 }
+cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaStreamAttrID, cudaStreamAttrValue* value) {
+  std::memset(value, 0, sizeof *value);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* number) {
+  *number = reinterpret_cast<unsigned long long>(named(stream));
+  return cudaSuccess;
+}
 
 // A stream that waits for what another captures captures, too.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -128,8 +150,10 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st;
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return cudaEventCreate(event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st;
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+  return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
@@ -140,7 +164,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->capture = made != nullptr ? made->capture : nullptr;
   if (event->capture != nullptr) event->captured = made->captured;
   event->recorded = true;
-  if (event->capture == nullptr) event->task = mark(stream);
+  if (event->capture != nullptr) return cudaSuccess;
+  event->task = enqueue(stream,
+                        [at_ms = event->at_ms] {
+                          *at_ms = now_ms();
+                          return cudaSuccess;
+                        },
+                        {Kind::kNothing});
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
@@ -152,10 +182,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return first_asked(event->task) ? cudaErrorNotReady : finish(event->task);
 }
-// No time of a GPU: a number that no rate can be made of by division by zero.
+// The emulation's time, and at least what CUDA resolves: programs divide by it.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  if (!start->recorded || !end->recorded) return remembered(cudaErrorInvalidResourceHandle);
-  *milliseconds = __builtin_nanf("");
+  for (const cudaEvent_t each : {start, end}) {
+    if (each == nullptr || !each->recorded || !each->timed) {
+      return remembered(cudaErrorInvalidResourceHandle);
+    }
+    if (is_pending(each->task)) return cudaErrorNotReady;
+  }
+  const double passed_ms = *end->at_ms - *start->at_ms;
+  *milliseconds = static_cast<float>(passed_ms < 0 ? passed_ms : std::max(passed_ms, kResolvedMs));
   return cudaSuccess;
 }
 

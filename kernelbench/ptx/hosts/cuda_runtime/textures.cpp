@@ -226,17 +226,21 @@ KB_PLANE(cudaMemcpy2DArrayToArray,
           size_t width, size_t height, cudaMemcpyKind),
          nullptr, false, within(to, to_x, to_y, width, height), within(from, x, y, width, height))
 
-// Bytes from a place on, row after row: only whole rows can be told from a box.
+// Bytes from a place on, row after row.
 cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t bytes,
                               cudaMemcpyKind) {
   KB_CALL;
-  char* const begin = to->data + y * to->pitch() + x;
+  const size_t at = y * to->pitch() + x;
+  if (at + bytes > to->rows() * to->pitch()) return remembered(cudaErrorInvalidValue);
+  char* const begin = to->data + at;
   return done_at_once([=] { return copy(begin, from, bytes); });
 }
 cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x, size_t y, size_t bytes,
                                 cudaMemcpyKind) {
   KB_CALL;
-  const char* const begin = from->data + y * from->pitch() + x;
+  const size_t at = y * from->pitch() + x;
+  if (at + bytes > from->rows() * from->pitch()) return remembered(cudaErrorInvalidValue);
+  const char* const begin = from->data + at;
   return done_at_once([=] { return copy(to, begin, bytes); });
 }
 

@@ -20,6 +20,7 @@
 #include "grids.hpp"
 #include "idle.hpp"
 #include "operations.hpp"
+#include "regions.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
 #include "timing.hpp"
@@ -51,6 +52,7 @@ std::mutex order_guard;
 std::atomic<uint64_t> switch_count{0};
 uint64_t launches = 0;
 uint64_t last_serial = 0;
+uint64_t configured_at = 0;  // the last one then
 double seconds = 0;
 
 std::mutex spare_guard;
@@ -399,6 +401,7 @@ KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
   kb::emu::stream_operation();
   kb::emu::host_waited();
   kb::emu::begin_call();
+  kb::emu::configured_at = kb::emu::last_serial;
   kb::emu::launches = 0;
   kb::emu::switch_count = 0;
   kb::emu::seconds = 0;
@@ -407,6 +410,12 @@ KB_EMU_EXPORT void kb_emu_configure(const kb::emu::Options* options) {
 KB_EMU_EXPORT void kb_emu_register(const void* pointer, uint64_t bytes, const char* name,
                                    int writable, int fresh) {
   kb::emu::register_region(pointer, bytes, name, writable != 0, fresh != 0);
+}
+
+KB_EMU_EXPORT int kb_emu_wrote(const void* pointer) {
+  const auto* const region = kb::emu::region_at(static_cast<const std::byte*>(pointer));
+  return region != nullptr && region->words != nullptr &&
+         region->words->written_in > kb::emu::configured_at;
 }
 
 KB_EMU_EXPORT void kb_emu_unregister_all() {
