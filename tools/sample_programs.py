@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,7 @@ SAMPLES = ROOT / "tests" / "ptx_users" / "samples"
 PAGE = ROOT / "docs" / "evidence-samples.md"
 FIRST = SAMPLES / "first_run.json"  # the verdict of each program when it was checked first
 NATIVE = SAMPLES / "native_run.json"  # what each program did on a GPU
-#: By the header that a program includes, or a word of its text: what its build needs.
+#: What the build of a program needs that has this text.
 BUILD_FLAGS = {
     "<cublas_v2.h>": "-lcublas", "<cufft.h>": "-lcufft", "<nvrtc.h>": "-lnvrtc",
     "<cuda.h>": "-lcuda", "A kernel launches a kernel": "-rdc=true",
@@ -49,35 +48,26 @@ def verdict(file: Path) -> tuple[str, float]:
 
 
 def native(file: Path) -> str:
-    """What a program does on this machine's GPU: ``right``, its exit status, or why there is none.
-
-    ``not built`` names the first thing that the compiler or the linker lacks.
-    """
-    text = file.read_text()
-    flags = [flag for word, flag in BUILD_FLAGS.items() if word in text]
+    """``right``, or how the build or the run of a program ends on this machine's GPU."""
+    flags = [flag for word, flag in BUILD_FLAGS.items() if word in file.read_text()]
     with tempfile.TemporaryDirectory() as folder:
-        command = ["nvcc", "-arch=sm_90", "-std=c++17", "-o", f"{folder}/program", file, *flags]
-        built = subprocess.run(command, check=False, capture_output=True, text=True)
-        if built.returncode:
-            lacks = re.search(r"cannot find (\S+?):|(\S+): No such file", built.stderr)
-            return f"not built: {lacks[1] or lacks[2]} is missing" if lacks else "not built"
-        try:
-            done = subprocess.run([f"{folder}/program"], check=False, capture_output=True, text=True,
-                                  timeout=60)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return "no end in 60 s"
-    last = (done.stdout.splitlines() or [""])[-1]
-    return "right" if done.returncode == 0 else f"exit {done.returncode}: {last}".rstrip(": ")
+        program = f"{folder}/program"
+        build = ["nvcc", "-arch=sm_90", "-std=c++17", "-o", program, str(file), *flags]
+        for what, command in (("build", build), ("exit", ["timeout", "60", program])):
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            if done.returncode:
+                last = (done.stdout + done.stderr).splitlines()[-1:]
+                return f"{what} {done.returncode}: {''.join(last)}"
+    return "right"
 
 
 def run_native(files: list[Path]) -> None:
     """Build and run, as many at a time as there are cores, and write the file."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     device = subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor() as pool:
         programs = dict(zip((each.stem for each in files), pool.map(native, files), strict=True))
     record = {"device": device, "date": str(datetime.date.today()), "programs": programs}
-    print(json.dumps(record, indent=1))
     NATIVE.write_text(json.dumps(record, indent=1) + "\n")
 
 
@@ -87,7 +77,8 @@ def main(names: list[str]) -> None:
     names = [name for name in names if name != "--native"]
     files = [each for each in sorted(SAMPLES.glob("*.cu")) if not names or each.stem in names]
     if on_gpu:
-        return run_native(files)
+        run_native(files)
+        return
     found = []
     with ThreadPoolExecutor(2) as pool:
         for file, (said, seconds) in zip(files, pool.map(verdict, files), strict=True):
@@ -111,7 +102,7 @@ def main(names: list[str]) -> None:
         f"{statistics.median(s for _, s in found):.0f} s ({datetime.date.today()}, {cpu_name()}; "
         f"`python tools/sample_programs.py`, `check {' '.join(ASKED)}`). On a GPU: "
         f"{_counted(Counter(each.partition(':')[0] for each in ran.values()))} "
-        f"({gpu['device'].partition(',')[0]}, {gpu['date']}, `--native`)."
+        f"({gpu['device']}, {gpu['date']}, `--native`)."
     )
     columns = [
         "| program | | first run | now | seconds | on a GPU |",
