@@ -23,10 +23,10 @@ KB_DEVICE void mbarrier_wait_parity(const Mbarrier* bar, uint32_t parity) {
 // cooperatively, or wait only for CTAs with a lower index.
 KB_DEVICE void global_wait_at_least(const uint32_t* word, uint32_t value);
 
-// Returns when a bit of `mask` of *word, in global memory, differs from that of `before` as an
+// Waits until a bit of `mask` of *word, in global memory, differs from that of `before` as an
 // acquire load at GPU scope sees it: for barriers of a grid that other CTAs complete with a
-// release. They must be resident.
-KB_DEVICE void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask);
+// release. They must be resident. Returns the word.
+KB_DEVICE uint32_t global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask);
 
 }  // namespace kb
 

@@ -195,7 +195,7 @@ def layer_memory(data: LayerData) -> list[tuple[str, torch.Tensor, bool]]:
         pytest.param("v01", "u1", gemm_abi._memory, id="tensors"),
         pytest.param("v22", "u1", gemm_abi._memory, id="tuples"),
         pytest.param("m07", "s6", moe_abi._memory, id="moe"),
-        pytest.param("l12", "l0", layer_memory, id="layer", marks=SLOW_BUILD),
+        pytest.param("l14", "l0", layer_memory, id="layer", marks=SLOW_BUILD),
     ],
 )
 def test_the_file_itself_builds_calls_and_returns(

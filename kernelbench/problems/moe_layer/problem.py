@@ -50,7 +50,7 @@ class MoeLayer(RoutedProblem):
     name = "moe_layer"
     input_classes: tuple[str, ...] = ("random", "skewed", "edges")
     benchmark_shapes: tuple[str, ...] = ("layer",)
-    check_shapes: tuple[str, ...] = (*(f"l{i}" for i in range(10)), "l80")
+    check_shapes: tuple[str, ...] = (*(f"l{i}" for i in range(10)), "l-token", "l-few", "l80")
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> LayerShape:
         """A shape from ``m h i e topk`` and, optionally, ``routing``.

@@ -11,8 +11,8 @@ KB_DEVICE void global_wait_at_least(const uint32_t* word, uint32_t value) {
   emu::global_wait_at_least(word, value);
 }
 
-KB_DEVICE void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
-  emu::global_wait_changed(word, before, mask);
+KB_DEVICE uint32_t global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+  return emu::global_wait_changed(word, before, mask);
 }
 
 }  // namespace kb

@@ -17,11 +17,13 @@ KB_DEVICE void global_wait_at_least(const uint32_t* word, uint32_t value) {
 }
 
 // The whole grid waits for it: polled without a pause.
-KB_DEVICE void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+KB_DEVICE uint32_t global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
   auto* flags = const_cast<uint32_t*>(word);
-  while (((__nv_atomic_load_n(flags, __NV_ATOMIC_ACQUIRE, __NV_THREAD_SCOPE_DEVICE) ^ before) &
-          mask) == 0) {
-  }
+  uint32_t seen;
+  do {
+    seen = __nv_atomic_load_n(flags, __NV_ATOMIC_ACQUIRE, __NV_THREAD_SCOPE_DEVICE);
+  } while (((seen ^ before) & mask) == 0);
+  return seen;
 }
 
 }  // namespace kb

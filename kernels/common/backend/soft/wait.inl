@@ -36,14 +36,15 @@ inline __device__ __noinline__ void wait_for_word(const uint32_t* word, uint32_t
   }
 }
 
-inline __device__ __noinline__ void wait_for_change(const uint32_t* word, uint32_t before,
-                                                    uint32_t mask) {
+inline __device__ __noinline__ uint32_t wait_for_change(const uint32_t* word, uint32_t before,
+                                                        uint32_t mask) {
   const uint64_t start = now_ns();
   uint32_t seen;
   while ((((seen = acquire_word(word)) ^ before) & mask) == 0) {
     if (now_ns() - start > kWaitLimitNs) fail(Fault::kGlobalWait, before ^ mask, seen);
     __nanosleep(256);
   }
+  return seen;
 }
 
 }  // namespace soft
@@ -57,8 +58,9 @@ KB_DEVICE void global_wait_at_least(const uint32_t* word, uint32_t value) {
   if (soft::acquire_word(word) < value) soft::wait_for_word(word, value);
 }
 
-KB_DEVICE void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
-  if (((soft::acquire_word(word) ^ before) & mask) == 0) soft::wait_for_change(word, before, mask);
+KB_DEVICE uint32_t global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+  const uint32_t seen = soft::acquire_word(word);
+  return ((seen ^ before) & mask) != 0 ? seen : soft::wait_for_change(word, before, mask);
 }
 
 }  // namespace kb

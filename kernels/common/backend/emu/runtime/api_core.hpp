@@ -56,7 +56,7 @@ bool mbarrier_test_wait_parity(const void* bar, uint32_t parity, bool acquire, S
 void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope scope);
 void red_add_u32(uint32_t* dst, uint32_t value);
 void global_wait_at_least(const uint32_t* word, uint32_t value);
-void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask);
+uint32_t global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask);
 
 void fence_mbarrier_init();
 void fence_acq_rel(Scope scope);

@@ -131,9 +131,10 @@ void global_wait_at_least(const uint32_t* word, uint32_t value) {
 
 // PTX: ld.acquire.gpu.global.u32 (9.7.9) in a loop, until a bit of the mask differs: the arrival
 // word of a grid barrier.
-void global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
+uint32_t global_wait_changed(const uint32_t* word, uint32_t before, uint32_t mask) {
   wait_for_word(word, before, true, KB_EMU_PC,
                 [before, mask](uint32_t now) { return ((now ^ before) & mask) != 0; });
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 }  // namespace kb::emu
