@@ -248,3 +248,15 @@ def test_flags_that_a_launch_leaves_behind(checked: Checked) -> None:
     assert outcome.code == 0, outcome.out
     outcome = checked("resident.cu", (twice, twice + twice), arch=90)
     assert outcome.code == 3 and "race" in outcome.out, outcome.out
+
+
+def test_a_host_that_polls_is_not_left_alone(checked: Checked) -> None:
+    assert checked("answers.cu").code == 0
+    # Nobody sets the word.
+    outcome = checked("answers.cu", ("mail[0] = 1;", ""))
+    assert outcome.code == 3, outcome.out
+    assert "error[hang]: the host polls a word, and nothing is pending" in outcome.out
+    assert place("-->", "answers.cu", outcome.out), outcome.out
+    # The kernel waits for the host's answer, too.
+    outcome = checked("answers.cu", ("mail[0] = 1;", "mail[0] = 1;\n  while (mail[2] == 0) {}"))
+    assert outcome.code == 2 and "hand_over and the host wait for each other" in outcome.error

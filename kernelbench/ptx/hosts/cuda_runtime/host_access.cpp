@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <set>
@@ -50,6 +51,15 @@ constexpr size_t kMostTraps = 20000;
 // done. Of that the host knows no more than the word tells.
 constexpr size_t kPolls = 1000;
 
+// So long the host may poll a word while nothing is pending: a thread of its own may write it.
+constexpr double kPatienceS = 5;
+double polls_since_s = 0;
+
+double now_s() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
 size_t page_bytes() {
   static const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return size;
@@ -83,6 +93,11 @@ const void* in_program(const void* pc) {
   return behind;
 }
 
+void protect(const Pages& pages) {
+  mprotect(pages.begin, static_cast<size_t>(pages.end - pages.begin),
+           pages.reads ? PROT_READ : PROT_NONE);
+}
+
 int on_host_fault(const void* address, void* context) {
   const auto* at = static_cast<const char*>(address);
   if (!protecting || pages_of(at) == nullptr) return 0;
@@ -92,7 +107,14 @@ int on_host_fault(const void* address, void* context) {
   const std::pair<const void*, const void*> now{pc, at};
   trapped_there = now == last_trapped ? trapped_there + 1 : 0;
   last_trapped = now;
-  if (trapped_there > kPolls) {
+  if (trapped_there == 0) polls_since_s = now_s();
+  if (nothing_to_do()) {
+    if (now_s() - polls_since_s > kPatienceS) {
+      host_hangs(in_program(pc));
+      unwatch();
+      leave_main();
+    }
+  } else if (trapped_there > kPolls) {
     trapped_there = 0;
     for (const auto& [each, looked] : last_looks) {
       if (looked == at) polling.insert(each);
@@ -102,7 +124,7 @@ int on_host_fault(const void* address, void* context) {
     return 1;
   }
   last_looks[pc] = at;
-  if (++traps > kMostTraps) {
+  if (trapped_there == 0 && ++traps > kMostTraps) {
     unwatch();
     return 1;
   }
@@ -112,11 +134,6 @@ int on_host_fault(const void* address, void* context) {
   mprotect(open_page, page_bytes(), PROT_READ | PROT_WRITE);
   registers[REG_EFL] |= kTrapFlag;
   return 1;
-}
-
-void protect(const Pages& pages) {
-  mprotect(pages.begin, static_cast<size_t>(pages.end - pages.begin),
-           pages.reads ? PROT_READ : PROT_NONE);
 }
 
 // One instruction later.

@@ -1,6 +1,8 @@
 // What the loader calls, and what nvcc's host code registers. Which functions this folder has is
 // all that is supported: the linker names the others.
-#include <csetjmp>
+#include <pthread.h>
+#include <setjmp.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -32,7 +34,8 @@ std::map<const void*, Registered> stubs;
 std::map<const void*, Registered> symbols;
 // What libraries have as a handle of an image, by the number of its module; -1 for none.
 std::map<int, void*> images;
-std::jmp_buf at_exit_of_main;
+sigjmp_buf at_exit_of_main;
+pthread_t thread_of_main;
 bool in_main = false;
 
 struct Pushed {
@@ -79,6 +82,10 @@ Variable* variable_of(const void* symbol) {
   return found != symbols.end() ? found_in(&Module::variables, found->second) : nullptr;
 }
 
+void leave_main() {
+  if (in_main && pthread_equal(thread_of_main, pthread_self())) siglongjmp(at_exit_of_main, 2);
+}
+
 }  // namespace kb::cuda
 
 using namespace kb::cuda;
@@ -113,6 +120,10 @@ void kb_cudart_set_current_stream(cudaStream_t stream) {
   current_stream = stream;
 }
 
+int kb_cudart_host_polls() {
+  return doing_unseen;
+}
+
 cudaStream_t kb_cudart_current_stream() {
   return current_stream;
 }
@@ -139,9 +150,10 @@ void kb_cudart_variable(int module, const char* name, void* address, uint64_t by
 // main's status, also where it leaves by exit.
 int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
+  thread_of_main = pthread_self();
   watch_program(reinterpret_cast<const void*>(main_function));
   static int status;
-  const int left = setjmp(at_exit_of_main);
+  const int left = sigsetjmp(at_exit_of_main, 1);
   status = left != 0 ? left - 1 : main_function(argc, argv);
   in_main = false;
   main_has_ended = true;
@@ -150,7 +162,7 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
 }
 
 void __wrap_exit(int status) {
-  if (in_main) std::longjmp(at_exit_of_main, (status & 0xff) + 1);
+  if (in_main) siglongjmp(at_exit_of_main, (status & 0xff) + 1);
   std::exit(status);
 }
 

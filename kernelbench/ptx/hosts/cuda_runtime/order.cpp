@@ -21,6 +21,7 @@ struct Emulator {
   void (*host_touched)(const void*, uint64_t, const char*, const void*, uint64_t, int, const void*,
                        int) = found<decltype(host_touched)>("kb_emu_host_touched");
   void (*host_polls)() = found<decltype(host_polls)>("kb_emu_host_polls");
+  void (*host_hangs)(const void*) = found<decltype(host_hangs)>("kb_emu_host_hangs");
   void (*note)(const void*, const char*) = found<decltype(note)>("kb_emu_note");
   void (*fresh)(const void*) = found<decltype(fresh)>("kb_emu_fresh");
   void (*on_host_fault)(int (*)(const void*,
@@ -117,6 +118,9 @@ void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bo
                           looks);
 }
 
+void host_hangs(const void* pc) {
+  emulator().host_hangs(pc);
+}
 void host_polls() {
   emulator().host_polls();
 }

@@ -47,6 +47,8 @@ void all_done();
 void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bool looks);
 // The host polls: what is pending will be done for it.
 void host_polls();
+// The host polls a word that nothing will change.
+void host_hangs(const void* pc);
 // What may explain that main fails: a race of the host with what was asked for there.
 void note_race(const void* pc, const std::string& text);
 // Who is asked about faults that are no kernel's: whether the access may be made again.

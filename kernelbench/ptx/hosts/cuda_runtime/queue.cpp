@@ -240,12 +240,22 @@ cudaError_t finish(Task task) {
   return finish(task, true);
 }
 
+bool doing_unseen = false;
+
+bool nothing_to_do() {
+  KB_ONE_CALL;
+  return running.empty() && std::all_of(pending.begin(), pending.end(),
+                                        [](const auto& each) { return each.second.done; });
+}
+
 void do_unseen() {
   KB_ONE_CALL;
   if (!running.empty()) return;
+  doing_unseen = true;
   std::vector<Task> all;
   for (const auto& [task, piece] : pending) all.push_back(task);
   std::for_each(all.rbegin(), all.rend(), [](Task each) { finish(each, false); });
+  doing_unseen = false;
 }
 
 // What is pending and not behind what is done now: how many operations; `perform`: they are done.

@@ -165,6 +165,12 @@ Task last_of(cudaStream_t stream);
 cudaError_t finish_all();
 // Does what is pending, for a host that polls memory and knows nothing of it.
 void do_unseen();
+// Whether that is what is done now: the host waits for it without a call.
+extern bool doing_unseen;
+// Whether all that was asked for is done, seen or not.
+bool nothing_to_do();
+// Main ends here and now, with 1; nothing in other threads than its own.
+void leave_main();
 // The nodes of a graph, in an order that it allows; `stream` goes on behind all of them.
 void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
                    cudaStream_t stream);

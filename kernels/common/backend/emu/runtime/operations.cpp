@@ -411,6 +411,14 @@ KB_EMU_EXPORT void kb_emu_host_polls() {
   host_polls = is_program;
 }
 
+KB_EMU_EXPORT void kb_emu_host_hangs(const void* pc) {
+  if (!is_program) return;
+  keep_once(outside_launches.findings,
+            {.kind = Class::kHang,
+             .pc = pc,
+             .text = "the host polls a word, and nothing is pending that could change it"});
+}
+
 // What may explain that main fails: a race with the host, for which there is no finding otherwise.
 KB_EMU_EXPORT void kb_emu_note(const void* pc, const char* text) {
   if (!is_program) return;
