@@ -142,6 +142,8 @@ TranslatedKernel translation_of(const void* kernel);
 bool runs_ptx();
 // The kernel that is launched now.
 const void* kernel_running();
+// Of PTX that runs: where its code is; null for a kernel of a step.
+const void* translated_code();
 // Whether what runs is PTX that was launched by itself, and this is no parameter of its kernel: it
 // reads what is registered, or nothing.
 bool in_no_parameter(const void* address);

@@ -47,6 +47,10 @@ const void* kernel_running() {
   return running;
 }
 
+const void* translated_code() {
+  return extent.x != 0 ? running : nullptr;
+}
+
 // PTX: .param of a kernel (5.1.6): what every launch of PTX may read beside its buffers.
 bool in_no_parameter(const void* address) {
   return extent.x != 0 && (address < parameters_begin || address >= parameters_end);

@@ -12,6 +12,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "api_ptx.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {
@@ -106,8 +107,11 @@ void Watchdog::watch(const Launch& launch) {
   const uint64_t before = rounds();
   if (ended_.wait_for(lock, last, done)) return;
   is_going_on = rounds() != before;
-  // What the kernel's lambda is described by lies in the step's library.
-  Search search{reinterpret_cast<uintptr_t>(&launch.body.target_type()), 0, 0};
+  // What the kernel's lambda is described by lies in the step's library; that of translated PTX in
+  // this one, where locks may be held.
+  const void* const translated = translated_code();
+  const void* const inside = translated ? translated : &launch.body.target_type();
+  Search search{reinterpret_cast<uintptr_t>(inside), 0, 0};
   dl_iterate_phdr(visit_library, &search);
   code_begin = search.begin;
   code_end = search.end;
