@@ -164,6 +164,10 @@ BESIDE = {
         [("  wait(flag, count);\n  const", "  const")],
         "race a store writes allocation 1",
     ),
+    "the flag holds nothing": (
+        [_without("CHECK(cudaMemset(flag, 0, sizeof *flag));")],
+        "unwritten a strong load reads allocation 4",
+    ),
     "in one stream": (
         [("if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[0]",
           "if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[1]")],
@@ -260,3 +264,46 @@ def test_a_host_that_polls_is_not_left_alone(checked: Checked) -> None:
     # The kernel waits for the host's answer, too.
     outcome = checked("answers.cu", ("mail[0] = 1;", "mail[0] = 1;\n  while (mail[2] == 0) {}"))
     assert outcome.code == 2 and "hand_over and the host wait for each other" in outcome.error
+
+
+_STORES = (
+    "  for (int i = 0; i < kCount; ++i) box->values[i] = i;  // values\n"
+    "  __atomic_store_n(&box->go, 1, __ATOMIC_RELEASE);\n"
+)
+_FREED = "  int last = box->values[kCount - 1];\n  CHECK(cudaFreeHost(box));\n"
+_JOINED = "  CHECK(cudaStreamWaitEvent(stream, used, 0));\n  CHECK(cudaFreeAsync(own, stream));\n"
+#: Of late_flags.cu: what is replaced, and what is said of it.
+LATE = {
+    "no fence behind the flag": (
+        _without("__threadfence_system();"),
+        "error[race]: a load reads allocation 2",
+    ),
+    "the flag before the values": (
+        (_STORES, "\n".join(reversed(_STORES.splitlines())) + "\n"),
+        "error[race]: a load reads allocation 2",
+    ),
+    "read when it is freed": (
+        (_FREED, "\n".join(reversed(_FREED.splitlines())) + "\n"),
+        "error[out-of-bounds]: the host accesses allocation 2",
+    ),
+    "a call by a function of the host": (
+        ("++*static", "cudaDeviceSynchronize();\n  ++*static"),
+        "fault: a function of the host that a stream calls has made a CUDA call",
+    ),
+    "freed before the branch has joined": (
+        (_JOINED, "\n".join(reversed(_JOINED.splitlines())) + "\n"),
+        "frees: nothing orders the two",
+    ),
+}
+
+
+def test_what_the_host_does_while_a_kernel_waits(checked: Checked) -> None:
+    outcome = checked("late_flags.cu", arch=90)
+    assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("mistake", LATE)
+def test_mistakes_while_a_kernel_waits(checked: Checked, mistake: str) -> None:
+    replaced, said = LATE[mistake]
+    outcome = checked("late_flags.cu", replaced, arch=90)
+    assert outcome.code == 3 and said in outcome.out, outcome.out

@@ -304,6 +304,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidDevice";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    case cudaErrorNotPermitted:
+      return "cudaErrorNotPermitted";
     case cudaErrorNotSupported:
       return "cudaErrorNotSupported";
     default:
@@ -352,8 +354,12 @@ const char* kb_cudart_failed() {
 const char* kb_cudart_unnoticed() {
   static std::string text;
   if (refused.empty()) return "";
-  text = refused + " was not launched (" + cudaGetErrorName(refused_with) +
-         "), and the program did not ask for errors";
+  if (refused_with == cudaErrorNotPermitted) {
+    text = refused + " that a stream calls has made a CUDA call, which CUDA does not allow";
+  } else {
+    text = refused + " was not launched (" + cudaGetErrorName(refused_with) +
+           "), and the program did not ask for errors";
+  }
   refused.clear();
   return text.c_str();
 }

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "order.hpp"
@@ -58,6 +59,21 @@ double polls_since_s = 0;
 double now_s() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
+}
+
+struct Freed {
+  char* begin;
+  size_t bytes;
+  std::string name;
+};
+std::vector<Freed> freed;
+constexpr size_t kMostFreedBytes = size_t{64} << 20;
+
+Freed* freed_at(const char* at) {
+  const auto found = std::find_if(freed.begin(), freed.end(), [at](const Freed& each) {
+    return at >= each.begin && at < each.begin + each.bytes;
+  });
+  return found != freed.end() ? &*found : nullptr;
 }
 
 size_t page_bytes() {
@@ -100,8 +116,14 @@ void protect(const Pages& pages) {
 
 int on_host_fault(const void* address, void* context) {
   const auto* at = static_cast<const char*>(address);
-  if (!protecting || pages_of(at) == nullptr) return 0;
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  if (Freed* const memory = freed_at(at)) {
+    mprotect(memory->begin, memory->bytes, PROT_READ | PROT_WRITE);
+    host_found(false, in_program(reinterpret_cast<const void*>(registers[REG_RIP])),
+               "the host accesses " + memory->name + ", which it has freed");
+    return 1;
+  }
+  if (!protecting || pages_of(at) == nullptr) return 0;
   const bool writing = (registers[REG_ERR] & kWriting) != 0;
   const auto* pc = reinterpret_cast<const void*>(registers[REG_RIP]);
   const std::pair<const void*, const void*> now{pc, at};
@@ -110,7 +132,8 @@ int on_host_fault(const void* address, void* context) {
   if (trapped_there == 0) polls_since_s = now_s();
   if (nothing_to_do()) {
     if (now_s() - polls_since_s > kPatienceS) {
-      host_hangs(in_program(pc));
+      host_found(true, in_program(pc),
+                 "the host polls a word, and nothing is pending that could change it");
       unwatch();
       leave_main();
     }
@@ -201,6 +224,27 @@ void watch(const Reach& reach) {
 #else
   static_cast<void>(reach);
 #endif
+}
+
+void trap_freed(char* begin, size_t bytes, const std::string& name) {
+#if defined(__x86_64__)
+  catch_steps();
+  mprotect(begin, bytes, PROT_NONE);
+#endif
+  freed.push_back({begin, bytes, name});
+}
+
+std::vector<char*> kept_no_longer() {
+  std::vector<char*> found;
+  size_t bytes = 0;
+  for (const Freed& each : freed) bytes += each.bytes;
+  while (bytes > kMostFreedBytes) {
+    mprotect(freed.front().begin, freed.front().bytes, PROT_READ | PROT_WRITE);
+    bytes -= freed.front().bytes;
+    found.push_back(freed.front().begin);
+    freed.erase(freed.begin());
+  }
+  return found;
 }
 
 void unwatch() {

@@ -28,6 +28,7 @@ auto& sites = *new std::map<uint64_t, const void*>;
 
 // Before and behind an allocation there is none: what misses one does not hit another.
 constexpr size_t kGuardBytes = 64 * 1024;
+constexpr size_t kHostPage = 4096;
 
 }  // namespace
 
@@ -38,8 +39,9 @@ void keep_site(uint64_t number, const void* pc) {
 
 cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
   // The host's pages are its own: they can be protected (host_access.cpp).
-  const size_t alignment = type == cudaMemoryTypeDevice ? 256 : 4096;
+  const size_t alignment = type == cudaMemoryTypeDevice ? 256 : kHostPage;
   if (address == nullptr) return remembered(cudaErrorInvalidValue);
+  refuse_in_host_function();
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   const size_t rounded = (bytes / alignment + 1) * alignment;
@@ -63,8 +65,15 @@ cudaError_t release(void* address) {
     return remembered(cudaErrorInvalidValue);
   }
   memory_freed(address);
+  const auto [bytes, type, number, registered, retired] = found->second;
   allocated.erase(found);
-  std::free(static_cast<char*>(address) - kGuardBytes);
+  if (type == cudaMemoryTypeDevice || !orders()) {
+    std::free(static_cast<char*>(address) - kGuardBytes);
+    return cudaSuccess;
+  }
+  trap_freed(static_cast<char*>(address), (bytes / kHostPage + 1) * kHostPage,
+             "allocation " + std::to_string(number));
+  for (char* const each : kept_no_longer()) std::free(each - kGuardBytes);
   return cudaSuccess;
 }
 
@@ -262,7 +271,7 @@ bool hosts(const void* address) {
 // allocation, until what comes ahead of its release.
 cudaError_t allocate_on(cudaStream_t stream, void** address, size_t bytes) {
   const cudaError_t status = allocate(address, bytes, cudaMemoryTypeDevice);
-  if (status != cudaSuccess || bytes == 0 || captures(stream) || !orders()) return status;
+  if (status != cudaSuccess || bytes == 0 || !orders()) return status;
   return submit(stream,
                 [at = *address, bytes] {
                   touched(at, bytes, true);
@@ -272,13 +281,15 @@ cudaError_t allocate_on(cudaStream_t stream, void** address, size_t bytes) {
 }
 
 cudaError_t release_on(cudaStream_t stream, void* address) {
-  if (captures(stream)) return cudaSuccess;  // until the graph is launched again
+  const bool stays = captures(stream);  // until the graph is launched again
+  if (stays && !orders()) return cudaSuccess;
   if (!orders()) return submit(stream, [=] { return release(address); });
   return submit(stream,
-                [address] {
+                [address, stays] {
                   const Range range = range_of(address);
                   if (range.begin != address || address == nullptr) return release(address);
                   touched(address, range.bytes, true);
+                  if (stays) return cudaSuccess;
                   const std::lock_guard lock(allocating);
                   allocated[range.begin].retired = true;
                   return cudaSuccess;

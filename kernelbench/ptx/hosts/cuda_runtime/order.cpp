@@ -21,7 +21,8 @@ struct Emulator {
   void (*host_touched)(const void*, uint64_t, const char*, const void*, uint64_t, int, const void*,
                        int) = found<decltype(host_touched)>("kb_emu_host_touched");
   void (*host_polls)() = found<decltype(host_polls)>("kb_emu_host_polls");
-  void (*host_hangs)(const void*) = found<decltype(host_hangs)>("kb_emu_host_hangs");
+  void (*host_found)(int, const void*,
+                     const char*) = found<decltype(host_found)>("kb_emu_host_found");
   void (*note)(const void*, const char*) = found<decltype(note)>("kb_emu_note");
   void (*fresh)(const void*) = found<decltype(fresh)>("kb_emu_fresh");
   void (*on_host_fault)(int (*)(const void*,
@@ -53,6 +54,7 @@ thread_local int depth = 0;
 thread_local const char* call_name = "";
 thread_local const void* call_pc = nullptr;
 thread_local const void* launch_pc = nullptr;
+thread_local bool in_host_function = false;
 
 }  // namespace
 
@@ -118,8 +120,8 @@ void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bo
                           looks);
 }
 
-void host_hangs(const void* pc) {
-  emulator().host_hangs(pc);
+void host_found(bool hangs, const void* pc, const std::string& text) {
+  emulator().host_found(hangs, pc, text.c_str());
 }
 void host_polls() {
   emulator().host_polls();
@@ -141,6 +143,10 @@ std::array<char, 16> first_bytes(const void* data) {
 
 }  // namespace
 
+void refuse_in_host_function() {
+  if (in_host_function) launch_refused("a function of the host", cudaErrorNotPermitted);
+}
+
 // CUDA runtime API, cudaLaunchHostFunc: its argument is the caller's, until the call is over.
 Work host_function(const std::function<void()>& call, const void* data) {
   return [call, data, name = std::string(call_name), pc = call_site(), kept = first_bytes(data)] {
@@ -154,7 +160,9 @@ Work host_function(const std::function<void()>& call, const void* data) {
                 "what " + name + " gives its function was changed before the call" + kUnordered);
     }
     if (ordering) watch_all();
+    in_host_function = true;
     call();
+    in_host_function = false;
     if (ordering) unwatch();
     return cudaSuccess;
   };

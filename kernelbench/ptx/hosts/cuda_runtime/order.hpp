@@ -47,8 +47,12 @@ void all_done();
 void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bool looks);
 // The host polls: what is pending will be done for it.
 void host_polls();
-// The host polls a word that nothing will change.
-void host_hangs(const void* pc);
+// The host polls a word for ever, or accesses memory that is freed.
+void host_found(bool hangs, const void* pc, const std::string& text);
+// Such pages trap from now on: memory of the host that the program has freed.
+void trap_freed(char* begin, size_t bytes, const std::string& name);
+// Those whose pages no longer need be kept: at most so many bytes are.
+std::vector<char*> kept_no_longer();
 // What may explain that main fails: a race of the host with what was asked for there.
 void note_race(const void* pc, const std::string& text);
 // Who is asked about faults that are no kernel's: whether the access may be made again.

@@ -120,6 +120,7 @@ void close_stream(cudaStream_t stream) {
 // behind another may begin before that has ended.
 Task enqueue(cudaStream_t stream, Work work, What what) {
   KB_ONE_CALL;
+  refuse_in_host_function();
   stream = named(stream);
   Line& line = lines[stream];
   if (line.number == 0) line.number = ++last_line;
@@ -207,6 +208,7 @@ namespace {
 
 cudaError_t finish(Task task, bool known) {
   KB_ONE_CALL;
+  refuse_in_host_function();
   std::set<Task> needed;
   std::vector<Task> open{task};
   while (!open.empty()) {

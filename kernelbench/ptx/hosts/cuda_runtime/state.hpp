@@ -165,6 +165,8 @@ Task last_of(cudaStream_t stream);
 cudaError_t finish_all();
 // Does what is pending, for a host that polls memory and knows nothing of it.
 void do_unseen();
+// CUDA runtime API, cudaLaunchHostFunc: "The host function must not make any CUDA API calls".
+void refuse_in_host_function();
 // Whether that is what is done now: the host waits for it without a call.
 extern bool doing_unseen;
 // Whether all that was asked for is done, seen or not.

@@ -299,7 +299,7 @@ class Accessing {
     } else if (!first_at(actor_.pc, launch_.serial)) {
       return;
     }
-    report_unwritten(region_.begin + word * 4, mine_.atomic && writing_, actor_.pc, actor_.what);
+    report_unwritten(region_.begin + word * 4, mine_.atomic, writing_, actor_.pc, actor_.what);
   }
 
   // Atomics of several clusters need no order; who reads the word plainly needs it with each.
@@ -423,16 +423,18 @@ void global_store(const void* pointer, size_t bytes, const Actor& actor) {
 
 // Stricter: PTX lets a kernel read what holds nothing, as long as nothing depends on it. Of a
 // program's memory it is noted: the program knows what depends on it.
-void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what) {
+void report_unwritten(const void* pointer, bool strong, bool writing, Pc pc, const char* what) {
   const Region& region = *region_at(static_cast<const std::byte*>(pointer));
   const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin);
-  const bool noted = region.holds;
+  const bool adds = strong && writing;
+  // Who polls a word means its value; data may be read and not be used.
+  const bool noted = region.holds && (!strong || writing);
   (noted ? note : report)({.kind = Class::kUnwritten,
                            .pc = pc,
                            .buffer = region.at(offset),
                            .text = std::string(what) + (adds ? " adds to " : " reads ") +
                                    region.name + " that nothing has written" +
-                                   (region.allocated || noted ? "" : " in this call")});
+                                   (region.allocated || region.holds ? "" : " in this call")});
 }
 
 // An atomic: of two CTAs' there is no race.

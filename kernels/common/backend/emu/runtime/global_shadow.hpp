@@ -22,7 +22,7 @@ void global_store(const void* pointer, size_t bytes, const Actor& actor);
 // Whether such an access can be in conflict: reads of inputs cannot.
 bool global_watched(const void* pointer, bool writing);
 // Reports a copy none of whose bytes anybody has written.
-void report_unwritten(const void* pointer, bool adds, Pc pc, const char* what);
+void report_unwritten(const void* pointer, bool strong, bool writing, Pc pc, const char* what);
 
 // Keeps a reader, or an atomic that the last one is in no order with, among the two of its word;
 // of an operation of a program, or null.

@@ -16,6 +16,8 @@ namespace kb::emu {
 namespace {
 
 constexpr uint32_t kForeign = 1u << 31;
+// Of what the host has released: these and the number of its store.
+constexpr uint32_t kOfHost = 3u << 30;
 
 // By one word, of one launch.
 struct Left {
@@ -26,9 +28,23 @@ std::map<const void*, std::vector<Left>> left_by_word;
 std::vector<StreamOperation*> releasing;
 std::vector<StreamOperation*> acquiring;
 uint32_t next_number = kForeign;
+// What the host knew when it released something, by the number of the first store since then.
+std::vector<std::pair<uint32_t, Past>> host_knew;
+
+bool knows_store(const Abroad& known, uint32_t number) {
+  return known.any_of(kOfHost + number, UINT32_MAX);
+}
 
 bool covers_access(const Abroad* known, const StreamOperation& by, const Access& access) {
   if (known == nullptr) return false;
+  if (by.kind == StreamOperation::Kind::kHost && by.line == 0) {
+    return knows_store(*known, by.number);
+  }
+  if (std::any_of(host_knew.begin(), host_knew.end(), [&](const auto& each) {
+        return knows_store(*known, each.first) && each.second.covers(by);
+      })) {
+    return true;
+  }
   const StreamOperation::Numbers& numbers = by.numbers;
   // Of its other schedules nothing is kept: they are taken for the last one.
   if (access.serial == numbers.serial && access.cluster != Access::kManyClusters) {
@@ -61,6 +77,22 @@ Released released_before(const void* word) {
     all.supposed = Abroad::joined(all.supposed, left.released.supposed);
   }
   return all;
+}
+
+void release_by_host(const void* at, size_t bytes) {
+  const StreamOperation& store = *current_operation();
+  Clock once;
+  once.at = {1};
+  const Abroad::Pointer released = Abroad::of(kOfHost + store.number, once);
+  for (size_t byte = 0; byte < bytes; byte += 4) {
+    left_by_word[static_cast<const std::byte*>(at) + byte] = {{&store, {released, nullptr}}};
+  }
+  const auto beside_own = [](const Past& past) {
+    return std::vector(past.until.begin() + !past.until.empty(), past.until.end());
+  };
+  if (host_knew.empty() || beside_own(host_knew.back().second) != beside_own(store.before)) {
+    host_knew.push_back({store.number, store.before});
+  }
 }
 
 void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial) {
@@ -126,6 +158,7 @@ void forget_handovers() {
   left_by_word.clear();
   releasing.clear();
   acquiring.clear();
+  host_knew.clear();
   next_number = kForeign;
 }
 

@@ -101,6 +101,8 @@ Abroad::Pointer Abroad::renumbered(uint32_t limit, uint32_t begin) const {
   for (auto each = entries_.begin(); each != behind; ++each) {
     all.entries_.push_back({begin + each->cluster, each->seen});
   }
+  std::sort(all.entries_.begin(), all.entries_.end(),
+            [](const Entry& one, const Entry& other) { return one.cluster < other.cluster; });
   return std::make_shared<const Abroad>(std::move(all));
 }
 

@@ -44,7 +44,7 @@ class Abroad {
   bool any_of(uint32_t first, uint32_t last) const;
   // The highest number below the limit; 0 if there is none.
   uint32_t highest_below(uint32_t limit) const;
-  // The same with numbers below the limit counted from `begin`, which is above all others.
+  // The same with numbers below the limit counted from `begin`.
   Pointer renumbered(uint32_t limit, uint32_t begin) const;
 
  private:

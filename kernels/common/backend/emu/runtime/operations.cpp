@@ -261,7 +261,9 @@ class Touching {
     if (other == &operation_) return;
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
     const bool after = handed == Handed::kYes;
-    if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
+    // A graph's allocation comes behind the release of its last launch.
+    const bool again = operation_.kind == StreamOperation::Kind::kAllocate;
+    if (after && (again || other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
     reported_ = true;
     const char* const does = operation_.kind == StreamOperation::Kind::kFree ? " frees "
                              : writing_                                      ? " writes "
@@ -307,7 +309,11 @@ void touch(const void* allocation, uint64_t size, const char* name, const void* 
   const auto first = static_cast<size_t>(static_cast<const std::byte*>(at) - begin);
   const std::shared_ptr<Words> words = lasting_words(begin, (size + 3) / 4);
   Touching(*words, *current, writing, name, pc, looks).range(first, first + bytes);
-  if (writing) forget_released(at, static_cast<const std::byte*>(at) + bytes);
+  if (!writing) return;
+  forget_released(at, static_cast<const std::byte*>(at) + bytes);
+  if (current->kind == StreamOperation::Kind::kHost && current->line == 0) {
+    release_by_host(at, bytes);
+  }
 }
 
 // The host does something, behind all that it knows of; `current` meanwhile.
@@ -411,12 +417,11 @@ KB_EMU_EXPORT void kb_emu_host_polls() {
   host_polls = is_program;
 }
 
-KB_EMU_EXPORT void kb_emu_host_hangs(const void* pc) {
-  if (!is_program) return;
-  keep_once(outside_launches.findings,
-            {.kind = Class::kHang,
-             .pc = pc,
-             .text = "the host polls a word, and nothing is pending that could change it"});
+// What the host's code does wrong: it polls a word for ever, or accesses memory that is freed.
+KB_EMU_EXPORT void kb_emu_host_found(int hangs, const void* pc, const char* text) {
+  if (is_program)
+    report_outside(
+        {.kind = hangs != 0 ? Class::kHang : Class::kOutOfBounds, .pc = pc, .text = text});
 }
 
 // What may explain that main fails: a race with the host, for which there is no finding otherwise.

@@ -82,6 +82,9 @@ struct Released {
 };
 // In launches of other operations, and at the end of a launch, with that serial.
 Released released_before(const void* word);
+// The host's store that goes on now: it is behind all that the host has done before, as its
+// processor makes stores visible in their order (x86; elsewhere if it is a release).
+void release_by_host(const void* at, size_t bytes);
 void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial);
 // A thread of the launch has acquired that, or would have; null for nothing.
 void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& supposed);

@@ -211,7 +211,7 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
   each_destination(mask, pc, what, [&](Cta& cta) {
     AsyncActor actor = copy_actor(pc, what);
     if (std::exchange(unread, false) && !global_load(src, bytes, actor.get())) {
-      report_unwritten(src, false, pc, what);
+      report_unwritten(src, false, false, pc, what);
     }
     start_copy(
         {&cta, bytes, &cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),

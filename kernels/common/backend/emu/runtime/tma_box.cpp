@@ -118,7 +118,7 @@ void Box::check_global(bool writing, const Actor& actor) const {
       any |= global_load(region, row, size, actor);
     }
   });
-  if (!any) report_unwritten(begin, false, actor.pc, actor.what);
+  if (!any) report_unwritten(begin, false, false, actor.pc, actor.what);
 }
 
 // PTX: 5.5.7: 16-byte pieces within 128 bytes change places by the address bits above: 32B by bit
