@@ -29,7 +29,7 @@ def test_a_new_step_runs_at_once(
     folder = "tiny/variants/two" if variant else "tiny/two"
     files = ["README.md", "step.toml", *([] if variant else ["submission.py"])]
     assert text.out.splitlines() == [f"{folder}/{name}" for name in files]
-    assert "then `kernelbench run two`, `kernelbench diff two`" in text.err
+    assert "then `kernelbench run two --shape u0`, `kernelbench diff two`" in text.err
     copy = "copy there what you change from tiny/one (submission.py)"
     assert (copy in text.err) is variant
     assert run(["run", "two", "--shape", "u0", "--reps", "2", "--budget", "0.2"]) == 0
@@ -73,7 +73,7 @@ def test_a_broken_shapes_file_costs_no_new_step(
 ) -> None:
     (root / "shapes.yaml").write_text("nonsense: 1\n")
     assert run(["new", "two", "--from", "one"]) == 0
-    assert "then `kernelbench run two`," in capsys.readouterr().err
+    assert "then `kernelbench run two" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

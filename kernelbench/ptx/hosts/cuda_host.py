@@ -29,7 +29,7 @@ from kernelbench.ptx.hosts.cuda_build import (
 )
 from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, CudaRunner
 from kernelbench.ptx.hosts.fatbin import best_for, ptx_at, ptx_kept_of
-from kernelbench.ptx.hosts.library_calls import compiled_text, transform
+from kernelbench.ptx.hosts.library_calls import ptx_of_text, transform
 from kernelbench.ptx.hosts.linking import linked_ptx
 from kernelbench.ptx.launcher import PtxModule, load_ptx
 from kernelbench.ptx.script_symbols import ScriptSymbols, host_place
@@ -284,7 +284,7 @@ class CudaHost:
         """0 if nvcc has compiled what a program has given to NVRTC."""
         assert self._runner is not None
         arch = self._runner.arch
-        return self._guarded(1, lambda: compiled_text(Path(os.fsdecode(folder)), words, arch))
+        return self._guarded(1, lambda: ptx_of_text(Path(os.fsdecode(folder)), words, arch))
 
     def _transformed(
         self, way: int, batch: int, rank: int, extents: Any, given: Any, made: Any

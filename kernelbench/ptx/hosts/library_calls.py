@@ -18,7 +18,7 @@ _OF_NVRTC = re.compile(
 )
 
 
-def compiled_text(folder: Path, words: bytes, arch: int) -> int:
+def ptx_of_text(folder: Path, words: bytes, arch: int) -> int:
     """Have nvcc compile what a program gives to NVRTC: ``ptx`` and ``log`` in the folder.
 
     Args:

@@ -243,7 +243,7 @@ def _environment() -> Any:
 
 
 def figure_cell(value: float | None, form: str = ".2f", scale: float = 1.0) -> Any:
-    """A figure as ``<data value="as recorded">as shown</data>``; a dash for None.
+    """A figure as ``<data value="to nine digits">as shown</data>``; a dash for None.
 
     Args:
         scale: The shown figure is this many times the recorded one, as 100 for percent.
@@ -253,7 +253,7 @@ def figure_cell(value: float | None, form: str = ".2f", scale: float = 1.0) -> A
     if value is None:
         return "–"
     shown = format(value if scale == 1 else value * scale, form).replace("-", "−")
-    return Markup('<data value="{}">{}</data>').format(repr(value), escape(shown))
+    return Markup('<data value="{}">{}</data>').format(f"{value:.9g}", escape(shown))
 
 
 _INLINE = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\([^)]*\)")
