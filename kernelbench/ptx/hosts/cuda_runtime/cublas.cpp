@@ -91,9 +91,8 @@ struct Matrix {
   // The current operation accesses it: false if not all of it is memory of the GPU.
   [[nodiscard]] bool access(bool writes) const {
     if (bytes() == 0) return true;
-    const Range range = range_of(at);
     auto* const first = static_cast<char*>(at);
-    if (range.begin == nullptr || first + bytes() > range.begin + range.bytes) return false;
+    if (!is_reached(first, bytes())) return false;
     const size_t size = bytes_of(type);
     if (rows == ld) {
       touched(first, bytes(), writes);

@@ -95,12 +95,6 @@ Side side_of(const Plan& plan, void* at, bool real, bool half, bool padded, cons
   return side;
 }
 
-bool inside(const Side& side) {
-  const Range range = range_of(side.at);
-  return range.begin != nullptr &&
-         static_cast<char*>(side.at) + side.bytes() <= range.begin + range.bytes;
-}
-
 // `direction`: -1, 1, or 0 where the type says it.
 cufftResult run(cufftHandle handle, cufftType type, void* in, void* out, int direction) {
   const auto found = plans.find(handle);
@@ -112,7 +106,7 @@ cufftResult run(cufftHandle handle, cufftType type, void* in, void* out, int dir
   const bool to_real = type == CUFFT_C2R || type == CUFFT_Z2D;
   const Side from = side_of(plan, in, from_real, to_real, in == out, plan.in, wide);
   const Side to = side_of(plan, out, to_real, from_real, in == out, plan.out, wide);
-  if (!inside(from) || !inside(to)) {
+  if (!is_reached(from.at, from.bytes()) || !is_reached(to.at, to.bytes())) {
     launch_refused(asked_now("").name, cudaErrorIllegalAddress);
     return CUFFT_EXEC_FAILED;
   }
@@ -129,9 +123,8 @@ cufftResult run(cufftHandle handle, cufftType type, void* in, void* out, int dir
     to.scatter(made);
     return cudaSuccess;
   };
-  const cudaError_t status = submit(
-      plan.stream, work,
-      {Kind::kTransfer, "", false, {{from.at, from.bytes(), false}, {to.at, to.bytes(), true}}});
+  const cudaError_t status =
+      submit(plan.stream, work, copy_of(from.at, from.bytes(), to.at, to.bytes()));
   return status == cudaSuccess ? CUFFT_SUCCESS : CUFFT_EXEC_FAILED;
 }
 

@@ -48,8 +48,7 @@ curandStatus_t generated(curandGenerator_t generator, T* to, size_t count, Of nu
     return CURAND_STATUS_SUCCESS;
   }
   const size_t bytes = count * sizeof(T);
-  const Range range = range_of(to);
-  if (range.begin == nullptr || reinterpret_cast<char*>(to) + bytes > range.begin + range.bytes) {
+  if (!is_reached(to, bytes)) {
     launch_refused(asked_now("").name, cudaErrorIllegalAddress);
     return CURAND_STATUS_LAUNCH_FAILURE;
   }

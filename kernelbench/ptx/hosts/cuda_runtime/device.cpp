@@ -345,12 +345,13 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 
-// For the loader: a launch that was refused and that the program has not noticed, or nothing.
-// The first call that failed, whose site has the number 0 (memory.cpp); empty if none has.
+// For the loader: the first call that failed, whose site has the number 0 (memory.cpp); empty if
+// none has.
 const char* kb_cudart_failed() {
   return failed.c_str();
 }
 
+// A launch that was refused and that the program has not noticed, or nothing.
 const char* kb_cudart_unnoticed() {
   static std::string text;
   if (refused.empty()) return "";

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <set>
@@ -53,13 +52,8 @@ constexpr size_t kMostTraps = 20000;
 constexpr size_t kPolls = 1000;
 
 // So long the host may poll a word while nothing is pending: a thread of its own may write it.
-constexpr double kPatienceS = 5;
-double polls_since_s = 0;
-
-double now_s() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
+constexpr double kPatienceMs = 5000;
+double polls_since_ms = 0;
 
 struct Freed {
   char* begin;
@@ -129,9 +123,9 @@ int on_host_fault(const void* address, void* context) {
   const std::pair<const void*, const void*> now{pc, at};
   trapped_there = now == last_trapped ? trapped_there + 1 : 0;
   last_trapped = now;
-  if (trapped_there == 0) polls_since_s = now_s();
+  if (trapped_there == 0) polls_since_ms = now_ms();
   if (nothing_to_do()) {
-    if (now_s() - polls_since_s > kPatienceS) {
+    if (now_ms() - polls_since_ms > kPatienceMs) {
       host_found(true, in_program(pc),
                  "the host polls a word, and nothing is pending that could change it");
       unwatch();

@@ -120,6 +120,12 @@ Range range_of(const void* address) {
   return {};
 }
 
+bool is_reached(const void* address, size_t bytes) {
+  const Range range = range_of(address);
+  return range.begin != nullptr &&
+         static_cast<const char*>(address) + bytes <= range.begin + range.bytes;
+}
+
 std::vector<Range> host_ranges() {
   std::vector<Range> all;
   const std::lock_guard lock(allocating);
@@ -134,9 +140,7 @@ namespace {
 
 // Whether a range that begins in memory of the GPU also ends there.
 bool inside(const void* address, size_t bytes) {
-  const Range range = range_of(address);
-  return range.begin == nullptr ||
-         static_cast<const char*>(address) + bytes <= range.begin + range.bytes;
+  return range_of(address).begin == nullptr || is_reached(address, bytes);
 }
 
 }  // namespace

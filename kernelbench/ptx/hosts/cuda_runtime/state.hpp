@@ -214,6 +214,8 @@ struct Range {
   bool registered = false;
 };
 Range range_of(const void* address);
+// Whether all of it is in one allocation, or variable.
+bool is_reached(const void* address, size_t bytes);
 // What the host and the GPU reach.
 std::vector<Range> host_ranges();
 cudaError_t copy(void* to, const void* from, size_t bytes);
@@ -228,6 +230,9 @@ cudaMemcpy3DParms without_arrays(cudaMemcpy3DParms of);
 Variable* variable_of(const void* symbol);
 
 cudaError_t device_attribute(int* value, int attribute);
+
+// By a clock that never goes back.
+double now_ms();
 
 // The driver's numbers of errors are the runtime's, as far as this library answers with any.
 inline CUresult result(cudaError_t status) {

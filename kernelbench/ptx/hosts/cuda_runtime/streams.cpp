@@ -36,12 +36,12 @@ cudaError_t stream_made(cudaStream_t* stream, unsigned flags, int priority) {
 // CUDA runtime API, cudaEventElapsedTime: a resolution of around 0.5 us.
 constexpr double kResolvedMs = 5e-4;
 
+}  // namespace
+
 double now_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double, std::milli>(now).count();
 }
-
-}  // namespace
 
 bool captures(cudaStream_t stream) {
   const CUstream_st* const made = own(stream);

@@ -109,6 +109,12 @@ cudaPitchedPtr within(const cudaArray* array, size_t x, size_t y, size_t width, 
   return {array->data + y * array->pitch() + x, array->pitch(), width, height};
 }
 
+// Bytes from a place on, row after row; null if they are not all in there.
+char* bytes_from(const cudaArray* array, size_t x, size_t y, size_t bytes) {
+  const size_t at = y * array->pitch() + x;
+  return at + bytes <= array->rows() * array->pitch() ? array->data + at : nullptr;
+}
+
 cudaError_t copy_plane(cudaStream_t stream, bool waits, cudaPitchedPtr to, cudaPitchedPtr from,
                        size_t width, size_t height) {
   if (to.ptr == nullptr || from.ptr == nullptr) return remembered(cudaErrorInvalidValue);
@@ -226,21 +232,18 @@ KB_PLANE(cudaMemcpy2DArrayToArray,
           size_t width, size_t height, cudaMemcpyKind),
          nullptr, false, within(to, to_x, to_y, width, height), within(from, x, y, width, height))
 
-// Bytes from a place on, row after row.
 cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t bytes,
                               cudaMemcpyKind) {
   KB_CALL;
-  const size_t at = y * to->pitch() + x;
-  if (at + bytes > to->rows() * to->pitch()) return remembered(cudaErrorInvalidValue);
-  char* const begin = to->data + at;
+  char* const begin = bytes_from(to, x, y, bytes);
+  if (begin == nullptr) return remembered(cudaErrorInvalidValue);
   return done_at_once([=] { return copy(begin, from, bytes); });
 }
 cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x, size_t y, size_t bytes,
                                 cudaMemcpyKind) {
   KB_CALL;
-  const size_t at = y * from->pitch() + x;
-  if (at + bytes > from->rows() * from->pitch()) return remembered(cudaErrorInvalidValue);
-  const char* const begin = from->data + at;
+  const char* const begin = bytes_from(from, x, y, bytes);
+  if (begin == nullptr) return remembered(cudaErrorInvalidValue);
   return done_at_once([=] { return copy(to, begin, bytes); });
 }
 
