@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+import zlib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -62,9 +66,18 @@ class Page(HTMLParser):
             self.texts.append((self.open[-1], data))
 
 
+def unpacked(text: str) -> str:
+    """A page's text with all that it shows when it is opened."""
+    found = re.search(r'id="packed">([^<]*)<', text)
+    pieces = json.loads(zlib.decompress(base64.b64decode(found[1]))) if found else []
+    return re.sub(
+        r'<p [^>]*data-packed="(\d+)">[^<]*</p>', lambda place: pieces[int(place[1])], text
+    )
+
+
 def read_page(text: str) -> Page:
     """The page of a text."""
     page = Page()
-    page.feed(text)
+    page.feed(unpacked(text))
     page.close()
     return page

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, result_row, run_record, write_project, write_step
-from page_reader import Page, read_page
+from page_reader import Page, read_page, unpacked
 
 from kernelbench.base import json_file, schema
 from kernelbench.cli import invoke as run
@@ -131,7 +129,7 @@ class TestOneFile:
         project = find_project(ROOT)
         text = report_page.page_text(gather(Context(project), project.results))
         assert len(text.encode()) <= report_page.MAX_BYTES
-        assert "data-diff" in text
+        assert '<pre class="diff"' in unpacked(text)
 
     def test_it_can_be_sent(self, text: str, record: ReportRecord) -> None:
         """With every ladder, if each is as long as the longest; of diffs `page_text` takes care."""
@@ -232,35 +230,39 @@ class TestFigures:
 
 
 class TestDiffs:
-    def test_they_are_packed_whole(self, diffed: ReportRecord) -> None:
-        packed, names = report_page.packed_diffs(diffed.lineages, experiments=True)
-        texts = json.loads(zlib.decompress(base64.b64decode(packed)))
-        assert {*texts} == names
-        assert {"h02", "h07"} <= names
+    def test_they_are_whole(self, diffed: ReportRecord) -> None:
+        page = read_page(report_page.page_text(with_ladders(diffed, 0)))
         steps = {step.name: step for lineage in diffed.lineages for step in lineage.steps}
-        for name, files in texts.items():
-            assert sum(map(len, files)) == steps[name].diff_lines
-        assert steps["h02"].source is not None
-        assert texts["h02"] == [[*file.text] for file in steps["h02"].source.files]
+        shown: dict[str, list[str]] = {}
+        for element, text in page.texts:
+            if element.within("pre", "diff"):
+                ids = [each.attributes.get("id", "") for each in element.path]
+                (step,) = (each for each in ids if each.startswith("step-"))
+                shown.setdefault(step.removeprefix("step-"), []).append(text)
+        assert {"h02", "h07"} <= shown.keys()
+        for name, lines in shown.items():
+            source = steps[name].source
+            assert source is not None
+            assert lines == [
+                line for file in source.files for line in file.text if line.strip()
+            ], name
 
     def test_a_page_leaves_out_what_makes_it_too_long(
         self, diffed: ReportRecord, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        bare = replace(
-            diffed,
-            lineages=tuple(
-                replace(each, ladders=(), sweeps=(), rooflines=()) for each in diffed.lineages
-            ),
-        )
+        bare = with_ladders(diffed, 0)
         whole = report_page.page_text(bare)
-        page = read_page(whole)
-        boxes = [e for e in page.elements if "data-diff" in e.attributes]
-        assert {"h02", "h07"} <= {e.attributes["data-diff"] for e in boxes}
+        assert "kernelbench diff h01 h02" not in unpacked(whole)
         monkeypatch.setattr(report_page, "MAX_BYTES", len(whole.encode()) - 1000)
         short = report_page.page_text(bare)
         assert len(short.encode()) <= report_page.MAX_BYTES
-        assert "data-diff" not in short
-        assert "kernelbench diff h01 h02" in short
+        assert "kernelbench diff h01 h02" in unpacked(short)
+
+    def test_a_page_is_small_until_it_is_opened(self, text: str, page: Page) -> None:
+        assert len(unpacked(text)) > 1.5 * len(text)
+        assert 'data-packed="' not in unpacked(text)
+        closed = [e for e in page.elements if e.attributes.get("class") == "step"]
+        assert text.count('<p class="small muted" data-packed=') == len(closed) + 1
 
     def test_names_and_figures_are_escaped_once(self, tmp_path: Path) -> None:
         evil = '<script>alert("x")</script>'

@@ -42,8 +42,8 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 #: What matplotlib calls the parts of an axis: their figures are a scale's, nobody measured them.
 _AXIS = re.compile(r"matplotlib\.axis_\d+")
 
-#: A page that is sent by mail; where it would be longer it lacks diffs, first those of experiments.
-MAX_BYTES = 1_500_000
+#: A page that is sent by mail; where it would be longer it lacks diffs.
+MAX_BYTES = 1_200_000
 
 
 def slug(name: str) -> str:
@@ -208,15 +208,35 @@ def page_text(record: ReportRecord, on_progress: Callable[[str], None] = lambda 
     on_progress("writing the page")
     known = {step.name for lineage in record.lineages for step in lineage.steps}
     text = ""
-    for shown, experiments in ((record.lineages, True), (record.lineages, False), ((), False)):
-        packed, diffs = packed_diffs(shown, experiments=experiments)
+    for diffs in (True, False):
         text = template.render(
-            report=record, drawings=drawings, sheet=sheet.css(), known=known, packed=packed,
+            report=record, drawings=drawings, sheet=sheet.css(), known=known, packed=Packed(),
             diffs=diffs,
         )  # fmt: skip
         if len(text.encode()) <= MAX_BYTES:
             break
     return text
+
+
+class Packed:
+    """What a page shows when it is opened: pieces of HTML, deflated together."""
+
+    def __init__(self) -> None:
+        """Without pieces."""
+        self._pieces: list[str] = []
+
+    def __call__(self, caller: Callable[[], str]) -> Any:
+        """Keep the text of a template's block; what stands in its place."""
+        from markupsafe import Markup
+
+        self._pieces.append(caller())
+        place = Markup('<p class="small muted" data-packed="{}">To open this takes scripts.</p>')
+        return place.format(len(self._pieces) - 1)
+
+    def text(self) -> str:
+        """A JSON list of the pieces, deflated, as base64."""
+        packed = zlib.compress(json.dumps(self._pieces, ensure_ascii=False).encode(), 9)
+        return base64.b64encode(packed).decode()
 
 
 def _environment() -> Any:
@@ -290,24 +310,6 @@ def _inline(text: str) -> Any:
             found += _inline(link)
         end = match.end()
     return found + escape(text[end:])
-
-
-def packed_diffs(lineages: Iterable[LineagePage], *, experiments: bool) -> tuple[str, set[str]]:
-    """The texts of diffs: JSON, a list of lines per file by step, deflated, as base64.
-
-    Returns:
-        The text, empty without diffs, and the names of the steps that it has.
-    """
-    texts = {
-        step.name: [file.text for file in step.source.files]
-        for lineage in lineages
-        for step in lineage.steps
-        if step.source is not None and (experiments or not step.experiment)
-    }
-    if not texts:
-        return "", set()
-    packed = zlib.compress(json.dumps(texts, ensure_ascii=False).encode(), 9)
-    return base64.b64encode(packed).decode(), {*texts}
 
 
 def by_pair(comparisons: Iterable[ComparisonPage]) -> list[list[LedgerEntry]]:

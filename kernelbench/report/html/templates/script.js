@@ -31,35 +31,26 @@
     if (link && link.getAttribute("href") === location.hash) open();
   });
 
-  // Diffs are packed; they are unpacked when the first one is opened.
-  let packed = null;
+  // Long parts are packed; one is unpacked when it is opened.
+  let parts = null;
   const unpack = async () => {
-    const bytes = Uint8Array.from(atob(document.getElementById("diffs").textContent), (letter) => letter.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(document.getElementById("packed").textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     return JSON.parse(await new Response(stream).text());
   };
-  const kinds = { "+": "ins", "-": "del", "@": "b" };
-  const fill = (box, lines) => {
-    const pre = document.createElement("pre");
-    pre.className = "diff";
-    pre.tabIndex = 0;
-    for (const line of lines) {
-      const part = document.createElement(kinds[line[0]] || "span");
-      part.textContent = line || " ";
-      pre.append(part);
-    }
-    box.querySelector("p").replaceWith(pre);
-  };
-  for (const box of all("details.diff")) {
-    box.addEventListener("toggle", async () => {
-      if (!box.open || box.dataset.full) return;
-      box.dataset.full = "yes";
+  for (const box of all("[data-packed]")) {
+    const around = box.parentElement;
+    around.addEventListener("toggle", async () => {
+      if (!around.open || !box.isConnected) return;
       try {
-        packed = packed || unpack();
-        fill(box, (await packed)[box.dataset.diff][Number(box.dataset.place)]);
+        parts = parts || unpack();
+        const part = (await parts)[Number(box.dataset.packed)];
+        if (!box.isConnected) return;
+        box.outerHTML = part;
+        live(around);
       } catch (error) {
-        // A browser that cannot unpack: the line that names the command stays.
-        packed = null;
+        // A browser that cannot unpack: the line that says so stays.
+        parts = null;
       }
     });
   }
@@ -95,37 +86,40 @@
   const order = (a, b) => typeof a === typeof b
     ? (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }))
     : typeof a === "number" ? -1 : 1;
-  for (const table of all("table.sortable")) {
-    const body = table.tBodies[0];
-    all("thead th", table).forEach((head, column) => {
-      const press = head.querySelector("button");
-      if (!press) return;
-      press.addEventListener("click", () => {
-        const down = head.getAttribute("aria-sort") === "ascending";
-        all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const rows = [...body.rows].sort((a, b) => order(key(a.cells[column]), key(b.cells[column])));
-        body.append(...(down ? rows.reverse() : rows));
+  const live = (within) => {
+    for (const table of all("table.sortable", within)) {
+      const body = table.tBodies[0];
+      all("thead th", table).forEach((head, column) => {
+        const press = head.querySelector("button");
+        if (!press) return;
+        press.addEventListener("click", () => {
+          const down = head.getAttribute("aria-sort") === "ascending";
+          all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
+          head.setAttribute("aria-sort", down ? "descending" : "ascending");
+          const rows = [...body.rows].sort((a, b) => order(key(a.cells[column]), key(b.cells[column])));
+          body.append(...(down ? rows.reverse() : rows));
+        });
       });
-    });
-  }
-  for (const box of all("[data-table]")) {
-    const rows = [...document.getElementById(box.dataset.table).tBodies[0].rows];
-    const count = box.querySelector("output");
-    const filter = () => {
-      const words = box.querySelector("input").value.toLowerCase().split(/\s+/);
-      const choices = all("select", box).map((select) => select.value).filter(Boolean);
-      let shown = 0;
-      for (const row of rows) {
-        const text = row.textContent.toLowerCase();
-        const marks = (row.dataset.is || "").split("|");
-        row.hidden = !(words.every((word) => text.includes(word)) && choices.every((choice) => marks.includes(choice)));
-        shown += row.hidden ? 0 : 1;
-      }
-      count.textContent = shown === rows.length ? "" : `${shown} of ${rows.length} lines`;
-    };
-    box.addEventListener("input", filter);
-  }
+    }
+    for (const box of all("[data-table]", within)) {
+      const rows = [...document.getElementById(box.dataset.table).tBodies[0].rows];
+      const count = box.querySelector("output");
+      const filter = () => {
+        const words = box.querySelector("input").value.toLowerCase().split(/\s+/);
+        const choices = all("select", box).map((select) => select.value).filter(Boolean);
+        let shown = 0;
+        for (const row of rows) {
+          const text = row.textContent.toLowerCase();
+          const marks = (row.dataset.is || "").split("|");
+          row.hidden = !(words.every((word) => text.includes(word)) && choices.every((choice) => marks.includes(choice)));
+          shown += row.hidden ? 0 : 1;
+        }
+        count.textContent = shown === rows.length ? "" : `${shown} of ${rows.length} lines`;
+      };
+      box.addEventListener("input", filter);
+    }
+  };
+  live(document);
 
   // A drawing's point in words, for pointer and keyboard.
   const tip = document.getElementById("tip");
