@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 
@@ -157,7 +157,12 @@ def axis_in_words(axes: Any, palette: Palette, *, x: bool) -> None:
     axis.set_major_formatter("{x:,g}")
     axis.set_minor_locator(LogLocator(subs=(2.0, 5.0) if wide else (1.5, 3.0, 4.0, 7.0)))
     axis.set_minor_formatter(NullFormatter())
-    axes.grid(axis="x" if x else "y", which="major", color=palette.rule, linewidth=0.6)
+    quiet_lines(axes, palette, "x" if x else "y")
+
+
+def quiet_lines(axes: Any, palette: Palette, axis: Literal["x", "y"]) -> None:
+    """Lines of a grid across one axis, a frame and small figures that step back."""
+    axes.grid(axis=axis, which="major", color=palette.rule, linewidth=0.6)
     axes.set_axisbelow(True)
     for spine in axes.spines.values():
         spine.set_color(palette.rule)

@@ -187,11 +187,16 @@ _STYLES: dict[LineKind, tuple[str, str]] = {
 
 
 def sweep_figure(drawn: Sweep, palette: Palette, marks: Marks) -> Any:
-    """The figure of a sweep: both axes logarithmic, intervals as bars, a line per step."""
+    """The figure of a sweep: logarithmic axes, intervals as bars, a line per step.
+
+    Below it each line's times over those of the newest step: under 1 it is ahead of that step.
+    """
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    figure = drawing.new_figure(7.2, 4.0)
-    axes = figure.add_subplot()
+    figure = drawing.new_figure(7.2, 5.0)
+    axes, ratios = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+    newest = [line for line in drawn.lines if line.drawn and line.kind == "step"][-1]
+    base = {point.size: point.us for point in newest.points}
     colour = iter(palette.series * 9)
     for line in (line for line in drawn.lines if line.drawn):
         style, marker = _STYLES[line.kind]
@@ -200,6 +205,10 @@ def sweep_figure(drawn: Sweep, palette: Palette, marks: Marks) -> Any:
         xs, ys = [p.size for p in line.points], [p.us for p in line.points]
         label = line.name + (" (peer)" if line.kind == "peer" else "")
         axes.plot(xs, ys, style, color=shade, linewidth=1.1, label=label, zorder=1)
+        both = [size for size in xs if size in base]
+        times = dict(zip(xs, ys, strict=True))
+        over = [times[size] / base[size] for size in both]
+        ratios.plot(both, over, style, color=shade, linewidth=1.1, marker=marker, markersize=2.5)
         for point in () if floor else line.points:
             _draw_timed(axes, drawn, line, point, shade, marker, marks)
     axes.set_xscale("log", base=2)
@@ -207,8 +216,11 @@ def sweep_figure(drawn: Sweep, palette: Palette, marks: Marks) -> Any:
     axes.xaxis.set_major_locator(FixedLocator(drawn.sizes))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel(f"{drawn.dimension}, log scale", fontsize=7, color=palette.muted)
     axes.set_ylabel("µs, log scale", fontsize=7, color=palette.muted)
+    ratios.set_ylim(0.5, min(ratios.get_ylim()[1], 2.5))
+    drawing.quiet_lines(ratios, palette, "y")
+    ratios.set_xlabel(f"{drawn.dimension}, log scale", fontsize=7, color=palette.muted)
+    ratios.set_ylabel(f"÷ {newest.name}", fontsize=7, color=palette.muted)
     figure.legend(
         loc="outside right upper", fontsize=7, frameon=False, labelcolor=palette.ink,
         handlelength=3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -297,7 +297,9 @@ class SampleReader:
             ) from error
         values = np.expm1(np.concatenate(found)) if found else np.zeros(0)
         ends = [*values.tolist(), *(entry.ci or ())]
-        return distribution(values.tolist(), min(ends), max(ends)) if ends else None
+        whole = distribution(values.tolist(), min(ends), max(ends)) if ends else None
+        sessions = tuple(float(np.median(np.expm1(each))) for each in found if len(each))
+        return whole and replace(whole, sessions=sessions)
 
 
 def _differences(blocks: Sequence[Mapping[str, Any]], values: str) -> NDArray[Any]:

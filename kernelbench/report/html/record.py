@@ -28,6 +28,7 @@ class Distribution:
 
     Attributes:
         total: Number of values; median: theirs.
+        sessions: The median of each session that the values are from.
     """
 
     low: float
@@ -35,6 +36,7 @@ class Distribution:
     counts: tuple[int, ...]
     total: int
     median: float
+    sessions: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
