@@ -83,6 +83,7 @@ def command(
     plot_path: str | None,
     predict: bool,
     predict_on: str | None,
+    predict_plot: str | None,
     **asked: Any,
 ) -> int:
     """Say whether CAND is really faster or slower than BASE.
@@ -92,11 +93,11 @@ def command(
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
     With --predict nothing is timed: a model says what the GPU would take, or that it cannot tell.
     """
-    if predict or predict_on:
+    if predict or predict_on or predict_plot:
         from kernelbench.cli import predict_view
 
         predict_view.refuse_others("base", "cand", "shapes")
-        return predict_view.show_ab(base, cand, shapes, predict_on)
+        return predict_view.show_ab(base, cand, shapes, predict_on, predict_plot)
     options.require_plot(plot_path)
     from kernelbench.cli import ab_view
     from kernelbench.compare import api

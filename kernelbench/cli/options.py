@@ -104,7 +104,13 @@ _CONDITIONS = {
 
 
 def predict_option(function: F) -> F:
-    """``--predict`` and ``--predict-on``, which take few other options."""
+    """``--predict`` and what belongs to it, which take few other options."""
+    plot = click.option(
+        "--predict-plot",
+        metavar="FILE",
+        help="--predict, and the schedule of one shape's first CTA: a Gantt chart (.svg, .pdf, "
+        ".png) or, .json, a trace for ui.perfetto.dev.",
+    )
     for_device = click.option(
         "--predict-on",
         metavar="b200|h200|h100",
@@ -114,7 +120,7 @@ def predict_option(function: F) -> F:
         "--predict",
         is_flag=True,
         help="Measure nothing: predict, from an emulated call, what a B200 or H200 would take.",
-    )(for_device(function))
+    )(for_device(plot(function)))
 
 
 def fail_on_option(*words: str) -> Callable[[F], F]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -12,6 +13,7 @@ from kernelbench.base.errors import ExitCode, UsageError
 from kernelbench.cli import options
 from kernelbench.predict import api
 from kernelbench.predict.model import DeviceModel
+from kernelbench.predict.timeline import Timeline, perfetto
 
 
 def refuse_others(*taken: str) -> None:
@@ -24,17 +26,20 @@ def refuse_others(*taken: str) -> None:
     for each in context.command.params:
         name = each.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*taken, "predict", "predict_on"):
+        if given and name not in (*taken, "predict", "predict_on", "predict_plot"):
             raise UsageError(f"--predict and {each.opts[0]}: a prediction runs and keeps nothing")
 
 
 def show_run(
-    steps: Sequence[str], shapes: Sequence[str], on: str | None, json_path: str | None
-) -> int:
+    steps: Sequence[str], shapes: Sequence[str], on: str | None, plot: str | None,
+    json_path: str | None,
+) -> int:  # fmt: skip
     """Predicted times, and what would shorten the critical path."""
     options.require_writable(json_path)
+    timelines = _timelines(plot, shapes)
     with console.Watching() as view:
-        found = api.predict(tuple(steps), tuple(shapes), on=on, observer=view)
+        found = api.predict(tuple(steps), tuple(shapes), on=on, timelines=timelines, observer=view)
+    _save(timelines, plot)
     if json_path is not None:
         options.write_json_output(json_path, found.to_json())
     if json_path == "-":
@@ -50,15 +55,45 @@ def show_run(
     return int(ExitCode.PASS)
 
 
-def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None) -> int:
+def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, plot: str | None) -> int:
     """Predicted changes; none of them is a verdict that a script may act on."""
+    timelines = _timelines(plot, shapes)
     with console.Watching() as view:
-        found = api.compare(base, cand, tuple(shapes), on=on, observer=view)
+        found = api.compare(base, cand, tuple(shapes), on=on, timelines=timelines, observer=view)
+    _save(timelines, plot)
     _headline(found.device, f"{base}→{cand}")
     rows = found.rows()
     right = {*rows[0]} - {"shape", "predicted", "90 %"} if rows else ()
     console.show(rows, right=right, prose="shape")
     return int(ExitCode.PASS)
+
+
+def _timelines(path: str | None, shapes: Sequence[str]) -> list[Timeline] | None:
+    """Where the schedules that ``--predict-plot`` asks for go.
+
+    Raises:
+        UsageError: For several shapes, or for a file that cannot be drawn to.
+    """
+    if path is None:
+        return None
+    if len(shapes) != 1:
+        raise UsageError("--predict-plot draws one shape", "name it with --shape")
+    if Path(path).suffix == ".json":
+        options.require_writable(path)
+    else:
+        options.require_plot(path)
+    return []
+
+
+def _save(timelines: list[Timeline] | None, path: str | None) -> None:
+    if timelines is None or path is None:
+        return
+    if Path(path).suffix == ".json":
+        options.write_json_output(path, perfetto(timelines))
+    else:
+        from kernelbench.report.timeline_plot import save_timelines
+
+        save_timelines(timelines, path)
 
 
 def _headline(device: DeviceModel, what: str) -> None:

@@ -281,6 +281,7 @@ def command(
     json_path: str | None,
     predict: bool,
     predict_on: str | None,
+    predict_plot: str | None,
     **asked: Any,
 ) -> int:
     """Check each STEP for correctness, then time it.
@@ -291,11 +292,11 @@ def command(
     nothing is checked or timed: a model says what the GPU would take. Leaves with 3
     if a step is not right, with 5 if every shape was skipped.
     """
-    if predict or predict_on:
+    if predict or predict_on or predict_plot:
         from kernelbench.cli import predict_view
 
         predict_view.refuse_others("steps", "shapes", "json_path")
-        return predict_view.show_run(steps, shapes, predict_on, json_path)
+        return predict_view.show_run(steps, shapes, predict_on, predict_plot, json_path)
     options.require_writable(json_path)
     view = RunView(console.err if json_path == "-" else console.out)
     try:

@@ -15,6 +15,7 @@ from kernelbench.base.table import Row, RowTable
 from kernelbench.emulator.settings import Emulation
 from kernelbench.machine.devices import require_torch
 from kernelbench.predict.model import DEVICES, DeviceModel, device, replay
+from kernelbench.predict.timeline import Timeline, timeline_rows
 from kernelbench.predict.trace import StepTrace, trace
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
@@ -178,6 +179,7 @@ def predict(
     *,
     on: str | None = None,
     bubbles: bool = True,
+    timelines: list[Timeline] | None = None,
     observer: Observer | None = None,
 ) -> Predictions:
     """Predict what steps take on a GPU that is not here: an emulated call, replayed on its model.
@@ -188,6 +190,7 @@ def predict(
         on: One of :data:`~kernelbench.predict.model.DEVICES`; the first of the steps' architecture
             if None.
         bubbles: Whether to replay anew without each of the longest parts of the critical path.
+        timelines: Takes the schedule of each step's first CTA, in the order of the predictions.
 
     Raises:
         UsageError: For a step that the model does not cover, by the name of what it lacks.
@@ -220,6 +223,11 @@ def predict(
             inputs = each.problem.make_inputs(shape, each.problem.input_classes[0], _SEED, "cpu")
             traced = trace(each.step, each.problem, inputs.data, sms)
             found.append(_predicted(context, model, each.step, shape.name, traced, bubbles))
+            if timelines is not None:
+                rows = timeline_rows(traced, model.values())
+                timelines.append(
+                    Timeline(each.step.name, shape.name, model.device, found[-1].device_us, rows)
+                )
     return Predictions(model, tuple(found))
 
 
@@ -239,11 +247,12 @@ def compare(
     shapes: Names | None = None,
     *,
     on: str | None = None,
+    timelines: list[Timeline] | None = None,
     observer: Observer | None = None,
 ) -> Changes:
     """Predict a change from one step to another; the arguments are those of :func:`predict`."""
     steps = (base, cand) if base != cand else (base,)
-    both = predict(steps, shapes, on=on, bubbles=False, observer=observer)
+    both = predict(steps, shapes, on=on, bubbles=False, timelines=timelines, observer=observer)
     by_step: dict[str, dict[str, Prediction]] = {}
     for each in both.found:
         by_step.setdefault(each.step, {})[each.shape] = each

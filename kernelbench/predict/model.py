@@ -81,6 +81,19 @@ class _Bubble(ctypes.Structure):
     )
 
 
+#: ``Span`` in replay.cpp: ``cause`` is a place in :data:`CAUSES`, or its length of a warp's life.
+SPAN = np.dtype(
+    [
+        ("launch", "u4"), ("row", "u4"), ("cause", "u4"), ("pad", "u4"), ("pc", "u8"),
+        ("from", "f8"), ("to", "f8"),
+    ]
+)  # fmt: skip
+
+
+class _Spans(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_void_p), ("room", ctypes.c_uint64), ("count", ctypes.c_uint64))
+
+
 @dataclass(frozen=True)
 class Cost:
     """A value of a device's file: cycles, unless its unit says otherwise."""
@@ -201,7 +214,7 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     library.kb_replay.argtypes = [
         ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.POINTER(_Bubble), ctypes.c_uint64,
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64,
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(_Spans),
     ]  # fmt: skip
     library.kb_replay.restype = ctypes.c_double
     return library
@@ -232,7 +245,7 @@ def replay(
     pcs = (ctypes.c_uint64 * max(1, len(places)))(*sorted(places))
     us = _library().kb_replay(
         records.ctypes.data, len(records), values, found, bubbles,
-        CAUSES.index(cause) if cause else len(CAUSES), pcs, len(places),
+        CAUSES.index(cause) if cause else len(CAUSES), pcs, len(places), None,
     )  # fmt: skip
     if us < 0:
         raise KernelbenchError("a prediction's replay does not end: its trace is not complete")
@@ -240,3 +253,30 @@ def replay(
     return us, [
         PathPart(CAUSES[b.cause], b.pc, b.cycles / clock) for b in found[:bubbles] if b.cycles > 0
     ]
+
+
+def spans(
+    records: np.ndarray[Any, np.dtype[Any]], costs: Mapping[str, float]
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """What the warps of each launch's first CTA do and wait for, and its SM's units.
+
+    Args:
+        records: Of dtype :data:`~kernelbench.predict.trace.RECORD`.
+        costs: By the names of :data:`COSTS`.
+
+    Returns:
+        Of dtype :data:`SPAN`, times in us. Behind a launch's warps come a row of its tensor core
+        and one of bulk copies.
+    """
+    records = np.ascontiguousarray(records)
+    values = (ctypes.c_double * len(COSTS))(*(costs.get(name, 0.0) for name in COSTS))
+    found = np.empty(0, SPAN)
+    for _ in range(2):  # counted, then kept
+        log = _Spans(found.ctypes.data, len(found), 0)
+        _library().kb_replay(
+            records.ctypes.data, len(records), values, None, 0, len(CAUSES), None, 0,
+            ctypes.byref(log),
+        )  # fmt: skip
+        if len(found) < log.count:
+            found = np.empty(log.count, SPAN)
+    return found

@@ -142,6 +142,17 @@ struct Bubble {
   uint32_t cause, pad;
   double cycles;
 };
+// What a warp of a launch's first CTA, or a unit of its SM, does or waits for; times in us. The
+// rows behind the warps': tensor core, bulk copies. Cause kCauses: a warp is there.
+struct Span {
+  uint32_t launch, row, cause, pad;
+  uint64_t pc;
+  double from, to;
+};
+struct Spans {
+  Span* at;
+  uint64_t room, count;
+};
 
 uint64_t mixed(uint64_t a, uint64_t b, uint64_t kind) {
   uint64_t h =
@@ -153,8 +164,8 @@ class Replay {
  public:
   // `before`: when the grid before ends, if this one may start earlier.
   Replay(const Record* records, size_t first, size_t last, const Costs& costs, const Free& free,
-         double before, std::unordered_map<uint64_t, double>& in_l2)
-      : r_(records), c_(costs), free_(free), in_l2_(in_l2), before_(before) {
+         double before, std::unordered_map<uint64_t, double>& in_l2, bool units)
+      : r_(records), c_(costs), free_(free), in_l2_(in_l2), before_(before), log_units_(units) {
     const Record& launch = records[first];
     grid_ = static_cast<uint32_t>(launch.a);
     const auto threads = static_cast<uint32_t>(launch.b & 0xffff);
@@ -270,7 +281,28 @@ class Replay {
     return false;
   }
 
+  // What the first CTA and its SM did, in us from `began`, which is in cycles.
+  void spans(uint32_t launch, double began, Spans& out) const {
+    const auto put = [&](uint32_t row, int cause, uint64_t pc, double from, double to) {
+      const auto us = [&](double cycles) { return (began + cycles) / c_.clock_ghz / 1e3; };
+      if (out.count < out.room)
+        out.at[out.count] = {launch, row, static_cast<uint32_t>(cause), 0, pc, us(from), us(to)};
+      ++out.count;
+    };
+    for (uint32_t warp = 0; warp < warps_; ++warp) {
+      put(warp, kCauses, 0, w_[warp].begun, w_[warp].at);
+      for (const Stretch& s : w_[warp].stretches) put(warp, s.cause, s.pc, s.from, s.to);
+    }
+    for (uint32_t unit = 0; unit < 2; ++unit)
+      for (const Stretch& s : units_[unit]) put(warps_ + unit, s.cause, s.pc, s.from, s.to);
+  }
+
  private:
+  // What the tensor core (0) or the TMA unit (1) of the first CTA's SM was busy with.
+  void unit(int which, size_t sm, double from, double to, Cause cause, uint64_t pc) {
+    if (log_units_ && sm == 0) units_[which].push_back({from, to, cause, -1, 0, pc});
+  }
+
   // By warp; and how many arrivals each phase needs. Of arrivals by several lanes of a warp lane
   // 0's stands for all. A collective of lane 0 takes place when the other lanes have come: what
   // they did meanwhile was before it.
@@ -429,6 +461,7 @@ class Replay {
                               ? (from.by_hbm ? kCopyHbm : kCopyL2)
                           : at_tma > 50 ? kCopyTma
                                         : kCopyLatency;
+      unit(1, sm_[to], issued, landed, cause, r.pc);
       arrive(arrives_at(*each), {landed, cause, warp, issued, 0, r.pc});
     }
   }
@@ -493,6 +526,7 @@ class Replay {
         c_.wgmma_column * columns, r.b != 0 ? 0 : c_.wgmma_shared + c_.wgmma_column * columns / 2);
     double& core = quarter_[4 * sm_[s.cta] + r.warp % 4];
     const double end = serve(core, s.at, cost(kTensorCore, r.pc, interval));
+    unit(0, sm_[s.cta], end - interval, end, kTensorCore, r.pc);
     s.open_products = end + cost(kTensorCore, r.pc, c_.wgmma_latency);
     s.product_pc = r.pc;
   }
@@ -568,6 +602,7 @@ class Replay {
         s.at += c_.issue;
         const double columns = std::max(c_.mma_least, c_.mma_column * static_cast<double>(r.b));
         const double done = serve(tensor_[sm], s.at, cost(kTensorCore, r.pc, columns));
+        unit(0, sm, done - columns, done, kTensorCore, r.pc);
         mma_pc_[sm] = r.pc;
         if (r.c == 2) {
           double& peer = tensor_[sm_[s.cta ^ 1]];
@@ -692,7 +727,9 @@ class Replay {
   std::vector<std::pair<double, int>> ended_;      // by CTA: when, by which warp
   std::vector<std::pair<double, int>> triggered_;  // by CTA: when, by which warp
   double before_;                                  // when the grid before ends
-  std::vector<uint64_t> mma_pc_;                   // of the last MMA
+  bool log_units_;
+  std::vector<Stretch> units_[2];
+  std::vector<uint64_t> mma_pc_;  // of the last MMA
   std::vector<size_t> sm_;
   std::vector<int> live_;
   std::vector<uint32_t> left_;
@@ -705,10 +742,10 @@ class Replay {
 
 // Microseconds of all launches, one after another; -1: the replay does not come to its end.
 // `bubbles`: the critical path by cause and place, the longest first, at most `room`. `free_cause`
-// at the places `free` costs nothing; kCauses: all costs what it does.
+// at the places `free` costs nothing; kCauses: all costs what it does. `spans`: may be null.
 extern "C" __attribute__((visibility("default"))) double kb_replay(
     const void* records, uint64_t count, const void* costs, Bubble* bubbles, uint64_t room,
-    int free_cause, const uint64_t* free, uint64_t free_count) {
+    int free_cause, const uint64_t* free, uint64_t free_count, Spans* spans) {
   const auto* r = static_cast<const Record*>(records);
   const Costs& c = *static_cast<const Costs*>(costs);
   std::map<std::pair<int, uint64_t>, double> path;
@@ -729,11 +766,13 @@ extern "C" __attribute__((visibility("default"))) double kb_replay(
       began.back() = launch + began[began.size() - 2] + replays.back().last_trigger().first;
     for (auto& [_, landed] : in_l2) landed = 0;
     replays.emplace_back(r, first, last, c, Free{free_cause, free, free + free_count},
-                         ended - began.back(), in_l2);
+                         ended - began.back(), in_l2, spans != nullptr);
     const double own = replays.back().run();
     if (own < 0) return -1;
     ended = began.back() + own;
   }
+  for (size_t i = 0; i < replays.size() && spans != nullptr; ++i)
+    replays[i].spans(static_cast<uint32_t>(i), began[i], *spans);
   const double after = no_start ? 0 : end + c.call, cycles = ended + after;
   path[{kStart, 0}] = after;
   bool by_trigger = false;

@@ -124,7 +124,7 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
     ["left_behind", "accumulators", "half_filled", "host_functions", "mapped_flags", "lock"],
 )
 def test_right_programs_are_clean(checked: Checked, name: str) -> None:
-    outcome = checked(f"{name}.cu")
+    outcome = checked(f"{name}.cu", schedules=8)
     assert outcome.code == 0, outcome.out
 
 

@@ -15,8 +15,10 @@ from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
+from kernelbench.predict.timeline import COPIES, TENSOR_CORE, Timeline, perfetto, timeline_rows
 from kernelbench.predict.trace import OPS, RECORD, StepTrace, locked_registers
 from kernelbench.project.context import Context
+from kernelbench.report.timeline_plot import save_timelines
 
 #: Costs that differ from each other, so that a sum says which ones are in it.
 COST = {name: float(2 * i + 3) for i, name in enumerate(COSTS)} | {
@@ -243,6 +245,45 @@ def test_bubbles_are_the_parts_of_the_path_and_the_time_without_them() -> None:
     assert all(us - each.on_path_us - 1e-9 <= each.if_free_us <= us for each in found)
 
 
+def test_a_timeline_has_the_waits_of_each_warp_and_what_its_units_do() -> None:
+    trace = load_and_multiply()
+    trace["pc"] *= 2
+    costs = COST | {"mma_column": 4.0}
+    rows = timeline_rows(StepTrace(trace, Places()), costs)  # type: ignore[arg-type]
+    assert [row.name for row in rows] == ["warp 0", "warp 1", TENSOR_CORE, COPIES]
+    load, wait, core, copies = rows
+    assert load.spans == ()
+    begun, ended = wait.life
+    assert load.life[0] == begun == pytest.approx((COST["launch"] + COST["cta_start"]) / 1e3)
+    us, _ = replay(trace, costs)
+    assert ended == pytest.approx(us - (COST["end"] + COST["call"]) / 1e3)
+    copy, product = wait.spans
+    assert (copy.kind, copy.where) == ("waits for a copy", f"kernel.cuh:{AT_LOAD}")
+    assert (product.kind, product.where) == ("waits for the tensor core", f"kernel.cuh:{AT_MMA}")
+    # A wait ends when what it waits for has come, and it has seen that.
+    (landing,), (busy,) = copies.spans, core.spans
+    assert copy.end == pytest.approx(landing.end + COST["wait"] / 1e3)
+    assert busy.end - busy.begin == pytest.approx(256 * 4.0 / 1e3)
+    assert copy.end < busy.begin < busy.end < product.end <= ended
+
+
+def test_a_timeline_can_be_drawn_and_opened_in_perfetto(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    trace = load_and_multiply()
+    rows = timeline_rows(StepTrace(trace, Places()), COST)  # type: ignore[arg-type]
+    found = [Timeline(step, "u0", "NVIDIA B200", 1.0, rows) for step in ("v15", "v16")]
+    save_timelines(found, str(tmp_path / "a.svg"))
+    text = (tmp_path / "a.svg").read_text()
+    for part in ("v16 on u0: 1.0 µs, predicted", "waits for a copy", "warp 1"):
+        assert f">{part}" in text or part in text
+    document = perfetto(found)
+    assert "not measured" in document["otherData"]["note"]
+    slices = [each for each in document["traceEvents"] if each["ph"] == "X"]
+    spans = sum(len(row.spans) for row in rows if row.name != COPIES)
+    assert len(slices) == 2 * spans
+    assert {each["args"]["where"] for each in slices} >= {f"kernel.cuh:{AT_LOAD // 2}"}
+
+
 def test_another_path_of_the_same_length_leaves_nothing_to_save() -> None:
     rows = [("tmem_load", 0, 100), ("tmem_wait", 0), ("tmem_load", 1, 100), ("tmem_wait", 1)]
     trace = records(*rows)
@@ -334,6 +375,20 @@ def test_the_bubbles_of_a_step_name_its_lines(capsys: pytest.CaptureFixture[str]
     assert sum(each["on_path_us"] for each in bubbles) <= step["device_us"]
 
 
+def test_the_schedule_of_a_change_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "a.json"):
+        to = str(tmp_path / name)
+        assert invoke(["ab", "v22", "v23", "--shape", "u0", "--predict-plot", to]) == ExitCode.PASS
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    named = {
+        each["args"]["name"] for each in events if each["ph"] == "M" and "name" in each["args"]
+    }
+    assert "v23 on u0, predicted for NVIDIA B200" in named
+    assert any(each.endswith("mma_warp") for each in named)
+    assert "epilogue_warps" in (tmp_path / "a.svg").read_text()
+
+
 def test_a_hopper_step_is_predicted_for_either_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     for name, given in (("H200", ["--predict"]), ("H100", ["--predict-on", "h100"])):
         assert invoke(["run", "m05", *given, "--shape", "s5"]) == ExitCode.PASS
@@ -356,6 +411,8 @@ def test_registers_are_those_of_the_kernels_in_code_lock() -> None:
         (["ab", "v15", "v16", "--predict", "--fail-on", "slower"], "--predict and --fail-on"),
         (["run", "v22", "m05", "--predict"], "b200.toml for sm_100a"),
         (["run", "m05", "--predict-on", "v100"], "there are models of b200, h200, h100"),
+        (["run", "v22", "--predict-plot", "a.svg"], "--predict-plot draws one shape"),
+        (["ab", "v15", "v16", "--predict-plot", "a.xls", "--shape", "u0"], "cannot draw to a.xls"),
     ],
 )
 def test_what_a_prediction_does_not_take_is_refused(
