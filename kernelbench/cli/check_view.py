@@ -13,7 +13,7 @@ from kernelbench.base import console
 from kernelbench.base.files import from_here
 from kernelbench.checks.api import CheckPlan
 from kernelbench.checks.replay import Look, Replayed, Shortened
-from kernelbench.checks.rows import CheckRow, Seen, StepCheck
+from kernelbench.checks.rows import CheckRow, FileOptions, Seen, StepCheck
 from kernelbench.emulator import diagnostics
 from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
@@ -283,6 +283,8 @@ class View(console.Watching):
             if Path(name).name == step.step
         )
         flags = ["--nvcc", shlex.join(plan.given.flags)] if plan.given.flags else []
+        if plan.given.arch != FileOptions.arch:
+            flags += ["--arch", str(plan.given.arch)]
         arguments = ["--", *plan.given.arguments] if plan.given.arguments else []
         return f"kernelbench check {shlex.join([*files, *flags, *schedule, *arguments])}"
 

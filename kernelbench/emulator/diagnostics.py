@@ -6,6 +6,7 @@ The layout is rustc's. A line is a pair of a style and a text; styles are the ke
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +27,18 @@ WIDTH = 100
 #: Waits and CTAs that are shown; of a cluster of two and its neighbour, say.
 _SHOWN_WAITS, _SHOWN_CTAS = 12, 4
 _INDENT = "          "
+_INSTRUCTION = re.compile(r'^[^"]*"[^"]*\b[a-z]\w*\.[a-z]')
+_LONGEST_ASM = 12
 
 #: How the runtime ends a race between a launch and another operation of the program.
 _BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait")
 _HELP_BETWEEN = (
     "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent, or a "
     "synchronization by the host between them"
+)
+_BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
+_HELP_BEFORE_WAIT = (
+    "move it behind cudaGridDependencySynchronize: what comes before that overlaps the grids ahead"
 )
 #: What an engineer does about a class of findings.
 HELP = {
@@ -116,10 +123,12 @@ def finding_lines(
         cause = first_cause(waits)
         here = cause.access
         label = f"waits for {cause.what}" + (f": {cause.needs} missing" if cause.needs else "")
-    yield from _place("-->", here, _who(here.role, finding.cta, finding.thread), label, locate)
+    yield from _place(
+        "-->", here, _who(here.role, finding.cta, finding.thread), label, locate, width
+    )
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)
-        yield from _place(":::", finding.other, who, "the other access", locate)
+        yield from _place(":::", finding.other, who, "the other access", locate, width)
     every = []
     if finding.object:
         every.append(("object", finding.object))
@@ -130,8 +139,10 @@ def finding_lines(
     if waits:
         yield from _chain(waits, width)
     if severity == "error" and finding.kind in HELP:
-        between = is_between_operations(finding)
-        yield from note("help", _HELP_BETWEEN if between else HELP[finding.kind], width)
+        help_ = _HELP_BETWEEN if is_between_operations(finding) else HELP[finding.kind]
+        if finding.text.endswith(_BEFORE_WAIT):
+            help_ = _HELP_BEFORE_WAIT
+        yield from note("help", help_, width)
     for heading, text in notes:
         # A command is copied as it stands.
         yield from note(heading, text, width if heading != "rerun" else sys.maxsize)
@@ -153,9 +164,9 @@ def _folded(head: str, text: str, indent: str, width: int) -> list[str]:
 
 
 def _place(
-    arrow: str, access: Access, who: str, label: str, locate: Locate | None
+    arrow: str, access: Access, who: str, label: str, locate: Locate | None, width: int
 ) -> Iterator[Line]:
-    """A place with its line of source, and a mark below that."""
+    """A place with its line of source, and a mark below that, both at most so wide."""
     if not access.where:
         if who:
             yield "place", f"  {arrow} {who}"
@@ -164,26 +175,35 @@ def _place(
     file = locate(access) if locate is not None else None
     shown = f"{from_here(file)}:{number}" if file is not None else access.where
     yield "place", f"  {arrow} {shown}" + (f"   {who}" if who else "")
-    text = _source(file, number) or shown_code(access.code)
+    number, text = _source(file, number)
+    text = text or shown_code(access.code)
     if not text:
         return
+    room = max(width, 40) - len(f" {number} | ")
+    text = text if len(text) <= room else text[: room - 1] + "…"
     inside = text.lstrip()
+    indent = len(text) - len(inside)
     mark = "^" if arrow == "-->" else "-"
-    marks = " " * (len(text) - len(inside)) + mark * min(len(inside), 72)
+    marks = " " * indent + mark * max(3, min(len(inside), 72, room - indent - len(label) - 1))
     yield "note", f" {number} | {text}"
     yield "mark", f" {' ' * len(number)} | {marks} {label}".rstrip()
 
 
-def _source(file: Path | None, number: str) -> str:
-    """A line of a file, without its comment's end and what stands left of all code."""
+def _source(file: Path | None, number: str) -> tuple[str, str]:
+    """A line of a file with its number: of operands of inline PTX the line of the instruction."""
     if file is None or not number.isdecimal():
-        return ""
+        return number, ""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return ""
+        return number, ""
     at = int(number) - 1
-    return lines[at].rstrip().expandtabs(4) if 0 <= at < len(lines) else ""
+    if not 0 <= at < len(lines):
+        return number, ""
+    if lines[at].lstrip().startswith(('"', ":")):
+        above = range(at, max(at - _LONGEST_ASM, -1), -1)
+        at = next((line for line in above if _INSTRUCTION.search(lines[line])), at)
+    return str(at + 1), lines[at].rstrip().expandtabs(4)
 
 
 def _who(role: str, cta: Sequence[int], thread: int) -> str:

@@ -220,7 +220,8 @@ void report_hang(std::deque<Cluster>& clusters, Pc running) {
     }
   }
   note_waits(census.records);
-  std::string wait = std::to_string(census.waiting) + " threads wait";
+  std::string wait =
+      std::to_string(census.waiting) + (census.waiting == 1 ? " thread waits" : " threads wait");
   if (census.exited > 0) wait += ", " + std::to_string(census.exited) + " exited";
   Pc unattended_pc = nullptr;
   for (const Cluster& cluster : clusters) {
