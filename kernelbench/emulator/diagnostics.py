@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kernelbench.base.files import from_here
-from kernelbench.emulator.findings import Access, EmulatorReport, Finding, Waiting, first_cause
+from kernelbench.emulator.findings import (
+    BETWEEN_CTAS,
+    Access,
+    EmulatorReport,
+    Finding,
+    Waiting,
+    first_cause,
+)
 from kernelbench.emulator.identity import shown_code
 
 #: A line's style and text.
@@ -36,13 +43,18 @@ _HELP_BETWEEN = (
     "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent, or a "
     "synchronization by the host between them"
 )
+_HELP_BETWEEN_CTAS = (
+    "make both atomic, or order the two CTAs: __threadfence() between the write and the atomic "
+    "that announces it and after the one that observes it (or release and acquire at gpu scope), "
+    "or two launches"
+)
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 _HELP_BEFORE_WAIT = (
     "move it behind cudaGridDependencySynchronize: what comes before that overlaps the grids ahead"
 )
 #: What an engineer does about a class of findings.
 HELP = {
-    "hang": "look for who should complete the wait that is marked as the cause: a missing arrive, "
+    "hang": "look for who should complete this wait: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
     "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
     "race": "order the two accesses: a CTA barrier, an mbarrier, a warp's __syncwarp or an atomic "
@@ -142,6 +154,8 @@ def finding_lines(
         help_ = _HELP_BETWEEN if is_between_operations(finding) else HELP[finding.kind]
         if finding.text.endswith(_BEFORE_WAIT):
             help_ = _HELP_BEFORE_WAIT
+        elif finding.kind == "race" and BETWEEN_CTAS in finding.text:
+            help_ = _HELP_BETWEEN_CTAS
         yield from note("help", help_, width)
     for heading, text in notes:
         # A command is copied as it stands.

@@ -68,6 +68,10 @@ def resource_name(kind: str) -> str:
     return _WAITS.get(kind, kind)
 
 
+#: In the text of a race whose accesses are two CTAs'.
+BETWEEN_CTAS = "that another CTA"
+
+
 @dataclass(frozen=True)
 class Access:
     """One side of a finding: which role, at which line, and what stands there."""
@@ -217,6 +221,8 @@ def _identified(finding: Finding, waits: Sequence[Waiting]) -> Finding:
         stuck = first_cause(waits)
         sides, obj, text = [stuck.access], stuck.what, _deadlock(stuck, text)
     places = [(side.role, side.where, side.code) for side in sides]
+    if BETWEEN_CTAS in text:  # not the same as that of two threads of one at these lines
+        places.append(("", "", BETWEEN_CTAS))
     identity = identity_of(finding.kind, finding.kernel, obj, places)
     return replace(finding, text=text, identity=identity)
 

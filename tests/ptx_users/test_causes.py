@@ -150,3 +150,17 @@ def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
     outcome = checked("lock.cu", locked, schedules=1)
     assert "… and 4 more CTAs that wait likewise" in outcome.out
     assert len(outcome.out.splitlines()) < 40, outcome.out
+
+
+def test_races_of_threads_and_of_ctas_at_the_same_lines_are_two(checked: Checked) -> None:
+    """Which is allowed as formal, or mended by a barrier, says nothing of the other."""
+    outcome = checked("histogram.cu", schedules=2)
+    assert outcome.code == 3
+    identities = {
+        line for line in outcome.out.splitlines() if line.startswith("  = identity: race-")
+    }
+    for who in ("thread of the CTA", "CTA"):
+        assert f"a load reads allocation 1 of histogram.cu:13 (argument 0) that another {who}" in (
+            outcome.out
+        )
+    assert len(identities) == 3

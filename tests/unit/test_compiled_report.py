@@ -13,7 +13,7 @@ import pytest
 from kernelbench.base import schema
 from kernelbench.emulator import assumptions
 from kernelbench.emulator import findings as emulator_report
-from kernelbench.emulator.diagnostics import HELP, note, report_lines
+from kernelbench.emulator.diagnostics import HELP, finding_lines, note, report_lines
 from kernelbench.emulator.findings import EmulatorReport, resolve_report
 from kernelbench.emulator.symbols import Place, Symbols
 
@@ -213,3 +213,17 @@ def test_every_assumption_of_the_runtime_is_explained() -> None:
     names = re.search(r"kNames\[\] = \{(.*?)\};", ASSUMPTIONS.read_text(), re.S)
     assert names is not None
     assert re.findall(r'"([a-z-]+)"', names[1]) == [*assumptions.ASSUMPTIONS]
+
+
+def test_a_race_between_ctas_is_another_finding_with_other_help() -> None:
+    helps = {"thread of the CTA": "a CTA barrier", "CTA": "__threadfence()"}
+    found = [
+        each
+        for who in helps
+        for each in report_of(
+            finding(text=f"a load reads x that another {who} writes, without order")
+        ).findings
+    ]
+    assert len({each.identity for each in found}) == len(helps)
+    for each, told in zip(found, helps.values(), strict=True):
+        assert any(told in line for _, line in finding_lines(each))

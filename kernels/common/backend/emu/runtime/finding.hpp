@@ -59,6 +59,7 @@ struct Finding {
   int64_t tmem_column = -1;
   int32_t other_thread = -1;
   std::optional<Where> where;  // if it is not the running thread, or task
+  bool abroad = false;         // the other access is another CTA's
   bool one_warp = false;       // both are lanes of one warp, in every repeat
   bool formal = false;         // every implementation orders it, in every repeat
   bool same_value = false;     // both store the same to it, in every repeat

@@ -20,7 +20,7 @@ namespace {
 
 std::mutex guard;
 Collected collected;
-std::map<std::tuple<Class, Pc, Pc>, size_t> known;
+std::map<std::tuple<Class, Pc, Pc, bool>, size_t> known;
 std::atomic<bool> fatal{false};
 std::string first_fatal;
 uint64_t total = 0;
@@ -44,7 +44,7 @@ size_t as_harmless_as(const Finding& finding) {
 // finding that `report` makes, so that one run shows several.
 void record(Finding&& finding, bool ends_launch) {
   const std::lock_guard lock(guard);
-  const auto key = std::make_tuple(finding.kind, finding.pc, finding.other_pc);
+  const auto key = std::make_tuple(finding.kind, finding.pc, finding.other_pc, finding.abroad);
   const std::string text = finding.text;
   const Class kind = finding.kind;
   ++total;

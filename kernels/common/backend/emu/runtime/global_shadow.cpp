@@ -357,6 +357,7 @@ void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
                   .other_pc = place_pc(earlier),
                   .buffer = region_.at(word * 4)};
   finding.formal = in_supposed_order(earlier);
+  finding.abroad = !home(earlier);
   finding.text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name;
   if (earlier.component < threads_in_cluster()) {
     finding.other_thread = static_cast<int32_t>(earlier.component % launch_.threads);
