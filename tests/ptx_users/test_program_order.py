@@ -266,6 +266,16 @@ def test_a_host_that_polls_is_not_left_alone(checked: Checked) -> None:
     assert outcome.code == 2 and "hand_over and the host wait for each other" in outcome.error
 
 
+def test_nodes_of_a_graph_wait_for_events_and_record_them(checked: Checked) -> None:
+    assert checked("event_nodes.cu").code == 0
+    for replaced in (
+        ("&kernel, graph, &wait, 1, &node));  // waits", "&kernel, graph, nullptr, 0, &node));"),
+        _without("CHECK(cudaStreamWaitEvent(other, done, 0));  // the graph's"),
+    ):
+        outcome = checked("event_nodes.cu", replaced)
+        assert outcome.code == 3 and "error[race]" in outcome.out, outcome.out
+
+
 _STORES = (
     "  for (int i = 0; i < kCount; ++i) box->values[i] = i;  // values\n"
     "  __atomic_store_n(&box->go, 1, __ATOMIC_RELEASE);\n"

@@ -84,33 +84,72 @@ CUgraphExec_st::Step* step_of(CUgraphExec_st& executable, const CUgraphNode_st* 
   return found != executable.steps.end() ? &*found : nullptr;
 }
 
-cudaError_t kernel_work(Work* work, const cudaKernelNodeParams& of) {
+// What a node does.
+struct Doing {
+  Work work = [] { return cudaSuccess; };
+  What what = {Kind::kNothing};
+};
+cudaError_t kernel_work(Doing* doing, const cudaKernelNodeParams& of) {
   if (of.kernelParams == nullptr) return not_here("a kernel node with extra");
   const Form form{of.gridDim, of.blockDim, {1, 1, 1}, of.sharedMemBytes, false};
-  return prepared(work, kernel_of(of.func), form, of.kernelParams);
+  return prepared(&doing->work, &doing->what, kernel_of(of.func), form, of.kernelParams);
 }
-Work fill_work(const cudaMemsetParams& given) {
-  return [of = given] {
-    for (size_t row = 0; row < of.height; ++row) {
-      for (size_t at = 0; at < of.width; ++at) {
-        char* const to = static_cast<char*>(of.dst) + row * of.pitch + at * of.elementSize;
-        const cudaError_t status = copy(to, &of.value, of.elementSize);
-        if (status != cudaSuccess) return status;
-      }
-    }
-    return cudaSuccess;
-  };
+Doing copy_work(void* to, const void* from, size_t bytes) {
+  return {[=] { return copy(to, from, bytes); }, copy_of(from, bytes, to, bytes)};
 }
-Work host_work(const cudaHostNodeParams& given) {
-  return host_function([of = given] { of.fn(of.userData); }, nullptr);
+Doing copy_work(const cudaMemcpy3DParms& given) {
+  return {[of = given] { return copy_box(of); }, box_of(given)};
+}
+Doing fill_work(const cudaMemsetParams& given) {
+  const size_t last_row = given.height == 0 ? 0 : (given.height - 1) * given.pitch;
+  const Reach reach{given.dst, last_row + given.width * given.elementSize, true};
+  return {[of = given] {
+            for (size_t row = 0; row < of.height; ++row) {
+              for (size_t at = 0; at < of.width; ++at) {
+                char* const to = static_cast<char*>(of.dst) + row * of.pitch + at * of.elementSize;
+                const cudaError_t status = copy(to, &of.value, of.elementSize);
+                if (status != cudaSuccess) return status;
+              }
+            }
+            return cudaSuccess;
+          },
+          {Kind::kTransfer, {}, false, {reach}}};
+}
+Doing host_work(const cudaHostNodeParams& given) {
+  return {host_function([of = given] { of.fn(of.userData); }, nullptr), kHostFunction};
 }
 
-// Other work of an executable graph's node, from its next launch on.
-cudaError_t set_work(CUgraphExec_st& executable, const CUgraphNode_st* node, Work work) {
-  CUgraphExec_st::Step* const step = step_of(executable, node);
-  if (step == nullptr) return remembered(cudaErrorInvalidValue);
-  step->work = std::move(work);
+// What an executable graph's node, or a graph's, does from its next launch on.
+template <typename Node>
+cudaError_t set_work(Node* node, Doing doing) {
+  if (node == nullptr) return remembered(cudaErrorInvalidValue);
+  node->work = std::move(doing.work);
+  node->what = std::move(doing.what);
   return cudaSuccess;
+}
+
+cudaGraphNodeType type_of(const What& what) {
+  if (what.records != nullptr) return cudaGraphNodeTypeEventRecord;
+  if (what.waits != nullptr) return cudaGraphNodeTypeWaitEvent;
+  if (what.calls_host) return cudaGraphNodeTypeHost;
+  switch (what.kind) {
+    case Kind::kLaunch:
+      return cudaGraphNodeTypeKernel;
+    case Kind::kAllocate:
+      return cudaGraphNodeTypeMemAlloc;
+    case Kind::kFree:
+      return cudaGraphNodeTypeMemFree;
+    case Kind::kNothing:
+      return cudaGraphNodeTypeEmpty;
+    default:
+      return what.reaches.size() == 1 ? cudaGraphNodeTypeMemset : cudaGraphNodeTypeMemcpy;
+  }
+}
+
+cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                     size_t count, Doing doing) {
+  return kb::cuda::add_node(node, graph, after, count, std::move(doing.work),
+                            std::move(doing.what));
 }
 
 }  // namespace
@@ -123,6 +162,20 @@ cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode
       CUgraphNode_st{std::move(work), std::move(nodes), std::move(what), std::move(asked)}));
   *node = graph->nodes.back().get();
   return cudaSuccess;
+}
+
+// CUDA runtime API, cudaEventRecordWithFlags and cudaStreamWaitEvent: an external event is that of
+// whoever launches the graph.
+cudaError_t add_event_node(cudaGraphNode_t* node, cudaGraph_t graph,
+                           const CUgraphNode_st* const* after, size_t count, cudaEvent_t event,
+                           bool records) {
+  What what{Kind::kNothing};
+  (records ? what.records : what.waits) = event;
+  const auto work = [at_ms = event->at_ms, records] {
+    if (records) *at_ms = now_ms();
+    return cudaSuccess;
+  };
+  return add_node(node, graph, after, count, work, std::move(what));
 }
 
 }  // namespace kb::cuda
@@ -165,19 +218,15 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaKernelNodeParams* of) {
   KB_CALL;
-  Work work;
-  const cudaError_t status = kernel_work(&work, *of);
-  if (status != cudaSuccess) return status;
-  return add_node(node, graph, after, count, std::move(work),
-                  {Kind::kLaunch, kernel_of(of->func)->name});
+  Doing doing;
+  const cudaError_t status = kernel_work(&doing, *of);
+  return status == cudaSuccess ? add_node(node, graph, after, count, std::move(doing)) : status;
 }
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                      const cudaGraphNode_t* after, size_t count, void* to,
                                      const void* from, size_t bytes, cudaMemcpyKind) {
   KB_CALL;
-  return add_node(
-      node, graph, after, count, [=] { return copy(to, from, bytes); },
-      copy_of(from, bytes, to, bytes));
+  return add_node(node, graph, after, count, copy_work(to, from, bytes));
 }
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
@@ -195,7 +244,17 @@ cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaMemcpy3DParms* of) {
   KB_CALL;
-  return add_node(node, graph, after, count, [of = *of] { return copy_box(of); }, box_of(*of));
+  return add_node(node, graph, after, count, copy_work(*of));
+}
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                        const cudaGraphNode_t* after, size_t count,
+                                        cudaEvent_t event) {
+  return add_event_node(node, graph, after, count, event, true);
+}
+cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                      const cudaGraphNode_t* after, size_t count,
+                                      cudaEvent_t event) {
+  return add_event_node(node, graph, after, count, event, false);
 }
 // Its nodes are those of the graph, between what it comes after and a node that does nothing.
 cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
@@ -245,6 +304,27 @@ cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph,
                   },
                   {Kind::kFree});
 }
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  *type = type_of(node->what);
+  return cudaSuccess;
+}
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                     const cudaGraphNode_t* to, const cudaGraphEdgeData*,
+                                     size_t count) {
+#else
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                     const cudaGraphNode_t* to, size_t count) {
+#endif
+  for (size_t at = 0; at < count; ++at) {
+    // Those of a child graph have its node behind them.
+    for (const auto& each : graph->nodes) {
+      if (each->inner && among(to[at]->after, each.get())) each->after.push_back(from[at]);
+    }
+    to[at]->after.push_back(from[at]);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                   const cudaGraphNode_t* after, size_t count) {
   return add_node(node, graph, after, count, [] { return cudaSuccess; }, {Kind::kNothing});
@@ -293,43 +373,53 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 // ---- other parameters --------------------------------------------------------------------------
 
 cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cudaKernelNodeParams* of) {
-  return kernel_work(&node->work, *of);
+  Doing doing;
+  const cudaError_t status = kernel_work(&doing, *of);
+  return status == cudaSuccess ? set_work(node, std::move(doing)) : status;
+}
+cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, cudaKernelNodeParams* of) {
+  if (node->what.call == nullptr) return remembered(cudaErrorInvalidValue);
+  KernelCall& call = *node->what.call;
+  *of = {};
+  of->func = const_cast<void*>(function_of(call.kernel));
+  of->gridDim = call.form.grid;
+  of->blockDim = call.form.block;
+  of->sharedMemBytes = static_cast<unsigned>(call.form.shared);
+  of->kernelParams = call.values.data();
+  return cudaSuccess;
 }
 cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void* to, const void* from,
                                            size_t bytes, cudaMemcpyKind) {
-  node->work = [=] { return copy(to, from, bytes); };
-  return cudaSuccess;
+  return set_work(node, copy_work(to, from, bytes));
 }
 cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const cudaMemsetParams* of) {
-  node->work = fill_work(*of);
-  return cudaSuccess;
+  return set_work(node, fill_work(*of));
 }
 cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const cudaHostNodeParams* of) {
-  node->work = host_work(*of);
-  return cudaSuccess;
+  return set_work(node, host_work(*of));
 }
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                              const cudaKernelNodeParams* of) {
-  Work work;
-  const cudaError_t status = kernel_work(&work, *of);
-  return status == cudaSuccess ? set_work(*executable, node, std::move(work)) : status;
+  Doing doing;
+  const cudaError_t status = kernel_work(&doing, *of);
+  return status == cudaSuccess ? set_work(step_of(*executable, node), std::move(doing)) : status;
 }
 cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                void* to, const void* from, size_t bytes,
                                                cudaMemcpyKind) {
-  return set_work(*executable, node, [=] { return copy(to, from, bytes); });
+  return set_work(step_of(*executable, node), copy_work(to, from, bytes));
 }
 cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                              const cudaMemcpy3DParms* of) {
-  return set_work(*executable, node, [of = *of] { return copy_box(of); });
+  return set_work(step_of(*executable, node), copy_work(*of));
 }
 cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                              const cudaMemsetParams* of) {
-  return set_work(*executable, node, fill_work(*of));
+  return set_work(step_of(*executable, node), fill_work(*of));
 }
 cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                            const cudaHostNodeParams* of) {
-  return set_work(*executable, node, host_work(*of));
+  return set_work(step_of(*executable, node), host_work(*of));
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   delete executable;

@@ -44,33 +44,35 @@ std::vector<Reach> reached(const Kernel& kernel, void** arguments) {
 
 }  // namespace
 
-cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments) {
+cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, void** arguments) {
   if (kernel == nullptr) return launch_refused("a kernel", cudaErrorInvalidDeviceFunction);
   if (!fits(*kernel, form)) return launch_refused(kernel->name, cudaErrorInvalidConfiguration);
   if (!resides(*kernel, form))
     return launch_refused(kernel->name, cudaErrorCooperativeLaunchTooLarge);
-  std::vector<std::vector<char>> kept;
+  const auto call = std::make_shared<KernelCall>(KernelCall{kernel, form, {}, {}});
   for (size_t at = 0; at < kernel->sizes.size(); ++at) {
     const auto* begin = static_cast<const char*>(arguments[at]);
-    kept.emplace_back(begin, begin + kernel->sizes[at]);
+    call->kept.emplace_back(begin, begin + kernel->sizes[at]);
   }
-  *work = [kernel, form, kept = std::move(kept)]() mutable {
-    std::vector<void*> values;
-    for (auto& each : kept) values.push_back(each.data());
-    const int status = launch_kernel(kernel->module, kernel->name.c_str(), &form.grid.x,
-                                     &form.block.x, &form.cluster.x, form.shared,
-                                     form.cooperative + 2 * form.programmatic, values.data());
+  for (auto& each : call->kept) call->values.push_back(each.data());
+  *work = [call] {
+    const Kernel& of = *call->kernel;
+    const Form& with = call->form;
+    const int status =
+        launch_kernel(of.module, of.name.c_str(), &with.grid.x, &with.block.x, &with.cluster.x,
+                      with.shared, with.cooperative + 2 * with.programmatic, call->values.data());
     return static_cast<cudaError_t>(status);
   };
+  *what = {Kind::kLaunch, kernel->name, form.programmatic, reached(*kernel, arguments),
+           false,         call};
   return cudaSuccess;
 }
 
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream) {
   Work work;
-  const cudaError_t status = prepared(&work, kernel, form, arguments);
-  if (status != cudaSuccess) return status;
-  return submit(stream, std::move(work),
-                {Kind::kLaunch, kernel->name, form.programmatic, reached(*kernel, arguments)});
+  What what;
+  const cudaError_t status = prepared(&work, &what, kernel, form, arguments);
+  return status == cudaSuccess ? submit(stream, std::move(work), std::move(what)) : status;
 }
 
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments) {
@@ -133,7 +135,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   KB_CALL;
-  return submit(stream, host_function([=] { function(data); }, captures(stream) ? nullptr : data));
+  return submit(stream, host_function([=] { function(data); }, captures(stream) ? nullptr : data),
+                kHostFunction);
 }
 
 // ---- attributes --------------------------------------------------------------------------------

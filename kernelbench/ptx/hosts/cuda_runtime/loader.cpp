@@ -77,6 +77,13 @@ Kernel* kernel_of(const void* function) {
   return nullptr;
 }
 
+const void* function_of(const Kernel* kernel) {
+  for (const auto& [function, of] : stubs) {
+    if (of.module == kernel->module && of.name == kernel->name) return function;
+  }
+  return kernel;
+}
+
 Variable* variable_of(const void* symbol) {
   const auto found = symbols.find(symbol);
   return found != symbols.end() ? found_in(&Module::variables, found->second) : nullptr;

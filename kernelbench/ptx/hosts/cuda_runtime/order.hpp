@@ -61,6 +61,7 @@ void catch_faults(int (*on_fault)(const void* address, void* context));
 // Calls a function of the host, whose accesses are those of the operation that is done now; unless
 // main has ended: then what it is given may be gone.
 Work host_function(const std::function<void()>& call, const void* data);
+const What kHostFunction{Kind::kTransfer, {}, false, {}, true};
 
 // host_access.cpp
 // A program begins whose code has that function.

@@ -167,8 +167,14 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
       (early ? ahead : piece.after.emplace_back()) = before.last;
     }
     if (step.last != 0) piece.after.push_back(step.last);
+    if (step.what.waits != nullptr) piece.after.push_back(step.what.waits->task);
     order_operation(++last_task, step.line, step.what.kind, step.asked, " of a graph", ahead,
                     piece.after);
+    if (cudaEvent_t event = step.what.records) {
+      event->capture = nullptr;
+      event->recorded = true;
+      event->task = last_task;
+    }
     if (ahead != 0) piece.after.push_back(ahead);
     step.last = last_task;
     keep(std::move(piece));

@@ -116,11 +116,22 @@ struct Reach {
   size_t bytes;
   bool writes;
 };
+struct KernelCall {
+  Kernel* kernel;
+  Form form;
+  std::vector<std::vector<char>> kept;  // of the arguments
+  std::vector<void*> values;            // where they are
+};
 struct What {
   Kind kind = Kind::kTransfer;
   std::string kernel = {};
   bool programmatic = false;  // may begin before the launch ahead of it has ended
   std::vector<Reach> reaches = {};
+  bool calls_host = false;
+  std::shared_ptr<KernelCall> call = {};  // of a launch
+  // Of a graph's node: an event of whoever launches it.
+  cudaEvent_t records = nullptr;
+  cudaEvent_t waits = nullptr;
 };
 // Who asked for it: the call of the program, or the kernel, and where.
 struct Asked {
@@ -133,6 +144,9 @@ bool captures(cudaStream_t stream);
 // A node of a graph, which comes after others of it.
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode_st* const* after,
                      size_t count, Work work, What what = {});
+cudaError_t add_event_node(cudaGraphNode_t* node, cudaGraph_t graph,
+                           const CUgraphNode_st* const* after, size_t count, cudaEvent_t event,
+                           bool records);
 
 // A piece of work, by its number; 0 for none.
 using Task = uint64_t;
@@ -189,7 +203,9 @@ std::string dropped();
 Kernel* kernel_of(const void* function);
 
 // A launch to make now or later, with what the arguments are now.
-cudaError_t prepared(Work* work, Kernel* kernel, const Form& form, void** arguments);
+cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, void** arguments);
+// The host's function that stands for a kernel, or the kernel itself.
+const void* function_of(const Kernel* kernel);
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream);
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments);
 // How many CTAs of a kernel an SM of the emulator holds: one, if it fits.

@@ -33,6 +33,21 @@ cudaError_t stream_made(cudaStream_t* stream, unsigned flags, int priority) {
   return cudaSuccess;
 }
 
+cudaError_t capture_event(CUstream_st& stream, cudaEvent_t event, bool records) {
+  cudaGraphNode_t node;
+  const cudaError_t status = add_event_node(&node, stream.capture, stream.captured.data(),
+                                            stream.captured.size(), event, records);
+  stream.captured = {node};
+  return status;
+}
+
+// CUDA runtime API, cudaStreamWaitEvent: what a capture that has ended has recorded is no work.
+bool is_of_past_capture(const CUevent_st& event) {
+  return event.capture != nullptr &&
+         std::none_of(streams.begin(), streams.end(),
+                      [&event](const auto& each) { return each.second->capture == event.capture; });
+}
+
 // CUDA runtime API, cudaEventElapsedTime: a resolution of around 0.5 us.
 constexpr double kResolvedMs = 5e-4;
 
@@ -109,8 +124,10 @@ cudaError_t cudaStreamGetDevice(cudaStream_t, int* number) {
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   KB_CALL;
-  return submit(stream, host_function([=] { callback(stream, cudaSuccess, data); },
-                                      captures(stream) ? nullptr : data));
+  return submit(stream,
+                host_function([=] { callback(stream, cudaSuccess, data); },
+                              captures(stream) ? nullptr : data),
+                kHostFunction);
 }
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) {
   return cudaSuccess;
@@ -131,8 +148,10 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* number) {
 }
 
 // A stream that waits for what another captures captures, too.
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   CUstream_st* const made = own(stream);
+  if (flags == cudaEventWaitExternal && captures(stream)) return capture_event(*made, event, false);
+  if (is_of_past_capture(*event)) return remembered(cudaErrorCapturedEvent);
   if (made != nullptr && event->capture != nullptr) {
     made->capture = event->capture;
     made->captured.insert(made->captured.end(), event->captured.begin(), event->captured.end());
@@ -171,13 +190,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
                         {Kind::kNothing});
   return cudaSuccess;
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags == cudaEventRecordExternal && captures(stream)) {
+    return capture_event(*own(stream), event, true);
+  }
   return cudaEventRecord(event, stream);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture != nullptr) return remembered(cudaErrorCapturedEvent);
   return finish(event->task);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->capture != nullptr) return remembered(cudaErrorCapturedEvent);
   return first_asked(event->task) ? cudaErrorNotReady : finish(event->task);
 }
 // The emulation's time, and at least what CUDA resolves: programs divide by it.
