@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kernelbench.base.errors import IncorrectError
 from kernelbench.emulator import findings
 from kernelbench.emulator.diagnostics import finding_lines
-from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting, resource_name
+from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting
 from kernelbench.ptx.severity import Lines, Severity, severity_of
 from kernelbench.ptx.sources import PtxSymbols
 
@@ -64,11 +64,6 @@ class PtxReport:
     def errors(self) -> tuple[PtxFinding, ...]:
         """The findings that are not formal."""
         return tuple(each for each in self.findings if each.severity == "error")
-
-    @property
-    def waits_for_word(self) -> bool:
-        """Whether it hangs at a word in global memory."""
-        return any(each.what == resource_name("global") for each in self.waits)
 
     @property
     def clean(self) -> bool:

@@ -261,9 +261,6 @@ def test_a_host_that_polls_is_not_left_alone(checked: Checked) -> None:
     assert outcome.code == 3, outcome.out
     assert "error[hang]: the host polls a word, and nothing is pending" in outcome.out
     assert place("-->", "answers.cu", outcome.out), outcome.out
-    # The kernel waits for the host's answer, too.
-    outcome = checked("answers.cu", ("mail[0] = 1;", "mail[0] = 1;\n  while (mail[2] == 0) {}"))
-    assert outcome.code == 2 and "hand_over and the host wait for each other" in outcome.error
 
 
 def test_nodes_of_a_graph_wait_for_events_and_record_them(checked: Checked) -> None:
@@ -274,6 +271,41 @@ def test_nodes_of_a_graph_wait_for_events_and_record_them(checked: Checked) -> N
     ):
         outcome = checked("event_nodes.cu", replaced)
         assert outcome.code == 3 and "error[race]" in outcome.out, outcome.out
+
+
+#: Of conversation.cu: what is replaced, and what is said of it.
+TURNS = {
+    "the kernel does not wait": (
+        _without("if (threadIdx.x == 0) await(&mail->asked, turn);"),
+        "race",
+    ),
+    "no fence before the answer": (
+        ("__threadfence_system();  // the answer", ""),
+        "error[race]: the host reads allocation 1",
+    ),
+    "the host does not wait": (_without("await(&mail->answered, turn);  // the host"), "race"),
+    "the host never asks the last": (
+        ("ask(mail, turn);", "if (turn < kTurns) ask(mail, turn);"),
+        "hang",
+    ),
+}
+
+
+def test_a_kernel_and_the_host_take_turns(checked: Checked) -> None:
+    outcome = checked("conversation.cu")
+    assert outcome.code == 0 and "host-in-turn" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("case", TURNS)
+def test_a_kernel_and_the_host_answer_each_other(checked: Checked, case: str) -> None:
+    edit, found = TURNS[case]
+    outcome = checked("conversation.cu", edit)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("waits", ["while (!called.load()) {}", "call_made.get_future().wait();"])
+def test_a_host_waits_for_a_function_of_its_own(checked: Checked, waits: str) -> None:
+    assert checked("waits_for_function.cu", ("call_made.get_future().wait();", waits)).code == 0
 
 
 _STORES = (

@@ -244,11 +244,6 @@ class CudaHost:
         """Whether anything that was loaded has a kernel."""
         return any(each.kernels for each in self._modules)
 
-    @property
-    def polls(self) -> bool:
-        """Whether the host waits, without a call, for what is done now."""
-        return bool(self.library.kb_cudart_host_polls())
-
     def unnoticed(self) -> str:
         """Which launch was refused without the program asking for errors, or nothing."""
         name, _, rest = self.library.kb_cudart_unnoticed().decode().partition(" ")

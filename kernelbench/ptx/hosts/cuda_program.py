@@ -19,7 +19,6 @@ from kernelbench.base.errors import UsageError
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import require_arch
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.built_program import LoadedProgram, is_executable, loadable_copy
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
@@ -155,9 +154,4 @@ class CudaProgram:
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
         report = self._launches.make_cuda(launch, memory, ordered=True)
-        if report.waits_for_word and cuda_host().polls:
-            raise UsageError(
-                f"{self._file}: {source_name(launch.kernel)} and the host wait for each other",
-                "kernels and a host that answer each other in turn are not emulated",
-            )
         return cuda_status(report)

@@ -118,6 +118,7 @@ int on_host_fault(const void* address, void* context) {
     return 1;
   }
   if (!protecting || pages_of(at) == nullptr) return 0;
+  host_is_there();
   const bool writing = (registers[REG_ERR] & kWriting) != 0;
   const auto* pc = reinterpret_cast<const void*>(registers[REG_RIP]);
   const std::pair<const void*, const void*> now{pc, at};
@@ -141,6 +142,7 @@ int on_host_fault(const void* address, void* context) {
     return 1;
   }
   last_looks[pc] = at;
+  if (writing) host_acts();
   if (trapped_there == 0 && ++traps > kMostTraps) {
     unwatch();
     return 1;

@@ -127,10 +127,6 @@ void kb_cudart_set_current_stream(cudaStream_t stream) {
   current_stream = stream;
 }
 
-int kb_cudart_host_polls() {
-  return doing_unseen;
-}
-
 cudaStream_t kb_cudart_current_stream() {
   return current_stream;
 }
@@ -159,6 +155,7 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
   thread_of_main = pthread_self();
   watch_program(reinterpret_cast<const void*>(main_function));
+  watch_for_silence();
   static int status;
   const int left = sigsetjmp(at_exit_of_main, 1);
   status = left != 0 ? left - 1 : main_function(argc, argv);

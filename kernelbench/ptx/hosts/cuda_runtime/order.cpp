@@ -27,6 +27,7 @@ struct Emulator {
   void (*fresh)(const void*) = found<decltype(fresh)>("kb_emu_fresh");
   void (*on_host_fault)(int (*)(const void*,
                                 void*)) = found<decltype(on_host_fault)>("kb_emu_on_host_fault");
+  void (*on_host_turn)(int (*)()) = found<decltype(on_host_turn)>("kb_emu_on_host_turn");
   void (*host_knows)(uint64_t) = found<decltype(host_knows)>("kb_emu_host_knows");
   void (*all_done)() = found<decltype(all_done)>("kb_emu_all_done");
   void (*freed)(const void*) = found<decltype(freed)>("kb_emu_freed");
@@ -170,6 +171,10 @@ Work host_function(const std::function<void()>& call, const void* data) {
 
 void catch_faults(int (*on_fault)(const void* address, void* context)) {
   emulator().on_host_fault(on_fault);
+}
+
+void ask_for_turns(int (*turn)()) {
+  emulator().on_host_turn(turn);
 }
 
 bool orders() {

@@ -19,7 +19,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 
  private:
-  const std::lock_guard<std::recursive_mutex> locked_{one_call};
+  const std::lock_guard<OneCall> locked_{one_call};
 };
 #define KB_CALL \
   const Call call(__func__, __builtin_extract_return_addr(__builtin_return_address(0)))
@@ -62,6 +62,28 @@ void catch_faults(int (*on_fault)(const void* address, void* context));
 // main has ended: then what it is given may be gone.
 Work host_function(const std::function<void()>& call, const void* data);
 const What kHostFunction{Kind::kTransfer, {}, false, {}, true};
+
+// Who is asked, in a launch that cannot go on, whether the host can.
+void ask_for_turns(int (*turn)());
+
+// turns.cpp
+// What is pending goes on, by `work` or from where a kernel waits for the host: to its end, or to
+// where it waits for the host, unless that is blocked by a call.
+void gpu_goes_on(const std::function<void()>& work, bool blocks);
+bool kernel_waits_for_host();
+// From now on functions of the host are called once the host has made no call for long.
+void watch_for_silence();
+// The host makes a call, or an access that traps.
+void host_is_there();
+// The host does what a kernel may wait for.
+void host_acts();
+
+// queue.cpp
+// In the middle of what is done now, the host goes on; and no longer.
+void watch_pending();
+void begin_running_again();
+// The first function of the host that is pending is called: the host waits for it.
+void call_first_function();
 
 // host_access.cpp
 // A program begins whose code has that function.

@@ -55,6 +55,9 @@ cudaError_t nothing() {
 cudaError_t done(std::map<Task, Piece>::iterator of, bool known = true) {
   const Task task = of->first;
   const bool before = std::exchange(of->second.done, true);
+  if (!before && kernel_waits_for_host() && of->second.what.kind == Kind::kLaunch) {
+    return not_here("a kernel beside one that waits for the host");
+  }
   const Work work = std::move(of->second.work);
   if (known) pending.erase(of);
   if (before) return cudaSuccess;
@@ -68,7 +71,7 @@ cudaError_t done(std::map<Task, Piece>::iterator of, bool known = true) {
 
 }  // namespace
 
-std::recursive_mutex one_call;
+OneCall one_call;
 cudaStream_t current_stream = nullptr;
 bool current_at_once = false;
 
@@ -121,6 +124,8 @@ void close_stream(cudaStream_t stream) {
 Task enqueue(cudaStream_t stream, Work work, What what) {
   KB_ONE_CALL;
   refuse_in_host_function();
+  host_acts();
+  host_is_there();
   stream = named(stream);
   Line& line = lines[stream];
   if (line.number == 0) line.number = ++last_line;
@@ -223,6 +228,9 @@ cudaError_t finish(Task task, bool known) {
     if (found == pending.end() || !needed.insert(found->first).second) continue;
     open.insert(open.end(), found->second.after.begin(), found->second.after.end());
   }
+  const bool runs = std::any_of(running.begin(), running.end(),
+                                [&needed](Task each) { return needed.count(each) != 0; });
+  if (runs && kernel_waits_for_host()) gpu_goes_on(nullptr, true);
   cudaError_t status = cudaSuccess;
   unwatch();
   for (const Task each : needed) {
@@ -236,19 +244,33 @@ cudaError_t finish(Task task, bool known) {
     all_done();
     release_retired();
   }
-  if (orders()) {
-    for (const auto& [number, piece] : pending) watch_reaches(piece);
-  }
+  watch_pending();
   return remembered(status);
 }
 
 }  // namespace
 
 cudaError_t finish(Task task) {
-  return finish(task, true);
+  const cudaError_t status = finish(task, true);
+  host_is_there();
+  return status;
 }
 
-bool doing_unseen = false;
+void call_first_function() {
+  const auto function = std::find_if(pending.begin(), pending.end(), [](const auto& each) {
+    return each.second.what.calls_host && !each.second.done;
+  });
+  if (running.empty() && function != pending.end()) finish(function->first);
+}
+
+void watch_pending() {
+  if (!orders()) return;
+  for (const auto& [number, piece] : pending) watch_reaches(piece);
+}
+
+void begin_running_again() {
+  order_begins(running.back());
+}
 
 bool nothing_to_do() {
   KB_ONE_CALL;
@@ -256,14 +278,20 @@ bool nothing_to_do() {
                                         [](const auto& each) { return each.second.done; });
 }
 
-void do_unseen() {
+namespace {
+
+void finish_unseen() {
   KB_ONE_CALL;
-  if (!running.empty()) return;
-  doing_unseen = true;
   std::vector<Task> all;
   for (const auto& [task, piece] : pending) all.push_back(task);
   std::for_each(all.rbegin(), all.rend(), [](Task each) { finish(each, false); });
-  doing_unseen = false;
+}
+
+}  // namespace
+
+void do_unseen() {
+  KB_ONE_CALL;
+  if (running.empty() || kernel_waits_for_host()) gpu_goes_on(finish_unseen, false);
 }
 
 // What is pending and not behind what is done now: how many operations; `perform`: they are done.

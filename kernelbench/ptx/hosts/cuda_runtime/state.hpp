@@ -93,7 +93,31 @@ extern std::map<int, Module> modules;
 
 // Threads of the host make their calls one after another: what a call changes is whole before the
 // next one begins, and kernels of one of them run at a time.
-extern std::recursive_mutex one_call;
+class OneCall {
+ public:
+  void lock() {
+    mutex_.lock();
+    ++depth_;
+  }
+  void unlock() {
+    --depth_;
+    mutex_.unlock();
+  }
+  // By the thread that makes one: as often as it has locked, and again.
+  size_t let_go() {
+    const size_t times = depth_;
+    for (size_t i = 0; i < times; ++i) unlock();
+    return times;
+  }
+  void take(size_t times) {
+    for (size_t i = 0; i < times; ++i) lock();
+  }
+
+ private:
+  std::recursive_mutex mutex_;
+  size_t depth_ = 0;
+};
+extern OneCall one_call;
 #define KB_ONE_CALL const std::lock_guard locked(kb::cuda::one_call)
 
 // Remembers a failure for cudaGetLastError.
@@ -181,8 +205,6 @@ cudaError_t finish_all();
 void do_unseen();
 // CUDA runtime API, cudaLaunchHostFunc: "The host function must not make any CUDA API calls".
 void refuse_in_host_function();
-// Whether that is what is done now: the host waits for it without a call.
-extern bool doing_unseen;
 // Whether all that was asked for is done, seen or not.
 bool nothing_to_do();
 // Main ends here and now, with 1; nothing in other threads than its own.

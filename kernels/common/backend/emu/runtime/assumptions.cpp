@@ -10,7 +10,7 @@ namespace {
 // The reader's vocabulary.
 constexpr const char* kNames[] = {
     "groups-cover-loads",  "copies-at-cta-scope", "dependent-stores",     "triggers-hand-on",
-    "plain-meeting-loads", "reads-before-async",  "groups-of-warpgroups",
+    "plain-meeting-loads", "reads-before-async",  "groups-of-warpgroups", "host-in-turn",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(Assumption::kCount));
 

@@ -20,6 +20,7 @@ enum class Assumption : uint8_t {
                        // with it, though no fence.proxy.async is between
   kGroupsOfWarpgroups,  // a warp's wgmma.wait_group says that the group's operations have read what
                         // the other warps of its warpgroup read by them, too
+  kHostInTurn,          // a kernel and the host that wait for each other go on in turn
   kCount,
 };
 

@@ -114,7 +114,7 @@ void keep_for_later_launches() {
     if (counter.released == nullptr && counter.supposed == nullptr) continue;
     kept_words.push_back({word.at, {counter.released, counter.supposed}});
   }
-  keep_released(kept_words, launches_begun());
+  keep_released(kept_words, launch_serial());
 }
 
 bool reaches(const Narrow& narrow, const Cta& cta, Scope scope) {
@@ -301,7 +301,7 @@ void note_carried(const Region& region, size_t word, const Access& left, const A
 // find. Whether it was meant so only what comes of it tells: it is noted.
 void meet_word(const Region& region, size_t word, const Access& writer, const Actor& actor) {
   const std::byte* const begin = region.begin + word * 4;
-  if (writer.serial == launches_begun() || begin + 4 > region.end) return;
+  if (writer.serial == launch_serial() || begin + 4 > region.end) return;
   auto* const at = reinterpret_cast<uint32_t*>(const_cast<std::byte*>(begin));
   const uint32_t value = __atomic_load_n(at, __ATOMIC_RELAXED);
   uint32_t before = value;
@@ -364,6 +364,21 @@ void settle_counters() {
     return std::tie(a.buffer, a.pc, a.other_pc) < std::tie(b.buffer, b.pc, b.other_pc);
   });
   for (Finding& finding : findings) report(std::move(finding));
+}
+
+void hand_to_host() {
+  const std::lock_guard lock(guard);
+  keep_for_later_launches();
+}
+
+void take_from_host() {
+  const std::lock_guard lock(guard);
+  for (auto& [word, counter] : counters) {
+    if (word.cta != nullptr) continue;
+    const Released before = released_before(word.at);
+    counter.released = Abroad::joined(counter.released, before.certain);
+    counter.supposed = Abroad::joined(counter.supposed, before.supposed);
+  }
 }
 
 void forget_sync_words() {

@@ -48,6 +48,9 @@ void forget_met_words(const void* begin, const void* end);
 // there.
 void defer_to_word(const uint32_t* word, Finding finding);
 void settle_counters();
+// The host of a program goes on in the middle of a launch, and has gone on.
+void hand_to_host();
+void take_from_host();
 // Launches from here on belong to another call.
 void begin_call();
 // The serial of its first launch.

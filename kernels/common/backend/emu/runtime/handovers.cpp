@@ -101,16 +101,19 @@ void keep_released(const std::vector<std::pair<const void*, Released>>& words, u
     std::erase_if(all, [&](const Left& left) { return left.by == &operation; });
   }
   uint32_t clusters = 0;
+  // A launch that the host has interrupted keeps its numbers.
+  const bool again = operation.numbers.serial == serial;
+  const uint32_t first = again ? operation.numbers.first : next_number;
   std::unordered_map<const Abroad*, Abroad::Pointer> renumbered;
   for (const auto& [word, released] : words) {
     for (const Abroad::Pointer& each : {released.certain, released.supposed}) {
       if (each == nullptr || renumbered.count(each.get()) != 0) continue;
-      renumbered[each.get()] = each->renumbered(kForeign, next_number);
+      renumbered[each.get()] = each->renumbered(kForeign, first);
       clusters = std::max(clusters, each->highest_below(kForeign) + 1);
     }
   }
-  operation.numbers = {serial, next_number, next_number + clusters};
-  next_number += clusters;
+  next_number = std::max(next_number, first + clusters);
+  operation.numbers = {serial, first, next_number};
   for (const auto& [word, released] : words) {
     left_by_word[word].push_back(
         {&operation, {renumbered[released.certain.get()], renumbered[released.supposed.get()]}});

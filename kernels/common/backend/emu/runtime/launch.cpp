@@ -52,7 +52,8 @@ std::mutex order_guard;
 std::atomic<uint64_t> switch_count{0};
 uint64_t launches = 0;
 uint64_t last_serial = 0;
-uint64_t configured_at = 0;  // the last one then
+uint64_t serial_launched = 0;  // of the last launch
+uint64_t configured_at = 0;    // the last one then
 double seconds = 0;
 
 std::mutex spare_guard;
@@ -161,6 +162,9 @@ bool broken(Fact fact) {
 
 uint64_t launches_begun() {
   return last_serial;
+}
+uint64_t launch_serial() {
+  return serial_launched;
 }
 
 uint64_t new_serial() {
@@ -278,7 +282,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   current.shared_bytes = config.shared_bytes;
   current.cooperative = config.cooperative;
   current.number = launches++;
-  current.serial = ++last_serial;
+  current.serial = serial_launched = ++last_serial;
   if (!checking()) forget_contents();
   current.body = std::move(body);
   order_grid(current, config.dependent, config.stream);

@@ -256,7 +256,7 @@ class Touching {
   void check(const Access& earlier, bool wrote, size_t word) {
     if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
     if (!writing_ && !wrote) return;
-    if (earlier.atomic && by_host_ && looks_) return;
+    if (earlier.atomic && by_host_ && (looks_ || writing_)) return;
     const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);

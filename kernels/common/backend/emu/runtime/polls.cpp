@@ -5,8 +5,12 @@
 #include "polls.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <mutex>
 
+#include "assumptions.hpp"
+#include "global_shadow.hpp"
 #include "idle.hpp"
 #include "machine.hpp"
 #include "runner.hpp"
@@ -60,6 +64,11 @@ void give_way(Thread& thread, const Look& look, Pc pc) {
            .context = &thread.polls,
            .polls = true});
 }
+
+// Of a program whose host polls, too: lets it go on; false if it cannot, or nothing comes of it.
+int (*host_turn)() = nullptr;
+std::mutex asking_host;
+std::atomic<uint64_t> turns_of_host{0};
 
 }  // namespace
 
@@ -185,4 +194,27 @@ bool Runner::look_again() {
   return any;
 }
 
+// Nobody can run until the host writes a word, which it does when it has seen what this launch has
+// released by others. Only the first of the OS threads that come to this asks it.
+// PTX: 8.9: what is released at the scope of the system reaches the host.
+bool Runner::host_goes_on() {
+  if (host_turn == nullptr || launch_.operation == nullptr || highest_polling() < 0) return false;
+  const uint64_t before = turns_of_host;
+  const std::lock_guard lock(asking_host);
+  if (turns_of_host == before) {
+    hand_to_host();
+    if (host_turn() == 0) return false;
+    take_from_host();
+    assume(Assumption::kHostInTurn);
+    ++turns_of_host;
+  }
+  changed();
+  return true;
+}
+
 }  // namespace kb::emu
+
+// For the runtime of a program: who lets the host go on in the middle of a launch.
+extern "C" __attribute__((visibility("default"))) void kb_emu_on_host_turn(int (*turn)()) {
+  kb::emu::host_turn = turn;
+}

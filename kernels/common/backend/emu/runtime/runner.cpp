@@ -310,7 +310,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
       if (ran) continue;
       if (wait_for_other_clusters(running, since)) continue;
       if (start_waited_for(since)) continue;
-      if (look_again()) continue;
+      if (look_again() || host_goes_on()) continue;
       report_hang(clusters_);
     }
     // Operations that outlive their CTA were reported; they still have effects.

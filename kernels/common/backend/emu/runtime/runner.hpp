@@ -97,6 +97,7 @@ class Runner {
   void end_idleness();
   void help();
   bool look_again();
+  bool host_goes_on();
   bool wait_for_other_clusters(uint32_t running, uint64_t since);
   bool run_a_lane_first(Warp& warp);
   uint32_t choose(uint32_t bound, uint32_t usual);
@@ -180,6 +181,7 @@ void check_wgmma_at_exit(Cta& cta);
 
 // launch.cpp
 uint64_t launches_begun();
+uint64_t launch_serial();  // of the last launch
 // For an access of a program that is no launch's.
 uint64_t new_serial();
 

@@ -1,0 +1,111 @@
+// A thread that stands for the GPU, for a host that waits without a call. While the host polls
+// memory it does what is pending; where a kernel there can only wait for the host, the host goes
+// on, and the kernel when the host polls again or waits for it. One of the two goes on at a time.
+//
+// Of a host that waits for a function of its own, by an object of C++ say, no access tells: the
+// function is called once the host has long been silent.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "order.hpp"
+
+namespace kb::cuda {
+
+namespace {
+
+std::mutex passing;
+std::condition_variable passed;
+bool gpu_has_turn = false;
+bool kernel_waits = false;  // for the host
+bool host_blocked = false;
+thread_local bool is_gpu = false;
+
+// Since the kernel has waited, and turns of the host in which it has done nothing.
+std::atomic<size_t> acts = 0;
+size_t idle_turns = 0;
+constexpr size_t kMostIdleTurns = 3;
+
+void hand_over(std::unique_lock<std::mutex>& lock, bool to_gpu) {
+  gpu_has_turn = to_gpu;
+  passed.notify_all();
+  passed.wait(lock, [to_gpu] { return gpu_has_turn != to_gpu; });
+}
+
+// The emulator asks, in a launch that cannot go on; 0 if the host cannot help.
+int host_turn() {
+  if (!is_gpu || host_blocked || idle_turns > kMostIdleTurns) return 0;
+  const size_t before = acts;
+  watch_pending();
+  order_ends();
+  const size_t held = one_call.let_go();
+  {
+    std::unique_lock lock(passing);
+    kernel_waits = true;
+    hand_over(lock, false);
+    kernel_waits = false;
+  }
+  one_call.take(held);
+  unwatch();
+  begin_running_again();
+  idle_turns = acts == before ? idle_turns + 1 : 0;
+  return 1;
+}
+
+// Of the host; a function that is called may end what it waits for.
+std::atomic<double> silent_since_ms = 0;
+constexpr double kSilenceMs = 1000, kAgainMs = 100;
+
+}  // namespace
+
+void host_is_there() {
+  if (!is_gpu) silent_since_ms = now_ms();
+}
+
+// Assumption: a host that is silent for so long while functions of its own are pending waits for
+// the first of them.
+void watch_for_silence() {
+  host_is_there();
+  std::thread([] {
+    is_gpu = true;
+    while (!main_has_ended) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      KB_ONE_CALL;
+      if (main_has_ended || now_ms() - silent_since_ms < kSilenceMs) continue;
+      call_first_function();
+      silent_since_ms = now_ms() - kSilenceMs + kAgainMs;
+    }
+  }).detach();
+}
+
+bool kernel_waits_for_host() {
+  return kernel_waits;
+}
+
+void host_acts() {
+  if (!is_gpu) ++acts;
+}
+
+void gpu_goes_on(const std::function<void()>& work, bool blocks) {
+  const size_t held = one_call.let_go();
+  std::unique_lock lock(passing);
+  host_blocked = blocks;
+  if (!kernel_waits) {
+    idle_turns = 0;
+    ask_for_turns(host_turn);
+    std::thread([work] {
+      is_gpu = true;
+      work();
+      const std::lock_guard ends(passing);
+      gpu_has_turn = false;
+      passed.notify_all();
+    }).detach();
+  }
+  hand_over(lock, true);
+  lock.unlock();
+  one_call.take(held);
+}
+
+}  // namespace kb::cuda
