@@ -308,6 +308,14 @@ def test_a_host_waits_for_a_function_of_its_own(checked: Checked, waits: str) ->
     assert checked("waits_for_function.cu", ("call_made.get_future().wait();", waits)).code == 0
 
 
+def test_volatile_stores_come_late(checked: Checked) -> None:
+    assert checked("volatile_flag.cu").code == 0
+    outcome = checked("volatile_flag.cu", ("__threadfence();  // before the flag", ""))
+    assert outcome.code == 3, outcome.out
+    assert "error[race]: a strong load gives what was there before the store" in outcome.out
+    assert place("-->", "volatile_flag.cu", outcome.out), outcome.out
+
+
 _STORES = (
     "  for (int i = 0; i < kCount; ++i) box->values[i] = i;  // values\n"
     "  __atomic_store_n(&box->go, 1, __ATOMIC_RELEASE);\n"

@@ -345,6 +345,7 @@ void defer_to_word(const uint32_t* word, Finding finding) {
 // Assumption: a plain load of a word at which CTAs meet gives a value that it has had, and the bits
 // that count are still.
 void settle_counters() {
+  note_late_stores();
   std::vector<Finding> findings;
   {
     const std::lock_guard lock(guard);

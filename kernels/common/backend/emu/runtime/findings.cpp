@@ -89,7 +89,8 @@ void keep_once(std::vector<Found>& among, Finding finding) {
     return;
   }
   if (among.size() >= options().max_findings) return;
-  among.push_back({.finding = std::move(finding), .where = where_now(), .readers = {-1}});
+  const Where where = finding.where.value_or(where_now());
+  among.push_back({.finding = std::move(finding), .where = where, .readers = {-1}});
 }
 
 void note_cause(Finding finding) {

@@ -48,6 +48,12 @@ void forget_met_words(const void* begin, const void* end);
 // there.
 void defer_to_word(const uint32_t* word, Finding finding);
 void settle_counters();
+// late_stores.cpp: a strong store, which others may see late; one that is seen at once; and what a
+// strong load sees, of what is there or was before.
+void store_may_come_late(const void* at, uint32_t bytes, uint64_t before, Pc pc);
+void store_is_seen(const void* at);
+uint64_t seen_at(const void* at, uint32_t bytes, uint64_t value, Pc pc);
+void note_late_stores();  // at the end of a launch
 // The host of a program goes on in the middle of a launch, and has gone on.
 void hand_to_host();
 void take_from_host();

@@ -131,7 +131,10 @@ uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
   if (form.returns && bytes >= 4) current_runner->spun(at, bytes, bits_at(at, bytes), pc);
   if (changed) {
     current_runner->changed();
-    if (!in_shared(at)) note_change(at, pc);
+    if (!in_shared(at)) {
+      note_change(at, pc);
+      store_is_seen(at);
+    }
   } else if (form.returns && (form.may_poll || changes_nothing(update, context))) {
     poll_word(at, bytes, pc);
   }
@@ -147,8 +150,11 @@ uint64_t strong_load(const void* at, uint32_t bytes, const StrongForm& form) {
   poll_word(at, bytes, pc);
   const uint64_t value = bits_at(at, bytes);
   current_runner->spun(at, bytes, value, pc);
+  // What the store that it does not see has handed on is taken over all the same: it may stand for
+  // what the value before it has.
+  const uint64_t seen = in_shared(at) ? value : seen_at(at, bytes, value, pc);
   if (bytes >= 4) take_over(at, form.order, form.scope, pc);
-  return value;
+  return seen;
 }
 
 // PTX: st.{relaxed,release}.scope and st.volatile (9.7.9).
@@ -156,9 +162,13 @@ void strong_store(void* at, uint32_t bytes, uint64_t value, const StrongForm& fo
   const Pc pc = KB_EMU_PC;
   interleave();
   strong_access(at, bytes, true, form.scope, pc, "a strong store");
-  if (bits_at(at, bytes) != value) {
+  const uint64_t before = bits_at(at, bytes);
+  if (before != value) {
     current_runner->changed();
-    if (!in_shared(at)) note_change(at, pc);
+    if (!in_shared(at)) {
+      note_change(at, pc);
+      store_may_come_late(at, bytes, before, pc);
+    }
   }
   current_runner->spun(at, bytes, value, pc);
   if (bytes >= 4) hand_over(at, form.order, form.scope, pc);
