@@ -194,4 +194,6 @@ def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection
     :meth:`CheckedLaunches.explain`."""
     if stale or note.finding.kind == "not-reset":
         return note.finding.kind == "not-reset" and _memory_of(note) in stale
+    if note.finding.kind == "unwritten" and note.finding.text.startswith("atom "):
+        return wrong or bool(errors)  # what the kernel does next depends on it
     return wrong or (errors == {"hang"} and not note.finding.text.startswith("a load"))

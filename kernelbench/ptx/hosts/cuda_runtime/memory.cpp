@@ -64,8 +64,8 @@ cudaError_t release(void* address) {
   if (found == allocated.end() || found->second.registered) {
     return remembered(cudaErrorInvalidValue);
   }
-  memory_freed(address);
   const auto [bytes, type, number, registered, retired] = found->second;
+  memory_freed(address, bytes, number);
   allocated.erase(found);
   if (type == cudaMemoryTypeDevice || !orders()) {
     std::free(static_cast<char*>(address) - kGuardBytes);
@@ -84,7 +84,8 @@ void mapped(void* address, size_t bytes, bool there) {
     allocated[begin] = {bytes, cudaMemoryTypeDevice, ++last_number, true};
     sites[last_number] = call_site();
   } else {
-    memory_freed(begin);
+    const Allocation of = allocated[begin];
+    memory_freed(begin, of.bytes, of.number);
     allocated.erase(begin);
   }
 }

@@ -30,7 +30,7 @@ struct Emulator {
   void (*on_host_turn)(int (*)()) = found<decltype(on_host_turn)>("kb_emu_on_host_turn");
   void (*host_knows)(uint64_t) = found<decltype(host_knows)>("kb_emu_host_knows");
   void (*all_done)() = found<decltype(all_done)>("kb_emu_all_done");
-  void (*freed)(const void*) = found<decltype(freed)>("kb_emu_freed");
+  void (*freed)(const void*, uint64_t, const char*) = found<decltype(freed)>("kb_emu_freed");
 
   template <typename Function>
   static Function found(const char* name) {
@@ -185,8 +185,8 @@ void memory_made(const void* begin) {
   if (ordering) emulator().fresh(begin);
 }
 
-void memory_freed(const void* begin) {
-  if (ordering) emulator().freed(begin);
+void memory_freed(const void* begin, size_t bytes, uint64_t number) {
+  if (ordering) emulator().freed(begin, bytes, ("allocation " + std::to_string(number)).c_str());
 }
 
 }  // namespace kb::cuda

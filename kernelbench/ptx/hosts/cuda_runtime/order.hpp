@@ -96,6 +96,6 @@ void unwatch();
 // The current operation accesses memory that the GPU reaches; nothing for other memory.
 void touched(const void* at, size_t bytes, bool writing);
 void memory_made(const void* begin);
-void memory_freed(const void* begin);
+void memory_freed(const void* begin, size_t bytes, uint64_t number);
 
 }  // namespace kb::cuda

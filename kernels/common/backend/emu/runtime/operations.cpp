@@ -46,6 +46,12 @@ uint64_t first_serial = 1;
 std::map<const std::byte*, std::shared_ptr<Words>> shadows;
 // Of the GPU, where the program has asked for memory that holds nothing.
 std::set<const std::byte*> fresh;
+// By where it began: allocations that the program has freed.
+struct FreedMemory {
+  const std::byte* end;
+  std::string name;
+};
+std::map<const std::byte*, FreedMemory> freed;
 bool host_polls = false;  // since everything was done
 // What was found where no launch was.
 Collected outside_launches;
@@ -173,6 +179,12 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
   }
   return " that " + earlier.name + ", ahead of it in the stream," + done +
          ", before griddepcontrol.wait (cudaGridDependencySynchronize)";
+}
+
+std::string freed_text(const std::byte* at) {
+  const auto next = freed.upper_bound(at);
+  if (next == freed.begin() || std::prev(next)->second.end <= at) return "";
+  return " of " + std::prev(next)->second.name + ", which the program has freed";
 }
 
 bool hands_over() {
@@ -346,6 +358,7 @@ KB_EMU_EXPORT void kb_emu_program(int begins) {
   forget_order();
   shadows.clear();
   fresh.clear();
+  freed.clear();
   forget_met_words(nullptr, reinterpret_cast<const void*>(UINTPTR_MAX));
   if (begins != 0) outside_launches = {};
   is_program = begins != 0;
@@ -432,7 +445,11 @@ KB_EMU_EXPORT void kb_emu_note(const void* pc, const char* text) {
 
 // An allocation of the GPU's memory holds nothing yet.
 KB_EMU_EXPORT void kb_emu_fresh(const void* allocation) {
-  if (is_program) fresh.insert(static_cast<const std::byte*>(allocation));
+  if (!is_program) return;
+  const auto* begin = static_cast<const std::byte*>(allocation);
+  fresh.insert(begin);
+  std::erase_if(
+      freed, [begin](const auto& each) { return each.first <= begin && begin < each.second.end; });
 }
 
 // The host has waited for an operation, or seen that it is done.
@@ -445,7 +462,11 @@ KB_EMU_EXPORT void kb_emu_all_done() {
 }
 
 // The allocation is there no longer.
-KB_EMU_EXPORT void kb_emu_freed(const void* allocation) {
+KB_EMU_EXPORT void kb_emu_freed(const void* allocation, uint64_t bytes, const char* name) {
+  if (is_program) {
+    const auto* begin = static_cast<const std::byte*>(allocation);
+    freed[begin] = {begin + bytes, name};
+  }
   fresh.erase(static_cast<const std::byte*>(allocation));
   const auto found = shadows.find(static_cast<const std::byte*>(allocation));
   if (found == shadows.end()) return;

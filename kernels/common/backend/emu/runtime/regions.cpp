@@ -187,7 +187,8 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   text += writing ? " writes " : " reads ";
   text += std::to_string(bytes) + " bytes";
   if (region == nullptr) {
-    text += " that no buffer owns" + beside(begin);
+    const std::string freed = freed_text(begin);
+    text += freed.empty() ? " that no buffer owns" + beside(begin) : freed;
   } else if (begin + bytes > region->end) {
     const auto outside = static_cast<size_t>(begin + bytes - region->end);
     text += ", " + std::to_string(outside) + " of them beyond the end of " + region->name;

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "api_ptx.hpp"
+#include "fiber.hpp"
 #include "rt.cuh"
+#include "runner.hpp"
 #include "tma_box.hpp"
 
 namespace kb::emu {
@@ -139,6 +141,15 @@ MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* wh
           .text = std::string(what) +
                   " takes its tensor map from global, constant or parameter memory, not from "
                   "shared memory"});
+  }
+  const auto* const at = reinterpret_cast<const std::byte*>(map);
+  const std::byte* const own = current_thread == nullptr ? nullptr : current_thread->fiber->stack;
+  if (own != nullptr && own <= at && at < own + kStackBytes) {
+    fail({.kind = Class::kDescriptor,
+          .pc = pc,
+          .text = std::string(what) +
+                  " takes its tensor map from global, constant or parameter memory, not from local "
+                  "memory: a parameter whose address is taken has to be __grid_constant__"});
   }
   if (reinterpret_cast<uintptr_t>(map) % 64 != 0) {
     fail({.kind = Class::kAlignment,
