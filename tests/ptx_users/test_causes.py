@@ -29,6 +29,18 @@ CAUSES = {
         "not-reset", "the value 28 that an earlier launch has left, for 0 before the first",
         "if (threadIdx.x == 0) item = atomicAdd(next, 1);", "if (threadIdx.x == 0) item",
     ),
+    "queue on nothing": (
+        "left_behind.cu",
+        [("CHECK(cudaMemset(next, 0, sizeof(int)));  // queue", ""),
+         ("CHECK(cudaMemset(next, 0, sizeof(int)));", "")],
+        "unwritten", "atom adds to allocation 1", "if (threadIdx.x == 0) item = atomicAdd(", "",
+    ),
+    "freed before the launch": (
+        "left_behind.cu",
+        [("CHECK(cudaMemset(next, 0, sizeof(int)));  // queue",
+          "CHECK(cudaMemset(next, 0, sizeof(int)));\n    CHECK(cudaFree(out));")],
+        "out-of-bounds", "which the program has freed", "if (threadIdx.x == 0) out[item]", "",
+    ),
     "counter does not wrap": (
         "left_behind.cu", [("atomicInc(&arrived, kBlocks - 1)", "atomicAdd(&arrived, 1u)")],
         "not-reset", "finds in arrived the value 4", "if (atomicAdd(&arrived, 1u)", "if (atomicAdd",
@@ -101,6 +113,10 @@ CAUSES = {
         "mapped.cu",
         [("data[0] = 42;", ""), (': "memory");', ': "memory");\n  data[0] = 42;')],
         "race", "the host reads allocation 1", "const int got = shared[0];", "data[0] = 42;",
+    ),
+    "map in local memory": (
+        "map_types.cu", [("const __grid_constant__ CUtensorMap in", "const CUtensorMap in")],
+        "descriptor", "not from local memory: a parameter whose address is taken has to be", "", "",
     ),
     "lock kept": (
         "lock.cu", [("  atomicExch(lock, 0);", "  if (blockIdx.x != 2) atomicExch(lock, 0);")],

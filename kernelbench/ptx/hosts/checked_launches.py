@@ -111,6 +111,7 @@ class CheckedLaunches:
             stale: Names of memory in which nothing but words that launches have left makes it fail.
         """
         modules = self._modules.values()
+        goes_wrong = wrong or any(each.report.errors for each in self.made)
         for at, made in enumerate(self.made):
             report, kernel = made.report, made.report.kernel
             errors = {each.finding.kind for each in report.errors}
@@ -119,8 +120,11 @@ class CheckedLaunches:
                 each.early_reads(kernel) for each in modules if fails and kernel in each.kernels
             ]
             notes = [each for each in report.notes if _explains(each, errors, wrong, stale)]
-            first = (*(() if stale else itertools.chain(*reads)), *notes)
-            self.made[at] = replace(made, report=replace(report, findings=first + report.findings))
+            notes += [each for each in report.notes if goes_wrong and _decides(each)]
+            first = dict.fromkeys((*(() if stale else itertools.chain(*reads)), *notes))
+            self.made[at] = replace(
+                made, report=replace(report, findings=(*first, *report.findings))
+            )
         if not self.made[-1].report.findings:
             self.made.pop()
 
@@ -189,11 +193,14 @@ def _memory_of(note: PtxFinding) -> str:
     return note.finding.buffer.partition(" (")[0]
 
 
+def _decides(note: PtxFinding) -> bool:
+    """Whether a kernel goes on by what an atomic gives of memory that holds nothing."""
+    return note.finding.kind == "unwritten" and note.finding.text.startswith("atom ")
+
+
 def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection[str]) -> bool:
     """Whether a note is the cause; ``errors``: what else its launch has, the others of
     :meth:`CheckedLaunches.explain`."""
     if stale or note.finding.kind == "not-reset":
         return note.finding.kind == "not-reset" and _memory_of(note) in stale
-    if note.finding.kind == "unwritten" and note.finding.text.startswith("atom "):
-        return wrong or bool(errors)  # what the kernel does next depends on it
     return wrong or (errors == {"hang"} and not note.finding.text.startswith("a load"))
