@@ -22,6 +22,7 @@ from kernelbench.checks import allowances
 from kernelbench.checks.report import CheckReport, report_of
 from kernelbench.checks.rows import (
     FORMAL,
+    NOTED,
     CheckRequest,
     CheckRow,
     CheckStatus,
@@ -326,5 +327,5 @@ def _add(
     seen[found.identity] = Seen(
         finding, launched.form, request.sms[0], found.seed - launched.seed, found.schedules,
         launched.report.waits if finding.kind == "hang" else (),
-        allowed=FORMAL if found.severity == "formal" else "",
+        allowed={"formal": FORMAL, "noted": NOTED}.get(found.severity, ""),
     )  # fmt: skip

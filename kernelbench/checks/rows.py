@@ -16,8 +16,9 @@ CheckStatus = Literal[
 FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "timeout", "fault")
 
 
-#: Why a formal finding is allowed.
+#: Why a formal finding is allowed, and one of memory that nothing has written.
 FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
+NOTED = "main ended well; check whether the value that is read there matters"
 
 
 @dataclass(frozen=True)

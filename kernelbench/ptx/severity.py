@@ -20,7 +20,7 @@ from kernelbench.ptx.lowering.shuffled_loads import shuffled_between
 from kernelbench.ptx.lowering.unused_loads import unused_by
 from kernelbench.ptx.sources import PtxSymbols
 
-Severity = Literal["error", "formal"]
+Severity = Literal["error", "formal", "noted"]
 #: Of PTX, of an access and of the one that it conflicts with; None for one that is elsewhere.
 Lines = tuple[int | None, int | None]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)

@@ -142,6 +142,14 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
 def test_right_programs_are_clean(checked: Checked, name: str) -> None:
     outcome = checked(f"{name}.cu", schedules=8)
     assert outcome.code == 0, outcome.out
+    assert "allowed[unwritten]" not in outcome.out
+
+
+def test_reads_of_nothing_are_said_of_a_program_that_ends_well(checked: Checked) -> None:
+    half = ("kCount * sizeof(int), cudaMemcpyHostToDevice", "kCount * 2, cudaMemcpyHostToDevice")
+    outcome = checked("half_filled.cu", half, ("return 1;", "continue;"), schedules=1)
+    assert outcome.code == 0
+    assert "allowed[unwritten]: a load reads allocation 1 of half_filled.cu" in outcome.out
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ class CheckedLaunches:
             ]
             notes = [each for each in report.notes if _explains(each, errors, wrong, stale)]
             notes += [each for each in report.notes if goes_wrong and _decides(each)]
+            reading = [each for each in report.notes if each.finding.kind == "unwritten"]
+            notes += () if goes_wrong else (replace(each, severity="noted") for each in reading)
             first = dict.fromkeys((*(() if stale else itertools.chain(*reads)), *notes))
             self.made[at] = replace(
                 made, report=replace(report, findings=(*first, *report.findings))
