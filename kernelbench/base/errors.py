@@ -141,8 +141,8 @@ class EnvironmentProblem(KernelbenchError):
 
 #: How to have torch, for what cannot go on without it.
 TORCH_HINT = (
-    '`pip install "kernelbench-lineage[torch]"`, without an NVIDIA GPU '
-    "`uv pip install torch --torch-backend=cpu` before it"
+    "`pip install torch`, without an NVIDIA GPU "
+    "`pip install torch --index-url https://download.pytorch.org/whl/cpu`"
 )
 
 

@@ -37,7 +37,7 @@ def require_dask() -> None:
     if importlib.util.find_spec("distributed") is None:
         raise EnvironmentProblem(
             "workers are a Dask cluster's, and the package distributed is not installed",
-            "`pip install 'kernelbench-lineage[campaign]'`, or give --workers 0",
+            "`pip install distributed`, or give --workers 0",
         )
 
 

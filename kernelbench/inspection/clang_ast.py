@@ -68,7 +68,7 @@ def cindex() -> Any:
     Raises:
         EnvironmentProblem: If it is not installed, or too old.
     """
-    hint = "pip install 'kernelbench-lineage[lint]', or libclang, 17 or newer"
+    hint = "`pip install libclang`, 17 or newer"
     try:
         from clang import cindex as module
     except ImportError:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from conftest import ROOT, environment_of, launch
 
@@ -41,6 +42,29 @@ def commands_of(readme: str) -> list[list[str]]:
     block = blocks_of(readme)[0]
     # As a shell does it: inside a word, # begins no comment.
     return [re.split(r"\s#", line)[0].split()[1:] for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_workflow_installs_what_its_variable_says(template: str) -> None:
+    """No index has the package: another's of that name must not be installed in its place."""
+    text = files_of(template)[Path(".github/workflows/kernels.yml")].read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    for job in jobs.values():
+        script = next(step["run"] for step in job["steps"] if "run" in step)
+        command = ["bash", "-c", f"pip() {{ echo $*; }}; {script}"]
+        told = subprocess.run(
+            command, env={"KERNELBENCH": "my.whl"}, capture_output=True, text=True
+        )
+        assert told.stdout == "install my.whl\n"
+        unset = subprocess.run(command, env={"KERNELBENCH": ""}, capture_output=True, text=True)
+        assert unset.returncode != 0 and unset.stdout == ""
+        (line,) = unset.stderr.splitlines()
+        assert "KERNELBENCH: set it as the top of kernels.yml says" in line
+
+
+def test_nothing_is_installed_by_a_name_that_is_on_no_index() -> None:
+    texts = [each for each in (ROOT / "kernelbench").rglob("*") if each.suffix in {".py", ".yml"}]
+    assert texts and not [each for each in texts if "kernelbench-lineage[" in each.read_text()]
 
 
 def git(root: Path, *arguments: str) -> None:
