@@ -336,7 +336,7 @@ def read_submission(file: Path) -> Step:
         hypothesis="",
         arch="any",
         status="works",
-        kind="python",
+        kind="triton" if any(_imports_triton(node) for node in tree.body) else "python",
         path=file.parent,
         entry=file,
         submission=True,
@@ -358,6 +358,13 @@ def is_submission(file: Path) -> bool:
         if isinstance(target, ast.Name)
     ]
     return "custom_kernel" in (*names, *assigned)
+
+
+def _imports_triton(node: ast.stmt) -> bool:
+    """Whether a file cannot do without Triton: an import in a ``try`` may fail."""
+    named = node.names if isinstance(node, ast.Import) else []
+    modules = [each.name for each in named] or [getattr(node, "module", None) or ""]
+    return any(module.partition(".")[0] == "triton" for module in modules)
 
 
 def _binds_custom_kernel(node: ast.AST) -> bool:

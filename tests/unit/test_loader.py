@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelbench.kinds.callables import LoadError, describe_exception, load_callable
+from kernelbench.project.step_files import read_submission
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +119,21 @@ def test_two_revisions_get_modules_of_their_own(tmp_path: Path) -> None:
         )
         found.append(load_callable(file))
     assert [kernel(None) for kernel in found] == ["old", "new"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "kind"),
+    [
+        ("import triton.language as tl", "triton"),
+        ("import torch, triton", "triton"),
+        ("from triton import jit", "triton"),
+        ("import torch\nfrom tritonclient import x", "python"),
+        ("try:\n    import triton\nexcept ImportError:\n    triton = None", "python"),
+    ],
+)
+def test_a_file_that_imports_triton_is_a_triton_step(
+    imports: str, kind: str, tmp_path: Path
+) -> None:
+    """Without a GPU the emulator takes it: Triton's own error would blame the file."""
+    file = write(tmp_path, f"{imports}\ndef custom_kernel(data):\n    return data\n")
+    assert read_submission(file).kind == kind
