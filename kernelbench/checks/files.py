@@ -51,6 +51,11 @@ FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
 #: NVIDIA's driver, should anything reach it, has none: a file is checked on the emulator.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 _SCRIPT_ROW = "script"
+_ARGUMENTS_GO = "a program's arguments go after `--`"
+_CALLED_BY_RUN = (
+    "`kernelbench run {file} --shape NAME` calls a submission, as --task DIR does; a script calls "
+    "its kernels itself"
+)
 _MAIN = re.compile(r"\bmain\s*\(")
 
 
@@ -121,6 +126,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         launches += launches_of
     if status:
         call = f": {program.failed_call}" if program.failed_call else ""
+        if not launches and not call:
+            call = f"; it launched no kernel; {_ARGUMENTS_GO}"
         return FileAnswer(tuple(launches), "wrong", f"main returned {status}{call}")
     if program.fails_with is not None:
         return FileAnswer(
@@ -252,7 +259,7 @@ def _checked(file: Path, asked: FileAsked, request: CheckRequest) -> StepCheck:
     if not rows:
         raise UsageError(
             f"{file}: it launched no kernel",
-            "--task DIR names the task that calls a submission; a script calls its kernels itself",
+            _CALLED_BY_RUN.format(file=file) if file.suffix == ".py" else _ARGUMENTS_GO,
         )
     sha = hashlib.sha256(file.read_bytes()).hexdigest()
     return StepCheck(file.name, sha, None, tuple(rows))

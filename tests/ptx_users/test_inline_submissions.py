@@ -189,6 +189,7 @@ def test_a_submission_alone_has_to_be_called(bench: Bench, tmp_path: Path) -> No
     )
     outcome = bench("check", file, root=tmp_path)
     assert outcome.code == 2 and "it launched no kernel" in outcome.error
+    assert f"`kernelbench run {file} --shape NAME` calls a submission" in outcome.error
 
 
 def test_a_task_goes_with_submissions(bench: Bench) -> None:

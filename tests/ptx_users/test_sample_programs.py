@@ -62,6 +62,10 @@ def test_a_program_without_kernels_is_checked_by_its_calls(checked: Checked) -> 
     # Of one that has a kernel and launches none, nothing would be known.
     outcome = checked("peer_copy.cu")
     assert outcome.code == 2 and "it launched no kernel" in outcome.error, outcome.out
+    assert "a program's arguments go after `--`" in outcome.error
+    outcome = checked("peer_copy.cu", ("return verdict(true);", "return 2;"))
+    assert outcome.code == 3, outcome.out
+    assert "main returned 2; it launched no kernel; a program's arguments go" in outcome.out
 
 
 @pytest.mark.long
