@@ -63,7 +63,7 @@ def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, plot: s
     _save(timelines, plot)
     _headline(found.device, f"{base}→{cand}")
     rows = found.rows()
-    right = {*rows[0]} - {"shape", "predicted", "90 %"} if rows else ()
+    right = {*rows[0]} - {"shape", "predicted", "90 % of Δ"} if rows else ()
     console.show(rows, right=right, prose="shape")
     return int(ExitCode.PASS)
 

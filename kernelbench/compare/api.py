@@ -242,7 +242,8 @@ def _cannot_time(first: StepRun, second: StepRun, metric: Metric) -> tuple[str, 
             executor = step_plan.target.executor.name
             why = f"runs on the {executor} here, whose times stand for no device"
             known = arch_named(arch)
-            gpu = known.gpus if known else f"a GPU for {arch}"
+            gpu = f"a GPU for {arch}" if arch not in ("", "any") else "an NVIDIA GPU"
+            gpu = known.gpus if known else gpu
             return f"{step_plan.step.name} {why}", f"run it on {gpu}"
     if first.target != second.target:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,11 @@ class Prediction:
         return self.device_us + (self.host_us or 0.0)
 
 
+def _times_of(found: Iterable[Prediction]) -> str:
+    """What :attr:`Prediction.us` is of these."""
+    return " or ".join(sorted({"device" if each.host_us is None else "call" for each in found}))
+
+
 @dataclass(frozen=True, repr=False)
 class _Predicted(RowTable):
     """Rows of which none is a measurement."""
@@ -94,13 +99,14 @@ class Predictions(_Predicted):
 
     def rows(self) -> list[Row]:
         """A row for each step and shape, times in us."""
+        of = _times_of(self.found)
         return [
             {
                 "step": each.step,
                 "shape": each.shape,
                 "predicted device µs": f"{each.device_us:.1f}",
                 "predicted call µs": "–" if each.host_us is None else f"{each.us:.1f}",
-                "90 %": f"{each.low_us:.1f} … {each.high_us:.1f}",
+                f"90 % of {of}": f"{each.low_us:.1f} … {each.high_us:.1f}",
             }
             for each in self.found
         ]
@@ -159,13 +165,14 @@ class Changes(_Predicted):
 
     def rows(self) -> list[Row]:
         """A row for each shape; times in us, changes in percent."""
+        of = _times_of([side for each in self.found for side in (each.base, each.cand)])
         return [
             {
                 "shape": each.base.shape,
-                f"{each.base.step} predicted µs": f"{each.base.us:.1f}",
-                f"{each.cand.step} predicted µs ": f"{each.cand.us:.1f}",
+                f"{each.base.step} predicted {of} µs": f"{each.base.us:.1f}",
+                f"{each.cand.step} predicted {of} µs ": f"{each.cand.us:.1f}",
                 "predicted Δ": f"{100 * each.change:+.1f}%",
-                "90 %": f"[{100 * (each.change - each.spread):+.1f}, "
+                "90 % of Δ": f"[{100 * (each.change - each.spread):+.1f}, "
                 f"{100 * (each.change + each.spread):+.1f}]",
                 "predicted": each.verdict + (f": {each.reason}" if each.reason else ""),
             }
@@ -235,10 +242,9 @@ def _device_of(step: Step) -> DeviceModel:
     for name in DEVICES:
         if device(name).arch == step.arch:
             return device(name)
-    raise UsageError(
-        f"--predict: {step.name} is for {step.arch or step.kind}; there are models of "
-        + ", ".join(dict.fromkeys(device(name).arch for name in DEVICES))
-    )
+    of = " and ".join(dict.fromkeys(device(name).arch for name in DEVICES))
+    words = step.in_words + (f" for {step.arch}" if step.compiled else "")
+    raise UsageError(f"--predict models compiled steps for {of}: {words}")
 
 
 def compare(

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import COUNTED, TINY, launch, write_project
 
+from kernelbench.compare.api import _cannot_time
 from kernelbench.machine.environment import cpu_name
 from kernelbench.records import calibration_record, ledger, run_record
 
@@ -289,3 +291,17 @@ def custom_kernel(data):
     assert "s01 on shape u0 is wrong: full:" in outcome.err
     alone = bench("ab", "s00", "s01", "--shape", "u0", "--inputs", "gpu-mode", *CALL, root=root)
     assert alone.code == 0, alone.err
+
+
+@pytest.mark.parametrize(
+    ("arch", "where"),
+    [
+        ("any", "an NVIDIA GPU"),
+        ("sm_90a", "a Hopper GPU (H100, H200, H800)"),
+        ("sm_1", "a GPU for sm_1"),
+    ],
+)
+def test_what_is_not_timed_here_says_where_it_would_be(arch: str, where: str) -> None:
+    target = SimpleNamespace(timed=False, executor=SimpleNamespace(name="emulator"))
+    plan: Any = SimpleNamespace(step=SimpleNamespace(name="s1", arch=arch), target=target)
+    assert _cannot_time(plan, plan, "device")[1] == f"run it on {where}"

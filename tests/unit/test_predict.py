@@ -355,6 +355,27 @@ def test_what_a_prediction_says_of_a_change(cand: api.Prediction, verdict: str) 
     assert api._changed(model, made("v15", 100, "a"), cand).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("host_us", "time"), [([2.0], "call"), ([None], "device"), ([2.0, None], "call or device")]
+)
+def test_headings_name_the_time(host_us: list[float | None], time: str) -> None:
+    found = tuple(replace(made("v16", 50, "b"), host_us=each) for each in host_us)
+    assert f"90 % of {time}" in api.Predictions(device(), found).rows()[0]
+    changes = tuple(api.PredictedChange(each, each, 0, 0, "no call") for each in found)
+    headings = [*api.Changes(device(), changes).rows()[0]]
+    assert [each.strip() for each in headings if "µs" in each] == [f"v16 predicted {time} µs"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch", "words"),
+    [("triton", "any", "s1 is a Triton step"), ("step", "sm_80", "a compiled step for sm_80")],
+)
+def test_a_step_without_a_model_is_refused_by_what_it_is(kind: str, arch: str, words: str) -> None:
+    (step,) = Context.find().lineages.select(["v22"])
+    with pytest.raises(UsageError, match=f"models compiled steps for sm_100a and .*{words}$"):
+        api._device_of(replace(step, name="s1", kind=kind, arch=arch))
+
+
 def test_a_step_and_one_that_differs_on_the_host_have_one_schedule() -> None:
     found = api.compare("v22", "v23", ["u0"])
     (change,) = found.found
