@@ -12,6 +12,7 @@ import click
 from kernelbench.base import console
 from kernelbench.base.errors import HarnessDefect, UsageError
 from kernelbench.cli import check_view
+from kernelbench.machine.devices import require_torch
 from kernelbench.project.shipped import shipped_root
 
 
@@ -34,6 +35,7 @@ def command(keep: Path | None) -> None:
       kernelbench demo --keep broken     then mend broken/kernels/demo/kernel.cuh, and
       kernelbench check broken/kernels/demo
     """
+    require_torch("the demonstration")
     if keep is not None:
         if keep.exists():
             raise UsageError(f"{keep} is there already", "give a folder that is not")

@@ -6,6 +6,8 @@ meant to be pasted into a bug report. Paths below the home folder are written wi
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
 import platform
 import shutil
@@ -23,7 +25,7 @@ from kernelbench.emulator import branches
 from kernelbench.executors import targets
 from kernelbench.executors.executor import Executor
 from kernelbench.machine import clocks, devices
-from kernelbench.machine.toolchain import INSTALL_NVCC, builds_emulator
+from kernelbench.machine.toolchain import INSTALL_NVCC, builds_emulator, emulator_compiler
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Step, load_lineages
 
@@ -32,6 +34,14 @@ State = Literal["ok", "warn", "missing"]
 _TORCH_LIMIT_S = 120.0
 _LOW_DISK_BYTES = 2 << 30
 _MIN_PYTHON = (3, 11)
+#: What pip is asked for, its module, and what is lacking without it.
+_PACKAGES = (
+    ("pyelftools", "elftools", "findings have no lines; `inspect` and `sanitize` do not work"),
+    ("triton==3.6.0", "triton", "no Triton step runs, and no script with Triton's kernels"),
+    ("matplotlib", "matplotlib", "`--plot` does not work, and a report has no drawings"),
+    ("libclang", "clang", "`lint` does not work"),
+    ("clang-format", "clang_format", "`diff` compares sources as they are"),
+)
 _TORCH_PROBE = (
     "import json, torch; print(json.dumps({'version': str(torch.__version__), "
     "'cuda': torch.version.cuda, 'gpus': torch.cuda.device_count()}))"
@@ -68,7 +78,7 @@ def examine() -> Diagnosis:
     project, steps, project_rows = _project()
     torch_row = check_torch()
     rows = [*_gpu_rows(), *_compiler_rows(), _probes_row(), _python_row()]
-    rows += [elftools_row(), torch_row]
+    rows += [*package_rows(), torch_row, files_row()]
     executors, executor_rows = executors_of(steps, torch_row)
     rows += [*executor_rows, *project_rows, _cache_row()]
     if project is not None:
@@ -199,14 +209,29 @@ def _python_row() -> DoctorRow:
     return DoctorRow("Python", "ok", version)
 
 
-def elftools_row() -> DoctorRow:
-    """Whether code can be read for sizes, and debug information for lines."""
+def package_rows() -> Iterator[DoctorRow]:
+    """What only some commands take; none of it is imported."""
+    for requirement, module, without in _PACKAGES:
+        package = requirement.partition("=")[0]
+        if importlib.util.find_spec(module) is None and shutil.which(package) is None:
+            detail = f"not installed: {without}"
+            yield DoctorRow(package, "warn", detail, f"`pip install {requirement}`")
+            continue
+        try:
+            yield DoctorRow(package, "ok", importlib.metadata.version(package))
+        except importlib.metadata.PackageNotFoundError:
+            yield DoctorRow(package, "ok", "installed")
+
+
+def files_row() -> DoctorRow:
+    """What checks files, which takes neither an executor nor torch."""
     try:
-        import elftools
-    except ImportError:
-        detail = "not installed: findings have no lines; `inspect` and `sanitize` do not work"
-        return DoctorRow("pyelftools", "warn", detail, "`pip install pyelftools`")
-    return DoctorRow("pyelftools", "ok", str(elftools.__version__))
+        emulator_compiler()
+    except EnvironmentProblem as error:
+        return DoctorRow("emulator of files", "missing", error.message, error.hint or "")
+    if compiler.nvcc() is None:
+        return DoctorRow("emulator of files", "warn", "checks .ptx files; .cu files take nvcc")
+    return DoctorRow("emulator of files", "ok", "checks .ptx and .cu files")
 
 
 def check_torch(
@@ -258,7 +283,7 @@ def executors_of(
         if good and torch_row.state == "missing":
             # Inputs and references are torch's, those of compiled steps too.
             good = []
-            reason = f"torch: {torch_row.detail}"
+            reason = f"steps need torch: {torch_row.detail}"
         else:
             reason = _why_not(steps, executor)
         works[executor.name] = bool(good)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import runnable
+from kernelbench.machine.devices import torch_info
 from kernelbench.project.registry import Kind, Lineages, Reported, Step, StepStatus
 from kernelbench.project.reported_figures import UNITS, caption, figures, shapes_of
 
@@ -113,15 +114,20 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
                 captions=list(dict.fromkeys(caption(s.reported) for s in own if s.reported)),
                 rows=[(step, here[step.name], figures(step, shapes)) for step in own],
                 notes=[(s.name, s.reported.note) for s in own if s.reported and s.reported.note],
-                blocked=any(here[s.name] == "no" for s in own if s.status != "planned"),
+                blocked=any(here[s.name].startswith("no") for s in own if s.status != "planned"),
             )
         )
     return shown
 
 
 def _here(step: Step) -> str:
-    """The executor that would run the step here; ``no``, or ``–`` where nothing is written yet."""
+    """The executor that would run the step here; ``no``, or ``–`` where nothing is written yet.
+
+    Every step's data and reference are torch's.
+    """
     if step.status == "planned":
         return "–"
+    if torch_info() is None:
+        return "no (torch)"
     works, reason = runnable(step)
     return reason.partition(":")[0] if works else "no"

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kernelbench.base.errors import ExitCode
+from kernelbench.base.errors import EnvironmentProblem, ExitCode
 from kernelbench.cli import invoke as run
 from kernelbench.inspection import doctor
 from kernelbench.inspection.doctor import DoctorRow
@@ -156,10 +156,39 @@ def test_home_is_not_spelled_out(monkeypatch, tmp_path):
     assert doctor.home_relative(tmp_path.parent) == str(tmp_path.parent)
 
 
-def test_pyelftools_is_a_row_that_can_change(monkeypatch):
-    assert doctor.elftools_row().state == "ok"
-    for module in [name for name in sys.modules if name.partition(".")[0] == "elftools"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "elftools", None)
-    row = doctor.elftools_row()
-    assert (row.state, row.action) == ("warn", "`pip install pyelftools`")
+@pytest.mark.parametrize(
+    ("package", "module", "action"),
+    [
+        ("pyelftools", "elftools", "`pip install pyelftools`"),
+        ("triton", "triton", "`pip install triton==3.6.0`"),
+        ("matplotlib", "matplotlib", "`pip install matplotlib`"),
+        ("libclang", "clang", "`pip install libclang`"),
+        ("clang-format", "clang_format", "`pip install clang-format`"),
+    ],
+)
+def test_a_package_is_a_row_that_can_change(monkeypatch, package, module, action):
+    """Messages name `doctor` where one of them is missing."""
+
+    def row():
+        return next(each for each in doctor.package_rows() if each.name == package)
+
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: object())
+    assert row().state == "ok"
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", {}.get)
+    assert (row().state, row().action) == ("warn", action)
+    assert row().detail.startswith("not installed: ")
+
+
+def test_files_are_checked_without_torch(monkeypatch):
+    monkeypatch.setattr(doctor, "emulator_compiler", lambda: None)
+    monkeypatch.setattr(doctor.compiler, "nvcc", lambda: object())
+    assert doctor.files_row() == DoctorRow("emulator of files", "ok", "checks .ptx and .cu files")
+    monkeypatch.setattr(doctor.compiler, "nvcc", lambda: None)
+    assert "take nvcc" in doctor.files_row().detail
+
+    def none():
+        raise EnvironmentProblem("no compiler")
+
+    monkeypatch.setattr(doctor, "emulator_compiler", none)
+    assert doctor.files_row().state == "missing"

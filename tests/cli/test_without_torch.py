@@ -102,10 +102,18 @@ def test_nothing_is_built_for_what_cannot_run(folder: Path) -> None:
     for words in (("run", "v22", "--shape", "D"), ("check", "v22", "--shape", "D"), ("demo",)):
         outcome = launch(*words, env=env)
         assert outcome.code == 5 and "takes torch" in outcome.error, words
+        assert words != ("demo",) or not outcome.out
     assert not list(folder.glob("cache/builds/*"))
+
+
+def test_list_says_that_no_step_runs(folder: Path) -> None:
+    out = called(folder, "list v06 v07").out
+    assert out.count(" no (torch) ") == 2 and "emulator" not in out
+    assert "`kernelbench doctor` says why" in out
 
 
 def test_doctor_says_that_it_is_missing(folder: Path) -> None:
     outcome = called(folder, "doctor")
     assert outcome.code == 5 and "not installed: steps, scripts" in " ".join(outcome.out.split())
+    assert "steps need torch" in " ".join(outcome.out.split())
     assert "no step can run here: no executor works; .cu and .ptx files need none" in outcome.out
