@@ -144,7 +144,8 @@ def trees(
         runs: Saved runs, oldest first; ``comparisons``: the ledger, likewise.
         outcomes: What is known of runs that are not among them.
         checks: The newest check by step.
-        shapes: The shapes to show; those with reported figures if there are none.
+        shapes: The shapes to show; those with reported figures if there are none; failing
+            these, those that were timed or compared.
         device: Only devices whose name contains this, in any case.
 
     Raises:
@@ -236,6 +237,7 @@ def _tree(
         + [entry.shape for entry in comparisons if any(s.name == entry.cand.step for s in steps)]
     )
     shown = [shape for shape in shapes if shape in known] if shapes else shapes_of(steps)
+    shown = shown or list(() if shapes else known)
     nodes = tuple(
         Node(
             step=step.name,

@@ -245,3 +245,13 @@ class TestPlot:
             ladder_plot.save_ladder(drawn, str(tmp_path / "ladder.gif"))
         with pytest.raises(UsageError, match="--plot draws one shape"):
             ladder_plot.ladder(Context(PROJECT), tree(), ("A", "B"))
+
+
+def test_without_reported_figures_what_was_compared_is_shown() -> None:
+    """The ledger of a new project, whose legend would speak of a column that is not there."""
+    steps = tuple(replace(step, reported=None) for step in MAIN)
+    compared = entry("v01", "v02", "FASTER", -0.1, shape="B", metric="call")
+    found = tree_grid.grid(tree(comparisons=(compared,), steps=steps, shapes=()))
+    (row,) = (row for row in found.rows if row["step"] == "v02")
+    assert row["against its parent"] == "FASTER −10.0% on H200 (call)"
+    assert any(note.startswith("against its parent: ") for note in found.notes)
