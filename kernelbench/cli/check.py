@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from kernelbench.machine.arch import EMULATED_ARCHES
 from kernelbench.runs.settings import MEASURING
 
 _ARGUMENTS = "kernelbench.arguments"
+_ELSEWHERE = "A program's arguments go after `--`, other flags of nvcc in --nvcc='…'"
 
 
 class _Numbers(click.ParamType[tuple[int, ...]]):
@@ -88,7 +90,12 @@ class _WithArguments(click.Command):
         """Keep them, and parse the others."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_ARGUMENTS] = tuple(args[at + 1 :])
-        return super().parse_args(ctx, args[:at])
+        try:
+            return super().parse_args(ctx, args[:at])
+        except click.NoSuchOption as error:
+            if get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75):
+                raise
+            raise click.UsageError(f"{error.message} {_ELSEWHERE}", ctx) from None
 
 
 @click.command(

@@ -463,6 +463,10 @@ def test_ctrl_c_keeps_what_was_done(project: Path, tmp_path: Path, jobs: int) ->
         (["v00"], "v00 is a Python step: check emulates compiled, PTX, Triton and CUDA steps"),
         (["v00", "--sms", "0"], "expected numbers from 1 to"),
         (["v00", "--sms", "1,x"], "expected numbers from 1 to"),
+        (["a.cu", "-n", "256"], "'-n'. A program's arguments go after `--`, other flags of nvcc"),
+        (["a.cu", "--std=c++20"], "'--std'. A program's arguments go after `--`, other flags"),
+        (["a.cu", "-O3"], "other flags of nvcc in --nvcc='…'; see `kernelbench check --help`"),
+        (["v00", "--shedules", "3"], "'--schedules'"),
     ],
 )
 def test_requests_that_cannot_be(
