@@ -29,15 +29,14 @@ if TYPE_CHECKING:
 @options.step_argument("cand")
 @options.shape_option
 @options.count_option(
-    "--sessions", "Fresh processes per shape; 5 for figures to publish.", shown=str(SESSIONS)
+    "--sessions", f"Fresh processes per shape, {SESSIONS} if not given; 5 for figures to publish."
 )
 @options.metric_option("What decides; both times, or device time beside it, are shown on a GPU.")
 @click.option("--alpha", type=click.FloatRange(0, 0.5, True, True), default=ALPHA)
 @click.option(
     "--margin",
     type=options.Percent(),
-    default=MARGIN,
-    show_default="0.5%",
+    default=f"{MARGIN:.1%}",
     help="Change below which nobody cares.",
 )
 @click.option(

@@ -47,7 +47,7 @@ from kernelbench.stats.defaults import MARGIN
     least=0,
     default=SIZE.sequential,
 )
-@click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
+@click.option("--margin", type=options.Percent(), default=f"{MARGIN:.1%}")
 @options.measuring_options
 def command(step: str, shapes: tuple[str, ...], **asked: Any) -> int:
     """Measure how far verdicts on this device can be trusted, with STEP as the test object.

@@ -40,7 +40,7 @@ from kernelbench.stats.defaults import MARGIN, SESSIONS
 )
 @options.shape_option
 @options.metric_option()
-@click.option("--margin", type=options.Percent(), default=MARGIN, show_default="0.5%")
+@click.option("--margin", type=options.Percent(), default=f"{MARGIN:.1%}")
 @click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS)
 @options.fail_on_option("ambiguous", "skipped")
 @click.option("--markdown", metavar="PATH", help="Write the summary as Markdown.")

@@ -30,7 +30,6 @@ _STYLES = {"clean": "bold green", "explained": "bold yellow", "failed": "bold ye
     type=click.Choice(CHECKS),
     multiple=True,
     default=DEFAULT_CHECKS,
-    show_default=", ".join(DEFAULT_CHECKS),
     help="A tool of compute-sanitizer; repeatable.",
 )
 @click.option("--calls", type=click.IntRange(min=1), default=2, help="Calls of the step.")

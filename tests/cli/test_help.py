@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -130,3 +131,11 @@ def test_a_reader_that_goes_away_is_no_failure() -> None:
     assert done.stdout.startswith("Usage:")
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_default_that_is_a_value_has_no_brackets(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli([name, "--help"]) == 0
+    assert not re.findall(r"\[default:\s+\([^\s)]*\)", capsys.readouterr().out)
