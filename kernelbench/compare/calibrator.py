@@ -99,10 +99,11 @@ def calibrate(
     plans = plan(
         context, [str(step)], names_of(shapes), "auto", [], settings.device, warn=observer.warning
     )
-    if len(plans) != 1 or len(plans[0].shapes) != 1:
-        raise UsageError(
-            "calibrate takes one step and one shape", "give --shape NAME once and a single step"
-        )
+    if len(plans) != 1:
+        raise UsageError(f"{str(step)!r} is {len(plans)} steps", "calibrate takes one")
+    if len(plans[0].shapes) != 1:
+        names = ", ".join(shape.name for shape in plans[0].shapes)
+        raise UsageError("calibrate takes one shape", f"give --shape once: {names}")
     chosen = plans[0]
     if chosen.target.gpu is None and (metric != "call" or size.planted):
         raise EnvironmentProblem(

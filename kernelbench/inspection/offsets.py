@@ -281,7 +281,7 @@ def select_compiled(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
     return choose_steps(
         steps,
         lambda step: step.compiled,
-        lambda step: f"{step.in_words}; lint reads compiled steps",
+        lambda step: f"{step.in_words}; lint reads steps of kind `step`",
     )
 
 

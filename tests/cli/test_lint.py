@@ -216,7 +216,7 @@ def test_without_libclang_one_line_says_how_to_install_it(
 
 def test_a_step_of_python_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", "v00"]) == 2
-    assert "lint reads compiled steps" in capsys.readouterr().err
+    assert "lint reads steps of kind `step`" in capsys.readouterr().err
 
 
 @needs_libclang
