@@ -91,11 +91,9 @@ class PieceMaker:
         return [(step,) for step in runnable]
 
     def _one(self, spec: str) -> Step:
-        found = self._context.lineages.select([spec])
-        if len(found) != 1:
-            raise UsageError(f"{spec!r} is {len(found)} steps", "ab compares one with one")
-        require_runnable(found[0])
-        return found[0]
+        found = self._context.lineages.select_one(spec, "ab compares one with one")
+        require_runnable(found)
+        return found
 
     def _of_steps(self, item: CampaignItem, steps: tuple[Step, ...]) -> Iterator[Piece]:
         names = [self._name(item, step) for step in steps]

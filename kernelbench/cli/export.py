@@ -43,19 +43,17 @@ def command(
     if output != "-":
         _require_free(path, force)
     context = Context.find()
-    steps = context.lineages.select([step])
-    if len(steps) != 1:
-        raise UsageError(f"{step!r} is {len(steps)} steps", "export one at a time")
-    problem = load_problem(context.lineage_for(steps[0])) if steps[0].compiled else None
-    exported = export(steps[0], leaderboard, gpus, problem)
+    chosen = context.lineages.select_one(step, "export one at a time")
+    problem = load_problem(context.lineage_for(chosen)) if chosen.compiled else None
+    exported = export(chosen, leaderboard, gpus, problem)
     if output == "-":
         click.echo(exported.text, nl=False)
         return
     files.write_text(path, exported.text)
     where = f" for leaderboard {exported.leaderboard}" if exported.leaderboard else ""
     where += f" on {', '.join(exported.gpus)}" if exported.gpus else ""
-    built = ", built on import" if steps[0].compiled else ""
-    click.echo(f"wrote {output}: {steps[0].name}{built}{where}")
+    built = ", built on import" if chosen.compiled else ""
+    click.echo(f"wrote {output}: {chosen.name}{built}{where}")
 
 
 def _require_free(path: Path, force: bool) -> None:

@@ -73,16 +73,14 @@ def command(
     if context.project.nowhere:
         raise UsageError("there is no project here", "`kernelbench init` makes one")
     lineages = context.lineages
-    chosen = lineages.select([source])
-    if len(chosen) != 1:
-        raise UsageError(f"{source!r} is {len(chosen)} steps", "start from one")
+    chosen = lineages.select_one(source, "start from one")
     words = scaffold.StepWords(title, technique, hypothesis)
     if variant:
-        made = scaffold.new_variant(lineages, name, chosen[0], files, words)
+        made = scaffold.new_variant(lineages, name, chosen, files, words)
     elif files:
         raise UsageError("--file goes with --variant", "a step has a copy of every file")
     else:
-        made = scaffold.new_step(lineages, name, chosen[0], words)
+        made = scaffold.new_step(lineages, name, chosen, words)
     for file in sorted(path for path in made.path.rglob("*") if path.is_file()):
         console.out.print(console.Text(os.path.relpath(file)), soft_wrap=True)
     if scaffold.sorts_before_parent(Context.find().lineages, made):

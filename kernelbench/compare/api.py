@@ -16,8 +16,8 @@ from kernelbench.compare.session_plan import plan_sessions
 from kernelbench.compare.session_samples import SessionSamples
 from kernelbench.machine.arch import arch_named
 from kernelbench.machine.environment import cpu_name
-from kernelbench.project.context import Context, parse_results
-from kernelbench.project.registry import Step, require_runnable
+from kernelbench.project.context import parse_results
+from kernelbench.project.registry import require_runnable
 from kernelbench.records.metrics import METRICS, TIMES, Metric, is_time
 from kernelbench.records.run_record import Environment
 from kernelbench.runs.plan import plan, resolve_context
@@ -104,7 +104,7 @@ def ab(
     context, settings = resolve_context(task, measuring)
     folder = parse_results(results, context.project)
     for spec in (base, cand):
-        require_runnable(_one_step(context, spec))
+        require_runnable(context.lineages.select_one(spec, "ab compares one step with one step"))
     plans = plan(
         context, [base, cand], names_of(shapes), executor, names_of(inputs), settings.device,
         warn=observer.warning,
@@ -186,13 +186,6 @@ def _with_power(
     )  # fmt: skip
     observer.planned(planned)
     return replace(found, sessions=planned.sessions, plan=planned)
-
-
-def _one_step(context: Context, spec: str) -> Step:
-    chosen = context.lineages.select([spec])
-    if len(chosen) != 1:
-        raise UsageError(f"{spec!r} is {len(chosen)} steps", "ab compares one step with one step")
-    return chosen[0]
 
 
 def _planned(

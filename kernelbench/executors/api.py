@@ -33,10 +33,8 @@ def load(step: str | Path) -> Callable[[Any], Any]:
         EnvironmentProblem: If no executor of this machine runs it, or it cannot be built.
     """
     context = Context.find()
-    found = context.lineages.select([str(step)])
-    if len(found) != 1:
-        raise UsageError(f"{str(step)!r} is {len(found)} steps", "load one at a time")
-    chosen = as_runnable(found[0], context.lineages, "auto", 0)
+    found = context.lineages.select_one(str(step), "load one at a time")
+    chosen = as_runnable(found, context.lineages, "auto", 0)
     entry = require_runnable(chosen)
     try:
         if not chosen.built:

@@ -170,6 +170,20 @@ class Lineages:
             chosen += [step for step in self._expand(spec) if step not in chosen]
         return chosen
 
+    def select_one(self, spec: str, advice: str) -> Step:
+        """The only step that a specification means; of an unknown one the nearest step is named.
+
+        Raises:
+            UsageError: For none, and for several, with the advice.
+        """
+        try:
+            chosen = self.select([spec])
+        except UnknownNameError:
+            raise self._unknown(spec) from None
+        if len(chosen) != 1:
+            raise UsageError(f"{spec!r} is {len(chosen)} steps", advice)
+        return chosen[0]
+
     def _expand(self, spec: str) -> Sequence[Step]:
         if "/" in spec or "\\" in spec or spec.endswith(".py") or spec in (".", ".."):
             return self._from_path(Path(spec))

@@ -82,6 +82,8 @@ def test_a_broken_shapes_file_costs_no_new_step(
         (["two"], "Missing option '--from'"),
         (["one", "--from", "one"], "one exists: "),
         (["two", "--from", "on"], "unknown step 'on'; did you mean 'one'?"),
+        (["two", "--from", "moer"], "unknown step 'moer'; did you mean 'm"),
+        (["two", "--from", "moe"], "'moe' is 20 steps; start from one"),
         (["two", "--from", "one", "--file", "x"], "--file goes with --variant"),
     ],
 )
@@ -91,4 +93,5 @@ def test_mistakes_are_one_line(
     assert run(["new", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
+    assert "mean 'moe'" not in error, "a lineage"
     assert error.count("\n") == 1
