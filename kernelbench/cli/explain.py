@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import click
 
@@ -33,22 +34,21 @@ def command(name: str) -> None:
         raise UnknownNameError("class of findings", name, CLASSES)
     page = shipped_root() / "docs" / "findings" / f"{kind}.md"
     for style, line in _lines(page.read_text(encoding="utf-8")):
-        console.out.print(console.Text(line, style=style), soft_wrap=True)
+        console.out.print(
+            console.Text(line, style=style), width=None if style else min(console.out.width, 80)
+        )
 
 
-def _lines(page: str) -> list[tuple[str, str]]:
-    """The page as a terminal shows it: style and text of each line."""
-    shown, code = [], False
-    for line in page.splitlines():
-        if line.startswith("```"):
-            code = not code
-        elif code:
-            shown.append(("cyan", f"    {line}".rstrip()))
-        elif line.startswith("#"):
-            shown.append(("bold", line.lstrip("# ")))
-        elif not line.startswith("("):
-            shown.append(("", re.sub(r"\[([^\]]+)\]\([^)]*\)|\*([^*]+)\*|`([^`]+)`", _plain, line)))
-    return shown
+def _lines(page: str) -> Iterator[tuple[str, str]]:
+    """The page as a terminal shows it: style and text of each line or paragraph."""
+    for number, part in enumerate(re.split(r"^```.*\n", page, flags=re.MULTILINE)):
+        if number % 2:
+            yield from (("cyan", f"    {line}".rstrip()) for line in part.splitlines())
+            continue
+        part = re.sub(r"^\(.*\)=\n", "", part, flags=re.MULTILINE)
+        for line in re.sub(r"(?<=[^\n])\n(?=[^\n*#])", " ", part).splitlines():
+            words = re.sub(r"\[([^\]]+)\]\([^)]*\)|\*([^*]+)\*|`([^`]+)`", _plain, line)
+            yield "bold" if line.startswith("#") else "", words.lstrip("# ")
 
 
 def _plain(match: re.Match[str]) -> str:

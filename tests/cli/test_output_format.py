@@ -79,7 +79,8 @@ def test_explain_prints_the_page_of_a_class(capsys: pytest.CaptureFixture[str], 
     lines = out.splitlines()
     assert lines[0] == name
     assert {"Wrong", "Right", "Why"} <= set(lines)
-    assert "```" not in out
+    assert "```" not in out and "](" not in out
+    assert [line for line in lines if len(line) > 80 and not line.startswith("    ")] == []
 
 
 def test_explain_lists_classes_and_knows_no_others(capsys: pytest.CaptureFixture[str]) -> None:
