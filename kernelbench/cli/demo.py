@@ -78,14 +78,14 @@ SOURCE, COPY = "v07", "demo"
 _FILE = "kernel.cuh"
 #: The tensor core's signal that it has read a stage of the ring, so that it may be refilled.
 COMMIT = "ptx::tcgen05_commit(ptx::cta_group_1, &shared.empty[state.stage]);"
-#: The shape on which the ring wraps around, so that the producer needs that signal.
+#: A small shape: fewer blocks of K than stages, so that only the end of the tile needs that signal.
 SHAPE = "u3"
 #: Why the checker reports what it reports.
 EXPLANATION = (
-    "the load warp may refill a stage of the ring once the tensor core has read it, and waits for "
-    "that on empty[stage], where tcgen05.commit arrives. Without the commit the load warp waits "
-    "for ever as soon as the ring wraps around, and all other warps wait for the load warp. On a "
-    "GPU the kernel never ends, and the program prints nothing."
+    "tcgen05.commit arrives at empty[stage] once the tensor core has read that stage. The load "
+    "warp waits for it before it refills a stage and, after its last load, until every stage is "
+    "empty: only then may the barriers be given up. Without the commit this last wait never ends, "
+    "and all other warps wait for the load warp. On a GPU the kernel hangs silently."
 )
 _LINEAGE = """\
 name = "kernels"
