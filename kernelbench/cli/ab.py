@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     "--sessions", f"Fresh processes per shape, {SESSIONS} if not given; 5 for figures to publish."
 )
 @options.metric_option("What decides; both times, or device time beside it, are shown on a GPU.")
-@click.option("--alpha", type=click.FloatRange(0, 0.5, True, True), default=ALPHA)
+@click.option(
+    "--alpha", type=click.FloatRange(0, 0.5, True, True), default=ALPHA,
+    help="Accepted probability of a false FASTER or SLOWER, over all lines together.",
+)  # fmt: skip
 @click.option(
     "--margin",
     type=options.Percent(),
     default=f"{MARGIN:.1%}",
-    help="Change below which nobody cares.",
+    help="The smallest change that you care about.",
 )
 @click.option(
     "--power",

@@ -203,20 +203,20 @@ class _WithArguments(click.Command):
     "minimize_to",
     type=click.Path(file_okay=False),
     metavar="FOLDER",
-    help="Write the shortest schedule that shows each finding into this folder.",
+    help="Write the shortest schedule that shows each finding into this folder (steps only).",
 )
 @click.option(
     "--trace",
     "trace_to",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write the first finding's schedule for ui.perfetto.dev: a track for each warp and unit.",
+    help="Write the first finding's schedule for ui.perfetto.dev, by warp and unit (steps only).",
 )
 @click.option(
     "--at",
     "state",
     is_flag=True,
-    help="Say what a debugger would at the first finding: barriers, last operations.",
+    help="Say what a debugger would at the first finding: barriers, operations (steps only).",
 )
 @click.option(
     "--sarif",
