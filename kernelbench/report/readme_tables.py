@@ -322,8 +322,8 @@ def measured_table(step: Step, rows: Sequence[Saved]) -> str:
 
 def _trusted(record: CalibrationRecord) -> str:
     if record.findings():
-        return "; ".join(record.findings())
-    return f"partial: {'; '.join(record.gaps())}" if record.evidence == "partial" else "yes"
+        return f"no ({'; '.join(record.findings())})"
+    return f"partly ({'; '.join(record.gaps())})" if record.evidence == "partial" else "yes"
 
 
 def calibration_table(project: Project) -> str:

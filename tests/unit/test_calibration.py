@@ -253,8 +253,8 @@ def test_readers_of_the_table_see_what_the_command_says(
         save_calibration(dataclasses.replace(record, id=f"2026-{number}"), tmp_path / "results")
     project = Project(tmp_path, (), tmp_path / "shapes.yaml", tmp_path / "results")
     cells = [line.split(" | ")[-2] for line in calibration_table(project).splitlines()[2:]]
-    assert cells[:2] == ["yes", "partial: no slowdown of margin + 2 MDE was planted"]
-    assert "differences are positive" in cells[2] and "partial" not in cells[2]
+    assert cells[:2] == ["yes", "partly (no slowdown of margin + 2 MDE was planted)"]
+    assert "differences are positive" in cells[2] and cells[2].startswith("no (")
 
 
 def test_level_spread_is_that_of_single_runs(clean: CalibrationRecord) -> None:
