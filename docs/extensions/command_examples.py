@@ -1,27 +1,36 @@
-"""Examples and exit codes below a command are shown as they are typed, not as prose."""
+"""Examples and exit codes of a command are shown as they are typed, not as prose."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import click
 from sphinx.application import Sphinx
 
 
-def as_typed(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
-    """Make literal blocks of an epilog's unwrapped parts (those that click marks with ``\\b``)."""
+def _as_typed(text: str) -> list[str]:
+    """Lines of reStructuredText; unwrapped parts (that click marks with ``\\b``) are literal."""
     shown: list[str] = []
-    for part in (ctx.command.epilog or "").split("\n\n"):
-        text = part.strip("\n")
-        if text.startswith("\b"):
-            head, *rest = text.removeprefix("\b").strip("\n").splitlines()
+    for part in inspect.cleandoc(text).split("\n\n"):
+        if part.startswith("\b"):
+            head, *rest = part.removeprefix("\b").strip("\n").splitlines()
             shown += [f"{head.rstrip(':')}::", "", *(f"   {line.strip()}" for line in rest), ""]
         else:
-            shown += [*text.splitlines(), ""]
-    lines[:] = shown
+            shown += [*part.splitlines(), ""]
+    return shown
+
+
+def _description(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
+    lines[:] = _as_typed(ctx.command.help or "")
+
+
+def _epilog(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
+    lines[:] = _as_typed(ctx.command.epilog or "")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
-    app.connect("sphinx-click-process-epilog", as_typed)
+    app.connect("sphinx-click-process-description", _description)
+    app.connect("sphinx-click-process-epilog", _epilog)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
