@@ -164,6 +164,25 @@ def test_the_checkers_figures_are_those_of_the_trials(page: str) -> None:
     assert re.search(r"65 of 82|65 of the 82", first)
 
 
+def test_the_first_table_of_trials_is_the_same_on_three_pages() -> None:
+    shown = set()
+    for page in ("README.md", "docs/index.md", "docs/checker.md"):
+        table = re.search(r"^\| trial \| found \| .*?\n\n", (ROOT / page).read_text(), re.M | re.S)
+        assert table is not None, page
+        shown.add(table[0].replace("(docs/", "("))
+    assert len(shown) == 1
+    assert shown.pop().count("[") >= 6  # each row names its evidence
+
+
+def test_no_line_of_a_page_is_a_comment_of_the_parser() -> None:
+    """MyST leaves out a line that begins with %, in the middle of a sentence, too."""
+    texts = {
+        page: re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for page in DOCS.rglob("*.md")
+    }
+    assert [page.name for page, text in texts.items() if re.search(r"^ *%", text, re.M)] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
