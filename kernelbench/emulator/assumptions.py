@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-#: A launch in the middle of which the host has gone on.
-HOST_IN_TURN = "host-in-turn"
 #: Where the emulator believes more than PTX's text promises, and what it believes.
 ASSUMPTIONS = {
     "groups-cover-loads": "cp.async.bulk.wait_group.read says that loads which complete on an "
@@ -20,8 +18,6 @@ ASSUMPTIONS = {
     "are in order with it, without fence.proxy.async between",
     "groups-of-warpgroups": "a warp's wgmma.wait_group says that the group's operations have read "
     "what the other warps of its warpgroup read by them, too",
-    HOST_IN_TURN: "a kernel and the host of a program that wait for each other's words go on in "
-    "turn, in one schedule: what the host has answered cannot be asked again",
 }
 
 #: A launch that hung while not all its CTAs were resident, and was made again.
@@ -32,8 +28,12 @@ BESIDE = "streams-together"
 IN_TURN = "launches-in-turn"
 #: The same of a kernel that waits nowhere.
 NEVER_WAITS = "never-waits"
+#: A launch in the middle of which the host has gone on.
+HOST_IN_TURN = "host-in-turn"
 #: What else a verdict may rest on: how launches of PTX were made.
 LAUNCH_ASSUMPTIONS = {
+    HOST_IN_TURN: "a kernel and the host of a program that wait for each other's words go on in "
+    "turn, in one schedule: what the host has answered cannot be asked again",
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
     "cooperative; it hung where they were not, and was made again",
     BESIDE: "a kernel that polls for what work on another stream writes runs beside it, as the GPU "
