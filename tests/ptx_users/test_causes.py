@@ -176,6 +176,15 @@ def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
     assert len(outcome.out.splitlines()) < 40, outcome.out
 
 
+def test_a_copy_of_one_row_too_many_is_refused(checked: Checked) -> None:
+    """A row behind the last one begins in no allocation, as memory of the host does."""
+    assert checked("rows.cu", schedules=1).code == 0
+    one_more = ("row, height, cudaMemcpyHostToDevice", "row, height + 1, cudaMemcpyHostToDevice")
+    outcome = checked("rows.cu", one_more, schedules=1)
+    assert outcome.code == 3
+    assert "cudaMemcpy2DAsync returned cudaErrorInvalidValue at rows.cu:14" in outcome.out
+
+
 def test_races_of_threads_and_of_ctas_at_the_same_lines_are_two(checked: Checked) -> None:
     """Which is allowed as formal, or mended by a barrier, says nothing of the other."""
     outcome = checked("histogram.cu", schedules=2)
