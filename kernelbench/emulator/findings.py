@@ -6,7 +6,7 @@ travels from the worker to the command line, where :mod:`.diagnostics` puts it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -204,7 +204,12 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         symbols.formal(raw),
         memory_maps(raw, symbols),
     )
-    return report.explaining() if report.findings else report
+    return report.explaining() if have_causes(report.faults) else report
+
+
+def have_causes(faults: Iterable[Finding]) -> bool:
+    """Whether something else may be to blame: not for a copy that nobody waits for at the exit."""
+    return any(each.kind != "exit" for each in faults)
 
 
 def findings_in_time(

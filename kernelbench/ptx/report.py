@@ -135,7 +135,9 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
         severity: Severity = "error" if "error" in severities else "formal"
         here, there = all_lines[-1]
         out.append(PtxFinding(finding, severity, symbols.chain(here), symbols.chain(there), seed))
-    return tuple(out)
+    own = [each for each in out if each.finding in in_time]
+    faults = [each.finding for each in own if each.severity == "error"]
+    return tuple(out if findings.have_causes(faults) else own)
 
 
 def notes_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:

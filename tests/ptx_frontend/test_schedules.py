@@ -182,3 +182,35 @@ def test_a_count_that_is_too_small_is_the_cause(count: int) -> None:
         (first, *_) = report.errors
         assert first.finding.kind == "arrival-count"
         assert first.finding.text.startswith("the count is 1, but 2 arrive in a phase")
+
+
+#: Two warps arrive in two phases that nobody waits for, and do something else that is found.
+UNRELATED = """
+.shared .align 8 .b64 bar; .shared .align 16 .b8 slot[16];
+.visible .entry unrelated(.param .u64 p_out) .reqntid 64
+{
+  .reg .b64 %out; .reg .b32 %t, %b, %s, %v; .reg .pred %p;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x; mov.b32 %b, bar; mov.b32 %s, slot;
+  setp.ne.u32 %p, %t, 0; @!%p mbarrier.init.shared::cta.b64 [%b], 1;
+  bar.sync 0;
+  and.b32 %v, %t, 31; setp.ne.u32 %p, %v, 0; @%p ret;
+  mbarrier.arrive.shared::cta.b64 _, [%b];
+  ELSE
+  ret;
+}"""
+EXITS = """setp.ne.u32 %p, %t, 0; @%p ret;
+  st.shared.v4.b32 [%s], {%t, %t, %t, %t}; fence.proxy.async;
+  cp.async.bulk.global.shared::cta.bulk_group [%out], [%s], 16;
+  cp.async.bulk.commit_group;"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"), [(EXITS, ["exit"]), ("st.shared.b32 [%s], 7;", [])]
+)
+def test_a_count_is_no_cause_of_what_is_formal_or_not_waited_for(
+    text: str, kinds: list[str]
+) -> None:
+    module = kernelbench.ptx.load("else.ptx", text=HEAD + UNRELATED.replace("ELSE", text))
+    report = module.launch("unrelated", 1, args=[np.zeros(4, np.int32)], check=4, seed=1)
+    assert report.findings
+    assert [each.finding.kind for each in report.errors] == kinds, list(report.lines())

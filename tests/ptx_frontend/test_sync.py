@@ -352,3 +352,25 @@ def test_without_the_token_the_words_race():
     module = kernelbench.ptx.load("tokens.ptx", text=text)
     report = module.launch("tokens", 1, args=[np.zeros((64, 4), np.int32)], check=4)
     assert "race" in {each.finding.kind for each in report.errors}, list(report.lines())
+
+
+#: One lane gives its warp's registers back, as the others have left.
+ALONE = """
+.visible .entry alone(.param .u64 p_out) .reqntid 32
+{
+  .reg .b64 %out; .reg .b32 %t; .reg .pred %p;
+  mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 3; @%p ret;
+  setmaxnreg.dec.sync.aligned.u32 40;
+  ld.param.u64 %out, [p_out]; st.global.b32 [%out], %t;
+  ret;
+}"""
+
+
+def test_registers_given_back_by_one_lane():
+    """PTX ISA 9.1, 9.7.19: undefined where not all threads get there; the launch goes on."""
+    out = np.zeros(1, np.int32)
+    module = kernelbench.ptx.load("alone.ptx", text=TEXT[: TEXT.index(".shared")] + ALONE)
+    (found,) = module.launch("alone", 1, args=[out], check=1).errors
+    assert found.finding.kind == "divergence"
+    assert found.finding.text.startswith("setmaxnreg.sync.aligned by 1 of 32 lanes")
+    assert out.tolist() == [3]

@@ -13,9 +13,13 @@ namespace kb::emu {
 
 namespace {
 
+uint32_t all_lanes(const Warp& warp) {
+  return warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
+}
+
 // Lanes that have exited, or that the CTA's last warp does not have.
 uint32_t gone_lanes(const Warp& warp) {
-  uint32_t gone = warp.count == kWarpSize ? 0 : ~0u << warp.count;
+  uint32_t gone = ~all_lanes(warp);
   for (uint32_t lane = 0; lane < warp.count; ++lane) {
     if (warp.threads[lane].exited) gone |= 1u << lane;
   }
@@ -112,9 +116,7 @@ void meet_aligned(Warp& warp) {
 // PTX: .sync.aligned: all threads of the warp execute the same instruction; in divergent code that
 // is undefined, here a hang or kDivergence.
 void warp_collective(const char* what, Pc pc, const std::function<void()>& body) {
-  const Warp& warp = *self().warp;
-  const uint32_t members = warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
-  collective(what, members, 0, pc, [&body](Collective&) {
+  collective(what, all_lanes(*self().warp), 0, pc, [&body](Collective&) {
     body();
     meet_aligned(*self().warp);
   });
@@ -291,6 +293,26 @@ int64_t registers_free(const Cta& cta) {
   return free * kWarpSize;
 }
 
+// What all lanes of a warp do. In code that some of them skip PTX leaves it undefined: reported, and
+// done by the others where those have exited, as GPUs do.
+void by_all_lanes(const char* what, Pc pc, const std::function<void()>& body) {
+  const uint32_t lanes = all_lanes(*self().warp);
+  collective(
+      what, lanes, 0, pc,
+      [&](Collective& all) {
+        body();
+        meet_aligned(*self().warp);
+        if (all.members == lanes) return;
+        report({.kind = Class::kDivergence,
+                .pc = pc,
+                .text = std::string(what) + ".sync.aligned by " +
+                        std::to_string(std::popcount(all.members)) + " of " +
+                        std::to_string(std::popcount(lanes)) +
+                        " lanes of a warp; the others have exited"});
+      },
+      runs_ptx());
+}
+
 }  // namespace
 
 // PTX: setmaxnreg.{inc,dec}.sync.aligned.u32 (9.7.19): .dec gives registers back to the pool of the
@@ -300,7 +322,7 @@ void setmaxnreg(uint32_t count, bool increase) {
   const Pc pc = KB_EMU_PC;
   Warp& warp = *self().warp;
   if (!checking() || registers_at_launch == 0) {
-    warp_collective("setmaxnreg", pc, [] {});
+    by_all_lanes("setmaxnreg", pc, [] {});
     return;
   }
   if (increase && warp.registers != count) {
@@ -312,7 +334,7 @@ void setmaxnreg(uint32_t count, bool increase) {
     wait_until(Wait::Kind::kRegisters, pc, count, static_cast<uint64_t>(registers_free(cta)), fits);
     warp.registers = count;  // by the first of its lanes
   }
-  warp_collective("setmaxnreg", pc, [&] { warp.registers = count; });
+  by_all_lanes("setmaxnreg", pc, [&] { warp.registers = count; });
 }
 
 }  // namespace kb::emu
