@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "api_ptx.hpp"
 #include "global_shadow.hpp"
 #include "one_lane.hpp"
 #include "timing.hpp"
@@ -233,6 +234,8 @@ void start_tma(Cta& cta) {
 // later is undefined.
 // Shared memory may be given up when no copy reads it and none writes it, and somebody knows.
 // Stricter: a store whose group was not waited for may be complete by chance; a kernel has to know.
+// Formal in translated PTX: an H100 keeps the memory until its stores have read it, as a probe with
+// CTAs that fill an SM's memory one after the other showed.
 void check_tma_at_exit(Cta& cta) {
   if (!checking()) return;
   const auto pc_of = [](const auto& store) { return store->actor.actor.pc; };
@@ -240,6 +243,7 @@ void check_tma_at_exit(Cta& cta) {
     if (!thread.tma.open.empty()) {
       report({.kind = Class::kExit,
               .pc = pc_of(thread.tma.open.front()),
+              .formal = runs_ptx(),
               .text = "a CTA exits after a bulk store that was never committed to a group and "
                       "waited for"});
     }
@@ -247,6 +251,7 @@ void check_tma_at_exit(Cta& cta) {
       if (group.waited || group.stores.empty()) continue;
       report({.kind = Class::kExit,
               .pc = pc_of(group.stores.front()),
+              .formal = runs_ptx(),
               .text = "a CTA exits after a bulk store without waiting until its source was read"});
     }
   }

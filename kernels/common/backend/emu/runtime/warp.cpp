@@ -293,8 +293,8 @@ int64_t registers_free(const Cta& cta) {
   return free * kWarpSize;
 }
 
-// What all lanes of a warp do. In code that some of them skip PTX leaves it undefined: reported, and
-// done by the others where those have exited, as GPUs do.
+// What all lanes of a warp do. In code that some of them skip PTX leaves it undefined: reported,
+// and done by the others where those have exited, as GPUs do.
 void by_all_lanes(const char* what, Pc pc, const std::function<void()>& body) {
   const uint32_t lanes = all_lanes(*self().warp);
   collective(
