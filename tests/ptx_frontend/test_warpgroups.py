@@ -59,3 +59,21 @@ def test_one_thread_frees_what_its_warpgroup_reads(end, right):
     assert report.clean == right, list(report.lines())
     assert right or "overwrite" in {each.finding.kind for each in report.errors}
     assert not right or not out.any()
+
+
+def test_an_accumulator_that_moves_before_the_wait():
+    """nvcc writes such moves at the edges of loops; ptxas gives both registers one place."""
+    strides = (128 >> 4) << 16 | (256 >> 4) << 32
+    moved = "mov.b32 %moved, %d0; mov.b32 %again, %moved;"
+    text = RING.format(strides=strides, end=f"{moved} {WAIT} {ARRIVE}")
+    text = text.replace(".reg .pred", ".reg .b32 %moved, %again; .reg .pred")
+    text = text.replace("st.global.b32 [%out], %d0", "st.global.b32 [%out], %again")
+    out = np.ones(128, np.float32)
+    module = kernelbench.ptx.load("moved.ptx", text=text)
+    module.launch("ring", 1, args=[out], check=4).require_clean()
+    assert not out.any()
+    early = text.replace(f"{WAIT} {ARRIVE}", "").replace(
+        "  ret;\nREFILL", f"{WAIT} {ARRIVE} ret;\nREFILL"
+    )
+    kernelbench.ptx.load("early.ptx", text=early).launch("ring", 1, args=[out], check=1)
+    assert np.isnan(out).all()

@@ -25,7 +25,11 @@ _ANY = "{pred|b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|bf16|f16x2|bf16x2
 def _move(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2)
     kind = "pred" if chosen[0] == "pred" else f"b{8 * SIZES[chosen[0]]}"
-    return writer.assign(operands[0], kind, writer.value(operands[1], SIZES[kind]))
+    moved = writer.assign(operands[0], kind, writer.value(operands[1], SIZES[kind]))
+    if kind != "b32" or not all(isinstance(each, str) for each in operands):
+        return moved
+    later = writer.copied(*operands)
+    return f"{{ {moved}{later} }}" if later else moved
 
 
 def _select(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:

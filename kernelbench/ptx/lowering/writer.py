@@ -56,6 +56,8 @@ class Writer:
         }
         #: Arrays of tcgen05.ld that nothing in the text so far has waited for.
         self._loading: dict[str, frozenset[str]] = {}
+        #: Registers that statements so far have copied from those arrays.
+        self._copies: set[Operand] = set()
         self._temporaries = 0
         self._mentions = Counter(
             name
@@ -79,6 +81,13 @@ class Writer:
         if names not in self.arrays:
             raise StatementError("its registers overlap those of another such instruction")
         return self.arrays[names], len(names)
+
+    def copied(self, target: Operand, source: Operand) -> str:
+        """After a move of 32 bits: what the runtime has to do if the source is filled later."""
+        if not (source in self._homes or source in self._copies) or not self.function.kernel:
+            return ""
+        self._copies.add(target)
+        return f" px::copied({self.register(str(target))}, {self.register(str(source))});"
 
     def temporary(self) -> str:
         """A name that nothing else has."""

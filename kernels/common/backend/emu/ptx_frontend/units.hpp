@@ -275,6 +275,10 @@ PX void wgmma_fence() {
 PX void wgmma_commit() {
   emu::wgmma_commit_group();
 }
+// What a mov has copied: an accumulator that is still to be filled is followed.
+PX void copied(b32& to, const b32& from) {
+  if (from == ~0u) emu::wgmma_copied(&to, &from);
+}
 PX void wgmma_wait(u32 pending) {
   emu::wgmma_wait_group(pending);
 }

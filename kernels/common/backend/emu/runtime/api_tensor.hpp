@@ -77,6 +77,7 @@ struct WgmmaTransposed {
 void wgmma_fence();
 void wgmma_commit_group();
 void wgmma_wait_group(uint32_t pending);
+void wgmma_copied(uint32_t* to, const uint32_t* from);
 // `count`: elements of D in a thread.
 void wgmma_mma_async(WgmmaKind kind, float* d, uint32_t count, const uint32_t* a, uint64_t a_tile,
                      uint64_t b_tile, bool accumulate, WgmmaTransposed transposed = {});

@@ -84,6 +84,11 @@ struct Warpgroup {
   std::deque<Operation> operations;  // not executed
   uint64_t executed = 0;
   std::vector<std::shared_ptr<Accumulators>> accumulators;
+  struct Copy {
+    uint32_t* to;
+    const uint32_t* from;
+  };
+  std::vector<Copy> copies[kThreads];  // of registers that are taken, in order
   // What each lane passes to the operation in progress in its warp.
   float* d[kThreads] = {};
   const uint32_t* a[kThreads] = {};
@@ -181,11 +186,13 @@ void take_registers(const Warpgroup& group, Accumulators& d, uint32_t first) {
           d.half ? f32_of_f16(halves_of(group.d[thread])[reg]) : group.d[thread][reg];
     }
     const size_t bytes = d.count * (d.half ? sizeof(uint16_t) : sizeof(float));
-    if (checking()) std::memset(group.d[thread], 0xff, bytes);
+    std::memset(group.d[thread], 0xff, bytes);
   }
 }
 
-void give_back(Accumulators& d, uint32_t first) {
+constexpr uint32_t kTaken = ~0u;  // what a register holds meanwhile
+
+void give_back(Warpgroup& group, Accumulators& d, uint32_t first) {
   for (uint32_t thread = first; thread < first + kWarpSize; ++thread) {
     for (uint32_t reg = 0; reg < d.count; ++reg) {
       const Element at = element_of(thread, reg);
@@ -197,6 +204,11 @@ void give_back(Accumulators& d, uint32_t first) {
       }
     }
     d.registers[thread] = nullptr;
+    for (const Warpgroup::Copy& each : group.copies[thread]) {
+      if (*each.to == kTaken) *each.to = *each.from;
+    }
+    std::erase_if(group.copies[thread],
+                  [](const Warpgroup::Copy& each) { return *each.from != kTaken; });
   }
 }
 
@@ -412,7 +424,8 @@ void wgmma_wait_group(uint32_t pending) {
   warp_collective(kWhat, pc, [&] {
     for (const std::shared_ptr<Accumulators>& each : group.accumulators) {
       const uint32_t first = warp * kWarpSize;
-      if (each->uses[warp] <= end && each->registers[first] != nullptr) give_back(*each, first);
+      if (each->uses[warp] <= end && each->registers[first] != nullptr)
+        give_back(group, *each, first);
     }
     std::erase_if(group.accumulators, [](const std::shared_ptr<Accumulators>& each) {
       return each.use_count() == 1 &&
@@ -421,6 +434,17 @@ void wgmma_wait_group(uint32_t pending) {
     });
     groups.erase(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(newest) + 1);
   });
+}
+
+// PTX: 9.7.15: D may not be accessed before the wait. nvcc moves accumulators between registers all
+// the same, at the edges of loops, and ptxas gives both one register: the value follows the copy.
+// What reads the copy before the wait has a NaN, as ever.
+void wgmma_copied(uint32_t* to, const uint32_t* from) {
+  const Thread& thread = self();
+  const uint32_t first = thread.warp->index / kWarps * kWarps;
+  const std::shared_ptr<Warpgroup>& group = thread.cta->warps[first].tensor.warpgroup;
+  if (!group || group->accumulators.empty()) return;
+  group->copies[(thread.warp->index - first) * kWarpSize + thread.lane].push_back({to, from});
 }
 
 // PTX: 9.7.15, wgmma.wait_group: registers of D are undefined until a wait_group covers the
