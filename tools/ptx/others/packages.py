@@ -1,0 +1,121 @@
+"""Kernels of published packages on the emulator: tests/ptx_users/packages says what to expect.
+
+python tools/ptx/others/packages.py FOLDER [NAME …]
+
+FOLDER holds each package as NAME-VERSION: a wheel by ``pip install --no-deps --target``, or an
+sdist unpacked. Nothing is fetched, and packages that are not there are left out. All programs
+together write the table of docs/evidence-packages.md. Leaves with 1 if one was not as expected.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kernelbench.machine.environment import cpu_name
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = ROOT / "tests" / "ptx_users" / "packages"
+PAGE = ROOT / "docs" / "evidence-packages.md"
+BEGIN, END = "<!-- packages:begin -->", "<!-- packages:end -->"
+ASKED = ("--seed", "1", "--schedules", "4", "--no-save")
+
+
+def place(folder: Path, name: str) -> Path | None:
+    """Where a package lies, of any version."""
+    return next(iter(sorted(folder.glob(f"{name}-[0-9]*"))), None)
+
+
+def filled(text: str, folder: Path, package: Path) -> str:
+    """Flags with their folders."""
+    torch = importlib.util.find_spec("torch")
+    places = {"": package, "here": PROGRAMS}
+    if torch is not None and torch.origin is not None:
+        places["torch"] = Path(torch.origin).parent / "include"
+    names = set(re.findall(r"\{([^}]*)\}", text)) - set(places)
+    places.update({name: place(folder, name) or folder / name for name in names})
+    return re.sub(r"\{([^}]*)\}", lambda found: str(places[found[1]]), text)
+
+
+def check(name: str, package: dict[str, Any], where: Path) -> tuple[dict[str, Any], float]:
+    """The report of a check, and its seconds."""
+    flags = filled(package["flags"], where.parent, where).split()
+    library = filled(package.get("library", ""), where.parent, where)
+    command = [
+        sys.executable, "-m", "kernelbench", "check", f"{name}.cu", *ASKED, "--json", "-",
+        "--arch", str(package.get("arch", 90)), "--nvcc", " ".join(["-I.", *flags]),
+    ]  # fmt: skip
+    found = {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": library}
+    begin = time.perf_counter()
+    ended = subprocess.run(
+        command, cwd=PROGRAMS, env={**os.environ, **found}, stdout=subprocess.PIPE,
+        text=True, check=False,
+    )  # fmt: skip
+    return json.loads(ended.stdout or "{}"), time.perf_counter() - begin
+
+
+def summary(report: dict[str, Any]) -> tuple[str, int, set[str]]:
+    """The verdict in words, how many kernels were clean, and the classes of open findings."""
+    rows = [row for step in report.get("steps", ()) for row in step["rows"]]
+    rows = [row for row in rows if row["shape"] != "write_pieces"]
+    open_ones = {
+        each["finding"]["kind"] for row in rows for each in row["seen"] if not each["allowed"]
+    }
+    clean = sum(row["status"] == "clean" for row in rows)
+    wrong = any(row["status"] == "wrong" for row in rows)
+    said = "refused" if not rows else "wrong" if wrong else "finding" if open_ones else "clean"
+    return said, clean, open_ones
+
+
+def main(arguments: list[str]) -> int:
+    """See the file's head."""
+    folder, names = Path(arguments[0]).resolve(), arguments[1:]
+    known = tomllib.loads((PROGRAMS / "packages.toml").read_text())
+    table, unexpected = [], 0
+    for name, (of, *expected) in known["program"].items():
+        package, where = known["package"][of], place(folder, of)
+        if where is None or (names and name not in names):
+            continue
+        _, cold = check(name, package, where)
+        report, warm = check(name, package, where)
+        said, clean, found = summary(report)
+        unexpected += found != set(expected) or said == "refused"
+        kinds = ", ".join(f"`{kind}`" for kind in sorted(found)) or "none"
+        first = (PROGRAMS / f"{name}.cu").read_text().partition("\n\n")[0]
+        what = re.search(r"^// (.*?)(?=\n[^/]|\Z)", first, re.S)
+        text = " ".join(what[1].replace("//", " ").split()) if what else ""
+        cells = [where.name, f"`{name}`", text, clean, said, kinds, f"{cold:.0f} / {warm:.0f}"]
+        row = f"| {' | '.join(map(str, cells))} |"
+        table.append(row)
+        print(row, flush=True)
+    if not names:
+        write(table)
+    return int(unexpected > 0)
+
+
+def write(table: list[str]) -> None:
+    """The table of the page."""
+    made = f"`python tools/ptx/others/packages.py FOLDER`, `check {' '.join(ASKED)}`"
+    head = [
+        f"({made}, {cpu_name()}, {datetime.date.today()})",
+        "",
+        "| package | program | what | kernels clean | verdict | findings | seconds, cold / warm |",
+        "| --- | --- | --- | ---: | --- | --- | ---: |",
+    ]
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(before + "\n".join([BEGIN, *head, *table, END]) + after)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
