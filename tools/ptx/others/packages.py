@@ -72,7 +72,7 @@ def summary(report: dict[str, Any]) -> tuple[str, int, set[str]]:
     }
     clean = sum(row["status"] == "clean" for row in rows)
     wrong = any(row["status"] == "wrong" for row in rows)
-    said = "refused" if not rows else "wrong" if wrong else "finding" if open_ones else "clean"
+    said = "refused" if not rows else "finding" if open_ones else "wrong" if wrong else "clean"
     return said, clean, open_ones
 
 
