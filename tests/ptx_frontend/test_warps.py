@@ -173,14 +173,18 @@ def _matrices(given: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(words).view(np.uint16).reshape(4, 8, 8)
 
 
-@pytest.mark.parametrize("trans", ["", ".trans"])
-def test_matrices_of_a_warp(given, trans):
+@pytest.mark.parametrize(
+    ("before", "trans"), [("", ""), ("", ".trans"), (".trans", "")], ids=["", "trans", "before"]
+)
+def test_matrices_of_a_warp(given, before, trans):
+    """ptxas also takes ldmatrix's .trans before its shape."""
     registers = {1: "{%x0}", 2: "{%x0, %x1}", 4: "{%x0, %x1, %x2, %x3}"}
     clear = "mov.b32 %x0, 0; mov.b32 %x1, 0; mov.b32 %x2, 0; mov.b32 %x3, 0;"
     bodies = {}
     for count, names in registers.items():
-        load = f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {names}, [%s];"
-        store = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [%s+1024], {names};"
+        load = f"ldmatrix.sync.aligned{before}.m8n8.x{count}{trans}.shared.b16 {names}, [%s];"
+        after = trans or before
+        store = f"stmatrix.sync.aligned.m8n8.x{count}{after}.shared.b16 [%s+1024], {names};"
         back = "bar.warp.sync -1; ld.shared.v4.b32 {%x0, %x1, %x2, %x3}, [%s+1024];"
         out = "st.global.v4.b32 [%out], {%x0, %x1, %x2, %x3};"
         bodies[f"load{count}"] = f"{_FILL} {_ROW} {clear} {load} {out}"
@@ -190,7 +194,7 @@ def test_matrices_of_a_warp(given, trans):
     for warp in range(WARPS):
         matrices = _matrices(given[warp])
         rows = matrices.reshape(32, 8)
-        shown = matrices.transpose(0, 2, 1) if trans else matrices
+        shown = matrices.transpose(0, 2, 1) if trans or before else matrices
         for count in registers:
             loaded = np.ascontiguousarray(found[f"load{count}"][warp]).view(np.uint16)
             for m in range(count):

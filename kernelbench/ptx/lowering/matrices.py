@@ -105,6 +105,9 @@ _SHAPES = (
 MATRIX_FORMS: tuple[Form, ...] = (
     Form("ldmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
          _load_matrix, "warps"),
+    # FlashInfer's order, which ptxas takes.
+    Form("ldmatrix.sync.aligned.{trans}.m8n8.{x1|x2|x4}{.shared::cta|.shared|}.b16",
+         lambda w, c, o: _load_matrix(w, (c[1], c[0], c[2]), o), "warps"),
     Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
          _store_matrix, "warps"),
     Form("movmatrix.sync.aligned.m8n8.trans.b16", _move_matrix, "matrices"),
