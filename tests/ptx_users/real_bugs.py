@@ -102,6 +102,32 @@ REAL_BUGS = {
         "of 8 CTAs that may wait for each other 7 can reside on 7 SMs", ("--sms", "8"),
         ("--sms", "7"),
     ),
+    "flashinfer-python 0.7.2 (counter)": RealBug(
+        "a round's counter is set back behind an arrival, which comes before its reads",
+        "released.cu",
+        (("int found = counts[mine];  // before the arrival", "cluster.barrier_arrive();"),
+         ("cluster.barrier_arrive();\n    out", "int found = counts[mine];\n    out")),
+        "race", "may still read",
+    ),
+    "flashinfer-python 0.7.2 (short rows)": RealBug(
+        "rows of one kind are read before the wait of a dependent launch", "released.cu",
+        (_without("cudaGridDependencySynchronize();  // both kinds"),), "race", EARLY,
+    ),
+    "sgl-deep-gemm 0.2.5 (sums)": RealBug(
+        "lanes read each other's sums behind a shuffle alone", "released.cu",
+        (_without("__syncwarp();  // before the search"),), "race", "a store by another thread",
+    ),
+    "sgl-deep-gemm 0.2.5 (registers)": RealBug(
+        "one lane of a warpgroup gives its registers back", "released.cu",
+        (('asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");  // all of them', ""),
+         ("// by one", "setmaxnreg.dec.sync.aligned.u32 24;")),
+        "divergence", "by 1 of 32 lanes",
+    ),
+    "sgl-deep-gemm 0.2.5 (elected lane)": RealBug(
+        "the elected lane stores a tile from its own place in it", "released.cu",
+        (("const int* from = words;", "const int* from = words + threadIdx.x;"),),
+        "alignment", "16 bytes",
+    ),
 }  # fmt: skip
 
 #: Marked as self-contained, and not rewritten or not found: why.
