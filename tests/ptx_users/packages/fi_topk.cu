@@ -12,16 +12,17 @@ using namespace flashinfer::sampling;
 bool right(int rows, int columns, int count, bool deterministic, bool filtered) {
   Array<float> x(size_t(rows) * columns, 1), values(rows * count);
   Array<int> indices(rows * count);
-  Array<RadixRowState> states(rows);
+  Array<uint8_t> states(1 << 20);  // as the package's own launchers give
   for (size_t i = 0; i < x.host.size(); ++i) x.host[i] = float(i * 7919 % 100003) / 100003;
   x.up();
-  CHECK(cudaMemset(states.device, 0, rows * sizeof(RadixRowState)));
+  CHECK(cudaMemset(states.device, 0, states.host.size()));
+  auto* const state = reinterpret_cast<RadixRowState*>(states.device);
   if (filtered) {
     CHECK((FilteredTopK<float, int>(x.device, indices.device, values.device, nullptr, rows, count,
                                     columns, deterministic)));
   } else {
     CHECK((RadixTopKMultiCTA<float, int>(x.device, indices.device, values.device, nullptr, rows,
-                                         count, columns, states.device, deterministic)));
+                                         count, columns, state, deterministic)));
   }
   indices.down();
   values.down();
