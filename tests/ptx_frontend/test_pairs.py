@@ -236,3 +236,24 @@ def test_products(module, product):
     report, found, want = _multiplied(module, product, check=2)
     assert (found == want).all()
     assert report.clean, list(report.lines())
+
+
+@pytest.mark.parametrize("due", [True, False], ids=["due", "pending"])
+def test_a_commit_to_both_ctas_that_nobody_waits_for(due):
+    """As a ring's last ones: formal if each CTA has seen a later commit of the same products."""
+    product = PRODUCTS[0]
+    commit = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
+    commit += ".multicast::cluster.b64 [%b], %m;"
+    other = commit.replace("%b]", "%ring]")
+    init = "mbarrier.init.shared::cta.b64 [%b], 1;"
+    program = _program(product)
+    assert program.count(commit) == program.count(init) == 1
+    program = program.replace(commit, f"{other} {commit}" if due else f"{commit} {other}")
+    program = program.replace(init, f"{init} {init.replace('%b', '%ring')}")
+    program = program.replace("mov.b32 %b, bar;", "mov.b32 %b, bar; mov.b32 %ring, ring;")
+    program = program.replace(".reg .b16 %m;", ".reg .b16 %m; .reg .b32 %ring;")
+    text = "\n".join([HEAD, ".shared .align 8 .b64 ring;", program])
+    report, found, want = _multiplied(kernelbench.ptx.load("ring.ptx", text=text), product, check=2)
+    assert (found == want).all()
+    severities = {each.severity for each in report.findings if each.finding.kind == "exit"}
+    assert severities == {"formal" if due else "error"}, list(report.lines())

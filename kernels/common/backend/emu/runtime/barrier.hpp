@@ -34,7 +34,8 @@ struct Barrier {
   // The last arrival of a tcgen05.commit. Arrivals of two commits are in no order: knowing of the
   // later one, on another barrier, says nothing of this one.
   Event commit;
-  Event committed;  // the last of the products that it tracks, if they are of the barrier's CTA
+  Event committed;              // the last of the products that it tracks
+  bool committed_afar = false;  // by another CTA
   Pc commit_pc = nullptr;
   Knowledge arriving;
   Knowledge completed;

@@ -29,12 +29,14 @@ bool observed(const Thread& thread, const Event& event) {
          (!unfenced.at.empty() && unfenced.covers(event.component, event.epoch));
 }
 
-// Whether some thread of the cluster knows of an event.
+// Whether some thread of the CTA, or of the cluster, knows of an event.
+bool known_in(const Cta& cta, const Event& event) {
+  return std::any_of(cta.threads.begin(), cta.threads.end(),
+                     [&event](const Thread& thread) { return observed(thread, event); });
+}
 bool known_in(const Cluster& cluster, const Event& event) {
-  return std::any_of(cluster.ctas.begin(), cluster.ctas.end(), [&event](const Cta& cta) {
-    return std::any_of(cta.threads.begin(), cta.threads.end(),
-                       [&event](const Thread& thread) { return observed(thread, event); });
-  });
+  return std::any_of(cluster.ctas.begin(), cluster.ctas.end(),
+                     [&event](const Cta& cta) { return known_in(cta, event); });
 }
 
 // The barrier of an operation, by pointer in the CTA's own memory or by shared::cluster address.
@@ -263,15 +265,18 @@ void mbarrier_inval(void* bar) {
 // A commit's arrival writes to the barrier. If no thread of the cluster knows of it, it may come
 // when the CTA's memory is another's.
 // Stricter: that somebody of the cluster knows of the arrival is enough, but nobody at all is a
-// finding even if the memory is never used again. It is formal in translated PTX if the CTA's own
-// products are known to be complete by a later commit: the arrival has been due since.
+// finding even if the memory is never used again. It is formal in translated PTX if its products
+// are known to be complete by a later commit, in the CTA itself if another one issues them: the
+// arrival has been due since.
 void check_barriers_at_exit(Cta& cta) {
   if (!checking()) return;
   for (const Barrier& barrier : cta.barriers) {
     if (!barrier.live) continue;
     if (known_in(*cta.cluster, barrier.commit)) continue;
+    const Event& products = barrier.committed;
     const bool due =
-        runs_ptx() && barrier.committed.epoch != 0 && known_in(*cta.cluster, barrier.committed);
+        runs_ptx() && products.epoch != 0 &&
+        (barrier.committed_afar ? known_in(cta, products) : known_in(*cta.cluster, products));
     report({.kind = Class::kExit,
             .pc = barrier.commit_pc,
             .other_pc = barrier.init_pc,

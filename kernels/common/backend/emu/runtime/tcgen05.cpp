@@ -202,8 +202,8 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
       arrival.knows.join(own.knows);
       barrier.commit = {own.actor.component, own.actor.epoch};
       barrier.commit_pc = pc;
-      barrier.committed = {};
-      if (&cta == thread.cta) barrier.committed = {tracked.actor.component, tracked.actor.epoch};
+      barrier.committed = {tracked.actor.component, tracked.actor.epoch};
+      barrier.committed_afar = &cta != thread.cta;
     }
     commit.arrivals.push_back(std::move(arrival));
   }
