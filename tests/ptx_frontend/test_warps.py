@@ -205,6 +205,18 @@ def test_matrices_of_a_warp(given, before, trans):
             assert (stored.reshape(32, 8)[: 8 * count] == rows[: 8 * count]).all()
 
 
+def test_another_lane_loads_what_stmatrix_stored(given):
+    """Every lane has stored when any goes on; memory is ordered by bar.warp.sync alone: formal."""
+    store = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%s], {%a, %b, %a, %b};"
+    back = "xor.b32 %x1, %l, 31; mad.lo.u32 %s, %x1, 16, %x2; ld.shared.b32 %x0, [%s];"
+    body = f"mov.b32 %x2, tile; mad.lo.u32 %s, %l, 16, %x2; {store} {back}"
+    text = "\n".join([HEAD, _kernel("swap", f"{body} st.global.b32 [%out], %x0;")])
+    out = np.zeros((WARPS, 32, 4), np.uint32)
+    module = kernelbench.ptx.load("swap.ptx", text=text)
+    report = module.launch("swap", WARPS, 32, [given, out], check=2)
+    assert report.findings and report.clean, list(report.lines())
+
+
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_products_of_a_warp(kind):
     """Small integers: every sum is exact, in whatever order."""

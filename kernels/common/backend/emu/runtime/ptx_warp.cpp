@@ -6,6 +6,7 @@
 
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "wait.hpp"
 
 namespace kb::emu {
 
@@ -255,6 +256,8 @@ void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed) {
     }
   };
   collective("stmatrix", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
+  // All lanes have stored when any goes on, which PTX says of the instruction and not of memory.
+  warp_collective("stmatrix", pc, [] {});
 }
 
 }  // namespace kb::emu
