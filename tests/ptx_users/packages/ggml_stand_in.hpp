@@ -52,3 +52,6 @@ extern "C" bool ggml_are_same_shape(const ggml_tensor*, const ggml_tensor*) {
 extern "C" size_t ggml_type_size(ggml_type) {
   std::abort();
 }
+extern "C" ggml_unary_op ggml_get_unary_op(const ggml_tensor*) {
+  std::abort();
+}
