@@ -1,4 +1,4 @@
-// FlashInfer's norms of rows: RMS, with a residual, with fp8 blocks, of heads; layer norm.
+// FlashInfer's norms of rows: RMS, with a residual, of heads; layer norm.
 #include "host.hpp"
 //
 #include <flashinfer/norm.cuh>
