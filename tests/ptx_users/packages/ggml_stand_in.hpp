@@ -55,3 +55,6 @@ extern "C" size_t ggml_type_size(ggml_type) {
 extern "C" ggml_unary_op ggml_get_unary_op(const ggml_tensor*) {
   std::abort();
 }
+std::unique_ptr<ggml_cuda_pool> ggml_backend_cuda_context::new_pool_for_device(int, int) {
+  std::abort();
+}
