@@ -22,6 +22,7 @@ from kernelbench.kinds.callables import load_callable, notes_of
 from kernelbench.measure import ceilings_bench
 from kernelbench.measure.results import CheckResult, TimedBlock
 from kernelbench.problems.fused_moe.problem import PROBLEM, FusedMoe
+from kernelbench.problems.moe_layer import MoeLayer
 from kernelbench.project.context import Context
 from kernelbench.project.problem import Inputs, Work
 from kernelbench.project.project_file import find_project, project_at
@@ -396,6 +397,23 @@ def test_only_the_peer_that_rounds_says_so(lineages: Lineages) -> None:
         if PROBLEM.for_steps([step]).intermediate != "float32"
     }
     assert coarse == {"moe-torch"}
+
+
+def test_a_layer_with_bfloat16_in_between_is_right_where_its_peer_says_so() -> None:
+    layer = MoeLayer()
+    shape = layer.parse_shape("x", {"m": 128, "h": 256, "i": 256, "e": 8, "topk": 4})
+    inputs = layer.make_inputs(shape, "random", 1, "cpu")
+    reference = layer.reference(inputs, shape, "random")
+    step = load_callable(ROOT / "layer" / "l00" / "submission.py")
+    silu = torch.nn.functional.silu
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.functional, "silu", lambda gate: silu(gate.bfloat16()).float())
+        output = step(inputs.data).bfloat16().float()
+    coarse = layer.for_steps([step_with(intermediate="bfloat16")])
+    assert isinstance(coarse, MoeLayer)
+    assert not layer.compare([output], reference, shape, "random").ok
+    assert coarse.compare([output], reference, shape, "random").ok
+    assert not coarse.compare([output * 1.03], reference, shape, "random").ok
 
 
 def test_notes_of_a_callable() -> None:

@@ -24,7 +24,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
@@ -44,7 +44,12 @@ _BLOCK = 128
 
 
 class RoutedProblem:
-    """What the problems of experts have in common: one output, and tokens that can be fewer."""
+    """What the problems of experts have in common: one output, and tokens that can be fewer.
+
+    Args:
+        intermediate: Precision in which a step may hold an expert's results: ``float32``, or
+            ``bfloat16`` with the wider tolerance that its rounding costs.
+    """
 
     name: str
     input_classes: tuple[str, ...]
@@ -52,6 +57,21 @@ class RoutedProblem:
     repeatable: bool = False
     #: GPU MODE has none.
     leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType({})
+
+    def __init__(self, intermediate: str = "float32") -> None:
+        if intermediate not in INTERMEDIATES:
+            raise UnknownNameError("intermediate precision", intermediate, INTERMEDIATES)
+        self.intermediate = intermediate
+
+    def for_steps(self, steps: Sequence[Step]) -> Self:
+        """The problem with the tolerance of the coarsest ``intermediate`` in the steps' configs.
+
+        Raises:
+            UnknownNameError: If a step declares another precision than :data:`INTERMEDIATES`.
+        """
+        declared = (step.config.get("intermediate", self.intermediate) for step in steps)
+        found = [type(self)(str(each)) for each in declared]
+        return max(found, key=lambda problem: INTERMEDIATES.index(problem.intermediate))
 
     def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
         """The output, float32 with a row for each token, returned as a tensor or a list of one.
@@ -110,11 +130,9 @@ class RoutedProblem:
 
 
 class FusedMoe(RoutedProblem):
-    """The problem, see :class:`~kernelbench.project.problem.Problem`; ``data``: :class:`MoeData`.
+    """The problem, see :class:`~kernelbench.project.problem.Problem`.
 
-    Args:
-        intermediate: Precision in which a step may hold an expert's result before the weighted sum:
-            ``float32``, or ``bfloat16`` with the wider tolerance that its rounding costs.
+    ``data``: :class:`MoeData`.
     """
 
     name = "fused_moe"
@@ -124,21 +142,6 @@ class FusedMoe(RoutedProblem):
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s9", "s10", "s8", "s11",
         "s12", "s13",
     )  # fmt: skip
-
-    def __init__(self, intermediate: str = "float32") -> None:
-        if intermediate not in INTERMEDIATES:
-            raise UnknownNameError("intermediate precision", intermediate, INTERMEDIATES)
-        self.intermediate = intermediate
-
-    def for_steps(self, steps: Sequence[Step]) -> FusedMoe:
-        """The problem with the tolerance of the coarsest ``intermediate`` in the steps' configs.
-
-        Raises:
-            UnknownNameError: If a step declares another precision than :data:`INTERMEDIATES`.
-        """
-        declared = (step.config.get("intermediate", self.intermediate) for step in steps)
-        found = [FusedMoe(str(each)) for each in declared]
-        return max(found, key=lambda problem: INTERMEDIATES.index(problem.intermediate))
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> MoeShape:
         """A shape from ``m n k e topk`` and, optionally, ``renormalize softcap routing``.

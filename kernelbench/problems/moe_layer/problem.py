@@ -85,7 +85,7 @@ class MoeLayer(RoutedProblem):
         """Derived bounds, see :func:`kernelbench.problems.moe_layer.reference.judge_layer`."""
         from kernelbench.problems.moe_layer.reference import judge_layer
 
-        return judge_layer(outputs[0], reference)
+        return judge_layer(outputs[0], reference, self.intermediate)
 
     def right_outputs(self, reference: Any, inputs: Inputs) -> list[torch.Tensor]:
         """The reference's values, rounded once."""
