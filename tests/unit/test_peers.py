@@ -416,6 +416,12 @@ def test_a_layer_with_bfloat16_in_between_is_right_where_its_peer_says_so() -> N
     assert not coarse.compare([output * 1.03], reference, shape, "random").ok
 
 
+def test_every_peer_of_the_layer_says_that_it_rounds(lineages: Lineages) -> None:
+    peers = lineages.select(["peers.layer"])
+    assert [step.name for step in peers] == ["layer-deepgemm", "layer-sglang", "layer-vllm"]
+    assert {MoeLayer().for_steps([step]).intermediate for step in peers} == {"bfloat16"}
+
+
 def test_notes_of_a_callable() -> None:
     def kernel(data: Any) -> Any:
         return data
