@@ -140,10 +140,7 @@ class EnvironmentProblem(KernelbenchError):
 
 
 #: How to have torch, for what cannot go on without it.
-TORCH_HINT = (
-    "`pip install torch`, without an NVIDIA GPU "
-    "`pip install torch --index-url https://download.pytorch.org/whl/cpu`"
-)
+TORCH_HINT = "`pip install torch`; without an NVIDIA GPU PyTorch's CPU build, which is smaller"
 
 
 def torch_missing(what: str) -> EnvironmentProblem:

@@ -332,7 +332,7 @@ def _add(
         return
     finding = found.finding
     seen[found.identity] = Seen(
-        finding, launched.form, request.sms[0], found.seed - launched.seed, found.schedules,
+        finding, launched.form, request.sms[0], max(found.seed - launched.seed, 0), found.schedules,
         launched.report.waits if finding.kind == "hang" else (),
         allowed={"formal": FORMAL, "noted": NOTED}.get(found.severity, ""),
     )  # fmt: skip

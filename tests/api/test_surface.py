@@ -18,6 +18,7 @@ from conftest import ROOT
 
 import kernelbench
 from kernelbench.cli import COMMANDS
+from kernelbench.cli.options import Percent
 from kernelbench.compare.calibrator import CalibrationSize, calibrate
 from kernelbench.compare.gating import gate_against, gate_files
 from kernelbench.runs.settings import MEASURING, Measuring, MeasuringOptions
@@ -77,11 +78,14 @@ def _options(command: str) -> dict[str, Any]:
     module = importlib.import_module(f"kernelbench.cli.{command}")
     found: click.Command = module.command
     context = click.Context(found)
-    return {
-        str(option.name): option.get_default(context)
-        for option in found.params
-        if isinstance(option, click.Option)
-    }
+    found_defaults = {}
+    for option in found.params:
+        if isinstance(option, click.Option):
+            default = option.get_default(context)
+            if isinstance(option.type, Percent) and isinstance(default, str):
+                default = option.type.convert(default, option, context)
+            found_defaults[str(option.name)] = default
+    return found_defaults
 
 
 @pytest.mark.parametrize(

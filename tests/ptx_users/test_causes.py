@@ -47,7 +47,7 @@ CAUSES = {
     ),
     "one epoch": (
         "left_behind.cu", [("(flags, carried, turn, turn)", "(flags, carried, 1, turn)")],
-        "not-reset", "a strong load finds in allocation 5", ': "l"(flags', "asm volatile(",
+        "not-reset", "a strong load finds in allocation 5", 'asm volatile("ld.', "asm volatile(",
     ),
     "no acquire, flags by epochs": (
         "left_behind.cu", [("ld.acquire.gpu", "ld.relaxed.gpu")],
@@ -55,17 +55,17 @@ CAUSES = {
     ),
     "no wait": (
         "accumulators.cu", [("wgmma.wait_group.sync.aligned 0;", "// none")],
-        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", ': "l"(tile(a',
+        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", '"wgmma.mma_async',
     ),
     "a group may be pending": (
         "accumulators.cu", [("wait_group.sync.aligned 0;", "wait_group.sync.aligned 1;")],
-        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", ': "l"(tile(a',
+        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", '"wgmma.mma_async',
     ),
     "read before the wait": (
         "accumulators.cu",
         [("wgmma.wait_group.sync.aligned 0;", "// later"),
          ("// end", "wgmma.wait_group.sync.aligned 0;")],
-        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", ': "l"(tile(a',
+        "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", '"wgmma.mma_async',
     ),
     "half of it copied": (
         "half_filled.cu", [("kCount * sizeof(int), cudaMemcpyHostToDevice",
@@ -159,6 +159,7 @@ def test_reads_of_nothing_are_said_of_a_program_that_ends_well(checked: Checked)
 def test_the_mistake_comes_first(checked: Checked, mistake: str) -> None:
     program, replaced, kind, said, here, there = CAUSES[mistake]
     outcome = checked(program, *replaced, schedules=4)
+    assert "--schedules 0" not in outcome.out
     assert outcome.code == 3, outcome.out
     first = outcome.out.partition("\nerror[")[2].partition("= identity")[0]
     assert first.startswith(f"{kind}]"), outcome.out

@@ -21,3 +21,6 @@ asm(".symver pthread_create,pthread_create@GLIBC_2.2.5");
 asm(".symver pthread_join,pthread_join@GLIBC_2.2.5");
 asm(".symver pthread_kill,pthread_kill@GLIBC_2.2.5");
 asm(".symver pthread_once,pthread_once@GLIBC_2.2.5");
+// A new version since GCC 12, which is no point of cancellation.
+asm(".symver _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE,"
+    "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE@GLIBCXX_3.4.11");
