@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernelbench.base import console
 from kernelbench.base.files import from_here
-from kernelbench.checks.api import CheckPlan
+from kernelbench.checks.api import FILE_SMS, CheckPlan
 from kernelbench.checks.replay import Look, Replayed, Shortened
 from kernelbench.checks.rows import CheckRow, FileOptions, Seen, StepCheck
 from kernelbench.emulator import diagnostics
@@ -285,6 +285,8 @@ class View(console.Watching):
         flags = ["--nvcc", shlex.join(plan.given.flags)] if plan.given.flags else []
         if plan.given.arch != FileOptions.arch:
             flags += ["--arch", str(plan.given.arch)]
+        if (seen.sms,) != FILE_SMS:
+            flags += ["--sms", str(seen.sms)]
         arguments = ["--", *plan.given.arguments] if plan.given.arguments else []
         return f"kernelbench check {shlex.join([*files, *flags, *schedule, *arguments])}"
 

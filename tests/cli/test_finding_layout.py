@@ -10,6 +10,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -53,6 +54,23 @@ def test_notes_fit_the_terminal() -> None:
     """Headlines and quoted source may be longer: a terminal folds them, and a search finds them."""
     lines = (FOLDER / "80.txt").read_text().splitlines()
     assert all(len(line) <= 80 for line in lines if line.startswith(("  =", "     ")))
+
+
+def test_the_rerun_line_has_what_was_asked_for() -> None:
+    text = io.StringIO()
+    view = View(console.Console(file=text, width=80), 10, layout="full")
+    given = FileOptions(arch=100, flags=("-DN=2",), arguments=("7",))
+    plan = SimpleNamespace(
+        files=("race.cu",), steps=(), given=given, request=SimpleNamespace(seed=1)
+    )
+    view._plan = cast(CheckPlan, plan)
+    (step,) = (each for each in read_check(RECORD).steps if each.step == "race.cu")
+    rows = tuple(
+        replace(row, seen=tuple(replace(seen, sms=132) for seen in row.seen)) for row in step.rows
+    )
+    view.results([replace(step, rows=rows)])
+    asked = "--nvcc -DN=2 --arch 100 --sms 132 --seed 1 --schedules 1 -- 7"
+    assert f"rerun: kernelbench check race.cu {asked}" in text.getvalue()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include_next <cublas_v2.h>
 #else
 #pragma once
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <library_types.h>
