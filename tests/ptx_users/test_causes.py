@@ -145,6 +145,17 @@ def test_right_programs_are_clean(checked: Checked, name: str) -> None:
     assert "allowed[unwritten]" not in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("name", "arch", "schedules"), [("pair_alloc", 100, 40), ("group_afar", 90, 4)]
+)
+def test_pairs_and_warpgroups_of_other_ctas_are_clean(
+    checked: Checked, name: str, arch: int, schedules: int
+) -> None:
+    """False errors of published kernels: columns of the other CTA, reads of the other warps."""
+    outcome = checked(f"{name}.cu", arch=arch, schedules=schedules)
+    assert outcome.code == 0, outcome.out
+
+
 def test_reads_of_nothing_are_said_of_a_program_that_ends_well(checked: Checked) -> None:
     half = ("kCount * sizeof(int), cudaMemcpyHostToDevice", "kCount * 2, cudaMemcpyHostToDevice")
     outcome = checked("half_filled.cu", half, ("return 1;", "continue;"), schedules=1)

@@ -88,6 +88,7 @@ void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
     // it could matter for.
     thread.knows.unfenced.join(afar.seen);
     thread.knows.unfenced.join(afar.unfenced);
+    if (!afar.grouped.at.empty()) thread.knows.unfenced.join(afar.grouped);
     thread.knows.published.join(afar.published);
   }
 }

@@ -179,6 +179,12 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
     wait_until(Wait::Kind::kTmemAlloc, pc, columns, 0,
                [&] { return free_range(tensor, columns) != kNoRoom; });
   }
+  // PTX: 9.7.16, issue granularity: both CTAs of a pair perform it together, so that both have
+  // their columns when the first one goes on.
+  if (peer != nullptr) {
+    wait_until(Wait::Kind::kTmemAlloc, pc, columns, 0,
+               [=] { return peer->tensor.bases.size() >= number; });
+  }
   // Columns come with whatever their last user released at its dealloc: reuse is no race.
   if (tensor.freed) acquire_from(*tensor.freed);
 }
