@@ -220,6 +220,11 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+def _in_c(costs: Mapping[str, float]) -> ctypes.Array[ctypes.c_double]:
+    """``Costs`` of replay.cpp."""
+    return (ctypes.c_double * len(COSTS))(*(costs.get(name, 0.0) for name in COSTS))
+
+
 def replay(
     records: np.ndarray[Any, np.dtype[Any]],
     costs: Mapping[str, float],
@@ -239,12 +244,11 @@ def replay(
         KernelbenchError: If warps of the trace wait for what never comes.
     """
     records = np.ascontiguousarray(records)
-    values = (ctypes.c_double * len(COSTS))(*(costs.get(name, 0.0) for name in COSTS))
     found = (_Bubble * max(1, bubbles))()
     cause, places = free or (None, ())
     pcs = (ctypes.c_uint64 * max(1, len(places)))(*sorted(places))
     us = _library().kb_replay(
-        records.ctypes.data, len(records), values, found, bubbles,
+        records.ctypes.data, len(records), _in_c(costs), found, bubbles,
         CAUSES.index(cause) if cause else len(CAUSES), pcs, len(places), None,
     )  # fmt: skip
     if us < 0:
@@ -269,14 +273,13 @@ def spans(
         and one of bulk copies.
     """
     records = np.ascontiguousarray(records)
-    values = (ctypes.c_double * len(COSTS))(*(costs.get(name, 0.0) for name in COSTS))
-    found = np.empty(0, SPAN)
-    for _ in range(2):  # counted, then kept
+    found = np.empty(len(records), SPAN)
+    while True:
         log = _Spans(found.ctypes.data, len(found), 0)
         _library().kb_replay(
-            records.ctypes.data, len(records), values, None, 0, len(CAUSES), None, 0,
+            records.ctypes.data, len(records), _in_c(costs), None, 0, len(CAUSES), None, 0,
             ctypes.byref(log),
         )  # fmt: skip
-        if len(found) < log.count:
-            found = np.empty(log.count, SPAN)
-    return found
+        if log.count <= len(found):
+            return found[: log.count]
+        found = np.empty(log.count, SPAN)
