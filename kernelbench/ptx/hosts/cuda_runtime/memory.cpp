@@ -168,16 +168,23 @@ namespace {
 
 // A row behind the last one begins in no allocation, as memory of the host does.
 bool rows_inside(const void* address, size_t pitch, size_t width, size_t rows) {
-  return rows == 0 || inside(address, (rows - 1) * pitch + width);
+  return rows == 0 || width == 0 || inside(address, (rows - 1) * pitch + width);
+}
+
+// Whether rows can be copied so.
+cudaError_t rows_status(const void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                        size_t width, size_t rows) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
+  const bool both =
+      rows_inside(to, to_pitch, width, rows) && rows_inside(from, from_pitch, width, rows);
+  return both ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 // Rows of `width` bytes, `pitch` apart.
 cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                       size_t rows) {
-  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
-  if (!rows_inside(to, to_pitch, width, rows) || !rows_inside(from, from_pitch, width, rows)) {
-    return cudaErrorInvalidValue;
-  }
+  const cudaError_t fits = rows_status(to, to_pitch, from, from_pitch, width, rows);
+  if (fits != cudaSuccess) return fits;
   for (size_t row = 0; row < rows; ++row) {
     const cudaError_t status = copy(static_cast<char*>(to) + row * to_pitch,
                                     static_cast<const char*>(from) + row * from_pitch, width);
@@ -259,11 +266,9 @@ cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t byte
 
 cudaError_t copy_rows_on(cudaStream_t stream, void* to, size_t to_pitch, const void* from,
                          size_t from_pitch, size_t width, size_t rows) {
-  if (width > to_pitch || width > from_pitch) return remembered(cudaErrorInvalidPitchValue);
+  const cudaError_t fits = rows_status(to, to_pitch, from, from_pitch, width, rows);
+  if (fits != cudaSuccess) return remembered(fits);
   if (width == 0 || rows == 0) return cudaSuccess;
-  if (!rows_inside(to, to_pitch, width, rows) || !rows_inside(from, from_pitch, width, rows)) {
-    return remembered(cudaErrorInvalidValue);
-  }
   const Work work = [=] { return copy_rows(to, to_pitch, from, from_pitch, width, rows); };
   if (!captures(stream) && pageable(to)) return finish(enqueue(stream, work));
   if (!captures(stream) && pageable(from)) {
