@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -38,10 +39,13 @@ uint64_t free_range(const CtaTensor& tensor, uint32_t columns) {
 
 // PTX: with cta_group::2 one warp of each CTA of the pair has to execute it, and it may block until
 // both have.
-// Returns when the other CTA of the pair has entered its operation with the same number.
-void meet_pair(const Cta* peer, uint64_t CtaTensor::* entered, uint64_t number, Pc pc) {
+// Returns when the other CTA of the pair has entered its operation with the same number, or is as
+// far with it as `count` says.
+template <typename Count>
+void meet_pair(const Cta* peer, Count count, uint64_t number, Pc pc) {
   if (peer == nullptr) return;
-  wait_until(Wait::Kind::kTmemAlloc, pc, 0, 0, [=] { return peer->tensor.*entered >= number; });
+  wait_until(Wait::Kind::kTmemAlloc, pc, 0, 0,
+             [=] { return std::invoke(count, peer->tensor) >= number; });
 }
 
 // Assumption: PTX has the pair's operations use one address for both CTAs; that the allocator
@@ -181,10 +185,7 @@ void tcgen05_alloc(uint32_t group, uint32_t* address, uint32_t columns) {
   }
   // PTX: 9.7.16, issue granularity: both CTAs of a pair perform it together, so that both have
   // their columns when the first one goes on.
-  if (peer != nullptr) {
-    wait_until(Wait::Kind::kTmemAlloc, pc, columns, 0,
-               [=] { return peer->tensor.bases.size() >= number; });
-  }
+  meet_pair(peer, [](const CtaTensor& of) { return of.bases.size(); }, number, pc);
   // Columns come with whatever their last user released at its dealloc: reuse is no race.
   if (tensor.freed) acquire_from(*tensor.freed);
 }
