@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kernelbench.project.model import Reported
 from kernelbench.records.ledger import LedgerEntry
 from kernelbench.records.run_record import RunRecord
-from kernelbench.report.html.record import BarPage, BehindPage, FastestPage, HeadPage, StepPage
+from kernelbench.report.html.record import (
+    BarPage,
+    BehindPage,
+    FastestPage,
+    HeadPage,
+    StepPage,
+    StepTimePage,
+)
 
 _METRIC = "device"
 _Newest = dict[tuple[str, str], LedgerEntry]
@@ -54,15 +61,13 @@ def head_of(
 def _newest_as_fast(best: FastestPage, steps: Sequence[StepPage]) -> FastestPage:
     """The newest step whose median lies in the range of the fastest: who is behind it by chance."""
     shown = best
-    for step in steps:
-        for row in step.times:
-            time, us = row.measured, row.measured.time.median
-            where = (time.device, time.shape, time.metric, time.l2)
-            if where == (best.device, best.shape, best.metric, "cold") and us <= best.high:
-                shown = replace(
-                    best, step=step.name, us=us, low=time.time.p05, high=time.time.p95,
-                    of_sol=row.of_sol,
-                )  # fmt: skip
+    for step, row in _times_there(steps, best):
+        time = row.measured.time
+        if time.median <= best.high:
+            shown = replace(
+                best, step=step.name, us=time.median, low=time.p05, high=time.p95,
+                of_sol=row.of_sol,
+            )  # fmt: skip
     return shown
 
 
@@ -128,14 +133,22 @@ def _about(steps: Sequence[str], newest: _Newest) -> LedgerEntry | None:
 
 
 def _measured(steps: Sequence[StepPage], best: FastestPage, newest: _Newest) -> tuple[BarPage, ...]:
-    found = []
+    return tuple(
+        _bar(step, row.measured.time.median, newest.get((step.parent or "", step.name)))
+        for step, row in _times_there(steps, best)
+    )
+
+
+def _times_there(
+    steps: Iterable[StepPage], best: FastestPage
+) -> Iterator[tuple[StepPage, StepTimePage]]:
+    """Device times with a cold L2, on the device and shape of the fastest."""
     for step in steps:
-        for time in (each.measured for each in step.times):
+        for row in step.times:
+            time = row.measured
             where = (time.device, time.shape, time.metric, time.l2)
             if where == (best.device, best.shape, _METRIC, "cold"):
-                entry = newest.get((step.parent or "", step.name))
-                found.append(_bar(step, time.time.median, entry))
-    return tuple(found)
+                yield step, row
 
 
 def _bar(step: StepPage, us: float, entry: LedgerEntry | None) -> BarPage:
