@@ -13,6 +13,7 @@ namespace kb::emu {
 
 // An mbarrier. The 8 bytes in shared memory hold nothing; this is the state.
 struct Barrier {
+  Cta* cta = nullptr;
   // From the start of the CTA's shared memory: what a finding names by the field of SharedStorage.
   uint32_t offset = 0;
   uint64_t serial = 0;  // of the initialization, while a launch is timed

@@ -112,6 +112,7 @@ void complete_if_due(Barrier& barrier, Pc pc) {
                     " of its copies are still in flight: expect_tx was too small"});
   }
   ++barrier.phase;
+  barrier.cta->wake();
   barrier.pending = barrier.expected;
   if (checking()) {
     barrier.completed_before = barrier.completed.seen;
@@ -222,6 +223,7 @@ void mbarrier_init(void* bar, uint32_t count) {
   }
   const Thread& thread = self();
   Barrier fresh;
+  fresh.cta = &cta;
   fresh.offset = at.offset;
   if (timing) fresh.serial = timed_serial();
   fresh.live = true;
@@ -231,6 +233,7 @@ void mbarrier_init(void* bar, uint32_t count) {
   fresh.owner_epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
   fresh.init_pc = pc;
   barrier = std::move(fresh);
+  cta.wake();
   current_runner->changed();
 }
 

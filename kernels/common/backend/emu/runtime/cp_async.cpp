@@ -130,9 +130,11 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
   shared_write(*to.cta, to.offset, bytes, part->actor.get());
   std::memset(to.cta->shared + to.offset, 0xff, bytes);
   ++part->pending;
-  submit([move, part] {
+  const uint32_t thread = self().index;
+  submit([move, part, to, thread] {
     move();
     if (--part->pending > 0) return;
+    to.cta->warps[thread / kWarpSize].wake(1u << thread % kWarpSize);
     const auto after = std::move(part->after);
     part->after.clear();
     for (const auto& each : after) each();
@@ -163,7 +165,7 @@ void async_copy_wait_group(uint32_t pending) {
   const size_t count = copies.groups.size();
   const auto first = copies.groups.begin();
   const auto end = first + static_cast<ptrdiff_t>(count > pending ? count - pending : 0);
-  wait_until(Wait::Kind::kCopies, pc, 0, pending, [first, end] {
+  wait_until_woken(Wait::Kind::kCopies, pc, 0, pending, [first, end] {
     return std::all_of(first, end, [](const CopyGroup& group) { return group.complete(); });
   });
   for (auto group = first; group != end; ++group) {

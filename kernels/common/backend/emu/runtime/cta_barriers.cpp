@@ -10,9 +10,10 @@ namespace kb::emu {
 
 namespace {
 
-void complete(NamedBarrier& barrier) {
+void complete(NamedBarrier& barrier, Cta& cta) {
   barrier.arrived = 0;
   ++barrier.generation;
+  cta.wake();
   barrier.held = std::exchange(barrier.holding, 0);
   if (!checking()) return;
   std::swap(barrier.completed, barrier.arriving);
@@ -59,10 +60,10 @@ uint32_t named_barrier(uint32_t number, uint32_t threads, bool waits, Pc pc, boo
   timed(Op::kBarrier, pc, number, generation, 0, waits);
   barrier.holding += holds;
   if (++barrier.arrived == barrier.expected) {
-    complete(barrier);
+    complete(barrier, *thread.cta);
   } else if (waits) {
-    wait_until(Wait::Kind::kNamedBarrier, pc, number, generation,
-               [&barrier, generation] { return barrier.generation != generation; });
+    wait_until_woken(Wait::Kind::kNamedBarrier, pc, number, generation,
+                     [&barrier, generation] { return barrier.generation != generation; });
   }
   // A later generation cannot have completed without this thread, unless it only arrived.
   if (waits) acquire_from(barrier.completed);
@@ -81,7 +82,7 @@ uint32_t all_threads() {
 void excuse_from_barriers(const Thread& thread) {
   for (NamedBarrier& each : thread.cta->named) {
     if (each.arrived == 0 || !each.all) continue;
-    if (--each.expected == each.arrived) complete(each);
+    if (--each.expected == each.arrived) complete(each, *thread.cta);
   }
 }
 

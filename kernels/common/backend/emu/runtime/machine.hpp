@@ -60,11 +60,18 @@ struct Warp {
   uint32_t index = 0;
   Thread* threads = nullptr;  // 32, or fewer in the last warp
   uint32_t count = 0;
+  uint32_t asleep = 0;  // lanes that cannot run until they are woken
+  uint32_t number = 0;  // among the warps that one OS thread runs
+  void wake(uint32_t lanes = ~0u);
   std::deque<Collective> collectives;
   uint32_t pipe_epoch[2] = {};  // per Pipe
   uint32_t registers = 0;       // of a thread, as setmaxnreg has set them; 0: as launched
   WarpTensor tensor;            // of tcgen05.cpp and wgmma.cpp
 };
+
+inline uint32_t all_lanes(const Warp& warp) {
+  return warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
+}
 
 // PTX: 2.2.1: threads that share .shared memory and barriers, on one SM.
 struct Cta {
@@ -90,6 +97,9 @@ struct Cta {
   std::deque<Barrier> barriers;
 
   bool exited() const { return live_threads == 0; }
+  void wake() {
+    for (Warp& warp : warps) warp.wake();
+  }
   // The barrier at an offset; a finding (kBarrierState) that ends the launch if there is none, or
   // if its initialization is not visible to the running thread. `remote`: reached from another CTA,
   // by multicast or by a commit.

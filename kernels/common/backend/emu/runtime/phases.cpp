@@ -138,8 +138,10 @@ void mbarrier_wait_parity(const void* bar, uint32_t parity, bool acquire, Scope 
   interleave();
   const SharedPlace at = shared_place(bar, pc, "mbarrier.try_wait");
   Barrier& barrier = at.cta->barrier(at.offset, pc);
-  wait_until(Wait::Kind::kMbarrier, pc, barrier.offset, parity,
-             [&barrier, parity] { return completed(barrier, parity); });
+  // Woken are the warps of the barrier's CTA.
+  wait_until(
+      Wait::Kind::kMbarrier, pc, barrier.offset, parity,
+      [&barrier, parity] { return completed(barrier, parity); }, nullptr, at.cta == self().cta);
   timed(Op::kWait, pc, barrier.serial, barrier.phase);
   note_observed(*at.cta, barrier, parity, pc);
   if (acquire) acquire_phase(barrier, scope, pc);

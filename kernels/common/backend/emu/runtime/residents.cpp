@@ -188,7 +188,10 @@ void Runner::start_threads(Cta& cta, Fiber* fibers) {
     warp.cta = &cta;
     warp.index = w;
     warp.count = std::min(kWarpSize, launch_.threads - w * kWarpSize);
+    warp.number = static_cast<uint32_t>(warps_.size());
     warps_.push_back(&warp);
+    awake_.resize(warps_.size() / 64 + 1);
+    may_run(warp.number);
   }
   for (uint32_t t = 0; t < launch_.threads; ++t) {
     Thread& thread = cta.threads[t];

@@ -5,6 +5,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "api_ptx.hpp"
 #include "grids.hpp"
 #include "idle.hpp"
@@ -19,6 +22,8 @@ namespace {
 // Clusters that are interleaved, if CTAs interact: enough that some are behind and some ahead, few
 // enough that their stacks and shared memory stay in the caches.
 constexpr uint32_t kTogether = 8;
+// What a draw adds to the state.
+constexpr uint64_t kDrawn = 0x9e3779b97f4a7c15u;
 // Threads that poll look again one pass in so many, though others can run.
 constexpr uint32_t kPassesBetweenLooks = 64;
 
@@ -30,7 +35,7 @@ thread_local const Cta* current_task_cta = nullptr;
 
 // SplitMix64: the next number of a sequence.
 uint64_t split_mix(uint64_t& state) {
-  uint64_t z = state += 0x9e3779b97f4a7c15u;
+  uint64_t z = state += kDrawn;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
@@ -109,13 +114,20 @@ void Runner::finish(Cta& cta) {
 
 // Whether a thread could go on if it were resumed.
 bool Runner::runnable(Thread& thread) {
-  if (thread.exited) return false;
+  uint32_t& asleep = thread.warp->asleep;
+  const uint32_t lane = 1u << thread.lane;
+  if ((asleep & lane) != 0) return false;
+  if (thread.exited) {
+    asleep |= lane;
+    return false;
+  }
   const Wait& wait = thread.wait;
   if (wait.kind == Wait::Kind::kNone || wait.kind == Wait::Kind::kYield) return true;
   // Predicates look at self(): a fiber's wait is its own.
   *current_ = &thread;
   const bool ready = wait.ready(wait.context);
   *current_ = nullptr;
+  if (!ready && wait.woken) asleep |= lane;
   return ready || (wait.polls && looks_again_);
 }
 
@@ -131,14 +143,36 @@ bool Runner::run_warp(Warp& warp, uint32_t first_lane) {
     resume(thread);
     if (abandoned()) return true;
   }
+  if (warp.asleep == all_lanes(warp))
+    awake_[warp.number / 64] &= ~(uint64_t{1} << warp.number % 64);
   return any;
+}
+
+void Warp::wake(uint32_t lanes) {
+  asleep &= ~lanes;
+  current_runner->may_run(number);
+}
+
+// How many warps from this one on, before `end`, have all their lanes asleep.
+uint32_t Runner::asleep_from(uint32_t warp, uint32_t end) const {
+  const uint32_t first = warp;
+  while (warp < end) {
+    const uint64_t rest = awake_[warp / 64] >> warp % 64;
+    if (rest != 0) {
+      warp += static_cast<uint32_t>(std::countr_zero(rest));
+      break;
+    }
+    warp += 64 - warp % 64;
+  }
+  return std::min(warp, end) - first;
 }
 
 // Without the checker: everybody who can, in turn.
 bool Runner::pass_plain() {
   bool any = false;
-  for (Warp* warp : warps_) {
-    any |= run_warp(*warp, 0);
+  const auto count = static_cast<uint32_t>(warps_.size());
+  for (uint32_t i = asleep_from(0, count); i < count; i += 1 + asleep_from(i + 1, count)) {
+    any |= run_warp(*warps_[i], 0);
     if (abandoned()) return true;
   }
   return any;
@@ -194,6 +228,13 @@ bool Runner::pass_checked() {
   const uint32_t held_up = one_in(4096) ? count : held_up_;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t index = (first + i) % count;
+    const uint32_t asleep = deciding ? 0 : asleep_from(index, std::min(count, index + count - i));
+    if (asleep > 0) {
+      // As if each had been asked, with its draw.
+      random_state_ += kDrawn * (asleep - (held_up - index < asleep));
+      i += asleep - 1;
+      continue;
+    }
     if (index == held_up) continue;
     if (!run_a_lane_first(*warps_[index])) continue;
     last_ = index;
@@ -270,6 +311,7 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   current_ = &current_thread;
   on_fiber_ = false;
   warps_.clear();
+  awake_.clear();
   live_ = 0;
   unordered_.clear();
   in_order_.clear();

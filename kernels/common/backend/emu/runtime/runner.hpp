@@ -45,6 +45,7 @@ class Runner {
   void submit_in_order(Warp& warp, Pipe pipe, Task task);
   bool pipe_idle(const Warp& warp, Pipe pipe) const;
   void yield_to_scheduler();
+  void may_run(uint32_t warp) { awake_[warp / 64] |= uint64_t{1} << warp % 64; }
   bool on_fiber() const { return on_fiber_; }
   // Of loops that poll (polls.hpp): one has given way; something has changed that they may see.
   void count_poll();
@@ -90,6 +91,7 @@ class Runner {
   bool runnable(Thread& thread);
   void resume(Thread& thread);
   bool run_warp(Warp& warp, uint32_t first_lane);
+  uint32_t asleep_from(uint32_t warp, uint32_t end) const;
   bool pass_plain();
   bool pass_checked();
   bool run_a_task();
@@ -115,6 +117,7 @@ class Runner {
   std::deque<Cluster> clusters_;
   size_t started_ = 0;  // of the clusters, since `run` began
   std::vector<Warp*> warps_;
+  std::vector<uint64_t> awake_;  // a bit for each of them: cleared when all its lanes are asleep
   uint32_t live_ = 0;
   std::vector<Pending> unordered_;
   std::deque<InOrder> in_order_;

@@ -37,6 +37,8 @@ struct Wait {
   void* context = nullptr;
   bool polls = false;          // a loop of the kernel's own: the thread could also look again
   const void* word = nullptr;  // of kGlobal, if it is one
+  // Whoever may make it true wakes the warp: until then nobody asks again.
+  bool woken = false;
 };
 
 // Suspends the running thread until `ready()` is true (checked now and whenever the scheduler
@@ -44,10 +46,15 @@ struct Wait {
 void suspend(const Wait& wait);
 template <typename Ready>
 void wait_until(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready ready,
-                const void* word = nullptr) {
+                const void* word = nullptr, bool woken = false) {
   if (ready()) return;
   const auto call = [](void* f) { return (*static_cast<Ready*>(f))(); };
-  suspend({kind, pc, object, value, call, &ready, false, word});
+  suspend({kind, pc, object, value, call, &ready, false, word, woken});
+}
+// As wait_until; whoever may make `ready()` true wakes the thread.
+template <typename Ready>
+void wait_until_woken(Wait::Kind kind, Pc pc, uint32_t object, uint64_t value, Ready ready) {
+  wait_until(kind, pc, object, value, ready, nullptr, true);
 }
 // Where the checker may switch to another thread: primitives call it on entry.
 // PTX promises no order between threads that do not synchronize: a schedule may stop a thread

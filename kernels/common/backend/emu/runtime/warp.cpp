@@ -13,10 +13,6 @@ namespace kb::emu {
 
 namespace {
 
-uint32_t all_lanes(const Warp& warp) {
-  return warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
-}
-
 // Lanes that have exited, or that the CTA's last warp does not have.
 uint32_t gone_lanes(const Warp& warp) {
   uint32_t gone = ~all_lanes(warp);
@@ -72,9 +68,11 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
   mine->value[lane] = value;
   const uint32_t generation = mine->generation;
   if (mine->arrived != members) {
-    wait_until(Wait::Kind::kWarp, pc, members, 0, [mine, generation] {
+    wait_until_woken(Wait::Kind::kWarp, pc, members, 0, [mine, generation] {
       return mine->generation != generation || mine->arrived == mine->members;
     });
+  } else {
+    warp.wake();
   }
   if (mine->generation == generation) {
     body(*mine);
@@ -88,6 +86,7 @@ void excuse_from_collectives(const Thread& thread) {
   for (Collective& each : thread.warp->collectives) {
     if (each.excuses && each.arrived != 0) each.members &= ~(1u << thread.lane);
   }
+  thread.warp->wake();
 }
 
 namespace {
