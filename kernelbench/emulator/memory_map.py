@@ -59,11 +59,10 @@ def memory_maps(raw: Mapping[str, Any], symbols: Symbols) -> tuple[MemoryMap, ..
     found = []
     for each in raw.get("memory", ()):
         layout = symbols.shared_layout(each["pc"], each["shared_type"])
-        place = symbols.place(each["pc"])
         if layout is not None:
             found.append(
                 MemoryMap(
-                    place.kernel if place else "", int(each["shared_bytes"]),
+                    symbols.kernel(each["pc"]), int(each["shared_bytes"]),
                     int(each["tmem_columns"]), tuple(_regions(layout)),
                 )
             )  # fmt: skip

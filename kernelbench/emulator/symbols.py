@@ -79,6 +79,14 @@ class Symbols:
                 return Place(file, shown, frame.line, function, _role(own), kernel)
         return None
 
+    def kernel(self, pc: Mapping[str, Any]) -> str:
+        """The kernel's entry at an address; empty if unknown."""
+        own = self._own(dwarf.callers_at(str(pc["module"]), int(pc["offset"])))
+        if own:
+            return own[-1]
+        place = self.place(pc)
+        return place.kernel if place else ""
+
     def _resolve(self, file: str) -> tuple[str, PurePosixPath] | None:
         path = PurePosixPath(file)
         for name in self._folders:
