@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "access_log.hpp"
@@ -60,8 +61,9 @@ struct Warp {
   uint32_t index = 0;
   Thread* threads = nullptr;  // 32, or fewer in the last warp
   uint32_t count = 0;
-  uint32_t asleep = 0;  // lanes that cannot run until they are woken
-  uint32_t number = 0;  // among the warps that one OS thread runs
+  uint32_t asleep = 0;           // lanes that cannot run until they are woken
+  uint32_t number = 0;           // among the warps that one OS thread runs
+  uint32_t at_barriers[2] = {};  // of those asleep: who waits for an mbarrier, or a named one
   void wake(uint32_t lanes = ~0u);
   std::deque<Collective> collectives;
   uint32_t pipe_epoch[2] = {};  // per Pipe
@@ -97,8 +99,9 @@ struct Cta {
   std::deque<Barrier> barriers;
 
   bool exited() const { return live_threads == 0; }
-  void wake() {
-    for (Warp& warp : warps) warp.wake();
+  // Those that wait for an mbarrier, or for a named barrier.
+  void wake(bool named) {
+    for (Warp& warp : warps) warp.wake(std::exchange(warp.at_barriers[named], 0));
   }
   // The barrier at an offset; a finding (kBarrierState) that ends the launch if there is none, or
   // if its initialization is not visible to the running thread. `remote`: reached from another CTA,

@@ -114,11 +114,10 @@ void Runner::finish(Cta& cta) {
 
 // Whether a thread could go on if it were resumed.
 bool Runner::runnable(Thread& thread) {
-  uint32_t& asleep = thread.warp->asleep;
+  Warp& warp = *thread.warp;
   const uint32_t lane = 1u << thread.lane;
-  if ((asleep & lane) != 0) return false;
   if (thread.exited) {
-    asleep |= lane;
+    warp.asleep |= lane;
     return false;
   }
   const Wait& wait = thread.wait;
@@ -127,7 +126,11 @@ bool Runner::runnable(Thread& thread) {
   *current_ = &thread;
   const bool ready = wait.ready(wait.context);
   *current_ = nullptr;
-  if (!ready && wait.woken) asleep |= lane;
+  if (!ready && wait.woken) {
+    warp.asleep |= lane;
+    if (wait.kind == Wait::Kind::kMbarrier) warp.at_barriers[0] |= lane;
+    if (wait.kind == Wait::Kind::kNamedBarrier) warp.at_barriers[1] |= lane;
+  }
   return ready || (wait.polls && looks_again_);
 }
 
@@ -137,6 +140,7 @@ bool Runner::run_warp(Warp& warp, uint32_t first_lane) {
   for (uint32_t i = 0; i < warp.count; ++i) {
     uint32_t lane = first_lane + i;
     if (lane >= warp.count) lane -= warp.count;
+    if ((warp.asleep >> lane & 1) != 0) continue;
     Thread& thread = warp.threads[lane];
     if (!runnable(thread)) continue;
     any = true;
@@ -149,6 +153,7 @@ bool Runner::run_warp(Warp& warp, uint32_t first_lane) {
 }
 
 void Warp::wake(uint32_t lanes) {
+  if ((asleep & lanes) == 0) return;
   asleep &= ~lanes;
   current_runner->may_run(number);
 }

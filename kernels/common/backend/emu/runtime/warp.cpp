@@ -72,7 +72,7 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
       return mine->generation != generation || mine->arrived == mine->members;
     });
   } else {
-    warp.wake();
+    warp.wake(members);
   }
   if (mine->generation == generation) {
     body(*mine);
