@@ -112,7 +112,7 @@ void complete_if_due(Barrier& barrier, Pc pc) {
                     " of its copies are still in flight: expect_tx was too small"});
   }
   ++barrier.phase;
-  barrier.cta->wake(false);
+  barrier.cta->wake(Wait::Kind::kMbarrier);
   barrier.pending = barrier.expected;
   if (checking()) {
     barrier.completed_before = barrier.completed.seen;
@@ -233,7 +233,7 @@ void mbarrier_init(void* bar, uint32_t count) {
   fresh.owner_epoch = checking() ? thread.knows.seen.at[thread.component] : 0;
   fresh.init_pc = pc;
   barrier = std::move(fresh);
-  cta.wake(false);
+  cta.wake(Wait::Kind::kMbarrier);
   current_runner->changed();
 }
 

@@ -13,7 +13,7 @@ namespace {
 void complete(NamedBarrier& barrier, Cta& cta) {
   barrier.arrived = 0;
   ++barrier.generation;
-  cta.wake(true);
+  cta.wake(Wait::Kind::kNamedBarrier);
   barrier.held = std::exchange(barrier.holding, 0);
   if (!checking()) return;
   std::swap(barrier.completed, barrier.arriving);

@@ -52,6 +52,7 @@ struct Thread {
   Look spin;
   uint32_t decisions = 0;  // of its own (choices.hpp)
   ThreadTma tma;           // of tma.cpp
+  void sleep();            // until its warp is woken
 };
 
 // PTX: 2.1: 32 threads with consecutive %tid. They run in lock-step nowhere but in .sync
@@ -61,9 +62,9 @@ struct Warp {
   uint32_t index = 0;
   Thread* threads = nullptr;  // 32, or fewer in the last warp
   uint32_t count = 0;
-  uint32_t asleep = 0;           // lanes that cannot run until they are woken
-  uint32_t number = 0;           // among the warps that one OS thread runs
-  uint32_t at_barriers[2] = {};  // of those asleep: who waits for an mbarrier, or a named one
+  uint32_t asleep = 0;                  // lanes that cannot run until they are woken
+  uint32_t number = 0;                  // among the warps that one OS thread runs
+  uint32_t waiting[Wait::kKinds] = {};  // of those asleep, by what they wait for
   void wake(uint32_t lanes = ~0u);
   std::deque<Collective> collectives;
   uint32_t pipe_epoch[2] = {};  // per Pipe
@@ -99,9 +100,11 @@ struct Cta {
   std::deque<Barrier> barriers;
 
   bool exited() const { return live_threads == 0; }
-  // Those that wait for an mbarrier, or for a named barrier.
-  void wake(bool named) {
-    for (Warp& warp : warps) warp.wake(std::exchange(warp.at_barriers[named], 0));
+  // Those that wait for something of that kind.
+  void wake(Wait::Kind kind) {
+    for (Warp& warp : warps) {
+      warp.wake(std::exchange(warp.waiting[static_cast<uint32_t>(kind)], 0));
+    }
   }
   // The barrier at an offset; a finding (kBarrierState) that ends the launch if there is none, or
   // if its initialization is not visible to the running thread. `remote`: reached from another CTA,

@@ -114,10 +114,8 @@ void Runner::finish(Cta& cta) {
 
 // Whether a thread could go on if it were resumed.
 bool Runner::runnable(Thread& thread) {
-  Warp& warp = *thread.warp;
-  const uint32_t lane = 1u << thread.lane;
   if (thread.exited) {
-    warp.asleep |= lane;
+    thread.warp->asleep |= 1u << thread.lane;
     return false;
   }
   const Wait& wait = thread.wait;
@@ -126,11 +124,7 @@ bool Runner::runnable(Thread& thread) {
   *current_ = &thread;
   const bool ready = wait.ready(wait.context);
   *current_ = nullptr;
-  if (!ready && wait.woken) {
-    warp.asleep |= lane;
-    if (wait.kind == Wait::Kind::kMbarrier) warp.at_barriers[0] |= lane;
-    if (wait.kind == Wait::Kind::kNamedBarrier) warp.at_barriers[1] |= lane;
-  }
+  if (!ready && wait.woken) thread.sleep();
   return ready || (wait.polls && looks_again_);
 }
 
@@ -150,6 +144,11 @@ bool Runner::run_warp(Warp& warp, uint32_t first_lane) {
   if (warp.asleep == all_lanes(warp))
     awake_[warp.number / 64] &= ~(uint64_t{1} << warp.number % 64);
   return any;
+}
+
+void Thread::sleep() {
+  warp->asleep |= 1u << lane;
+  warp->waiting[static_cast<uint32_t>(wait.kind)] |= 1u << lane;
 }
 
 void Warp::wake(uint32_t lanes) {
@@ -436,6 +435,7 @@ Thread& self() {
 void suspend(const Wait& wait) {
   Thread& thread = self();
   thread.wait = wait;
+  if (wait.woken) thread.sleep();
   if (tracing) trace_wait(wait);
   current_runner->yield_to_scheduler();
   if (tracing && wait.kind != Wait::Kind::kYield) trace_resumed();

@@ -27,6 +27,7 @@ struct Wait {
     kRegisters,
     kYield,
   };
+  static constexpr uint32_t kKinds = static_cast<uint32_t>(Kind::kYield) + 1;
   Kind kind = Kind::kNone;
   Pc pc = nullptr;
   uint32_t object = 0;

@@ -99,6 +99,7 @@ struct Warpgroup {
       operations.pop_front();
       ++executed;
     }
+    cta->wake(Wait::Kind::kWgmma);
   }
 
  private:
@@ -416,8 +417,8 @@ void wgmma_wait_group(uint32_t pending) {
   if (groups.size() <= pending) return;
   const size_t newest = groups.size() - 1 - pending;
   const uint64_t end = groups[newest].end;
-  wait_until(Wait::Kind::kWgmma, pc, warp, pending,
-             [&group, end] { return group.executed >= end; });
+  wait_until_woken(Wait::Kind::kWgmma, pc, warp, pending,
+                   [&group, end] { return group.executed >= end; });
   acquire_from(groups[newest].knows);
   know_whole_group(group, warp, end);
   // The last lane tidies up: the others have what they need.
