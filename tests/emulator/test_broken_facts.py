@@ -7,9 +7,9 @@ by the small kernels of ``test_emu_tma.py`` and ``test_emu_numerics.py``.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -70,6 +70,21 @@ def right_steps() -> dict[str, Step]:
 STEPS = right_steps()
 
 
+def ends_of_each_use() -> list[str]:
+    """The first and the last step of each use: what `make test` builds; the others are long."""
+    by_use: dict[Use, list[str]] = {}
+    for name, step in STEPS.items():
+        by_use.setdefault(use_of(step), []).append(name)
+    return sorted({name for names in by_use.values() for name in (names[0], names[-1])})
+
+
+ENDS = ends_of_each_use()
+some_and_all_steps = pytest.mark.parametrize(
+    "steps",
+    [pytest.param(ENDS, id="ends"), pytest.param([*STEPS], id="all", marks=pytest.mark.long)],
+)
+
+
 def every_step(_use: Use) -> bool:
     return True
 
@@ -120,7 +135,7 @@ def facts() -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def wrong() -> Iterator[Callable[[str, int], bool]]:
+def wrong() -> Callable[[str, int], bool]:
     """``wrong(step, fact)``: whether any class of inputs comes out wrong, or as a finding."""
     if compiler.host_compiler() is None:
         pytest.skip("no C++ compiler")
@@ -130,8 +145,10 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
         inputs = PROBLEM.make_inputs(shape, name, seed, "cpu")
         drawn.append((name, inputs, PROBLEM.reference(inputs, shape, name)))
 
+    opened = functools.cache(lambda step: EMULATOR.open(STEPS[step]))
+
     def outcome(step: str, fact: int) -> bool:
-        entry = entries[step].result()
+        entry = opened(step)
         kernel = compiled.bind_problem(PROBLEM, entry, STEPS[step], "cpu")
 
         def fails(name: str, inputs: Inputs, reference: object) -> bool:
@@ -147,12 +164,7 @@ def wrong() -> Iterator[Callable[[str, int], bool]]:
 
         return any(fails(*each) for each in drawn)
 
-    # Built two at a time: most of what these tests take.
-    with ThreadPoolExecutor(2) as pool:
-        entries = {name: pool.submit(EMULATOR.open, step) for name, step in STEPS.items()}
-        yield outcome
-        for entry in entries.values():
-            entry.cancel()
+    return outcome
 
 
 def test_every_fact_has_its_place() -> None:
@@ -160,19 +172,27 @@ def test_every_fact_has_its_place() -> None:
     assert not SHOWN_BY.keys() & NOT_RELIED_ON.keys()
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [each if each in ENDS else pytest.param(each, marks=pytest.mark.long) for each in STEPS]
+)
 def test_with_all_facts_steps_are_right(wrong: Callable[[str, int], bool], step: str) -> None:
     assert not wrong(step, 0)
 
 
+@some_and_all_steps
 @pytest.mark.parametrize("fact", SHOWN_BY)
-def test_a_broken_fact_makes_steps_wrong(wrong: Callable[[str, int], bool], fact: str) -> None:
-    relying = [name for name, step in STEPS.items() if SHOWN_BY[fact](use_of(step))]
+def test_a_broken_fact_makes_steps_wrong(
+    wrong: Callable[[str, int], bool], fact: str, steps: list[str]
+) -> None:
+    relying = [name for name in steps if SHOWN_BY[fact](use_of(STEPS[name]))]
     assert relying, "then its place is in the other table"
-    assert [name for name in STEPS if wrong(name, facts()[fact])] == relying
+    assert [name for name in steps if wrong(name, facts()[fact])] == relying
 
 
+@some_and_all_steps
 @pytest.mark.parametrize("fact", NOT_RELIED_ON)
-def test_no_step_relies_on_it(wrong: Callable[[str, int], bool], fact: str) -> None:
+def test_no_step_relies_on_it(
+    wrong: Callable[[str, int], bool], fact: str, steps: list[str]
+) -> None:
     # Once a step does, its place is in the other table.
-    assert not any(wrong(step, facts()[fact]) for step in STEPS), NOT_RELIED_ON[fact]
+    assert not any(wrong(step, facts()[fact]) for step in steps), NOT_RELIED_ON[fact]

@@ -24,7 +24,7 @@ from kernelbench.project.step_files import read_lineage, read_step
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 STEPS = sorted({file.parent.name for file in KERNELS.glob("v*/step.toml")} - {"v00"})  # torch
 #: Steps whose tiles' edges are those of the step before; they are in `make test-long`.
-_BETWEEN = ("v02", "v03", "v05", "v06", "v09", "v10", "v12", "v14", "v18", "v19", "v21")
+BETWEEN = ("v02", "v03", "v05", "v06", "v09", "v10", "v12", "v14", "v18", "v19", "v21")
 
 #: By what is at its edge. Numbers of SMs are small, so that CTAs do several tiles and change group.
 SHAPES: dict[str, tuple[int, dict[str, Any]]] = {
@@ -58,7 +58,7 @@ def kernels() -> Callable[[str, int], Kernel]:
 
 @pytest.mark.parametrize("edge", SHAPES)
 @pytest.mark.parametrize(
-    "step", [pytest.param(s, marks=pytest.mark.long) if s in _BETWEEN else s for s in STEPS]
+    "step", [pytest.param(s, marks=pytest.mark.long) if s in BETWEEN else s for s in STEPS]
 )
 def test_ragged_tiles(kernels: Callable[[str, int], Kernel], step: str, edge: str) -> None:
     sms, fields = SHAPES[edge]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from host_warnings import host_warnings
+from test_group_gemm_edges import BETWEEN
 
 from kernelbench.build import compiler
 from kernelbench.executors.emulated import EMULATOR
@@ -68,7 +69,9 @@ def test_the_host_compiler_has_no_warning(step: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [pytest.param(s, marks=pytest.mark.long) if s in BETWEEN else s for s in STEPS]
+)
 def test_the_kernel_is_what_step_toml_says(lineages: Lineages, step: str) -> None:
     said = EMULATOR.open(lineages.get(step)).describe()
     config = lineages.get(step).config

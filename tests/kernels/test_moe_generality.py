@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from moe_cases import EMULATED, ROOT, Kernel, any_shape, call_and_judge, with_spoiled_tokens
+from moe_cases import EMULATED, ROOT, STEPS, Kernel, any_shape, call_and_judge, with_spoiled_tokens
 from test_moe_steps import emulated_on, kernels, lineages, needs_compiler
 
 from kernelbench.emulator import findings
@@ -30,7 +30,14 @@ SHAPES = load_shapes(
 )
 Get = Callable[[str], Kernel]
 
-pytestmark = [needs_compiler, pytest.mark.parametrize("step", EMULATED)]
+pytestmark = needs_compiler
+every_step = pytest.mark.parametrize("step", EMULATED)
+#: For what takes seconds and is to the code that steps share: of seven kernels and of one.
+_ENDS = ("m00", STEPS[-1])
+ends_of_the_line = pytest.mark.parametrize(
+    "step",
+    [each if each in _ENDS else pytest.param(each, marks=pytest.mark.long) for each in STEPS],
+)
 
 
 def right(kernel: Kernel, shape: MoeShape, input_class: str, seed: int) -> None:
@@ -38,22 +45,26 @@ def right(kernel: Kernel, shape: MoeShape, input_class: str, seed: int) -> None:
     call_and_judge(kernel, inputs, shape, input_class)
 
 
+@every_step
 @pytest.mark.parametrize("seed", range(6))
 def test_any_shape(kernels: Get, step: str, seed: int) -> None:
     shape = any_shape(seed)
     right(kernels(step), shape, PROBLEM.input_classes[seed % 3], seed)
 
 
+@every_step
 @pytest.mark.parametrize("name", PROBLEM.check_shapes)
 def test_shapes_of_the_checker(kernels: Get, step: str, name: str) -> None:
     right(kernels(step), cast(MoeShape, SHAPES[name]), "structured", 2)
 
 
+@ends_of_the_line
 def test_thousands_of_tokens(kernels: Get, step: str) -> None:
     shape = MoeShape("thousands", 4096, 128, 128, 16, 1, routing="skewed")
     right(kernels(step), shape, "random", 1)
 
 
+@every_step
 def test_every_token_to_the_same_eight_of_many(kernels: Get, step: str) -> None:
     shape = MoeShape("one", 65, 128, 128, 256, 8, routing="one")
     right(kernels(step), shape, "random", 1)
@@ -65,6 +76,7 @@ ALL = replace(PLAIN, name="all", e=8, topk=8)
 ONE = replace(PLAIN, name="one", e=300, topk=8, routing="one")
 
 
+@every_step
 @pytest.mark.parametrize("shape", [PLAIN, CAPPED, ALL, ONE], ids=lambda shape: shape.name)
 def test_operands_that_are_not_finite_spoil_only_their_token(
     kernels: Get, step: str, shape: MoeShape
@@ -97,6 +109,7 @@ def checked(lineages: Lineages, step: str) -> Iterator[Callable[[MoeData, int], 
     runtime.configure(target.emulation)
 
 
+@ends_of_the_line
 @pytest.mark.parametrize("shape", [PLAIN, ONE], ids=lambda shape: shape.name)
 def test_the_checker_finds_nothing_where_operands_are_not_finite(
     checked: Callable[[MoeData, int], torch.Tensor], step: str, shape: MoeShape
@@ -106,6 +119,7 @@ def test_the_checker_finds_nothing_where_operands_are_not_finite(
     call_and_judge(lambda data: checked(data, 5), inputs, replace(shape, m=len(spoiled)), "random")
 
 
+@ends_of_the_line
 def test_two_experts_a_token_give_the_same_bits_on_every_schedule(
     checked: Callable[[MoeData, int], torch.Tensor], step: str
 ) -> None:
@@ -163,6 +177,7 @@ REFUSED: dict[str, tuple[Callable[[MoeData], MoeData], str]] = {
 }
 
 
+@ends_of_the_line
 @pytest.mark.filterwarnings("ignore:The number of outputs")
 def test_wrong_calls_are_refused_in_one_line_before_anything_runs(kernels: Get, step: str) -> None:
     shape = MoeShape("x", 5, 256, 384, 7, 3)
