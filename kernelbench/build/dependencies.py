@@ -28,7 +28,7 @@ _SEARCHED = re.compile(r'^#include "\.\.\." search starts here:\n(.*?)^End of se
 _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:if|elif|define)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _HEADER = re.compile(rb'<([^<>"\s]+)>|"([^<>"\s]+)"')
 #: Flags that ask for one phase of nvcc.
-_PHASES = ("-cubin", "-ptx")
+_PHASES = ("-cubin", "-fatbin", "-ptx")
 
 
 @dataclass(frozen=True)

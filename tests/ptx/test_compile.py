@@ -14,6 +14,7 @@ import pytest
 from declarations import ARCHES, COMMON, HEADERS, declarations, expand, pattern
 
 from kernelbench.build import compiler as build
+from kernelbench.ptx.hosts.fatbin import ptx_in
 
 HERE = Path(__file__).resolve().parent
 STRICT = ("-Werror", "all-warnings", "-Xptxas", "-warn-spills")
@@ -47,27 +48,31 @@ class Compiled:
 
 def nvcc(source: Path, backend: str, *flags: str) -> Path:
     """What nvcc makes of a source, from the compile cache or built now."""
+    number = CODE[backend].removeprefix("sm_")
+    target = f"arch=compute_{number},code=[sm_{number},compute_{number}]"
     return build.compile_shared(
         f"{source.stem} ({backend})",
         [source],
-        ["-std=c++20", f"-arch={CODE[backend]}", *STRICT, *flags],
+        ["-std=c++20", "-gencode", target, *STRICT, *flags],
         include_dirs=(COMMON, COMMON / "backend" / backend, HERE),
     )
 
 
-def compile_one(source: Path, backend: str, ptx: bool = False) -> Compiled:
-    """Compile to a cubin and, if wanted, to PTX."""
+def compile_one(source: Path, backend: str) -> Compiled:
+    """Compile to machine code and PTX, at once."""
     try:
         # All errors: one function has an instance for each width.
-        log = build.build_log(nvcc(source, backend, "-cubin", "-Xcudafe", "--error_limit=1000"))
-        return Compiled(0, log, nvcc(source, backend, "-ptx").read_text() if ptx else "")
+        flags = ("-fatbin", "--no-compress", "-Xcudafe", "--error_limit=1000")
+        built = nvcc(source, backend, *flags)
+        (ptx,) = ptx_in(built.read_bytes())
+        return Compiled(0, build.build_log(built), ptx.text)
     except build.CompileFailure as failure:
         return Compiled(1, Path(failure.hint.removeprefix("the log is ")).read_text(), "")
 
 
-def compile_all(jobs: list[tuple[Path, str]], ptx: bool = False) -> list[Compiled]:
+def compile_all(jobs: list[tuple[Path, str]]) -> list[Compiled]:
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda job: compile_one(*job, ptx), jobs))
+        return list(pool.map(lambda job: compile_one(*job), jobs))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +80,7 @@ def entries():
     """For each arch, the PTX of each function's kernels."""
     jobs = [(HERE / name, arch) for arch in ARCHES for name in SOURCES[arch]]
     found: dict[str, dict[str, str]] = {arch: {} for arch in ARCHES}
-    for (source, arch), compiled in zip(jobs, compile_all(jobs, ptx=True), strict=True):
+    for (source, arch), compiled in zip(jobs, compile_all(jobs), strict=True):
         assert compiled.code == 0, f"{source.name} for {arch}:\n{compiled.log}"
         assert "warning" not in compiled.log.lower(), compiled.log
         for match in re.finditer(r"\.entry (\w+)\((.*?)^\}", compiled.ptx, re.S | re.M):
@@ -133,7 +138,7 @@ def test_each_header_compiles_alone(tmp_path):
 @needs_nvcc
 def test_every_function_compiles_in_software():
     jobs = [(HERE / name, "soft") for name in SOURCES["sm100a"]]
-    for (source, _), compiled in zip(jobs, compile_all(jobs, ptx=True), strict=True):
+    for (source, _), compiled in zip(jobs, compile_all(jobs), strict=True):
         assert compiled.code == 0, f"{source.name}:\n{compiled.log}"
         assert "warning" not in compiled.log.lower(), compiled.log
         # Of what sm_90a lacks not one instruction is left.
