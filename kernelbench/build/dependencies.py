@@ -129,7 +129,8 @@ def prerequisites(text: str) -> list[str]:
 def search_folders(compiler: Path, flags: Sequence[str], *, is_nvcc: bool) -> list[str]:
     """Where a compiler looks for headers, missing folders among them; none if it does not say."""
     words = [word for word in flags if word not in _PHASES]
-    words += ["-Xcompiler", "-v", "-x", "cu"] if is_nvcc else ["-v", "-x", "c++"]
+    # As C++: nvcc searches the same for CUDA sources, but reads its own headers there.
+    words += [*(["-Xcompiler"] if is_nvcc else []), "-v", "-x", "c++"]
     run = subprocess.run(
         [str(compiler), *words, "-E", os.devnull, "-o", os.devnull],
         capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False,
