@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ready_launchers
 from emulated_kernels import emulated, emulated_files, emulator_runtime
 
 from kernelbench.records.metrics import Summary
@@ -44,6 +46,8 @@ def python_path(*folders: Path) -> str:
 #: Environment of a command that measures by a clock of the tests' own: ``counted_clock``.
 COUNTED = {"PYTHONPATH": python_path(ROOT / "tests" / "counted_clock", ROOT)}
 TINY = "m=8,24:n=128:k=256"
+#: Commands that start workers, unless what they are given needs none.
+WITH_WORKERS = ("ab", "calibrate", "check", "demo", "gate", "replay", "run", "sweep")
 
 STEP_TOML = """name = "{name}"
 title = "{name}"
@@ -101,14 +105,15 @@ def launch(
     cwd: Path | None = None,
 ) -> Outcome:
     """Run ``python -m kernelbench`` in a process of its own; a traceback fails the test."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelbench", *map(str, arguments)],
-        capture_output=True,
-        env=environment_of(root, gpu=gpu) | dict(env or {}),
-        timeout=timeout,
-        check=False,
-        cwd=cwd,
-    )
+    words = [sys.executable, "-m", "kernelbench", *map(str, arguments)]
+    variables = environment_of(root, gpu=gpu) | dict(env or {})
+    ready = contextlib.nullcontext(variables)
+    if arguments[0] in WITH_WORKERS and not gpu:
+        ready = ready_launchers.served(variables, cwd)
+    with ready as there:
+        done = subprocess.run(
+            words, capture_output=True, env=there, timeout=timeout, check=False, cwd=cwd
+        )
     outcome = Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in outcome.err, outcome.err
     return outcome
@@ -124,6 +129,12 @@ def bench() -> Callable[..., Outcome]:
 def submissions() -> Path:
     """The folder of submissions that are wrong in one way each."""
     return SUBMISSIONS
+
+
+@pytest.fixture
+def ready_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in this process have a launcher that is ready."""
+    monkeypatch.setattr("kernelbench.worker.served._begin", ready_launchers.begun)
 
 
 @pytest.fixture

@@ -17,7 +17,10 @@ from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
 from kernelbench.project.arena import bits
 from kernelbench.worker import call_sequence as calls
 
-pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("ready_workers"),
+]
 
 GEMM_SHAPES = ("m=8,24:n=128:k=256", "m=40:n=256:k=512")
 MOE_SHAPES = ("m=3:n=128:k=256:e=8:topk=2", "m=2:n=128:k=128:e=4:topk=2")

@@ -13,7 +13,10 @@ from conftest import ROOT
 import kernelbench
 from kernelbench.machine.toolchain import emulator_compiler
 
-pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("ready_workers"),
+]
 
 MOE_SHAPE = "m=3:n=256:k=256:e=4:topk=2"
 GEMM_SHAPE = "m=40,300:n=512:k=2048"

@@ -34,6 +34,7 @@ def unreached(context: Context, step: Step) -> list[str]:
     return [each for each in found[0] if not any(one[each] for one in found)]
 
 
+@pytest.mark.usefixtures("ready_workers")
 @pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
 def test_a_budget_ends_after_one_round_at_the_earliest(in_checkout: Any) -> None:
     report = kernelbench.check("v13", ["u1", "u4"], sms=(2, 3), budget_s=0.001, seed=5)
@@ -44,6 +45,7 @@ def test_a_budget_ends_after_one_round_at_the_earliest(in_checkout: Any) -> None
     assert "a ring of stages that comes round within a tile" not in report.steps[0].not_reached
 
 
+@pytest.mark.usefixtures("ready_workers")
 @pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
 def test_a_number_of_schedules_is_kept(in_checkout: Any) -> None:
     report = kernelbench.check("v13", "u1", sms=(2,), schedules=3, sequence=False)
