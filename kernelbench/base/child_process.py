@@ -40,6 +40,15 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def queued_s(task: str) -> float:
+    """Seconds that a task below ``/proc`` has been ready to run, and has not run; else 0."""
+    try:
+        with open(f"/proc/{task}/schedstat") as file:  # noqa: PTH123 (between two clocks)
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):  # a kernel that does not count it
+        return 0.0
+
+
 def kill_group(pid: int) -> None:
     """Kill a process and all of its group, as far as they are there."""
     for kill in (os.killpg, os.kill):

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from kernelbench.base.child_process import queued_s
 from kernelbench.base.errors import KernelbenchError, MachineFault, ProblemError
 from kernelbench.isolation.requests import Call, Load, Poison, Prepare, Request, Trial, TrialData
 from kernelbench.isolation.returned_data import BadAnswer, Returned
@@ -277,7 +278,7 @@ class IsolatedKernel:
 
     def _queued_s(self) -> float:
         """Seconds that this process and the other have been ready to run, and have not run."""
-        return _queued_s("self") + _queued_s(str(self.apart.process.pid))
+        return queued_s("self") + queued_s(str(self.apart.process.pid))
 
     def reraise(self, answer: dict[str, Any]) -> NoReturn:
         """Raise what the submission raised."""
@@ -349,11 +350,3 @@ def moved(result: Any, device: torch.device) -> Any:
     if isinstance(result, dict):
         return {key: moved(item, device) for key, item in result.items()}
     return result.to(device) if isinstance(result, torch.Tensor) else result
-
-
-def _queued_s(process: str) -> float:
-    try:
-        with open(f"/proc/{process}/schedstat") as file:  # noqa: PTH123 (between two clocks)
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, ValueError, IndexError):  # a kernel that does not count it
-        return 0.0

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated_kernels import COMMON
+
+from kernelbench.emulator.runtime import runtime_library
 
 FILE = "polling_kernels.cu"
 RIGHT, TOO_MANY_BYTES, BOTH_GO_ON = range(3)
@@ -48,3 +51,25 @@ def test_a_loop_that_changes_what_nobody_waits_for_ends_at_its_limit(emulated: E
     of = emulated(FILE, check=True, limit_s=0.3)
     status, message, _ = add_two(of, BOTH_GO_ON)
     assert status == 2 and "the kernel has not ended after 0.3 s" in message
+
+
+def test_time_without_a_core_is_not_counted(emulated: Emulated) -> None:
+    """As if the machine had given no core again and again."""
+    of = emulated(FILE, check=True, limit_s=0.3)
+    asked: list[int] = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int)
+    def queued_ns(thread: int) -> int:
+        asked.append(thread)
+        return min(len(asked), 20) * 100_000_000
+
+    library = ctypes.CDLL(str(runtime_library(COMMON)))  # loaded before: the same one
+    source = ctypes.c_void_p.in_dll(library, "kb_emu_queued_ns")
+    before = source.value
+    source.value = ctypes.cast(queued_ns, ctypes.c_void_p).value
+    try:
+        status, message, _ = add_two(of, BOTH_GO_ON)
+    finally:
+        source.value = before
+    assert status == 2 and "the kernel has not ended after 0.3 s" in message
+    assert len(asked) > 20

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from kernelbench.base.child_process import queued_s
 from kernelbench.base.errors import ProblemError
-from kernelbench.isolation import isolated_kernel
 from kernelbench.isolation.isolated_kernel import IsolatedKernel, close
 from kernelbench.isolation.requests import Closed, PeerMismatch, receive_frame, send_frame
 from kernelbench.isolation.returned_data import BadAnswer, Returned
@@ -270,8 +270,8 @@ def test_kept_results_and_false_clocks_end_the_timing() -> None:
 
 
 def test_waiting_for_a_core_is_counted_by_the_kernel() -> None:
-    assert isolated_kernel._queued_s("self") >= 0.0
-    assert isolated_kernel._queued_s("0") == 0.0
+    assert queued_s("self") >= 0.0
+    assert queued_s("0") == 0.0
 
 
 def test_data_that_cannot_be_handed_over_are_the_problems_fault() -> None:

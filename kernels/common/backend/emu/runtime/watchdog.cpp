@@ -5,21 +5,40 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <fstream>
+#include <string>
 #include <typeinfo>
 #include <vector>
 
 #include "api_ptx.hpp"
 #include "runner.hpp"
 
+namespace {
+
+// Nanoseconds that a thread has been ready to run, and has not run, as Linux counts them, else 0.
+uint64_t queued_ns(int thread) {
+  std::ifstream counts("/proc/self/task/" + std::to_string(thread) + "/schedstat");
+  uint64_t ran = 0;
+  uint64_t queued = 0;
+  counts >> ran >> queued;
+  return queued;
+}
+
+}  // namespace
+
+// Tests put another source here.
+extern "C" __attribute__((visibility("default"))) uint64_t (*kb_emu_queued_ns)(int) = queued_ns;
+
 namespace kb::emu {
 
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
 // From one signal to the next: one may come where the kernel's code is not running.
 constexpr milliseconds kInterval{5};
@@ -38,6 +57,8 @@ std::mutex watched_guard;
 struct Scheduler {
   pthread_t thread;
   const std::atomic<uint64_t>* rounds;
+  int number;
+  uint64_t queued_ns;  // before the launch
 };
 std::vector<Scheduler> watched;
 // Written by its thread alone.
@@ -48,6 +69,17 @@ uint64_t rounds() {
   uint64_t sum = 0;
   for (const Scheduler& each : watched) sum += each.rounds->load(std::memory_order_relaxed);
   return sum;
+}
+
+// How long the scheduler that has waited for a core most has done so.
+nanoseconds without_a_core() {
+  const std::lock_guard alive(watched_guard);
+  uint64_t most = 0;
+  for (const Scheduler& each : watched) {
+    const uint64_t now = kb_emu_queued_ns(each.number);
+    most = std::max(most, now - std::min(now, each.queued_ns));
+  }
+  return nanoseconds(most);
 }
 
 struct Search {
@@ -96,6 +128,15 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+// Whether the launch ends within that time from its start.
+bool Watchdog::ends_within(std::unique_lock<std::mutex>& lock, Clock::duration time) {
+  for (;;) {
+    const Clock::duration left = time + without_a_core() - (Clock::now() - began_);
+    if (left <= Clock::duration::zero()) return false;
+    if (ended_.wait_for(lock, left, [this] { return done_; })) return true;
+  }
+}
+
 // Signals come until one meets the kernel's code; after some, a scheduler that runs may end the
 // launch itself.
 void Watchdog::watch(const Launch& launch) {
@@ -103,9 +144,9 @@ void Watchdog::watch(const Launch& launch) {
   const auto done = [this] { return done_; };
   const milliseconds limit(options().limit_ms);
   const milliseconds last = std::min(kLast, limit / 2);
-  if (ended_.wait_for(lock, limit - last, done)) return;
+  if (ends_within(lock, limit - last)) return;
   const uint64_t before = rounds();
-  if (ended_.wait_for(lock, last, done)) return;
+  if (ends_within(lock, limit)) return;
   is_going_on = rounds() != before;
   // What the kernel's lambda is described by lies in the step's library; that of translated PTX in
   // this one, where locks may be held.
@@ -135,8 +176,10 @@ bool goes_on() {
 }
 
 Watched::Watched() {
+  const int number = gettid();
+  const uint64_t before = options().limit_ms != 0 ? kb_emu_queued_ns(number) : 0;
   const std::lock_guard lock(watched_guard);
-  watched.push_back({pthread_self(), &own_rounds});
+  watched.push_back({pthread_self(), &own_rounds, number, before});
 }
 
 Watched::~Watched() {

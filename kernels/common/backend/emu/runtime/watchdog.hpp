@@ -1,6 +1,7 @@
 // The limit of a launch, and the OS threads that it concerns.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -10,7 +11,8 @@
 namespace kb::emu {
 
 // Ends a launch that lasts too long (Options::limit_ms): a runner that comes back to its scheduler
-// asks `overdue`; code of the kernel that never does is interrupted by a signal.
+// asks `overdue`; code of the kernel that never does is interrupted by a signal. Time that a
+// scheduler has waited for a core does not count.
 class Watchdog {
  public:
   explicit Watchdog(const Launch& launch);
@@ -19,10 +21,13 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
+  using Clock = std::chrono::steady_clock;
   void watch(const Launch& launch);
+  bool ends_within(std::unique_lock<std::mutex>& lock, Clock::duration time);
   std::mutex guard_;
   std::condition_variable ended_;
   bool done_ = false;
+  Clock::time_point began_ = Clock::now();
   std::thread thread_;
 };
 
