@@ -13,14 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kernelbench.base.files import from_here
-from kernelbench.emulator.findings import (
-    BETWEEN_CTAS,
-    Access,
-    EmulatorReport,
-    Finding,
-    Waiting,
-    first_cause,
-)
+from kernelbench.emulator.findings import Access, EmulatorReport, Finding, Waiting, first_cause
 from kernelbench.emulator.identity import shown_code
 
 #: A line's style and text.
@@ -51,6 +44,12 @@ _HELP_BETWEEN_CTAS = (
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 _HELP_BEFORE_WAIT = (
     "move it behind cudaGridDependencySynchronize: what comes before that overlaps the grids ahead"
+)
+#: How the runtime begins an arrival that may belong to the phase that another has completed.
+_SECOND_ARRIVAL = "the count is "
+_HELP_SECOND_ARRIVAL = (
+    "if both arrive in one phase, give mbarrier.init that many; if one is to arrive for all, elect "
+    "it; if they arrive in two phases, wait for the first before the second arrival"
 )
 #: What an engineer does about a class of findings.
 HELP = {
@@ -142,7 +141,7 @@ def finding_lines(
         who = _who(finding.other.role, (), finding.other_thread)
         yield from _place(":::", finding.other, who, "the other access", locate, width)
     every = []
-    if finding.object:
+    if finding.object and finding.object not in finding.text:
         every.append(("object", finding.object))
     if finding.count > 1:
         every.append(("count", f"{finding.count} times at these lines"))
@@ -154,8 +153,10 @@ def finding_lines(
         help_ = _HELP_BETWEEN if is_between_operations(finding) else HELP[finding.kind]
         if finding.text.endswith(_BEFORE_WAIT):
             help_ = _HELP_BEFORE_WAIT
-        elif finding.kind == "race" and BETWEEN_CTAS in finding.text:
+        elif finding.between_ctas:
             help_ = _HELP_BETWEEN_CTAS
+        elif finding.kind == "arrival-count" and finding.text.startswith(_SECOND_ARRIVAL):
+            help_ = _HELP_SECOND_ARRIVAL
         yield from note("help", help_, width)
     for heading, text in notes:
         # A command is copied as it stands.

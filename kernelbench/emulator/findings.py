@@ -68,10 +68,6 @@ def resource_name(kind: str) -> str:
     return _WAITS.get(kind, kind)
 
 
-#: In the text of a race whose accesses are two CTAs'.
-BETWEEN_CTAS = "that another CTA"
-
-
 @dataclass(frozen=True)
 class Access:
     """One side of a finding: which role, at which line, and what stands there."""
@@ -96,6 +92,7 @@ class Finding:
         cta, rank, thread: Where it was seen first; thread is -1 outside any thread.
         kernel: The kernel's entry; empty if unknown.
         identity: Equal for the same fault found again (:mod:`kernelbench.emulator.identity`).
+        abroad: Whether the other access is another CTA's.
     """
 
     kind: str
@@ -110,6 +107,12 @@ class Finding:
     count: int = 1
     kernel: str = ""
     identity: str = ""
+    abroad: bool = False
+
+    @property
+    def between_ctas(self) -> bool:
+        """Whether it is a race of two CTAs."""
+        return self.kind == "race" and self.abroad
 
     @property
     def buffer(self) -> str:
@@ -226,8 +229,8 @@ def _identified(finding: Finding, waits: Sequence[Waiting]) -> Finding:
         stuck = first_cause(waits)
         sides, obj, text = [stuck.access], stuck.what, _deadlock(stuck, text)
     places = [(side.role, side.where, side.code) for side in sides]
-    if BETWEEN_CTAS in text:  # not the same as that of two threads of one at these lines
-        places.append(("", "", BETWEEN_CTAS))
+    if finding.between_ctas:  # not the same as that of two threads of one at these lines
+        places.append(("", "", "that another CTA"))
     identity = identity_of(finding.kind, finding.kernel, obj, places)
     return replace(finding, text=text, identity=identity)
 
@@ -285,6 +288,7 @@ def _finding(found: Mapping[str, Any]) -> Finding:
         other_thread=int(found.get("other_thread", -1)),
         count=int(found.get("count", 1)),
         kernel=str(found["kernel"]),
+        abroad=bool(found.get("abroad")),
     )
 
 

@@ -54,3 +54,4 @@ def test_faults_of_launch_control_are_found(emulated: Emulated, fault: str, kind
         of = emulated(FILE, check=True, seed=seed, sms=1)
         claim(of, (3, 1, 1), fault=fault)
         assert kind in kinds(of), (seed, of.findings())
+        assert all(each["line"] for each in of.findings() if each["class"] == kind)

@@ -218,14 +218,16 @@ def test_every_assumption_of_the_runtime_is_explained() -> None:
 
 
 def test_a_race_between_ctas_is_another_finding_with_other_help() -> None:
-    helps = {"thread of the CTA": "a CTA barrier", "CTA": "__threadfence()"}
-    found = [
-        each
-        for who in helps
-        for each in report_of(
-            finding(text=f"a load reads x that another {who} writes, without order")
-        ).findings
-    ]
+    """By a field: the text may say it in any words."""
+    helps = {False: "a CTA barrier", True: "__threadfence()"}
+    found = [each for abroad in helps for each in report_of(finding(abroad=abroad)).findings]
     assert len({each.identity for each in found}) == len(helps)
     for each, told in zip(found, helps.values(), strict=True):
         assert any(told in line for _, line in finding_lines(each))
+
+
+def test_a_second_arrival_is_told_what_it_may_be() -> None:
+    text = "the count is 1, but 2 arrive in a phase: nothing orders this arrival"
+    (found,) = report_of(finding(text=text, **{"class": "arrival-count"})).findings
+    shown = " ".join(line.strip() for _, line in finding_lines(found))
+    assert "if both arrive in one phase, give mbarrier.init that many" in shown

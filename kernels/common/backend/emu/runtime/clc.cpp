@@ -108,6 +108,7 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
     Barrier& barrier = cta.async_barrier(bar_place.offset, pc, &cta != thread.cta, kWhat);
     barrier.bytes_in_flight += kAnswerBytes;
     ++cta.tensor.launch_requests;
+    cta.tensor.launch_request_pc = pc;
     targets.push_back({&cta, &barrier});
   }
   Launch& launch = *thread.cta->cluster->launch;
@@ -116,15 +117,15 @@ void try_cancel(ClcResponse* response, void* bar, bool multicast) {
   timed(Op::kTryCancel, pc, 0, 0, 0, 0, true);
   const ArrivalBy by(By::kLaunchControl);
   const Answer answer = answer_of(launch, launch.cancel_next_cluster());
-  submit(
-      [answer, offset = place.offset, targets = std::move(targets), actor = std::move(actor), pc] {
-        for (const Target& target : targets) {
-          --target.cta->tensor.launch_requests;
-          target.barrier->bytes_in_flight -= kAnswerBytes;
-          std::memcpy(target.cta->shared + offset, &answer, kAnswerBytes);
-          barrier_complete_tx(*target.barrier, kAnswerBytes, &actor.knows, pc);
-        }
-      });
+  submit(pc, [answer, offset = place.offset, targets = std::move(targets), actor = std::move(actor),
+              pc] {
+    for (const Target& target : targets) {
+      --target.cta->tensor.launch_requests;
+      target.barrier->bytes_in_flight -= kAnswerBytes;
+      std::memcpy(target.cta->shared + offset, &answer, kAnswerBytes);
+      barrier_complete_tx(*target.barrier, kAnswerBytes, &actor.knows, pc);
+    }
+  });
 }
 
 // PTX: clusterlaunchcontrol.query_cancel.is_canceled (9.7.13).

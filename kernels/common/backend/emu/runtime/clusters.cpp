@@ -189,8 +189,8 @@ void st_async_shared_cluster(uint32_t address, const void* values, uint32_t byte
   barrier.bytes_in_flight += bytes;
   const auto* first = static_cast<const std::byte*>(values);
   const bool afar = at.cta != self().cta;
-  submit([at, given = std::vector<std::byte>(first, first + bytes), &barrier, actor, pc,
-          afar]() mutable {
+  submit(pc, [at, given = std::vector<std::byte>(first, first + bytes), &barrier, actor, pc,
+              afar]() mutable {
     std::memcpy(at.cta->shared + at.offset, given.data(), given.size());
     barrier.bytes_in_flight -= given.size();
     // As an arrival of another CTA: a wait at scope cta takes nothing from it.

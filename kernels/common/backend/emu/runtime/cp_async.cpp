@@ -131,7 +131,7 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
   std::memset(to.cta->shared + to.offset, 0xff, bytes);
   ++part->pending;
   const uint32_t thread = self().index;
-  submit([move, part, to, thread] {
+  submit(pc, [move, part, to, thread] {
     move();
     if (--part->pending > 0) return;
     to.cta->warps[thread / kWarpSize].wake(1u << thread % kWarpSize);

@@ -113,7 +113,8 @@ void put_finding(std::string& out, const Found& found) {
          ",\"other_thread\":" + std::to_string(finding.other_thread) +
          ",\"one_warp\":" + (finding.one_warp ? "true" : "false") +
          ",\"formal\":" + (finding.formal ? "true" : "false") +
-         ",\"same_value\":" + (finding.same_value ? "true" : "false") + ",\"readers\":";
+         ",\"same_value\":" + (finding.same_value ? "true" : "false") +
+         ",\"abroad\":" + (finding.abroad ? "true" : "false") + ",\"readers\":";
   put_readers(out, found.readers);
   out += ",\"buffer\":";
   put_string(out, finding.buffer);

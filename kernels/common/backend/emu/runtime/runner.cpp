@@ -105,11 +105,28 @@ void Runner::finish(Cta& cta) {
     check_wgmma_at_exit(cta);
   });
   if (cta.pending == 0 || findings_count() != before) return;
-  outside_threads(cta, [&cta] {
-    report({.kind = Class::kExit,
-            .text = "a CTA exits with " + std::to_string(cta.pending) +
-                    " asynchronous operations in flight"});
+  outside_threads(cta, [this, &cta] {
+    for (const auto& [pc, count] : in_flight(cta)) {
+      report({.kind = Class::kExit,
+              .pc = pc,
+              .text = count == 1 ? "a CTA exits with this asynchronous operation in flight"
+                                 : "a CTA exits with " + std::to_string(count) +
+                                       " of these asynchronous operations in flight"});
+    }
   });
+}
+
+// How many operations of a CTA have been issued where and are not complete.
+std::map<Pc, uint32_t> Runner::in_flight(const Cta& cta) const {
+  std::map<Pc, uint32_t> counts;
+  const auto count = [&](const Pending& each) {
+    if (each.cta == &cta && !each.outlives) ++counts[each.pc];
+  };
+  std::for_each(unordered_.begin(), unordered_.end(), count);
+  for (const InOrder& queue : in_order_) {
+    std::for_each(queue.tasks.begin(), queue.tasks.end(), count);
+  }
+  return counts;
 }
 
 // Whether a thread could go on if it were resumed.
@@ -205,12 +222,12 @@ bool Runner::run_a_task() {
   pick -= static_cast<uint32_t>(unordered_.size());
   for (InOrder& queue : in_order_) {
     if (queue.tasks.empty() || pick-- > 0) continue;
-    Task task = std::move(queue.tasks.front());
+    const Pending oldest = std::move(queue.tasks.front());
     queue.tasks.pop_front();
     progressed();
     --in_order_pending_;
-    --queue.warp->cta->pending;
-    outside_threads(*queue.warp->cta, task);
+    --oldest.cta->pending;
+    outside_threads(*oldest.cta, oldest.task);
     return true;
   }
   return false;
@@ -370,27 +387,28 @@ void Runner::run(const std::vector<uint32_t>& ids) {
 }
 
 // Counts as pending for its CTA, whose exit is then too early.
-void Runner::submit(Task task, bool outlives) {
+void Runner::submit(Pc pc, Task task, bool outlives) {
   // Tasks submit tasks, too: a commit its arrivals.
   Cta* cta = current_thread != nullptr ? current_thread->cta : const_cast<Cta*>(current_task_cta);
   if (tracing) task = traced(std::move(task), -1);
   if (!outlives) ++cta->pending;
-  unordered_.push_back({cta, outlives, std::move(task)});
+  unordered_.push_back({cta, outlives, pc, std::move(task)});
 }
 
 // A queue for each warp and pipe that has ever had a task.
-void Runner::submit_in_order(Warp& warp, Pipe pipe, Task task) {
+void Runner::submit_in_order(Warp& warp, Pipe pipe, Pc pc, Task task) {
   if (tracing) task = traced(std::move(task), static_cast<int>(pipe));
   ++warp.cta->pending;
   ++in_order_pending_;
+  Pending pending{warp.cta, false, pc, std::move(task)};
   for (InOrder& queue : in_order_) {
     if (queue.warp == &warp && queue.pipe == pipe) {
-      queue.tasks.push_back(std::move(task));
+      queue.tasks.push_back(std::move(pending));
       return;
     }
   }
   in_order_.push_back({&warp, pipe, {}});
-  in_order_.back().tasks.push_back(std::move(task));
+  in_order_.back().tasks.push_back(std::move(pending));
 }
 
 bool Runner::pipe_idle(const Warp& warp, Pipe pipe) const {
@@ -405,22 +423,22 @@ void Runner::faulted() {
   siglongjmp(recovery_, 1);
 }
 
-void submit(Task task, bool outlives) {
+void submit(Pc pc, Task task, bool outlives) {
   current_runner->progressed();
   if (!checking()) {
     task();
     return;
   }
-  current_runner->submit(std::move(task), outlives);
+  current_runner->submit(pc, std::move(task), outlives);
 }
 
-void submit_in_order(Pipe pipe, Task task) {
+void submit_in_order(Pipe pipe, Pc pc, Task task) {
   current_runner->progressed();
   if (!checking()) {
     task();
     return;
   }
-  current_runner->submit_in_order(*self().warp, pipe, std::move(task));
+  current_runner->submit_in_order(*self().warp, pipe, pc, std::move(task));
 }
 
 bool pipe_idle(const Warp& warp, Pipe pipe) {

@@ -5,6 +5,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -41,8 +42,8 @@ class Runner {
   void run(const std::vector<uint32_t>& ids);
   void give_back_resources();
 
-  void submit(Task task, bool outlives);
-  void submit_in_order(Warp& warp, Pipe pipe, Task task);
+  void submit(Pc pc, Task task, bool outlives);
+  void submit_in_order(Warp& warp, Pipe pipe, Pc pc, Task task);
   bool pipe_idle(const Warp& warp, Pipe pipe) const;
   void yield_to_scheduler();
   void may_run(uint32_t warp) { awake_[warp / 64] |= uint64_t{1} << warp % 64; }
@@ -70,12 +71,13 @@ class Runner {
   struct Pending {
     Cta* cta;
     bool outlives;
+    Pc pc;
     Task task;
   };
   struct InOrder {
     Warp* warp;
     Pipe pipe;
-    std::deque<Task> tasks;
+    std::deque<Pending> tasks;
   };
   template <typename Body>
   void outside_threads(const Cta& cta, const Body& body);
@@ -95,6 +97,7 @@ class Runner {
   bool pass_plain();
   bool pass_checked();
   bool run_a_task();
+  std::map<Pc, uint32_t> in_flight(const Cta& cta) const;
   uint32_t tasks_available() const;
   void end_idleness();
   void help();

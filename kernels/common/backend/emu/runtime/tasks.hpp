@@ -12,9 +12,10 @@ namespace kb::emu {
 using Task = std::function<void()>;
 // Runs `task` now, or, when checking, at a moment that the schedule draws. Unordered tasks run in
 // any order; in-order ones after those of the same warp and pipe. A task runs on the scheduler: it
-// must not suspend and self() is not valid inside. `outlives`: it may run after its CTA's exit.
-void submit(Task task, bool outlives = false);
-void submit_in_order(Pipe pipe, Task task);
+// must not suspend and self() is not valid inside. `pc`: whose task it is. `outlives`: it may run
+// after its CTA's exit.
+void submit(Pc pc, Task task, bool outlives = false);
+void submit_in_order(Pipe pipe, Pc pc, Task task);
 // Runs everything that is pending in the running warp's pipe, then returns (e.g. for wait::ld).
 bool pipe_idle(const Warp& warp, Pipe pipe);
 

@@ -119,7 +119,7 @@ void tcgen05_cp_32x128b_warpx4(uint32_t group, uint32_t tmem, uint64_t source) {
                                    actor.get());
     }
   }
-  start(std::move(copy));
+  start(pc, std::move(copy));
 }
 
 // ---- commit ----------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
     Pc pc;
     // What it tracks completes in order; arrivals on different barriers are in none.
     void execute() const {
-      for (const Arrival& each : arrivals) submit([each, pc = pc] { each.execute(pc); });
+      for (const Arrival& each : arrivals) submit(pc, [each, pc = pc] { each.execute(pc); });
     }
   };
   Commit commit{.arrivals = {}, .pc = pc};
@@ -209,7 +209,7 @@ void tcgen05_commit(uint32_t group, void* bar, bool multicast, uint32_t mask) {
   }
   timed(Op::kTensorCommit, pc, 0, 0, 0, 0, true);
   const ArrivalBy by(By::kTensor);
-  start(std::move(commit));
+  start(pc, std::move(commit));
 }
 
 }  // namespace kb::emu

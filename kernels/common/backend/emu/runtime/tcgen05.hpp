@@ -18,12 +18,12 @@ AsyncActor tensor_actor(Pc pc, const char* what);
 
 // Executes the operation behind the earlier ones of the running warp.
 template <typename Operation>
-void start(Operation operation) {
+void start(Pc pc, Operation operation) {
   if (!checking()) {
     operation.execute();
     return;
   }
-  submit_in_order(Pipe::kTensor,
+  submit_in_order(Pipe::kTensor, pc,
                   [kept = std::make_shared<Operation>(std::move(operation))] { kept->execute(); });
 }
 

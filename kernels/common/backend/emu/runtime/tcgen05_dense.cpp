@@ -208,7 +208,7 @@ void tcgen05_mma_dense(DenseKind kind, uint32_t group, const DenseOperands& oper
   for (uint32_t i = 0; i < multiply.count; ++i) {
     check_accesses(multiply, i, scaled ? &scales : nullptr, actor.get());
   }
-  start(std::move(multiply));
+  start(pc, std::move(multiply));
 }
 
 }  // namespace kb::emu

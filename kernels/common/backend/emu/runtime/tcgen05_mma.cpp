@@ -236,7 +236,7 @@ void tcgen05_mma_fp4(uint32_t group, uint32_t scales, uint32_t d, uint64_t a, ui
       shadow.write(tmem_cell(at_d.column, 0), sums, actor.get());
     }
   }
-  start(std::move(multiply));
+  start(pc, std::move(multiply));
 }
 
 }  // namespace kb::emu

@@ -47,9 +47,10 @@ struct CtaTensor {
   uint32_t group = 0;                  // cta_group of the kernel; 0: no operation yet
   uint64_t allocs = 0;                 // entered, for the pair's rendezvous
   uint64_t deallocs = 0;
-  std::shared_ptr<Knowledge> freed;       // what the deallocations so far release
-  const void* launch_declined = nullptr;  // where a failed answer of launch control was read
-  uint32_t launch_requests = 0;           // in flight towards this CTA
+  std::shared_ptr<Knowledge> freed;         // what the deallocations so far release
+  const void* launch_declined = nullptr;    // where a failed answer of launch control was read
+  uint32_t launch_requests = 0;             // in flight towards this CTA
+  const void* launch_request_pc = nullptr;  // the last one's
 };
 
 }  // namespace kb::emu

@@ -122,7 +122,7 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
   incoming.push_back({event, pc});
   barrier.bytes_in_flight += to.bytes;
   const bool afar = to.bar_cta != self().cta;
-  submit([to, copy, move, pc, afar, &barrier] {
+  submit(pc, [to, copy, move, pc, afar, &barrier] {
     move();
     barrier.bytes_in_flight -= to.bytes;
     barrier_complete_tx(barrier, to.bytes, &copy->knows, pc, afar);

@@ -59,8 +59,9 @@ Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* wh
   };
   // After its group was waited for with .read the store may outlive the CTA; else check_tma_at_exit
   // says so.
-  submit(read, true);
+  submit(pc, read, true);
   submit(
+      pc,
       [read, store, write] {
         read();
         write(store->bytes.data());

@@ -310,6 +310,7 @@ void check_tensor_at_exit(Cta& cta) {
   if (cta.tensor.launch_requests > 0) {
     report(
         {.kind = Class::kExit,
+         .pc = cta.tensor.launch_request_pc,
          .text = "a CTA exits before the answer to its request for another cluster has arrived"});
   }
 }

@@ -194,7 +194,7 @@ void start_load(TmemTraffic& traffic, const Collective& all, Form form, uint32_t
     std::fill_n(load->out[lane], count, kPoison);
   }
   traffic.loads.push_back(load);
-  submit_in_order(Pipe::kTmemLoad, [load = std::move(load), form, target] {
+  submit_in_order(Pipe::kTmemLoad, pc, [load = std::move(load), form, target] {
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
       read_cells(form, target, lane, load->count, &load->values[size_t{lane} * load->count]);
     }
@@ -301,7 +301,7 @@ void tcgen05_st(TmemShape shape, uint32_t tmem, const uint32_t* in, uint32_t cou
       traffic->stored.join(actor.knows);
     }
     ++traffic->stores;
-    submit([traffic, form, target, count, values = std::move(values)] {
+    submit(pc, [traffic, form, target, count, values = std::move(values)] {
       for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
         for (uint32_t reg = 0; reg < count; ++reg) {
           const Cell cell = cell_of(form, lane, reg);

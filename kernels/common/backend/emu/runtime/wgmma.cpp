@@ -290,7 +290,7 @@ void issue(Warpgroup& group, uint32_t warp, const Operation& mine) {
   // Operations become complete in order: all are in the first warp's pipe.
   Warp& pipe = group.cta->warps[self().warp->index / kWarps * kWarps];
   current_runner->submit_in_order(
-      pipe, Pipe::kTensor,
+      pipe, Pipe::kTensor, mine.pc,
       [kept = pipe.tensor.warpgroup, end = state.issued] { kept->execute(end); });
 }
 
