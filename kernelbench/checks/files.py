@@ -17,7 +17,7 @@ from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.base.observer import OnProgress
-from kernelbench.build.includes import without_comments
+from kernelbench.build.includes import reached_files, without_comments
 from kernelbench.checks import allowances
 from kernelbench.checks.report import CheckReport, report_of
 from kernelbench.checks.rows import (
@@ -40,7 +40,7 @@ from kernelbench.project.step_files import is_submission
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.built_program import is_executable
 from kernelbench.ptx.hosts.cuda_build import SOURCES, ProgramSources
-from kernelbench.ptx.hosts.cuda_program import CudaProgram
+from kernelbench.ptx.hosts.cuda_program import NEEDS_MAIN, CudaProgram
 from kernelbench.ptx.hosts.script_session import script_emulation
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
@@ -57,6 +57,9 @@ _CALLED_BY_RUN = (
     "its kernels itself"
 )
 _MAIN = re.compile(r"\bmain\s*\(")
+#: Headers of test frameworks have one, too, and flags other than these bring files.
+_MAY_HAVE_MAIN = re.compile(r"main|test", re.IGNORECASE)
+_OF_THE_TEXT = ("-D", "-O", "-std", "-arch")
 
 
 @dataclass(frozen=True)
@@ -196,10 +199,13 @@ def check_files(
         on_progress: Told what is going on, in a line.
 
     Raises:
-        UsageError: For what a file asks for and does not exist.
+        UsageError: For what a file asks for and does not exist; for a program without a ``main``.
         EnvironmentProblem: For what this machine lacks.
         Interrupted: After Ctrl-C.
     """
+    programs = programs_of(files)
+    for name, others in programs:
+        _require_main((name, *others), given.flags)
     done: list[StepCheck] = []
     failure: KeyboardInterrupt | None = None
     try:
@@ -207,7 +213,7 @@ def check_files(
             if on_progress is not None:
                 on_progress("building the emulator for this machine, once")
             runtime_library(shipped_blocks())
-        for name, others in programs_of(files):
+        for name, others in programs:
             if on_progress is not None:
                 on_progress(f"{Path(name).name}: checking")
             task = given.task or task_beside(Path(name))
@@ -239,6 +245,16 @@ def programs_of(files: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
             "check the programs one by one",
         )
     return [(name, others if name in heads else ()) for name in files if name not in others]
+
+
+def _require_main(sources: Sequence[str], flags: Sequence[str]) -> None:
+    """Before a long compilation; a header, a macro or a library may still have it."""
+    programs = Path(sources[0]).suffix in SOURCES
+    if not programs or not all(flag.startswith(_OF_THE_TEXT) for flag in flags):
+        return
+    texts = (without_comments(each.read()) for each in reached_files([*map(Path, sources)]))
+    if not any(map(_MAY_HAVE_MAIN.search, texts)):
+        raise UsageError(f"{sources[0]}: it has no main", NEEDS_MAIN)
 
 
 def _has_main(source: Path) -> bool:

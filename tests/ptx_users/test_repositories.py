@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from conftest import Outcome
 from kernelbench.base.errors import UsageError
 from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.build.nvcc_wrapper import for_emulator
+from kernelbench.checks import files
+from kernelbench.checks.rows import CheckRequest, FileOptions, StepCheck
 from kernelbench.machine import toolchain
 from kernelbench.ptx.hosts.built_program import has_kernels, is_executable, loadable_copy
 from kernelbench.ptx.hosts.fatbin import PtxText, best_for
@@ -168,18 +172,52 @@ def test_what_cannot_be_loaded(tmp_path: Path, source: str, flags: list[str], re
 
 
 @pytest.mark.parametrize(
-    ("files", "wanted"),
+    ("given", "wanted"),
     [
         (["a.cu", "b.cu"], "a.cu has no main, and b.cu and c.cu have"),
         ([], "flags and arguments belong to programs"),
     ],
 )
-def test_what_is_nobodys(bench: Bench, tmp_path: Path, files: list[str], wanted: str) -> None:
+def test_what_is_nobodys(bench: Bench, tmp_path: Path, given: list[str], wanted: str) -> None:
     (tmp_path / "a.cu").write_text("int nothing;  // int main() {}\n")
     for name in ("b.cu", "c.cu"):
         (tmp_path / name).write_text("int main() { return 0; }\n")
-    outcome = bench("check", *((files and [*files, "c.cu"]) or ["v07"]), "--", "x", cwd=tmp_path)
+    outcome = bench("check", *((given and [*given, "c.cu"]) or ["v07"]), "--", "x", cwd=tmp_path)
     assert outcome.code == 2 and wanted in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "refused"),
+    [
+        ("// main\n__global__ void nothing() {}\n", (), True),
+        ("__global__ void nothing() {}\n", ("-DN=2",), True),
+        ("__global__ void nothing() {}\n", ("-lhas_main",), False),
+        ('#include "b.cu"\n__global__ void nothing() {}\n', (), False),
+        ("#define CATCH_CONFIG_MAIN\n#include <catch.hpp>\n", (), False),
+    ],
+)
+def test_a_source_without_main_is_refused_before_it_is_built(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    flags: tuple[str, ...],
+    refused: bool,
+) -> None:
+    (tmp_path / "a.cu").write_text(text)
+    (tmp_path / "b.cu").write_text("int main() { return 0; }\n")
+    monkeypatch.setattr(files, "host_compilers", lambda: ())
+    built: list[str] = []
+
+    def checked(file: Path, *_: object) -> StepCheck:
+        built.append(file.name)
+        return StepCheck(file.name, "", None, ())
+
+    monkeypatch.setattr(files, "_checked", checked)
+    request = CheckRequest(sms=(1,), schedules=1, seed=1, call_limit_s=1.0, max_findings=1)
+    ask = partial(files.check_files, [str(tmp_path / "a.cu")], request, FileOptions(flags=flags))
+    with pytest.raises(UsageError, match="has no main") if refused else nullcontext():
+        ask("check", None)
+    assert built == ([] if refused else ["a.cu"])
 
 
 def test_the_arches_that_a_build_names_are_others() -> None:

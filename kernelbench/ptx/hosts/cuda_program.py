@@ -34,6 +34,9 @@ from kernelbench.ptx.hosts.repeated_runs import (
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.script_symbols import sources_are_in
 
+#: What to do about sources without a ``main``.
+NEEDS_MAIN = "name the source that has it, too, or write one that launches the kernels"
+
 
 class CudaProgram:
     """A program that is built and can be run once, in a process of its own.
@@ -148,7 +151,7 @@ class CudaProgram:
             return self._loaded.main
         program = host.load(self._library)
         if not hasattr(program, "main"):
-            raise UsageError(f"{self._file}: it has no main", "check takes programs")
+            raise UsageError(f"{self._file}: it has no main", NEEDS_MAIN)
         return ctypes.cast(program.main, ctypes.c_void_p)
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
