@@ -141,7 +141,8 @@ def finding_lines(
         who = _who(finding.other.role, (), finding.other_thread)
         yield from _place(":::", finding.other, who, "the other access", locate, width)
     every = []
-    if finding.object and finding.object not in finding.text:
+    named = " " in finding.object and finding.object in finding.text
+    if finding.object and not named:  # a name of one letter may be in any word
         every.append(("object", finding.object))
     if finding.count > 1:
         every.append(("count", f"{finding.count} times at these lines"))

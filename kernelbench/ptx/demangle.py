@@ -6,8 +6,6 @@ import ctypes
 import functools
 import re
 
-from kernelbench.ptx.sources import short_name
-
 
 def source_name(name: str) -> str:
     """``scale<float, 4>`` for ``_Z5scaleIfLi4EEvPT_``, ``add`` for what CuTe DSL makes of it; other
@@ -17,22 +15,35 @@ def source_name(name: str) -> str:
     """
     if of_cute_dsl := _OF_CUTE_DSL.match(name):
         return of_cute_dsl[1]
-    library = _library() if name.startswith("_Z") else None
-    if library is None:
-        return name
-    status = ctypes.c_int()
-    text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
-    if not text:
-        # What the library does not know of nvcc's names.
+    whole = _demangled(name)
+    if not whole:
         return short_name(name)
-    try:
-        whole = ctypes.string_at(text).decode(errors="replace")
-    finally:
-        library.free(ctypes.c_void_p(text))
     short = _without_types(whole)
     if len(short) > _LONG:
         short = f"{short.partition('<')[0]}<…>"
     return short or name
+
+
+def short_name(mangled: str) -> str:
+    """``load_warp`` for ``_ZN2kb4step9load_warpERKNS0_6GroupsE``, ``main::{lambda(int)#1}`` for
+    ``_ZZ4mainENKUliE_clEi``; other names as they are.
+    """
+    if _LAMBDA.match(mangled):
+        return _lambda_name(_demangled(mangled)) or mangled
+    if (static := _STATIC.search(mangled)) is not None:
+        return static[2][: int(static[1])]
+    if not mangled.startswith("_Z"):
+        return mangled
+    at, last = len(mangled) - len(re.sub(r"^_ZN?[rVK]*", "", mangled)), mangled
+    while (number := re.compile(r"(?:S_|St|L)?(\d+)").match(mangled, at)) is not None:
+        end = number.end() + int(number[1])
+        last, at = mangled[number.end() : end], end
+    return last
+
+
+#: A variable of a function: ``_ZZ6kernelPiE4tile``; and a lambda's call.
+_STATIC = re.compile(r"^_ZZ.*E(\d+)([A-Za-z_]\w*)$")
+_LAMBDA = re.compile(r"^_ZZ.*U[lE].*E\d*_cl[EI](?!.*E\d)")
 
 
 #: What CuTe DSL makes of a function's name: its arguments' types and a number are behind it.
@@ -52,6 +63,28 @@ def _library() -> ctypes.CDLL | None:
     library.__cxa_demangle.restype = ctypes.c_void_p
     library.free.restype = None
     return library
+
+
+def _demangled(name: str) -> str:
+    """What the library says of a C++ name; nothing of what it does not know, as some of nvcc's."""
+    library = _library() if name.startswith("_Z") else None
+    if library is None:
+        return ""
+    status = ctypes.c_int()
+    text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return ""
+    try:
+        return ctypes.string_at(text).decode(errors="replace")
+    finally:
+        library.free(ctypes.c_void_p(text))
+
+
+def _lambda_name(whole: str) -> str:
+    """``main::{lambda(int)#1}`` for ``auto main::{lambda(int)#1}::operator()(int) const``."""
+    inside = re.findall(r"(\w+)(?:<[^{}]*>)?(?:\([^{}]*\))?(?: const)?::(?=\{lambda)", whole)
+    parts = re.findall(r"\{lambda[^{}]*\}", whole)
+    return "::".join([*inside[:1], *parts])
 
 
 def _without_types(whole: str) -> str:

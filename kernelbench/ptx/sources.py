@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernelbench.emulator import dwarf
 from kernelbench.emulator.symbols import Place, Symbols
+from kernelbench.ptx.demangle import short_name
 from kernelbench.ptx.lowering.layout import AddressLayout
 from kernelbench.ptx.lowering.translator import PTX_FOLDER
 from kernelbench.ptx.parser.model import Location, Module, PtxFunction, Statement
-
-#: A variable of a function: ``_ZZ6kernelPiE4tile``.
-_STATIC = re.compile(r"^_ZZ.*E(\d+)([A-Za-z_]\w*)$")
 
 
 class PtxSymbols(Symbols):
@@ -86,16 +83,3 @@ class PtxSymbols(Symbols):
 
     def _function(self, location: Location) -> str:
         return short_name(self._module.strings.get(location.function, ""))
-
-
-def short_name(mangled: str) -> str:
-    """``load_warp`` for ``_ZN2kb4step9load_warpERKNS0_6GroupsE``; other names as they are."""
-    if (static := _STATIC.search(mangled)) is not None:
-        return static[2][: int(static[1])]
-    if not mangled.startswith("_Z"):
-        return mangled
-    at, last = len(mangled) - len(re.sub(r"^_ZN?[rVK]*", "", mangled)), mangled
-    while (number := re.compile(r"(?:S_|St|L)?(\d+)").match(mangled, at)) is not None:
-        end = number.end() + int(number[1])
-        last, at = mangled[number.end() : end], end
-    return last

@@ -33,7 +33,7 @@ CAUSES = {
         "left_behind.cu",
         [("CHECK(cudaMemset(next, 0, sizeof(int)));  // queue", ""),
          ("CHECK(cudaMemset(next, 0, sizeof(int)));", "")],
-        "unwritten", "atom adds to allocation 1", "if (threadIdx.x == 0) item = atomicAdd(", "",
+        "unwritten", "atom adds to next (alloc", "if (threadIdx.x == 0) item = atomicAdd(", "",
     ),
     "freed before the launch": (
         "left_behind.cu",
@@ -47,7 +47,7 @@ CAUSES = {
     ),
     "one epoch": (
         "left_behind.cu", [("(flags, carried, turn, turn)", "(flags, carried, 1, turn)")],
-        "not-reset", "a strong load finds in allocation 5", 'asm volatile("ld.', "asm volatile(",
+        "not-reset", "a strong load finds in flags (", 'asm volatile("ld.', "asm volatile(",
     ),
     "no acquire, flags by epochs": (
         "left_behind.cu", [("ld.acquire.gpu", "ld.relaxed.gpu")],
@@ -70,11 +70,11 @@ CAUSES = {
     "half of it copied": (
         "half_filled.cu", [("kCount * sizeof(int), cudaMemcpyHostToDevice",
                             "kCount * 2, cudaMemcpyHostToDevice")],
-        "unwritten", "a load reads allocation 1", "const int value = in[at] * 2;", "",
+        "unwritten", "a load reads in (allocated at", "const int value = in[at] * 2;", "",
     ),
     "half of it computed": (
         "half_filled.cu", [("kPadded / 32, 32", "kCount / 64, 32")],
-        "unwritten", "cudaMemcpy on the default stream reads allocation 2",
+        "unwritten", "cudaMemcpy on the default stream reads out (allocated at",
         "CHECK(cudaMemcpy(host.data(), out", "",
     ),
     "bins not cleared": (
@@ -107,12 +107,12 @@ CAUSES = {
     ),
     "flag without a fence": (
         "mapped_flags.cu", [("__threadfence_system();", "")],
-        "race", "the host reads allocation 1", "wrong += mapped[block]", "results[blockIdx.x] =",
+        "race", "the host reads mapped (", "wrong += mapped[block]", "results[blockIdx.x] =",
     ),
     "flag first": (
         "mapped.cu",
         [("data[0] = 42;", ""), (': "memory");', ': "memory");\n  data[0] = 42;')],
-        "race", "the host reads allocation 1", "const int got = shared[0];", "data[0] = 42;",
+        "race", "the host reads shared (", "const int got = shared[0];", "data[0] = 42;",
     ),
     "map in local memory": (
         "map_types.cu", [("const __grid_constant__ CUtensorMap in", "const CUtensorMap in")],
@@ -160,7 +160,7 @@ def test_reads_of_nothing_are_said_of_a_program_that_ends_well(checked: Checked)
     half = ("kCount * sizeof(int), cudaMemcpyHostToDevice", "kCount * 2, cudaMemcpyHostToDevice")
     outcome = checked("half_filled.cu", half, ("return 1;", "continue;"), schedules=1)
     assert outcome.code == 0
-    assert "allowed[unwritten]: a load reads allocation 1 of half_filled.cu" in outcome.out
+    assert "allowed[unwritten]: a load reads in (allocated at half_filled.cu:25)" in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_races_of_threads_and_of_ctas_at_the_same_lines_are_two(checked: Checked
         line for line in outcome.out.splitlines() if line.startswith("  = identity: race-")
     }
     for who in ("thread of the CTA", "CTA"):
-        assert f"a load reads allocation 1 of histogram.cu:13 (argument 0) that another {who}" in (
+        assert f"a load reads counts (allocated at histogram.cu:13) that another {who}" in (
             outcome.out
         )
     assert len(identities) == 3

@@ -162,11 +162,11 @@ BESIDE = {
     ),
     "nobody waits": (
         [("  wait(flag, count);\n  const", "  const")],
-        "race a store writes allocation 1",
+        "race a store writes data (allocated at",
     ),
     "the flag holds nothing": (
         [_without("CHECK(cudaMemset(flag, 0, sizeof *flag));")],
-        "unwritten a strong load reads allocation 4",
+        "unwritten a strong load reads flag (allocated at",
     ),
     "in one stream": (
         [("if (turn == 1) produce<<<kBlocks, kThreads, 0, streams[0]",
@@ -281,7 +281,7 @@ TURNS = {
     ),
     "no fence before the answer": (
         ("__threadfence_system();  // the answer", ""),
-        "error[race]: the host reads allocation 1",
+        "error[race]: the host reads mail (allocated at",
     ),
     "the host does not wait": (_without("await(&mail->answered, turn);  // the host"), "race"),
     "the host never asks the last": (
@@ -326,15 +326,15 @@ _JOINED = "  CHECK(cudaStreamWaitEvent(stream, used, 0));\n  CHECK(cudaFreeAsync
 LATE = {
     "no fence behind the flag": (
         _without("__threadfence_system();"),
-        "error[race]: a load reads allocation 2",
+        "error[race]: a load reads box (allocated at",
     ),
     "the flag before the values": (
         (_STORES, "\n".join(reversed(_STORES.splitlines())) + "\n"),
-        "error[race]: a load reads allocation 2",
+        "error[race]: a load reads box (allocated at",
     ),
     "read when it is freed": (
         (_FREED, "\n".join(reversed(_FREED.splitlines())) + "\n"),
-        "error[out-of-bounds]: the host accesses allocation 2",
+        "error[out-of-bounds]: the host accesses box (allocated at",
     ),
     "a call by a function of the host": (
         ("++*static", "cudaDeviceSynchronize();\n  ++*static"),

@@ -231,3 +231,12 @@ def test_a_second_arrival_is_told_what_it_may_be() -> None:
     (found,) = report_of(finding(text=text, **{"class": "arrival-count"})).findings
     shown = " ".join(line.strip() for _, line in finding_lines(found))
     assert "if both arrive in one phase, give mbarrier.init that many" in shown
+
+
+def test_an_object_that_the_headline_names_is_not_said_again() -> None:
+    for name, again in (("a", True), ("b (allocated at k.cu:9)", False)):
+        (found,) = report_of(
+            finding(text=f"a store writes {name}", buffer=name, shared_offset=-1)
+        ).findings
+        shown = [line for _, line in finding_lines(found)]
+        assert (f"  = object: {name}" in shown) == again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelbench.ptx.demangle import source_name
+from kernelbench.ptx.demangle import short_name, source_name
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,19 @@ from kernelbench.ptx.demangle import source_name
 )
 def test_a_name_is_that_of_the_source(symbol: str, name: str) -> None:
     assert source_name(symbol) == name
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN2kb4step9load_warpERKNS0_6GroupsE", "load_warp"),
+        ("_ZZ6kernelPiE4tile", "tile"),
+        ("_ZZ4mainENKUliE_clEi", "main::{lambda(int)#1}"),
+        ("_ZZ6kernelPfiENKUlifE0_clEif", "kernel::{lambda(int, float)#2}"),
+        ("_ZZN2ns6kernelIfEEvPT_ENKUlT_E_clIiEEDaS2_", "kernel::{lambda(auto:1)#1}"),
+        ("_ZZZ4mainENKUliE_clEiENKUlvE0_clEv", "main::{lambda(int)#1}::{lambda()#2}"),
+        ("_ZZZ4mainENKUliE_clEiE4tile", "tile"),
+    ],
+)
+def test_the_short_name_of_a_function_or_its_variable(symbol: str, name: str) -> None:
+    assert short_name(symbol) == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter, defaultdict
@@ -11,11 +12,11 @@ from typing import Any
 
 from kernelbench.emulator.assumptions import IN_TURN
 from kernelbench.emulator.settings import Emulation
+from kernelbench.ptx.demangle import short_name
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
 from kernelbench.ptx.script_symbols import HostSymbols, host_place
-from kernelbench.ptx.sources import short_name
 
 #: The row of what is found between launches.
 PROGRAM = "program"
@@ -23,6 +24,13 @@ PROGRAM = "program"
 _FEWER = 4
 #: Of a form, those beyond that because of what the launch before has left: as often all of them.
 _FURTHER = 2
+#: An allocation as the runtime has it, and the variable of a call that makes one.
+_NUMBERED = re.compile(r"\ballocation (\d+)((?: \(argument \d+\))?)")
+_ALLOCATED = re.compile(
+    r"[Aa]lloc\w*(?:<[^()]*>)?\s*\([^&;?]*?&\s*([A-Za-z_]\w*(?:\.\w+|->\w+|\[\w+\])*)"
+)
+#: Of allocations; beyond, none is called by its variable.
+_NUMBERS = range(1, 1000)
 
 
 class CheckedLaunches:
@@ -149,30 +157,36 @@ class CheckedLaunches:
         self.made.append(Launched("no kernel", self._seed, report))
 
     def name_allocations(self, allocated_at: Callable[[int], Mapping[str, Any] | None]) -> None:
-        """Have findings say on which line of the program an allocation was asked for.
+        """Have findings say by which variable and line of the program an allocation was asked for.
 
         Args:
             allocated_at: Library and offset of the call, by the allocation's number.
         """
+        places = functools.cache(lambda number: host_place(allocated_at(number)))
 
         def named(match: re.Match[str]) -> str:
-            place = host_place(allocated_at(int(match[1])))
-            return match[0] if place is None else f"{match[0]} of {place}"
+            number = int(match[1])
+            place = places(number)
+            if place is None:
+                return match[0]
+            every = itertools.takewhile(lambda each: places(each) or each <= number, _NUMBERS)
+            made = [each for each in every if places(each) == place]
+            variables = _ALLOCATED.findall(place.code)
+            if number in made and len(variables) == len(made):
+                return f"{variables[made.index(number)]} (allocated at {place})"
+            return f"allocation {number} of {place}{match[2]}"
 
-        def with_lines(each: PtxFinding) -> PtxFinding:
-            text, thing = (
-                re.sub(
-                    r"\b_Z\w+",
-                    lambda of: short_name(of[0]),
-                    re.sub(r"\ballocation (\d+)", named, words),
-                )
-                for words in (each.finding.text, each.finding.object)
-            )
+        def in_words(text: str) -> str:
+            return re.sub(r"\b_Z\w+", lambda of: short_name(of[0]), _NUMBERED.sub(named, text))
+
+        def with_names(each: PtxFinding) -> PtxFinding:
+            text, thing = map(in_words, (each.finding.text, each.finding.object))
             return replace(each, finding=replace(each.finding, text=text, object=thing))
 
         for at, made in enumerate(self.made):
-            found = tuple(map(with_lines, made.report.findings))
-            self.made[at] = replace(made, report=replace(made.report, findings=found))
+            found = tuple(map(with_names, made.report.findings))
+            waits = tuple(replace(each, state=in_words(each.state)) for each in made.report.waits)
+            self.made[at] = replace(made, report=replace(made.report, findings=found, waits=waits))
 
     def make_cuda(
         self, launch: CudaLaunch, memory: Mapping[str, Any], *, ordered: bool = False
