@@ -17,7 +17,7 @@ from kernelbench.checks.rows import CheckRow, FileOptions, Seen, StepCheck
 from kernelbench.emulator import diagnostics
 from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
-from kernelbench.emulator.findings import Access
+from kernelbench.emulator.findings import Access, first_cause
 from kernelbench.emulator.identity import code_at
 from kernelbench.machine import environment
 from kernelbench.project.shipped import shipped_names, shipped_root
@@ -92,7 +92,8 @@ class View(console.Watching):
             self._conclude(rows, errors)
             return
         shown = []
-        for row in rows:
+        # A line below has all of a reason.
+        for row in [row for row in rows if row.status != "skipped"] or rows:
             style = _STYLES.get(row.status, console.STYLES.get(row.status, ""))
             whole = row.schedules == row.asked or self._budget
             shown.append(
@@ -198,10 +199,16 @@ class View(console.Watching):
                 causes.setdefault(seen.finding.identity, []).append((row, seen))
         open_ones = [found for found in causes.values() if not all(s.allowed for _, s in found)]
         open_ones.sort(key=lambda found: not diagnostics.is_between_operations(found[0][1].finding))
-        for found in open_ones[: self._max_findings]:
-            self._cause(step, found)
-        if len(open_ones) > self._max_findings:
-            self._line(f"… and {len(open_ones) - self._max_findings} more findings", "dim")
+        blocks: dict[object, list[Sequence[tuple[CheckRow, Seen]]]] = {}
+        for found in open_ones:
+            row, seen = found[0]
+            kernel = row.shape if self._plan is not None and self._plan.files else ""
+            cause = diagnostics.cause_of(seen.finding, seen.waits)
+            blocks.setdefault((kernel, cause), []).append(found)
+        for first, *others in [*blocks.values()][: self._max_findings]:
+            self._cause(step, first, others)
+        if len(blocks) > self._max_findings:
+            self._line(f"… and {len(blocks) - self._max_findings} more findings", "dim")
         self._reasons(step, explained=bool(open_ones))
         for found in causes.values():
             row, seen = found[0]
@@ -210,7 +217,7 @@ class View(console.Watching):
                 where = f"{seen.finding.access.where}, " if seen.finding.access.where else ""
                 self._line(f"{head} ({where}{seen.finding.identity})", "yellow")
                 self._line(f"  = allowed: {seen.allowed}")
-        return len(open_ones)
+        return len(blocks)
 
     def _short(self, step: StepCheck) -> int:
         """A line for each cause and for what else ended a shape; returns the number of errors."""
@@ -241,7 +248,13 @@ class View(console.Watching):
         text = text.replace("%", "%25").replace("\n", "%0A")
         self._to.print(f"::{level}{place}::{text}", markup=False, highlight=False, soft_wrap=True)
 
-    def _cause(self, step: StepCheck, found: Sequence[tuple[CheckRow, Seen]]) -> None:
+    def _cause(
+        self,
+        step: StepCheck,
+        found: Sequence[tuple[CheckRow, Seen]],
+        others: Sequence[Sequence[tuple[CheckRow, Seen]]],
+    ) -> None:
+        """A block, with a line for each other place where the cause shows."""
         row, seen = next(each for each in found if not each[1].allowed)
         again = f", in {seen.schedules} schedules" if seen.schedules > 1 else ""
         when = f"in sequence: {seen.calls}" if seen.calls else f"schedule {seen.index + 1}{again}"
@@ -252,7 +265,13 @@ class View(console.Watching):
             if len(found) > 1
             else (f"{step.step}, {row.shape}")
         )
-        notes = [("seen", f"{rows}; first with {seen.inputs}, {sms}, {when}")]
+        notes = []
+        for other in others:
+            there = other[0][1]
+            where = first_cause(there.waits).access
+            shapes = " ".join(each.shape for each, _ in other)
+            notes.append(("also", f"{where}, in {shapes} ({there.finding.identity})"))
+        notes += [("seen", f"{rows}; first with {seen.inputs}, {sms}, {when}")]
         if self._plan is not None and self._repeats:
             notes.append(("rerun", self._rerun(step, row, seen)))
             notes.append(("more", f"kernelbench explain {seen.finding.kind}"))

@@ -13,8 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kernelbench.base.files import from_here
-from kernelbench.emulator.findings import Access, EmulatorReport, Finding, Waiting, first_cause
-from kernelbench.emulator.identity import shown_code
+from kernelbench.emulator.findings import (
+    Access,
+    EmulatorReport,
+    Finding,
+    Waiting,
+    first_cause,
+    resource_name,
+)
+from kernelbench.emulator.identity import shown_code, without_indices
 
 #: A line's style and text.
 Line = tuple[str, str]
@@ -108,6 +115,14 @@ def report_lines(report: EmulatorReport, max_findings: int | None = None) -> Ite
 def is_between_operations(finding: Finding) -> bool:
     """Whether it is a race between launches, copies and the host, which may cause the others."""
     return finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
+
+
+def cause_of(finding: Finding, waits: Sequence[Waiting]) -> object:
+    """Equal for hangs that lack the same of a barrier, whoever waits for it at which line."""
+    cause = first_cause(waits) if finding.kind == "hang" and waits else None
+    if cause is None or not cause.needs:
+        return finding.identity
+    return without_indices(cause.what), cause.needs
 
 
 def finding_lines(
@@ -240,6 +255,7 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
     for cta, rank in ctas[:_SHOWN_CTAS]:
         yield "note", f"{_INDENT}CTA {cta_in_words(cta)}" + (f" (rank {rank})" if rank else "")
         own = [wait for wait in waits if (wait.cta, wait.rank) == (cta, rank)]
+        own = [wait for wait in own if wait is cause or not _follows(wait, own)]
         for wait in own[:_SHOWN_WAITS]:
             is_cause = wait is cause and len(waits) > 1
             text = _waiting(wait) + ("   <- the cause" if is_cause else "")
@@ -250,6 +266,13 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
     if more := count - min(len(ctas), _SHOWN_CTAS):
         same = " that wait likewise" if len(ctas) <= _SHOWN_CTAS else ""
         yield "note", f"{_INDENT}… and {more} more CTA{'s' if more > 1 else ''}{same}"
+
+
+def _follows(wait: Waiting, own: Sequence[Waiting]) -> bool:
+    """Whether lanes wait for those of their warp whose wait is shown."""
+    if wait.what != resource_name("warp"):
+        return False
+    return any(set(wait.warps) <= set(each.warps) and each.what != wait.what for each in own)
 
 
 def _waits_of(cta: tuple[Sequence[int], int], waits: Sequence[Waiting]) -> tuple[object, ...]:

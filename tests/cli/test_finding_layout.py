@@ -73,6 +73,27 @@ def test_the_rerun_line_has_what_was_asked_for() -> None:
     assert f"rerun: kernelbench check race.cu {asked}" in text.getvalue()
 
 
+@pytest.mark.parametrize("needs", ["1 more arrival", "2 more arrivals"])
+def test_a_cause_that_shows_at_two_lines_is_one_block(needs: str) -> None:
+    """Waits for one barrier that lacks the same."""
+    (step,) = (each for each in read_check(RECORD).steps if each.step == "hang.cu")
+    row, main = step.rows
+    (seen,) = row.seen
+    waits = tuple(
+        replace(each, access=replace(each.access, where="hang.cu:9"), needs=needs)
+        for each in seen.waits
+    )
+    finding = replace(seen.finding, identity="hang-0123456789")
+    both = replace(row, seen=(seen, replace(seen, finding=finding, waits=waits)))
+    text = io.StringIO()
+    view = View(console.Console(file=text, width=80), 10, layout="full")
+    view.results([replace(step, rows=(both, main))])
+    one = needs == "1 more arrival"
+    assert text.getvalue().count("error[hang]") == (1 if one else 2)
+    assert ("  = also: hang.cu:9, in produce (hang-0123456789)" in text.getvalue()) == one
+    assert text.getvalue().count("(1 error)" if one else "(2 errors)") == 1
+
+
 if __name__ == "__main__":
     os.chdir(FOLDER)
     asked = ["--seed", "1", "--schedules", "4", "--no-save", "--json", str(RECORD)]

@@ -175,6 +175,14 @@ def test_what_would_end_a_wait(pending: int, tx: int, needs: str) -> None:
     assert found.needs == needs
 
 
+def test_lanes_that_wait_for_a_lane_of_their_warp_are_left_out() -> None:
+    lanes = wait(4, kind="warp", pc=pc(2), lanes=0xFFFFFFFE)
+    text = "\n".join(lines(report_of(waits=[wait(4, lanes=1), lanes])))
+    assert "(warp 4, 1 lane)" in text and "31 lanes" not in text
+    text = "\n".join(lines(report_of(waits=[wait(5, lanes=1), lanes])))
+    assert "(warp 4, 31 lanes)" in text
+
+
 def test_other_waits_and_many_ctas() -> None:
     waits = [wait(0, kind="named-barrier", object=3, cta=[i, 0, 0], lanes=1) for i in range(6)]
     waits += [wait(1, kind="warp", cta=[0, 0, 0])]
