@@ -172,9 +172,9 @@ REFUSED: dict[str, tuple[Callable[[LayerData], dict[str, Any]], str]] = {
     ),
     "nine experts a token": (
         lambda d: {"ids": d.ids.repeat(1, 5)[:, :9], "expert_weights": torch.ones(12, 9)},
-        "topk = 9: l14 takes 1 to 8",
+        "topk = 9: l15 takes 1 to 8",
     ),
-    "odd width": (lambda d: {"hidden": d.hidden[:, :200]}, "H = 200: l14 takes multiples of 128"),
+    "odd width": (lambda d: {"hidden": d.hidden[:, :200]}, "H = 200: l15 takes multiples of 128"),
     "many tokens": (
         lambda d: {"hidden": d.hidden[:1].expand(4097, 256)},
         "M = 4097: the table ends at 4096 tokens",
@@ -208,12 +208,15 @@ def test_the_table_says_what_the_step_says(moe: ModuleType) -> None:
         folder = ROOT / "layer" / name
         said = tomllib.loads((folder / "step.toml").read_text())
         assert said["status"] == "works" and said["config"]["synchronize"] == "none"
-        assert said["config"]["graph"] and said["config"]["workspace"] == "stream"
+        assert said["config"]["graph"]
         assert said["limits"] == {
             "max_tokens": limits.tokens,
             "max_hidden": limits.hidden,
             "max_intermediate": limits.intermediate,
         }
+        if said.get("kind") == "triton":
+            continue  # its memory is the call's, and it has no constants for sizes
+        assert said["config"]["workspace"] == "stream"
         while not (folder / "layout.cuh").is_file():  # of the step that it is based on
             folder = folder.parent / tomllib.loads((folder / "step.toml").read_text())["base"]
         code = (folder / "layout.cuh").read_text()
@@ -234,22 +237,28 @@ def test_memory_is_reserved_once_for_each_stream_and_never_while_a_graph_is_reco
     recording = SimpleNamespace(now=True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: recording.now)
     calls: list[Any] = []
+    monkeypatch.setattr(op, "load_step", lambda name: calls.append)
+    small, large = (row.step for row in op.TABLE)
     given = operands(draw())
     with pytest.raises(RuntimeError, match=r"first call .* while a CUDA graph is recorded; make"):
-        op._reserve(calls.append, 1, given)
+        op._reserve(small, 1, given)
     recording.now = False
-    op._reserve(calls.append, 1, given)
-    assert [len(call.hidden) for call in calls] == [4096, *range(64, 0, -1)]
+    op._reserve(small, 1, given)
+    assert [len(call.hidden) for call in calls] == [2560, *range(64, 0, -1)]
     assert all(bool((call.ids == -1).all()) for call in calls)
-    op._reserve(calls.append, 1, given)
+    op._reserve(small, 1, given)
     assert len(calls) == 65
     recording.now = True
-    op._reserve(calls.append, 2, given)  # memory of stream 1
+    op._reserve(small, 2, given)  # memory of stream 1
+    with pytest.raises(RuntimeError, match=f"first call of {large} "):
+        op._reserve(large, 1, given)
     recording.now = False
-    op._reserve(calls.append, 2, given)
+    op._reserve(small, 2, given)
     assert len(calls) == 130
+    op._reserve(large, 1, given)
+    assert [len(call.hidden) for call in calls[130:]] == [4096]
     largest = calls[0]
-    assert largest.output.shape == (4096, SHAPE.h) and largest.w13 is given[1]
+    assert largest.output.shape == (2560, SHAPE.h) and largest.w13 is given[1]
 
 
 def test_one_process_calls_it_on_one_gpu(moe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +273,8 @@ def test_one_process_calls_it_on_one_gpu(moe: ModuleType, monkeypatch: pytest.Mo
 @pytest.fixture(scope="module")
 def emulated() -> Callable[[Any], torch.Tensor]:
     """The first row's step on the emulator, on six SMs."""
-    step = load_lineages(project_at(ROOT)).get("l14")
+    first = importlib.import_module("kernelbench_moe.table").TABLE[0]
+    step = load_lineages(project_at(ROOT)).get(first.step)
     return EMULATOR.load(step, PROBLEM, Target(EMULATOR, "cpu", None, Emulation(sms=6)), 0.0)
 
 
@@ -326,7 +336,7 @@ def draw_on_gpu(m: int, input_class: str = "random", seed: int = 1) -> LayerData
 
 @pytest.mark.gpu
 @needs_hopper
-@pytest.mark.parametrize("m", [1, 16, 700])
+@pytest.mark.parametrize("m", [1, 16, 700, 3000])
 def test_on_a_gpu_the_op_agrees_with_the_reference(moe: ModuleType, m: int) -> None:
     for input_class in PROBLEM.input_classes:
         data = draw_on_gpu(m, input_class)
@@ -337,17 +347,20 @@ def test_on_a_gpu_the_op_agrees_with_the_reference(moe: ModuleType, m: int) -> N
 
 @pytest.mark.gpu
 @needs_hopper
-def test_on_a_gpu_a_graph_computes_what_its_tensors_hold(moe: ModuleType) -> None:
-    """Also after larger calls, for which nothing is allocated anew."""
-    data = draw_on_gpu(16)
+@pytest.mark.parametrize(("m", "larger"), [(16, 2560), (3000, 4096)])
+def test_on_a_gpu_a_graph_computes_what_its_tensors_hold(
+    moe: ModuleType, m: int, larger: int
+) -> None:
+    """Also after larger calls, for which no step allocates what its graphs use anew."""
+    data = draw_on_gpu(m)
     moe.moe_layer(*operands(data))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         moe.moe_layer(*operands(data), out=data.output)
     for seed in (2, 3):
-        large = draw_on_gpu(4096, seed=seed)
+        large = draw_on_gpu(larger, seed=seed)
         judge(moe.moe_layer(*operands(large), out=large.output), large)
-        for tensor, other in zip(data, draw_on_gpu(16, seed=seed), strict=True):
+        for tensor, other in zip(data, draw_on_gpu(m, seed=seed), strict=True):
             tensor.copy_(other)
         for _ in range(3):
             graph.replay()
@@ -419,10 +432,10 @@ def test_vllm_is_offered_it_once(vllm: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"hidden_dim": 4096}, "H = 4096: l14 takes multiples of 128 up to 2048"),
-        ({"intermediate_size_per_partition": 96}, "I = 96: l14 takes multiples of 128"),
-        ({"num_local_experts": 1024}, "E = 1024: l14 takes 1 to 512"),
-        ({"experts_per_token": 10}, "topk = 10: l14 takes 1 to 8"),
+        ({"hidden_dim": 4096}, "H = 4096: l15 takes multiples of 128 up to 2048"),
+        ({"intermediate_size_per_partition": 96}, "I = 96: l15 takes multiples of 128"),
+        ({"num_local_experts": 1024}, "E = 1024: l15 takes 1 to 512"),
+        ({"experts_per_token": 10}, "topk = 10: l15 takes 1 to 8"),
         ({"in_dtype": torch.float16}, "hidden states are torch.float16"),
         ({"has_bias": True}, "biases"),
         ({"swiglu_limit": 7.0}, "a SwiGLU with limit"),
@@ -534,8 +547,8 @@ def test_sglang_scales_routed_weights(sglang: Any, moe: ModuleType) -> None:
         ({"apply_router_weight_on_input": True}, "router weights on the input"),
         ({"no_combine": True}, "results of single experts"),
         ({"params_dtype": torch.float16}, "hidden states are torch.float16"),
-        ({"hidden_size": 4096}, "H = 4096: l14 takes"),
-        ({"top_k": 9}, "topk = 9: l14 takes"),
+        ({"hidden_size": 4096}, "H = 4096: l15 takes"),
+        ({"top_k": 9}, "topk = 9: l15 takes"),
     ],
 )
 def test_sglang_keeps_layers_that_the_op_does_not_take(
@@ -641,7 +654,7 @@ def test_the_wheel_has_the_steps_and_the_entry_points(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         entries = archive.read("kernelbench_moe-0.1.0.dist-info/entry_points.txt").decode()
-        text = archive.read("kernelbench_moe/steps/l14.py").decode()
+        text = archive.read("kernelbench_moe/steps/l15.py").decode()
     assert {"kernelbench_moe/steps/l00.py", "kernelbench_moe/steps/__init__.py"} < set(names)
     assert "def custom_kernel(data):" in text
     assert "[vllm.general_plugins]\nkernelbench_moe = kernelbench_moe.vllm_plugin:regis" in entries

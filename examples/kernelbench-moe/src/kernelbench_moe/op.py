@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernelbench_moe.table import BLOCK, CPU_STEP, LIMITS, TABLE, step_for
+from kernelbench_moe.table import BLOCK, CPU_STEP, LIMITS, TABLE, most_tokens, step_for
 
 _ALIGNMENT = 16
 _CAPABILITY = (9, 0)
@@ -210,7 +210,7 @@ def load_step(name: str) -> Callable[[LayerData], Any]:
 
 #: The device of the calls so far, and what they have reserved memory for.
 _launched_on: set[torch.device] = set()
-_reserved: set[tuple[int, ...]] = set()
+_reserved: set[tuple[int | str, ...]] = set()
 
 
 def _on_cpu(out: torch.Tensor, *operands: torch.Tensor) -> None:
@@ -222,10 +222,10 @@ def _on_cuda(out: torch.Tensor, *operands: torch.Tensor) -> None:
     if not _some(out, operands):
         return
     with torch.cuda.device(out.device):
-        step = load_step(step_for(len(out)))
-        _reserve(step, torch.cuda.current_stream().cuda_stream, operands)
+        name = step_for(len(out))
+        _reserve(name, torch.cuda.current_stream().cuda_stream, operands)
         _launched_on.add(out.device)
-        _run(step, out, operands)
+        _run(load_step(name), out, operands)
 
 
 def _some(out: torch.Tensor, operands: tuple[torch.Tensor, ...]) -> bool:
@@ -247,32 +247,31 @@ def _run(
         out.copy_(output)
 
 
-def _reserve(
-    step: Callable[[LayerData], Any], stream: int, operands: tuple[torch.Tensor, ...]
-) -> None:
-    """Make the step keep all memory that calls on the stream will need, by calls without experts.
+def _reserve(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> None:
+    """Compile a step, and make it keep all memory that calls on the stream will need.
 
-    Memory that grew later would be freed below the graphs that use it.
+    By calls without experts. Memory that grew later would be freed below the graphs that use it.
     """
     hidden, w13, w13_scales, w2, w2_scales, ids, _ = operands
     h, topk = hidden.shape[1], ids.shape[1]
-    sizes = (h, w2.shape[2], topk)
+    sizes = (name, h, w2.shape[2], topk)
     if (stream, *sizes) in _reserved:
         return
     if torch.cuda.is_current_stream_capturing():
         if any(known[1:] == sizes for known in _reserved):
             return  # it gets the memory of the stream that was called on last
         raise RuntimeError(
-            f"moe_layer: first call with H = {h}, I = {sizes[1]}, topk = {topk} while a CUDA graph "
-            "is recorded; make one call before"
+            f"moe_layer: first call of {name} with H = {h}, I = {sizes[2]}, topk = {topk} while a "
+            "CUDA graph is recorded; make one call with as many tokens before"
         )
-    limits = LIMITS[step_for(len(hidden))]
-    largest = min(limits.tokens, limits.routes // topk)
+    step = load_step(name)
+    largest = min(most_tokens(name), LIMITS[name].routes // topk)
     tokens = torch.zeros((largest, h), dtype=hidden.dtype, device=hidden.device)
     output = torch.empty((largest, h), dtype=torch.float32, device=hidden.device)
     none = torch.full((largest, topk), -1, dtype=torch.int32, device=hidden.device)
     weights = torch.zeros((largest, topk), dtype=torch.float32, device=hidden.device)
-    for m in (largest, *range(min(largest, _SMALL_CALLS), 0, -1)):
+    small = range(min(largest, _SMALL_CALLS), 0, -1)
+    for m in (largest, *(m for m in small if step_for(m) == name)):
         data = LayerData(
             tokens[:m], none[:m], weights[:m], w13, w13_scales, w2, w2_scales, output[:m]
         )
