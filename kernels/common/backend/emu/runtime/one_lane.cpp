@@ -5,7 +5,7 @@
 namespace kb::emu {
 
 // Stricter: PTX lets every lane issue its own operation; 32 equal ones are legal where their effect
-// is idempotent, and a fault wherever a count is kept.
+// is idempotent, and a fault wherever a count is kept. Bulk stores of translated PTX are one.
 // The same operands from the same place by two lanes: each has issued what one was to. Different
 // operands are a warp's own division of work.
 void check_one_lane(uint64_t operands, Pc pc, const char* what) {

@@ -2,7 +2,9 @@
 // launch control (9.7.13); owned by tmem.cpp, tcgen05.cpp, wgmma.cpp and clc.cpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -10,6 +12,7 @@ namespace kb::emu {
 
 // 128 lanes of 512 columns and what a thread's tcgen05.fence ordered (tmem.hpp), a warp's loads and
 // stores in flight (tmem_access.cpp), and the matrix operations of four warps (wgmma.cpp).
+struct BulkStore;
 struct Knowledge;
 struct TmemCells;
 struct TmemTraffic;
@@ -30,8 +33,18 @@ struct IssuePlace {
   uint64_t operands = 0;
 };
 
+// A bulk store from one place, which lanes of a warp make alike, and how often each has.
+struct EqualStore {
+  const void* pc = nullptr;
+  uint64_t operands = 0;
+  uint32_t turns = 0;
+  std::array<uint32_t, 32> turns_of = {};
+  std::shared_ptr<BulkStore> store;  // of the last turn
+};
+
 struct WarpTensor {
   std::vector<IssuePlace> places;
+  std::deque<EqualStore> stores;
   uint32_t issuers = 0;  // lanes that have issued mma or cp
   std::shared_ptr<TmemTraffic> traffic;
   std::shared_ptr<LaneFences> fences;    // an array: one per lane

@@ -24,15 +24,48 @@ struct BulkStore {
 
 namespace {
 
+// A store of these operands by a lane of the running thread's warp.
+// Assumption: its lanes are fewer than 64 different stores apart.
+EqualStore& equal_store(uint64_t operands, Pc pc) {
+  constexpr size_t kKept = 64;
+  std::deque<EqualStore>& all = self().warp->tensor.stores;
+  for (EqualStore& each : all) {
+    if (each.pc == pc && each.operands == operands) return each;
+  }
+  if (all.size() == kKept) all.pop_front();
+  return all.emplace_back(EqualStore{.pc = pc, .operands = operands});
+}
+
+// PTX: every thread's copy is its own. Lanes that make the same one, as in CUTLASS's epilogues,
+// read and write the same bytes: in translated PTX it is one store, which is in the groups of all.
+// Not modelled: that of a lane comes later than the first one's.
+bool made_by_another_lane(EqualStore& same, const std::byte* from, uint32_t bytes,
+                          const std::function<void(const std::byte*)>& write) {
+  if (same.turns_of[self().lane]++ >= same.turns) {
+    ++same.turns;
+    return false;
+  }
+  BulkStore& store = *same.store;
+  if (store.written) {
+    write(from);
+  } else if (store.read) {
+    store.bytes.assign(from, from + bytes);
+  }
+  self().tma.open.push_back(same.store);
+  return true;
+}
+
 // PTX: completion mechanism .bulk_group: reads and writes through the async proxy, in no order with
 // the thread's other accesses.
 // Starts a copy out of shared memory. each_part(each) calls each(offset, bytes) for what it reads
 // of the `bytes` from `from` on, write(image) writes what was there, check(actor) checks where.
 // The reading and the writing are two tasks, so that schedules exist in which a source is
 // overwritten between issue and read, or a result is missed between read and write.
+// `operands`: what it is of, for lanes that make the same one.
 template <typename Parts, typename Check, typename Write>
-Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* what,
-                  const Parts& each_part, const Check& check, const Write& write) {
+Event start_store(const SharedPlace& from, uint32_t bytes, uint64_t operands, bool reduces, Pc pc,
+                  const char* what, const Parts& each_part, const Check& check,
+                  const Write& write) {
   timed(Op::kStore, pc, bytes, 0, 0, 0, true);
   if (!checking()) {
     const Actor reader = issuer(pc, what);
@@ -40,7 +73,15 @@ Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* wh
     write(from.cta->shared + from.offset);
     return {};
   }
+  EqualStore& same = equal_store(operands, pc);
+  if (reduces || !runs_ptx()) {
+    check_one_lane(operands, pc, what);
+  } else if (made_by_another_lane(same, from.cta->shared + from.offset, bytes, write)) {
+    const Actor& reader = same.store->actor.actor;
+    return {reader.component, reader.epoch};
+  }
   const auto store = std::make_shared<BulkStore>(BulkStore{copy_actor(pc, what), copy_slot(), {}});
+  same.store = store;
   StaleCells stale;
   each_part([&](uint32_t at, uint32_t size) {
     const StaleCells more = shared_read(*from.cta, at, size, store->actor.get());
@@ -66,6 +107,7 @@ Event start_store(const SharedPlace& from, uint32_t bytes, Pc pc, const char* wh
         read();
         write(store->bytes.data());
         store->written = true;
+        store->bytes = {};
       },
       true);
   self().tma.open.push_back(store);
@@ -125,12 +167,12 @@ void bulk_store(void* dst, const void* src, uint32_t bytes, const BulkReduction&
   const char* what = reduces ? "bulk reduction" : "bulk store";
   interleave();
   const SharedPlace from = shared_place(src, pc, what);
-  if (checking()) check_one_lane(mix(reinterpret_cast<uint64_t>(dst), from.offset), pc, what);
   check_own(from, pc, what);
   check_bulk(from.offset, dst, bytes, pc, what);
   global_access(dst, bytes, true, pc, what);
+  const uint64_t operands = mix(reinterpret_cast<uint64_t>(dst), from.offset);
   start_store(
-      from, bytes, pc, what, whole(from.offset, bytes),
+      from, bytes, operands, reduces, pc, what, whole(from.offset, bytes),
       [&](Actor writer) {
         writer.atomic = reduces;
         global_store(dst, bytes, writer);
@@ -152,18 +194,16 @@ void box_store(const TensorMap* map, BoxStart start, const void* src, BulkOperat
   const char* what = reduces ? "TMA reduction" : "TMA store";
   interleave();
   const SharedPlace from = shared_place(src, pc, what);
-  if (checking()) {
-    uint64_t operands = mix(reinterpret_cast<uint64_t>(map), from.offset);
-    for (const int32_t at : start.at) operands = mix(operands, static_cast<uint32_t>(at));
-    check_one_lane(operands, pc, what);
-  }
+  uint64_t operands = mix(reinterpret_cast<uint64_t>(map), from.offset);
+  for (const int32_t at : start.at) operands = mix(operands, static_cast<uint32_t>(at));
   check_own(from, pc, what);
   check_aligned(from.offset, kBoxAlignment, pc, what, "an address in shared memory");
   const Box box(map_for_copy(map, start.rank, pc, what), start);
   check_box(box, true, pc, what);
   const BulkReduction reduction = reduces ? reduction_of(box.map, operation, pc) : BulkReduction{};
   const Event copy = start_store(
-      from, box.footprint, pc, what, [&](const auto& each) { box.each_part(from.offset, each); },
+      from, box.footprint, operands, reduces, pc, what,
+      [&](const auto& each) { box.each_part(from.offset, each); },
       [&](Actor writer) {
         writer.atomic = reduces;
         box.check_global(true, writer);
