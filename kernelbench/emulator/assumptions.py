@@ -24,6 +24,8 @@ ASSUMPTIONS = {
 TOGETHER = "ctas-together"
 #: A launch that hung before the work on other streams was done, and was made again.
 BESIDE = "streams-together"
+#: A launch that hung where elect.sync elected another lane than the lowest, and was made again.
+ELECT_LOWEST = "elect-lowest"
 #: A launch that its stream lets begin before the one ahead of it has ended.
 IN_TURN = "launches-in-turn"
 #: The same of a kernel that waits nowhere.
@@ -38,6 +40,8 @@ LAUNCH_ASSUMPTIONS = {
     "cooperative; it hung where they were not, and was made again",
     BESIDE: "a kernel that polls for what work on another stream writes runs beside it, as the GPU "
     "has room for both; it hung where it ran first, and was made again behind it",
+    ELECT_LOWEST: "elect.sync elects the lowest lane of its mask, as GPUs do; it hung where it "
+    "elected another, which PTX allows, and was made again",
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
     "(programmatic stream serialization) waits for it: here one ends before the next begins",
     NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "

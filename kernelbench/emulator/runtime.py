@@ -56,6 +56,7 @@ class EmulatorOptions(ctypes.Structure):
         ("broken_fact", ctypes.c_uint32),
         ("max_findings", ctypes.c_uint32),
         ("limit_ms", ctypes.c_uint32),
+        ("elect_lowest", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
     )
 
@@ -226,6 +227,7 @@ class Runtime:
         broken_fact: int = 0,
         os_threads: int = 0,
         limit_s: float = 0.0,
+        elect_lowest: bool = False,
     ) -> None:
         """Set the options of the launches to come and forget what was found before.
 
@@ -235,6 +237,7 @@ class Runtime:
             broken_fact: A fact of the hardware to break, see ``facts.hpp``; 0 for none.
             os_threads: 0 for one per core.
             limit_s: Seconds after which a launch is ended, as a hang; 0 for never.
+            elect_lowest: Whether ``elect.sync`` elects the lowest lane in every schedule.
         """
         options = EmulatorOptions(
             sms=emulation.sms,
@@ -244,6 +247,7 @@ class Runtime:
             broken_fact=broken_fact,
             max_findings=max_findings,
             limit_ms=round(limit_s * 1000),
+            elect_lowest=int(elect_lowest),
             seed=seed & (2**64 - 1),
         )
         self._library.kb_emu_configure(ctypes.byref(options))

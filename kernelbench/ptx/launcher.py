@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.emulator.assumptions import BESIDE, HOST_IN_TURN, TOGETHER
+from kernelbench.emulator.assumptions import BESIDE, ELECT_LOWEST, HOST_IN_TURN, TOGETHER
 from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
@@ -84,6 +84,7 @@ class PtxModule:
         self._symbols = symbols(source.module, source.translation.layouts, path)
         self._apart = apart
         self._libraries: dict[bool, ctypes.CDLL] = {}
+        self._lowest: set[str] = set()
 
     def launch(
         self,
@@ -291,7 +292,8 @@ class PtxModule:
         library = self.library(check)
         every = {**arrays, **memory, **self.variables(check)}
         registers = self._registers(kernel) if check else 0
-        return _OneLaunch(library, self._source.translation.entries[kernel], form, every, registers)
+        entry = self._source.translation.entries[kernel]
+        return _OneLaunch(library, entry, form, every, self._lowest, registers)
 
     def _registers(self, kernel: str) -> int:
         """Of a thread at first, where the kernel asks for more; 0 if that is not known."""
@@ -318,13 +320,18 @@ class PtxModule:
 
 @dataclass(frozen=True)
 class _OneLaunch:
-    """A launch in form, with all memory that it may touch."""
+    """A launch in form, with all memory that it may touch.
+
+    Attributes:
+        lowest: Entries of kernels that hang where another lane than the lowest is elected.
+    """
 
     library: ctypes.CDLL
     entry: str
     form: LaunchForm
     arrays: Mapping[str, Any]
     registers: int = 0
+    lowest: set[str]
     written: set[str] = field(default_factory=set)  # by checked launches
 
     def made(self, running: Runtime) -> str:
@@ -378,16 +385,7 @@ class _Schedules:
     def make(self, seeds: Iterable[int], symbols: PtxSymbols) -> None:
         """One launch for each seed, up to the first that hangs."""
         for seed in seeds:
-            self._running.configure(
-                self._emulation, check=self._check, seed=seed, limit_s=self._limit_s
-            )
-            if self._made:
-                self._restore()
-            self._running.print_from_kernels(not self._made)
-            try:
-                self._once(seed, symbols)
-            finally:
-                self._running.print_from_kernels(True)
+            self._once(seed, symbols)
             if self.host_has_answered:
                 return
             if self.last.waits:
@@ -467,8 +465,16 @@ class _Schedules:
             ctypes.memmove(address, self._first[name], size)
 
     def _once(self, seed: int, symbols: PtxSymbols) -> None:
-        self._error = self._launch.made(self._running) or self._error
-        raw = self._running.report()
+        entry, lowest = self._launch.entry, self._launch.lowest
+        error, raw = self._tried(seed, first=not self._made)
+        if raw["waits"] and raw["another_elected"] and HOST_IN_TURN not in raw["assumptions"]:
+            lowest.add(entry)
+            again = self._tried(seed, first=False)
+            if again[1]["waits"]:
+                lowest.discard(entry)
+            else:
+                error, raw = again
+        self._error = error or self._error
         self.last = resolve_report(raw, symbols)
         self._found += found_in(raw, symbols, seed)
         self._notes += notes_in(raw, symbols, seed)
@@ -476,6 +482,21 @@ class _Schedules:
         self._seconds += self.last.seconds
         self._assumptions |= dict.fromkeys(self.last.assumptions)
 
+        self._assumptions |= dict.fromkeys([ELECT_LOWEST] if entry in lowest else [])
+
+    def _tried(self, seed: int, *, first: bool) -> tuple[str, dict[str, Any]]:
+        """Why it ended early, and what the runtime reports."""
+        if not first:
+            self._restore()
+        self._running.configure(
+            self._emulation, check=self._check, seed=seed, limit_s=self._limit_s,
+            elect_lowest=self._launch.entry in self._launch.lowest,
+        )  # fmt: skip
+        self._running.print_from_kernels(first)
+        try:
+            return self._launch.made(self._running), self._running.report()
+        finally:
+            self._running.print_from_kernels(True)
     def report(self, kernel: str, of_hangs: str = "") -> PtxReport:
         """All of them.
 

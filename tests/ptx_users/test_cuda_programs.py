@@ -347,6 +347,32 @@ def test_what_is_missed_where_threads_have_exited(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+def test_a_hang_where_another_lane_is_elected_is_an_assumption(
+    checked: Callable[..., Outcome],
+) -> None:
+    """In the manner of CUTLASS's pipelines; a warp that stores one tile stores it once."""
+    outcome = checked("elected.cu", schedules=8, arch=90)
+    assert outcome.code == 0, outcome.out
+    assert "assumed  elect-lowest" in outcome.out and "error" not in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("if (leads) {\n        asm", "if (leads && at != 3) {\n        asm", "error[hang]"),
+        ('"r"(address(tile)), "n"', '"r"(address(tile) + threadIdx.x), "n"', "error[alignment]"),
+        ('asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");', "", "error[overwrite]"),
+    ],
+    ids=["armed by nobody", "each its own", "not waited for"],
+)
+def test_what_is_wrong_with_any_lane(
+    checked: Callable[..., Outcome], old: str, new: str, found: str
+) -> None:
+    outcome = checked("elected.cu", (old, new), schedules=4, arch=90)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+    assert "elect-lowest" not in outcome.out or found != "error[hang]"
+
+
 @pytest.mark.long
 def test_products_by_wmma(checked: Callable[..., Outcome]) -> None:
     outcome = checked("wmma.cu")

@@ -22,6 +22,7 @@ std::mutex guard;
 Collected collected;
 std::map<std::tuple<Class, Pc, Pc, bool>, size_t> known;
 std::atomic<bool> fatal{false};
+std::atomic<bool> another_elected{false};
 std::string first_fatal;
 uint64_t total = 0;
 uint64_t before_launch = 0;
@@ -174,6 +175,10 @@ void note_memory(const Cta& cta, Pc pc) {
   collected.memory.push_back({pc, cta.shared_type, cta.shared_bytes, columns});
 }
 
+void note_another_elected() {
+  another_elected.store(true, std::memory_order_relaxed);
+}
+
 // A new collection, as kb_emu_configure asks for it.
 void clear_findings() {
   const std::lock_guard lock(guard);
@@ -181,6 +186,7 @@ void clear_findings() {
   known.clear();
   fatal.store(false);
   first_fatal.clear();
+  another_elected.store(false);
   forget_assumptions();
 }
 
@@ -188,6 +194,7 @@ void clear_findings() {
 const char* findings_json(uint64_t launches, uint64_t switch_count, double seconds) {
   const std::lock_guard lock(guard);
   report_text = collected_json(collected) + ",\"launches\":" + std::to_string(launches) +
+                ",\"another_elected\":" + (another_elected.load() ? "true" : "false") +
                 ",\"switches\":" + std::to_string(switch_count) +
                 ",\"seconds\":" + std::to_string(seconds) + "}";
   return report_text.c_str();

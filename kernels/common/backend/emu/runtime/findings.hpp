@@ -14,6 +14,8 @@ void put_string(std::string& out, std::string_view text);
 void put_pc(std::string& out, Pc pc);
 
 void clear_findings();
+// Notes that elect.sync has elected another lane than the lowest.
+void note_another_elected();
 // Everything since clear_findings, as JSON; valid until the next call.
 const char* findings_json(uint64_t launches, uint64_t switch_count, double seconds);
 

@@ -48,7 +48,8 @@ struct Options {
       0;                     // 0: fp32 FMA; 1: the hardware's model (35 fractional bits, truncated)
   uint32_t broken_fact = 0;  // a Fact, to prove that the kernels' tests see it
   uint32_t max_findings = 64;
-  uint32_t limit_ms = 0;  // of a launch; 0: none
+  uint32_t limit_ms = 0;      // of a launch; 0: none
+  uint32_t elect_lowest = 0;  // elect.sync elects the lowest lane in every schedule
   uint64_t seed = 0;
 };
 const Options& options();

@@ -6,6 +6,7 @@
 
 #include "api_core.hpp"
 #include "api_ptx.hpp"
+#include "findings.hpp"
 #include "runner.hpp"
 #include "timing.hpp"
 
@@ -136,13 +137,16 @@ namespace {
 // Which lane is elected is the implementation's choice, and the same one for a mask each time: an
 // H200 takes the lowest. In half of the checker's schedules each mask has another.
 uint32_t elected_lane(uint32_t members) {
-  if (!checking()) return static_cast<uint32_t>(std::countr_zero(members));
+  if (!checking() || options().elect_lowest != 0) {
+    return static_cast<uint32_t>(std::countr_zero(members));
+  }
   uint64_t state = options().seed * 0x9e3779b97f4a7c15u;
   const bool another = split_mix(state) % 2 != 0;
   state += members;
   const auto lanes = static_cast<uint32_t>(std::popcount(members));
   auto skipped = another ? static_cast<uint32_t>(split_mix(state) % lanes) : 0;
   if (deciding) skipped = decide({.who = kElected, .number = members}, skipped, 0, lanes);
+  if (skipped > 0) note_another_elected();
   for (; skipped > 0; --skipped) members &= members - 1;
   return static_cast<uint32_t>(std::countr_zero(members));
 }
@@ -158,9 +162,7 @@ uint32_t elect(uint32_t members, Pc pc) {
 
 }  // namespace
 
-// PTX: elect.sync (9.7.13).
-// elect.sync: any one lane of the mask.
-// Assumption: a kernel that works with the lowest lane works with any: other choices are not tried.
+// PTX: elect.sync (9.7.13): one lane of the mask, the same one each time.
 uint32_t elect_sync(uint32_t members) {
   const Pc pc = KB_EMU_PC;
   return elect(members, pc) / kWarpSize;
