@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "api_ptx.hpp"
 #include "api_tma.hpp"
 #include "core.hpp"
 #include "global_shadow.hpp"
@@ -21,6 +22,7 @@ const char* const kWhat = "cp.async";
 struct Part {
   AsyncActor actor;
   uint32_t pending = 0;
+  bool gone = false;    // with its CTA
   bool sealed = false;  // an arrival waits for what it holds: later copies belong to the next part
   std::vector<std::function<void()>> after;
 };
@@ -131,14 +133,16 @@ void async_copy(void* dst, const void* src, uint32_t bytes, uint32_t source_byte
   std::memset(to.cta->shared + to.offset, 0xff, bytes);
   ++part->pending;
   const uint32_t thread = self().index;
-  submit(pc, [move, part, to, thread] {
+  const auto land = [move, part, to, thread] {
+    if (part->gone) return;
     move();
     if (--part->pending > 0) return;
     to.cta->warps[thread / kWarpSize].wake(1u << thread % kWarpSize);
     const auto after = std::move(part->after);
     part->after.clear();
     for (const auto& each : after) each();
-  });
+  };
+  submit(pc, land, true);
 }
 
 // PTX: cp.async.commit_group (9.7.9). With no copy since the last one it makes an empty group,
@@ -216,6 +220,28 @@ void async_copy_arrive(void* bar, bool noinc) {
   for (CopyGroup& group : copies.groups) stand_for(group);
   stand_for(copies.open);
   finish();
+}
+
+// PTX has no word on copies that nobody waits for at the exit, and says what is read of them before
+// a wait is undefined: that of no thread of a CTA that has gone. Formal in translated PTX, where
+// published kernels leave the last turn's copies alone (CUTLASS's tutorial sgemm_sm80).
+void check_copies_at_exit(Cta& cta) {
+  for (const Thread& thread : cta.threads) {
+    if (!thread.tma.copies) continue;
+    const auto leave = [](const CopyGroup& group) {
+      for (const auto& part : group.parts) {
+        if (part->pending == 0) continue;
+        part->gone = true;
+        report(
+            {.kind = Class::kExit,
+             .pc = part->actor.actor.pc,
+             .formal = runs_ptx(),
+             .text = "a CTA exits before its cp.async is complete, which nobody has waited for"});
+      }
+    };
+    for (const CopyGroup& group : thread.tma.copies->groups) leave(group);
+    leave(thread.tma.copies->open);
+  }
 }
 
 }  // namespace kb::emu

@@ -100,6 +100,7 @@ void Runner::finish(Cta& cta) {
   const uint64_t before = findings_count();
   outside_threads(cta, [&cta] {
     check_tma_at_exit(cta);
+    check_copies_at_exit(cta);
     check_tensor_at_exit(cta);
     check_barriers_at_exit(cta);
     check_wgmma_at_exit(cta);

@@ -22,6 +22,7 @@ bool pipe_idle(const Warp& warp, Pipe pipe);
 // What must hold when a CTA exits (TMEM freed, groups waited for): called once per CTA,
 // after its last thread has returned.
 void check_tma_at_exit(Cta& cta);     // tma.cpp
+void check_copies_at_exit(Cta& cta);  // cp_async.cpp
 void check_tensor_at_exit(Cta& cta);  // tcgen05.cpp
 // Called when a CTA starts, on fresh state.
 void start_tma(Cta& cta);     // tma.cpp
