@@ -328,8 +328,9 @@ def test_polling_for_a_flag_that_is_never_set(
 
 
 def test_threads_that_have_exited_are_not_waited_for(checked: Callable[..., Outcome]) -> None:
-    outcome = checked("exits.cu")
+    outcome = checked("exits.cu", schedules=8)
     assert outcome.code == 0, outcome.out
+    assert "allowed[race]" in outcome.out and "allowed[exit]" in outcome.out, outcome.out
 
 
 @pytest.mark.long
@@ -338,6 +339,7 @@ def test_threads_that_have_exited_are_not_waited_for(checked: Callable[..., Outc
     [
         ("  __syncthreads();\n", "", "race"),
         ("before[0], 0);", "before[0], 31);", "shfl.sync reads lane 31"),
+        ("  __syncthreads();  // without them\n", "", "error[race]"),
     ],
 )  # fmt: skip
 def test_what_is_missed_where_threads_have_exited(

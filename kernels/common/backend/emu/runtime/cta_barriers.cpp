@@ -10,12 +10,23 @@ namespace kb::emu {
 
 namespace {
 
+// CUDA promises what the threads that come to __syncthreads() have done before; what those have
+// done that have exited is done on every GPU, too: formal.
+void release_of_exited(const Cta& cta, Knowledge& to) {
+  for (const Thread& thread : cta.threads) {
+    if (!thread.exited) continue;
+    to.unfenced.join(thread.knows.seen);
+  }
+}
+
 void complete(NamedBarrier& barrier, Cta& cta) {
   barrier.arrived = 0;
   ++barrier.generation;
   cta.wake(Wait::Kind::kNamedBarrier);
   barrier.held = std::exchange(barrier.holding, 0);
   if (!checking()) return;
+  if (barrier.all && cta.live_threads != cta.threads.size())
+    release_of_exited(cta, barrier.arriving);
   std::swap(barrier.completed, barrier.arriving);
   barrier.arriving.clear();
 }
@@ -76,8 +87,8 @@ uint32_t all_threads() {
 
 }  // namespace
 
-// Assumption: a barrier of all the CTA's threads is one of those that have not exited, as hardware
-// has it and CUDA promises of __syncthreads since sm_70.
+// Runtime: CUDA C++ Programming Guide, "Synchronization Functions" and "Compute Capability 7.x": a
+// barrier of all the CTA's threads is one of those that have not exited.
 // Stricter: in steps of the ptx layer they are waited for.
 void excuse_from_barriers(const Thread& thread) {
   for (NamedBarrier& each : thread.cta->named) {

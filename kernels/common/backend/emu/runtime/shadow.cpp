@@ -59,6 +59,10 @@ std::string missing(const Cta& cta, const AccessRecord& earlier, const Actor& la
                     bool fence_only) {
   std::string scope = missing_scope(cta, earlier);
   if (!scope.empty() || !fence_only) return scope;
+  for (const Thread& thread : cta.threads) {
+    if (!thread.exited || thread.component != earlier.component) continue;
+    return ": the thread has exited, and a barrier hands on what those have done that come to it";
+  }
   if (!earlier.tensor && !earlier.async && !later.tensor) {
     return ": a .sync.aligned instruction, which orders no memory, is all that is between its lane "
            "and the lane that synchronizes";
