@@ -268,6 +268,8 @@ class Touching {
   void check(const Access& earlier, bool wrote, size_t word) {
     if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
     if (!writing_ && !wrote) return;
+    // Of a large array neighbours have been accessed alike.
+    if (std::exchange(checked_[wrote ? 1 : 0], earlier) == earlier) return;
     if (earlier.atomic && by_host_ && (looks_ || writing_)) return;
     const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
@@ -295,6 +297,7 @@ class Touching {
   const std::string name_;
   const Pc pc_;
   Access mine_ = {};
+  Access checked_[2] = {};
   bool by_host_ = false;  // strong accesses of a kernel are no race with what the host polls
   const bool looks_;
   bool reported_ = false;
