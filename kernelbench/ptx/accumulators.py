@@ -1,16 +1,20 @@
-"""Accumulators of wgmma that are read before the wait for them.
+"""Accumulators that are read before the wait for them, and sums that begin with nothing.
 
-Accessing them before wgmma.wait_group is undefined (PTX ISA 9.1, 9.7.15). The emulator fills them
-with NaN until then; which statement reads a register, only the text tells.
+Accessing those of wgmma before wgmma.wait_group is undefined (PTX ISA 9.1, 9.7.15), and so is the
+value of a register that nothing has written. The emulator fills both with NaN; which statement
+reads a register, only the text tells.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kernelbench.ptx.lowering.names import operand_names
 from kernelbench.ptx.lowering.unused_loads import sources
-from kernelbench.ptx.parser.model import Number, PtxFunction, Statement
+from kernelbench.ptx.parser.model import Address, Number, PtxFunction, Statement
+
+_SUM = re.compile(r"(add|sub|mul|fma)\..*f\d+(x2)?|w?g?mma\..*")
 
 
 def reads_before_wait(function: PtxFunction) -> list[dict[str, Any]]:
@@ -34,6 +38,35 @@ def reads_before_wait(function: PtxFunction) -> list[dict[str, Any]]:
                 if read & operand_names(product.operands[0]):
                     found.setdefault(product.line, _early_read(each.line, product.line))
     return [*found.values()]
+
+
+def reads_of_nothing(function: PtxFunction) -> list[dict[str, Any]]:
+    """The first sum that depends, whichever way the kernel takes, on registers that nothing has
+    written; as the runtime reports."""
+    registers = function.registers.keys()
+    made = (each for each in function.statements if each.operands and _gives(each))
+    reads = [(each, _gives(each), _takes(each) & registers) for each in made]
+    begun: set[str] = set()
+    before = -1
+    while len(begun) > before:
+        before = len(begun)
+        for _, given, taken in reads:
+            begun |= given if taken <= begun else set()
+    found = [each.line for each, given, _ in reads if given - begun and _SUM.match(each.opcode)]
+    text = "a sum begins with a register that nothing has written"
+    return [{"class": "unwritten", "text": text, "pc": {"line": line}} for line in found[:1]]
+
+
+def _gives(statement: Statement) -> set[str]:
+    first = statement.operands[0]
+    return set() if isinstance(first, Address) else operand_names(first)
+
+
+def _takes(statement: Statement) -> set[str]:
+    """Its sources; of a product whether it reads its accumulators is an operand's to say."""
+    operands = statement.operands[1:]
+    adds = statement.opcode.startswith("wgmma.mma_async") and operands[2] == Number(1)
+    return set().union(*map(operand_names, statement.operands if adds else operands))
 
 
 def _early_read(line: int, product: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kernelbench.emulator.findings import EmulatorReport, resolve_report, resour
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.accumulators import reads_before_wait
+from kernelbench.ptx.accumulators import reads_before_wait, reads_of_nothing
 from kernelbench.ptx.arguments import (
     KernelShape,
     LaunchForm,
@@ -223,8 +223,9 @@ class PtxModule:
         return any(opcode == each.opcode for of in functions.values() for each in of.statements)
 
     def early_reads(self, kernel: str) -> tuple[PtxFinding, ...]:
-        """What of a kernel that fails may read accumulators too early."""
-        raw = {"findings": reads_before_wait(self._source.module.functions[kernel])}
+        """What of a kernel that fails may read accumulators too early, or before they are set."""
+        function = self._source.module.functions[kernel]
+        raw = {"findings": reads_before_wait(function) + reads_of_nothing(function)}
         return each_once(found_in(raw, self._symbols, 0))
 
     @property
@@ -330,8 +331,8 @@ class _OneLaunch:
     entry: str
     form: LaunchForm
     arrays: Mapping[str, Any]
-    registers: int = 0
     lowest: set[str]
+    registers: int = 0
     written: set[str] = field(default_factory=set)  # by checked launches
 
     def made(self, running: Runtime) -> str:
@@ -481,7 +482,6 @@ class _Schedules:
         self._made += 1
         self._seconds += self.last.seconds
         self._assumptions |= dict.fromkeys(self.last.assumptions)
-
         self._assumptions |= dict.fromkeys([ELECT_LOWEST] if entry in lowest else [])
 
     def _tried(self, seed: int, *, first: bool) -> tuple[str, dict[str, Any]]:
@@ -497,6 +497,7 @@ class _Schedules:
             return self._launch.made(self._running), self._running.report()
         finally:
             self._running.print_from_kernels(True)
+
     def report(self, kernel: str, of_hangs: str = "") -> PtxReport:
         """All of them.
 

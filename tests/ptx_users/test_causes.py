@@ -67,6 +67,11 @@ CAUSES = {
          ("// end", "wgmma.wait_group.sync.aligned 0;")],
         "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", '"wgmma.mma_async',
     ),
+    "not set": (
+        "accumulators.cu", [("float d[4] = {};", "float d[4];")],
+        "unwritten", "a sum begins with a register that nothing has written",
+        '"wgmma.mma_async', "",
+    ),
     "half of it copied": (
         "half_filled.cu", [("kCount * sizeof(int), cudaMemcpyHostToDevice",
                             "kCount * 2, cudaMemcpyHostToDevice")],

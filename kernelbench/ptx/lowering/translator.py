@@ -150,12 +150,15 @@ def _function(
         if symbol.space == "param":
             yield f"  alignas(16) px::Byte {block(symbol.name)}[{symbol.size}];"
     for registers, array in writer.arrays.items():
-        yield f"  alignas(16) px::b32 {array}[{len(registers)}] = {{}};"
+        unset = ", ".join(["~0u"] * len(registers))
+        yield f"  alignas(16) px::b32 {array}[{len(registers)}] = {{{unset}}};"
     for name, kind in function.registers.items():
         # Registers that nothing names cost time to compile.
         if writer.register(name) in named:
+            # All ones are NaN: what nothing has written has no value.
             bits = "pred" if kind == "pred" else f"b{8 * SIZES[kind]}"
-            yield f"  px::{bits} {writer.register(name)}{{}};"
+            unset = f"px::{bits}(~0ull)" if bits in ("b16", "b32", "b64") else ""
+            yield f"  px::{bits} {writer.register(name)}{{{unset}}};"
     yield from body
     yield "}"
     yield ""
