@@ -51,6 +51,7 @@ FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
 #: NVIDIA's driver, should anything reach it, has none: a file is checked on the emulator.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 _SCRIPT_ROW = "script"
+_ABORTED = 134  # as a shell says SIGABRT, and loader.cpp
 _ARGUMENTS_GO = "a program's arguments go after `--`"
 _CALLED_BY_RUN = (
     "`kernelbench run {file} --shape NAME` calls a submission, as --task DIR does; a script calls "
@@ -131,7 +132,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         call = f": {program.failed_call}" if program.failed_call else ""
         if not launches and not call:
             call = f"; it launched no kernel; {_ARGUMENTS_GO}"
-        return FileAnswer(tuple(launches), "wrong", f"main returned {status}{call}")
+        ended = "abort ended main" if status == _ABORTED else f"main returned {status}"
+        return FileAnswer(tuple(launches), "wrong", ended + call)
     if program.fails_with is not None:
         return FileAnswer(
             tuple(launches), "wrong",

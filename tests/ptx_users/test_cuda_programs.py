@@ -105,6 +105,48 @@ def test_an_assertion_of_a_kernel_has_its_error(bench: Bench, tmp_path: Path) ->
     assert outcome.err.count("assertion `threadIdx.x < n` failed") == 1
 
 
+RACE = """
+#include <cassert>
+#include <cstdlib>
+#include <stdexcept>
+__global__ void k(int* out) {
+  __shared__ int row[64];
+  row[threadIdx.x] = 0;
+  __syncthreads();
+  row[threadIdx.x] = threadIdx.x;
+  out[threadIdx.x] = row[63 - threadIdx.x];
+  KERNEL
+}
+int main() {
+  int *there, here[64];
+  cudaMalloc(&there, sizeof here);
+  k<<<1, 64>>>(there);
+  const cudaError_t found = cudaMemcpy(here, there, sizeof here, cudaMemcpyDeviceToHost);
+  MAIN
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "main", "said"),
+    [
+        ("", "assert(found != cudaSuccess);", "abort ended main"),
+        ("", 'throw std::runtime_error("no");', "abort ended main"),
+        ("assert(threadIdx.x != 63);", "return found != cudaErrorAssert;", "assertion failed"),
+        ("assert(threadIdx.x != 63);", "if (found != cudaSuccess) abort();", "abort ended main"),
+    ],
+    ids=["assertion", "exception", "kernel's", "both"],
+)
+def test_what_is_found_before_an_assertion_fails(
+    bench: Bench, tmp_path: Path, kernel: str, main: str, said: str
+) -> None:
+    (tmp_path / "own.cu").write_text(RACE.replace("KERNEL", kernel).replace("MAIN", main))
+    outcome = bench("check", "own.cu", "--seed", 1, "--schedules", 8, cwd=tmp_path)
+    assert outcome.code == 3 and said in outcome.out, outcome.out
+    first = outcome.out.partition("\nerror[")[2]
+    assert first.startswith("race]"), outcome.out
+
+
 LOOK_BACK = """
 #include <vector>
 __global__ void scan(const unsigned* x, unsigned* y, unsigned long long* status) {

@@ -34,7 +34,9 @@ _COPY, _GLOB_DAT, _JUMP_SLOT = 5, 6, 7  # relocations of x86-64
 _NOLOAD = 4  # RTLD_NOLOAD
 _OF_CUDA = re.compile(r"lib(?:cudart|cuda|cublas|curand)\.so(?:\.\d+)*")
 #: What of libc a program must not have: the functions that stand in by name.
-_WRAPPED = {each: f"__wrap_{each}" for each in ("exit", "dlopen", "dlsym")}
+_WRAPPED = {
+    each: f"__wrap_{each}" for each in ("exit", "abort", "__assert_fail", "dlopen", "dlsym")
+}
 _API = re.compile(r"(?:__)?cuda[A-Z]\w*|cu[A-Z]\w*")
 _JUMP = struct.Struct("<2sQ2s")  # mov rax, imm64; jmp rax
 _NAMED = struct.Struct("<2sQ2sQ2s")  # mov rdi, imm64; mov rax, imm64; jmp rax

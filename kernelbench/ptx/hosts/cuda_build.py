@@ -38,6 +38,8 @@ LACKING_HINT = "docs/ptx.md, CUDA programs, lists what it has"
 #: The stand-in calls itself, and its symbols have a version that is no other library's: neither do
 #: programs take NVIDIA's for them, nor what is linked with NVIDIA's (torch) these.
 _OWN_SYMBOLS = ("-Bsymbolic", "-soname=libkernelbench-cuda.so", "--default-symver")
+#: How a program may leave its main.
+_ENDS = ("--wrap=exit", "--wrap=abort", "--wrap=__assert_fail")
 _RELOCATABLE = {"-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c"}
 _OF_CUDA = ("cu", "__cu", "nv")
 _UNDEFINED_AT_IMPORT = re.compile(r"undefined symbol: (\w+)")
@@ -177,7 +179,7 @@ def program_library(program: ProgramSources, arch: int) -> Path:
         file.name, compiler.needed_nvcc(file.name), sources,
         [*standard, *emulated_flags(arch), *flags],
         [*dict.fromkeys([*(each.parent for each in sources), *folders]), _LIBRARIES],
-        [*_linker("--wrap=exit"), *emulated_flags(arch), *flags, *link, *_device_link(flags)],
+        [*_linker(*_ENDS), *emulated_flags(arch), *flags, *link, *_device_link(flags)],
     )  # fmt: skip
     try:
         return compiler.build(program_recipe(recipe))

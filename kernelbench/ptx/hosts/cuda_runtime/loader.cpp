@@ -3,8 +3,11 @@
 #include <pthread.h>
 #include <setjmp.h>
 
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "order.hpp"
 #include "state.hpp"
@@ -89,8 +92,32 @@ Variable* variable_of(const void* symbol) {
   return found != symbols.end() ? found_in(&Module::variables, found->second) : nullptr;
 }
 
+namespace {
+
+void leave_with(int status) {
+  if (in_main && pthread_equal(thread_of_main, pthread_self())) {
+    siglongjmp(at_exit_of_main, status + 1);
+  }
+}
+
+// As a shell says it.
+constexpr int kAborted = 128 + SIGABRT;
+
+void at_terminate() {
+  try {
+    if (std::current_exception()) std::rethrow_exception(std::current_exception());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "terminate called: %s\n", error.what());
+  } catch (...) {
+  }
+  leave_with(kAborted);
+  std::abort();
+}
+
+}  // namespace
+
 void leave_main() {
-  if (in_main && pthread_equal(thread_of_main, pthread_self())) siglongjmp(at_exit_of_main, 2);
+  leave_with(1);
 }
 
 }  // namespace kb::cuda
@@ -150,15 +177,17 @@ void kb_cudart_variable(int module, const char* name, void* address, uint64_t by
   modules[module].variables[name] = {address, bytes};
 }
 
-// main's status, also where it leaves by exit.
+// main's status, also where it leaves by exit, abort or a failed assertion: what was found counts.
 int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
   thread_of_main = pthread_self();
   watch_program(reinterpret_cast<const void*>(main_function));
   watch_for_silence();
   static int status;
+  const std::terminate_handler before = std::set_terminate(at_terminate);
   const int left = sigsetjmp(at_exit_of_main, 1);
   status = left != 0 ? left - 1 : main_function(argc, argv);
+  std::set_terminate(before);
   in_main = false;
   main_has_ended = true;
   finish_all();  // what nobody has waited for is checked, too
@@ -168,6 +197,16 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
 void __wrap_exit(int status) {
   if (in_main) siglongjmp(at_exit_of_main, (status & 0xff) + 1);
   std::exit(status);
+}
+
+void __wrap_abort() {
+  leave_with(kAborted);
+  std::abort();
+}
+
+void __wrap___assert_fail(const char* text, const char* file, unsigned line, const char* function) {
+  std::fprintf(stderr, "%s:%u: %s: Assertion `%s' failed.\n", file, line, function, text);
+  __wrap_abort();
 }
 
 // What a program that was linked with NVIDIA's runtime calls, and this one has not.
