@@ -518,6 +518,14 @@ def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:
     assert outcome.code == 2 and '"cublasStrsm" is undefined' in outcome.err, outcome.err
 
 
+def test_a_product_with_what_follows_it(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("lt.cu", options=("-lcublasLt",))
+    assert outcome.code == 0, outcome.out + outcome.err
+    other = ("CUBLASLT_EPILOGUE_GELU_BIAS", "CUBLASLT_EPILOGUE_BGRADB")
+    outcome = checked("lt.cu", other, options=("-lcublasLt",))
+    assert outcome.code == 2 and "cuBLASLt: epilogue 512" in outcome.err, outcome.err
+
+
 def test_a_launch_that_is_slow_is_no_hang(checked: Callable[..., Outcome]) -> None:
     slow = (
         "if (i < count) c[i] = a[i] + b[i];",

@@ -32,7 +32,7 @@ _UNVERSIONED = 1  # VER_NDX_GLOBAL
 _VN_NEXT = 12  # offset of it in Elf64_Verneed
 _COPY, _GLOB_DAT, _JUMP_SLOT = 5, 6, 7  # relocations of x86-64
 _NOLOAD = 4  # RTLD_NOLOAD
-_OF_CUDA = re.compile(r"lib(?:cudart|cuda|cublas|curand)\.so(?:\.\d+)*")
+_OF_CUDA = re.compile(r"lib(?:cudart|cuda|cublas(?:Lt)?|curand)\.so(?:\.\d+)*")
 #: What of libc a program must not have: the functions that stand in by name.
 _WRAPPED = {
     each: f"__wrap_{each}" for each in ("exit", "abort", "__assert_fail", "dlopen", "dlsym")

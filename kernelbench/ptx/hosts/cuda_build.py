@@ -26,7 +26,9 @@ _TORCH = Path(__file__).parent / "torch_cuda"
 #: Headers of libraries for who has none of NVIDIA's, which come first where they are there.
 _LIBRARIES = Path(__file__).parent / "cuda_libraries"
 #: What the runtime stands in for, beside itself.
-_STOOD_IN_FOR = {f"-l{each}" for each in ("cuda", "cudart", "nvrtc", "cublas", "cufft", "curand")}
+_STOOD_IN_FOR = {
+    f"-l{each}" for each in ("cuda", "cudart", "nvrtc", "cublas", "cublasLt", "cufft", "curand")
+}
 _STANDARD = "-std=c++17"
 _FLAGS = (
     _STANDARD, "-O2", "--extended-lambda", "--expt-relaxed-constexpr",

@@ -1,11 +1,12 @@
-// cuBLAS on the CPU, as operations in the order of the handle's stream. Matrices are column major;
-// sums are float's, of f64 double's, of 8-bit integers int's; TF32 and half sums are not modelled.
+// cuBLAS, and cuBLASLt's products, on the CPU, as operations in the order of the handle's stream.
+// Matrices are column major; sums are float's, of f64 double's, of 8-bit integers int's; TF32 and
+// half sums are not modelled.
 #include <cuda_bf16.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "../cuda_libraries/cublas_v2.h"
+#include "../cuda_libraries/cublasLt.h"
 #include "order.hpp"
 #include "state.hpp"
 
@@ -154,10 +155,14 @@ cublasStatus_t given(cublasHandle_t handle, std::vector<Reach> reaches, std::fun
   return of(finish(enqueue(handle->stream, done, what)));
 }
 
+// What becomes of the sums of a row before they are stored; null for nothing.
+using Epilogue = std::function<double(double, int64_t)>;
+
 struct Product {
   bool a_turned, b_turned;
   int64_t m, n, k;
   Matrix a, b, c;
+  Epilogue epilogue = nullptr;
 };
 
 template <typename Sum>
@@ -188,7 +193,9 @@ bool multiplied(const Product& p, const Scalar& alpha, const Scalar& beta) {
       for (size_t l = 0; l < row.size(); ++l) sum += row[l] * column[l];
       const auto to = static_cast<size_t>(j * p.c.ld + i);
       const Sum old = read ? keep * loaded<Sum>(p.c.at, p.c.type, to) : Sum{0};
-      store<Sum>(p.c.at, p.c.type, to, by * sum + old);
+      const Sum total = by * sum + old;
+      store<Sum>(p.c.at, p.c.type, to,
+                 p.epilogue ? static_cast<Sum>(p.epilogue(double(total), i)) : total);
     }
   }
   return true;
@@ -203,7 +210,8 @@ struct Operand {
 
 cublasStatus_t products(cublasHandle_t handle, cublasOperation_t turn_a, cublasOperation_t turn_b,
                         int m, int n, int k, const void* alpha, Operand a, Operand b,
-                        const void* beta, Operand c, cudaDataType scalars, int count = 1) {
+                        const void* beta, Operand c, cudaDataType scalars, int count = 1,
+                        const Epilogue& epilogue = nullptr, const Reach& bias = {}) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const bool at = turn_a != CUBLAS_OP_N, bt = turn_b != CUBLAS_OP_N;
   if (m < 0 || n < 0 || k < 0 || count < 0 || a.ld < std::max(1, at ? k : m) ||
@@ -230,12 +238,16 @@ cublasStatus_t products(cublasHandle_t handle, cublasOperation_t turn_a, cublasO
                       k,
                       at ? part(a, k, m) : part(a, m, k),
                       bt ? part(b, n, k) : part(b, k, n),
-                      part(c, m, n)};
+                      part(c, m, n),
+                      epilogue};
     reaches.insert(reaches.end(), {one.a.reach(false), one.b.reach(false), one.c.reach(true)});
     all.push_back(one);
   }
   const Scalar by(handle, alpha, scalars), keep(handle, beta, scalars);
+  if (bias.at != nullptr) reaches.push_back(bias);
   return given(handle, std::move(reaches), [=, all = std::move(all)] {
+    if (bias.at != nullptr && !is_reached(bias.at, bias.bytes)) return false;
+    if (bias.at != nullptr) touched(bias.at, bias.bytes, false);
     for (const Product& each : all) {
       const bool ok = scalars == CUDA_R_64F   ? multiplied<double>(each, by, keep)
                       : scalars == CUDA_R_32I ? multiplied<int>(each, by, keep)
@@ -395,6 +407,121 @@ cudaDataType scalars_of(cublasComputeType_t compute) {
     default:
       return CUDA_R_32F;
   }
+}
+
+// ---- cuBLASLt ----------------------------------------------------------------------------------
+
+struct Layout {
+  cudaDataType type;
+  cublasLtOrder_t order;
+  uint64_t rows, columns;
+  int64_t ld;
+  int32_t count;
+  int64_t stride;
+};
+
+struct Described {
+  cublasComputeType_t compute;
+  cudaDataType scale;
+  int32_t pointers, turn_a, turn_b;
+  uint32_t epilogue;
+  const void* bias;
+  int32_t bias_type;  // -1: that of D
+};
+
+template <typename Opaque>
+cublasStatus_t made(Opaque** handle, const void* first, size_t bytes) {
+  *handle = new Opaque{};
+  std::memcpy(static_cast<void*>(*handle), first, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename T>
+T read_from(const void* opaque) {
+  T out;
+  std::memcpy(&out, opaque, sizeof out);
+  return out;
+}
+
+// Replaces a field of what a handle stands for.
+template <typename T, typename Opaque, typename Field>
+cublasStatus_t set(Opaque* handle, Field T::* field, const void* value, size_t bytes) {
+  if (bytes != sizeof(Field)) return CUBLAS_STATUS_INVALID_VALUE;
+  T all = read_from<T>(handle);
+  std::memcpy(&(all.*field), value, bytes);
+  std::memcpy(static_cast<void*>(handle), &all, sizeof all);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t lacks(const char* what, int number) {
+  not_here("cuBLASLt: " + std::string(what) + " " + std::to_string(number));
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// cuBLAS, cublasLtEpilogue_t. Assumption: GELU by the hyperbolic tangent.
+double through(uint32_t epilogue, double value) {
+  if ((epilogue & CUBLASLT_EPILOGUE_RELU) != 0) return std::max(value, 0.0);
+  if ((epilogue & CUBLASLT_EPILOGUE_GELU) == 0) return value;
+  const double inner = std::sqrt(2 / M_PI) * (value + 0.044715 * value * value * value);
+  return value / 2 * (1 + std::tanh(inner));
+}
+
+Epilogue epilogue_of(const Described& how, cudaDataType type) {
+  const bool biased = (how.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  if (how.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return nullptr;
+  return [how, type, biased](double value, int64_t row) {
+    const double bias = biased ? loaded<double>(how.bias, type, static_cast<size_t>(row)) : 0;
+    return through(how.epilogue, value + bias);
+  };
+}
+
+// With another C than D, D is first what C is.
+cudaError_t copied(const Layout& d, void* to, const Layout& c, const void* from,
+                   cudaStream_t stream) {
+  const auto size = static_cast<int64_t>(bytes_of(d.type));
+  for (int64_t i = 0; i < d.count; ++i) {
+    const cudaError_t status = cudaMemcpy2DAsync(
+        static_cast<char*>(to) + i * d.stride * size, static_cast<size_t>(d.ld * size),
+        static_cast<const char*>(from) + i * c.stride * size, static_cast<size_t>(c.ld * size),
+        d.rows * static_cast<size_t>(size), d.columns, cudaMemcpyDeviceToDevice, stream);
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
+}
+
+cublasStatus_t lt_product(const Described& how, const void* alpha, const void* a, const Layout& at,
+                          const void* b, const Layout& bt, const void* beta, const void* c,
+                          const Layout& ct, void* d, const Layout& dt, cudaStream_t stream) {
+  const bool turned_a = how.turn_a != CUBLAS_OP_N, turned_b = how.turn_b != CUBLAS_OP_N;
+  for (const Layout& each : {at, bt, ct, dt}) {
+    if (each.order != CUBLASLT_ORDER_COL) return lacks("matrices of order", each.order);
+  }
+  constexpr uint32_t kKnown =
+      CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_RELU_BIAS | CUBLASLT_EPILOGUE_GELU;
+  if ((how.epilogue & ~kKnown) != 0) return lacks("epilogue", static_cast<int>(how.epilogue));
+  const uint64_t inner = turned_a ? at.rows : at.columns;
+  if ((turned_b ? bt.columns : bt.rows) != inner || (turned_a ? at.columns : at.rows) != dt.rows ||
+      (turned_b ? bt.rows : bt.columns) != dt.columns || ct.rows != dt.rows ||
+      ct.columns != dt.columns || ct.type != dt.type) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  cublasContext on{stream, how.pointers == CUBLASLT_POINTER_MODE_DEVICE ? CUBLAS_POINTER_MODE_DEVICE
+                                                                        : CUBLAS_POINTER_MODE_HOST};
+  const bool kept =
+      on.mode == CUBLAS_POINTER_MODE_DEVICE || Scalar(&on, beta, how.scale).value<double>() != 0;
+  if (kept && c != d && copied(dt, d, ct, c, stream) != cudaSuccess) {
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
+  const cudaDataType type = how.bias_type < 0 ? dt.type : static_cast<cudaDataType>(how.bias_type);
+  const bool biased = (how.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  const Reach bias{biased ? how.bias : nullptr, dt.rows * bytes_of(type), false};
+  return products(&on, static_cast<cublasOperation_t>(how.turn_a),
+                  static_cast<cublasOperation_t>(how.turn_b), static_cast<int>(dt.rows),
+                  static_cast<int>(dt.columns), static_cast<int>(inner), alpha,
+                  {a, at.type, static_cast<int>(at.ld), at.stride},
+                  {b, bt.type, static_cast<int>(bt.ld), bt.stride}, beta,
+                  {d, dt.type, static_cast<int>(dt.ld), dt.stride}, how.scale, dt.count,
+                  epilogue_of(how, type), bias);
 }
 
 }  // namespace
@@ -578,6 +705,118 @@ cublasStatus_t cublasIdamax_v2(cublasHandle_t handle, int n, const double* x, in
                                int* result) {
   KB_CALL;
   return largest(handle, n, x, incx, result);
+}
+
+// ---- cuBLASLt ----------------------------------------------------------------------------------
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return cublasCreate_v2(reinterpret_cast<cublasHandle_t*>(handle));
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return cublasDestroy_v2(reinterpret_cast<cublasHandle_t>(handle));
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+  const Layout first{type, CUBLASLT_ORDER_COL, rows, columns, ld, 1, 0};
+  return made(layout, &first, sizeof first);
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete layout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t bytes) {
+  KB_CALL;
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+      return set(layout, &Layout::type, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+      return set(layout, &Layout::order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      return set(layout, &Layout::rows, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      return set(layout, &Layout::columns, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      return set(layout, &Layout::ld, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return set(layout, &Layout::count, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return set(layout, &Layout::stride, value, bytes);
+    default:
+      return lacks("attribute of a matrix layout", attribute);
+  }
+}
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* described,
+                                        cublasComputeType_t compute, cudaDataType_t scale) {
+  const Described first{compute,     scale,       CUBLASLT_POINTER_MODE_HOST,
+                        CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+                        nullptr,     -1};
+  return made(described, &first, sizeof first);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t described) {
+  delete described;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t described,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
+  KB_CALL;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+      return set(described, &Described::compute, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+      return set(described, &Described::scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+      return set(described, &Described::pointers, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(described, &Described::turn_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(described, &Described::turn_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(described, &Described::epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(described, &Described::bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return set(described, &Described::bias_type, value, bytes);
+    default:
+      return lacks("attribute of a product", attribute);
+  }
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return made(preference, "", 0);
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+// One algorithm, which needs no memory.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* found) {
+  *found = std::min(asked, 1);
+  if (*found == 1) results[0] = {};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t described,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t of_a,
+                              const void* b, cublasLtMatrixLayout_t of_b, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t of_c, void* d,
+                              cublasLtMatrixLayout_t of_d, const cublasLtMatmulAlgo_t*, void*,
+                              size_t, cudaStream_t stream) {
+  KB_CALL;
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  return lt_product(read_from<Described>(described), alpha, a, read_from<Layout>(of_a), b,
+                    read_from<Layout>(of_b), beta, c, read_from<Layout>(of_c), d,
+                    read_from<Layout>(of_d), stream);
 }
 
 }  // extern "C"
