@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbench.base.errors import UsageError
+from kernelbench.base.errors import IncorrectError, UsageError
+from kernelbench.emulator.findings import resolve_report
 from kernelbench.emulator.runtime import TIMED_BYTES, step_library
 from kernelbench.emulator.settings import Emulation
-from kernelbench.executors.emulated import EmulatorExecutor
+from kernelbench.executors.emulated import EmulatorExecutor, OpenedStep
 from kernelbench.kinds.compiled import common_folder, lineage_blocks
+from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.project import overlay
 from kernelbench.project.shipped import shipped_root
 
@@ -99,10 +101,14 @@ class _TimedExecutor(EmulatorExecutor):
 
 
 def locked_registers(step: Step) -> dict[str, int]:
-    """Registers of a thread by a kernel's name, as nvcc has compiled those of a step that ships."""
+    """Registers of a thread by a kernel's name, as nvcc has compiled those of a step that ships.
+
+    Of another step they are taken to be its parent's: it would seem to fit as often as it likes.
+    """
     lock = shipped_root() / "results" / "code.lock"
     locked = tomllib.loads(lock.read_text()) if lock.is_file() else {}
-    builds = locked.get(step.name, {}).get(step.arch, {}).values()
+    known = locked.get(step.name) or locked.get(step.parent or "", {})
+    builds = known.get(step.arch, {}).values()
     kernels = [each for build in builds for each in build["kernels"].items()]
     return {_function(symbol): int(kernel["registers"]) for symbol, kernel in kernels}
 
@@ -116,26 +122,23 @@ def _function(symbol: str) -> str:
     return name
 
 
-def trace(step: Step, problem: Problem, data: Any, sms: int) -> StepTrace:
+def trace(step: Step, problem: Problem, data: Any, sms: int, *, limit_s: float = 0.0) -> StepTrace:
     """Call a compiled step once, without the checker.
 
     Args:
         data: Inputs on the CPU.
         sms: Streaming multiprocessors of the GPU that is stood for.
+        limit_s: Seconds after which a launch is ended, as a hang; 0 for never.
 
     Raises:
         UsageError: If the step is not a compiled one.
-        KernelbenchError: If it cannot be built, or the call fails.
+        IncorrectError: If the call fails, with the emulator's first finding.
+        KernelbenchError: If the step cannot be built.
     """
-    if step.kind != "step" or not step.compiled:
-        raise UsageError(
-            f"--predict: {step.in_words}; only compiled steps (launch.cu) can be predicted"
-        )
-    opened = _TimedExecutor().opened(step, problem, "cpu", sms)
-    opened.runtime.configure(Emulation(sms=sms))
+    opened = _opened(step, problem, sms, limit_s)
     opened.runtime.time()
     try:
-        opened.kernel(data)
+        _called(opened, step, data)
         records = np.frombuffer(opened.runtime.timed(), RECORD)
     finally:
         opened.runtime.configure(Emulation(sms=sms))
@@ -147,6 +150,38 @@ def trace(step: Step, problem: Problem, data: Any, sms: int) -> StepTrace:
         place = traced.found(int(pcs[np.argmax(pcs > 0)])) if pcs.any() else None
         traced.records["pc"][first] = registers.get(place.kernel, 0) if place else 0
     return traced
+
+
+def result_of(step: Step, problem: Problem, data: Any, sms: int, *, limit_s: float = 0.0) -> Any:
+    """What a step returns, computed by the library that :func:`trace` runs without any values.
+
+    Raises:
+        As :func:`trace`.
+    """
+    return _called(_opened(step, problem, sms, limit_s), step, data)
+
+
+def _opened(step: Step, problem: Problem, sms: int, limit_s: float) -> OpenedStep:
+    if step.kind != "step" or not step.compiled:
+        raise UsageError(
+            f"--predict: {step.in_words}; only compiled steps (launch.cu) can be predicted"
+        )
+    opened = _TimedExecutor().opened(step, problem, "cpu", sms)
+    opened.runtime.configure(Emulation(sms=sms), limit_s=limit_s)
+    return opened
+
+
+def _called(opened: OpenedStep, step: Step, data: Any) -> Any:
+    result, why = None, ""
+    try:
+        result = opened.kernel(data)
+    except KernelFault as error:
+        why = str(error)
+    found = resolve_report(opened.runtime.report(), opened.symbols)
+    if why or found.faults:
+        hint = f"`kernelbench check {step.name}` says more"
+        raise IncorrectError(f"{step.name}: {found.headline() or why}", hint)
+    return result
 
 
 class _DlInfo(ctypes.Structure):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelbench.base.errors import ExitCode, KernelbenchError, UsageError
+from kernelbench.base.errors import ExitCode, IncorrectError, KernelbenchError, UsageError
 from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
@@ -423,6 +423,17 @@ def test_registers_are_those_of_the_kernels_in_code_lock() -> None:
     assert set(locked_registers(step)) == {
         "multiply_experts", "prepare_rows", "lay_out_routes", "route_tokens",
     }  # fmt: skip
+
+
+def test_a_new_step_has_the_registers_of_its_parent() -> None:
+    (m05,) = Context.find().lineages.select(["m05"])
+    assert locked_registers(replace(m05, name="mine", parent="m05")) == locked_registers(m05)
+    assert locked_registers(replace(m05, name="mine", parent="other")) == {}
+
+
+def test_a_call_that_hangs_says_so() -> None:
+    with pytest.raises(IncorrectError, match="hang"):
+        api.predict("v5-1", "u0")
 
 
 @pytest.mark.parametrize(
