@@ -32,6 +32,7 @@ COMMANDS = {
     "replay": "Run a schedule of check again, or a saved check.",
     "sweep": "Run many runs, comparisons or checks side by side.",
     "gate": "Fail CI on a regression.",
+    "tune": "Try other values of a step's constants, predicted first.",
     "calibrate": "Measure this device's false-positive rate and power.",
     "init": "Make a project of your own that runs at once.",
     "new": "Make a new step, or a variant, from another one.",

@@ -111,16 +111,20 @@ def predict_option(function: F) -> F:
         help="--predict, and the schedule of one shape's first CTA: a Gantt chart (.svg, .pdf, "
         ".png) or, .json, a trace for ui.perfetto.dev.",
     )
-    for_device = click.option(
-        "--predict-on",
-        metavar="b200|h200|h100",
-        help="--predict for another GPU than a B200 or, for sm_90a, an H200.",
-    )
     return click.option(
         "--predict",
         is_flag=True,
         help="Measure nothing: predict, from an emulated call, what a B200 or H200 would take.",
-    )(for_device(plot(function)))
+    )(predict_on_option(plot(function)))
+
+
+def predict_on_option(function: F) -> F:
+    """``--predict-on``"""
+    return click.option(
+        "--predict-on",
+        metavar="b200|h200|h100",
+        help="Predict for another GPU than a B200 or, for sm_90a, an H200.",
+    )(function)
 
 
 def fail_on_option(*words: str) -> Callable[[F], F]:

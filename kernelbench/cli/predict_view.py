@@ -45,7 +45,7 @@ def show_run(
     if json_path == "-":
         return int(ExitCode.PASS)
     rows = found.rows()
-    _headline(found.device, ", ".join(dict.fromkeys(each.step for each in found.found)))
+    headline(found.device, ", ".join(dict.fromkeys(each.step for each in found.found)))
     console.show(rows, right={*rows[0]} - {"step", "shape"} if rows else ())
     bubbles = found.bubble_rows()
     if bubbles:
@@ -61,7 +61,7 @@ def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, plot: s
     with console.Watching() as view:
         found = api.compare(base, cand, tuple(shapes), on=on, timelines=timelines, observer=view)
     _save(timelines, plot)
-    _headline(found.device, f"{base}→{cand}")
+    headline(found.device, f"{base}→{cand}")
     rows = found.rows()
     right = {*rows[0]} - {"shape", "predicted", "90 % of Δ"} if rows else ()
     console.show(rows, right=right, prose="shape")
@@ -96,7 +96,8 @@ def _save(timelines: list[Timeline] | None, path: str | None) -> None:
         save_timelines(timelines, path)
 
 
-def _headline(device: DeviceModel, what: str) -> None:
+def headline(device: DeviceModel, what: str) -> None:
+    """What is predicted, by which model, and that nothing is measured."""
     console.out.print(
         f"[bold]{console.escape(what)}[/bold]  [bold yellow]PREDICTED[/bold yellow] for "
         f"{console.escape(device.device)} by {device.name}.toml; nothing was measured",

@@ -23,7 +23,7 @@ from kernelbench.runs.plan import plan_check
 from kernelbench.runs.settings import Names, names_of, step_names
 
 #: Input values change no schedule: the first class is traced, with this seed.
-_SEED = 1
+SEED = 1
 SHOWN_BUBBLES = 5
 #: Parts of the critical path by cause and address, more than it has.
 _PARTS = 4096
@@ -211,14 +211,7 @@ def predict(
         context, step_names(steps), names_of(shapes) or ("all",), (), Emulation(),
         warn=observer.warning,
     )  # fmt: skip
-    model = device(on) if on else _device_of(plans[0].step)
-    for each in plans:
-        if each.step.arch != model.arch:
-            raise UsageError(
-                f"--predict: {each.step.name} is for {each.step.arch or each.step.kind}, "
-                f"{model.name}.toml for {model.arch}",
-                "predict steps of one architecture at a time",
-            )
+    model = model_of([each.step for each in plans], on)
     sms = int(model.costs["sms"].value)
     found = []
     for each in plans:
@@ -227,15 +220,32 @@ def predict(
                 observer.warning(f"{each.step.name} {shape.name}: {each.skip[shape.name]}")
                 continue
             observer.progress(f"{each.step.name} {shape.name}: traced on the emulator")
-            inputs = each.problem.make_inputs(shape, each.problem.input_classes[0], _SEED, "cpu")
+            inputs = each.problem.make_inputs(shape, each.problem.input_classes[0], SEED, "cpu")
             traced = trace(each.step, each.problem, inputs.data, sms)
-            found.append(_predicted(context, model, each.step, shape.name, traced, bubbles))
+            found.append(predicted(context, model, each.step, shape.name, traced, bubbles))
             if timelines is not None:
                 rows = timeline_rows(traced, model.values())
                 timelines.append(
                     Timeline(each.step.name, shape.name, model.device, found[-1].device_us, rows)
                 )
     return Predictions(model, tuple(found))
+
+
+def model_of(steps: Sequence[Step], on: str | None) -> DeviceModel:
+    """The model of a GPU by its name, or the first of the steps' architecture.
+
+    Raises:
+        UsageError: If there is none, or a step is for another architecture.
+    """
+    model = device(on) if on else _device_of(steps[0])
+    for step in steps:
+        if step.arch != model.arch:
+            raise UsageError(
+                f"--predict: {step.name} is for {step.arch or step.kind}, "
+                f"{model.name}.toml for {model.arch}",
+                "predict steps of one architecture at a time",
+            )
+    return model
 
 
 def _device_of(step: Step) -> DeviceModel:
@@ -267,11 +277,12 @@ def compare(
     traced = [*by_step.values()]
     ours, theirs = traced[0], traced[-1]
     shared = [shape for shape in ours if shape in theirs]
-    changes = [_changed(both.device, ours[shape], theirs[shape]) for shape in shared]
+    changes = [changed(both.device, ours[shape], theirs[shape]) for shape in shared]
     return Changes(both.device, tuple(changes))
 
 
-def _changed(model: DeviceModel, base: Prediction, cand: Prediction) -> PredictedChange:
+def changed(model: DeviceModel, base: Prediction, cand: Prediction) -> PredictedChange:
+    """What a prediction says of a change, or that it cannot tell."""
     spread = model.spread["change"].value
     if base.host != cand.host:
         change = cand.device_us / base.device_us - 1
@@ -286,14 +297,19 @@ def _changed(model: DeviceModel, base: Prediction, cand: Prediction) -> Predicte
     return PredictedChange(base, cand, change, spread, "faster" if change < 0 else "slower")
 
 
-def _predicted(
+def predicted(
     context: Context,
     model: DeviceModel,
     step: Step,
     shape: str,
     traced: StepTrace,
-    with_bubbles: bool,
+    with_bubbles: bool = False,
 ) -> Prediction:
+    """What a trace takes on a device.
+
+    Raises:
+        UsageError: For an operation that has no cost, by its name.
+    """
     model.require(traced)
     us, _ = replay(traced.records, model.values())
     host = host_class(model, ancestors(context, step))
@@ -306,13 +322,19 @@ def _predicted(
     )  # fmt: skip
 
 
-def bubbles_of(traced: StepTrace, costs: Mapping[str, float]) -> tuple[Bubble, ...]:
-    """The longest parts of a trace's critical path, and the time without each of them."""
+def path_by_line(traced: StepTrace, costs: Mapping[str, float]) -> dict[tuple[str, str], float]:
+    """The parts of a trace's critical path by cause and source line, in us."""
     _, parts = replay(traced.records, costs, _PARTS)
     on_path: dict[tuple[str, str], float] = {}
     for part in parts:
         key = part.cause, traced.place(part.pc)
         on_path[key] = on_path.get(key, 0.0) + part.us
+    return on_path
+
+
+def bubbles_of(traced: StepTrace, costs: Mapping[str, float]) -> tuple[Bubble, ...]:
+    """The longest parts of a trace's critical path, and the time without each of them."""
+    on_path = path_by_line(traced, costs)
     longest = sorted(on_path, key=lambda key: -on_path[key])[:SHOWN_BUBBLES]
     pcs: dict[str, list[int]] = {}
     for pc in np.unique(traced.records["pc"]).tolist():

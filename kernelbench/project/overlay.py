@@ -46,7 +46,7 @@ def folder_of(step: Step) -> Path:
     Raises:
         EnvironmentProblem: If the links cannot be written.
     """
-    return step.path if step.base is None else _composed(sources_of(step))
+    return step.path if step.base is None else composed(sources_of(step))
 
 
 def entry_of(step: Step) -> Path:
@@ -66,8 +66,8 @@ def entry_of(step: Step) -> Path:
     raise UsageError(f"{step.name}: {step.entry} is no source file by its name")
 
 
-def _composed(sources: dict[str, Path]) -> Path:
-    """A folder of links to files, by name; the same one for the same links."""
+def composed(sources: dict[str, Path]) -> Path:
+    """A folder of links to files, the same for the same links; it raises as :func:`folder_of`."""
     import hashlib
     import tempfile
 

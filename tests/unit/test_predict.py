@@ -352,7 +352,7 @@ def made(step: str, us: float, schedule: str, host: str = "v14") -> api.Predicti
 )
 def test_what_a_prediction_says_of_a_change(cand: api.Prediction, verdict: str) -> None:
     model = replace(device(), spread={"change": Cost(0.1, "fitted", "a test")})
-    assert api._changed(model, made("v15", 100, "a"), cand).verdict == verdict
+    assert api.changed(model, made("v15", 100, "a"), cand).verdict == verdict
 
 
 @pytest.mark.parametrize(
