@@ -20,11 +20,24 @@ from kernelbench.records.metrics import TIMES
 from kernelbench.stats.defaults import MARGIN
 
 
+def _model_written(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path is None:
+        return
+    from kernelbench.base.files import write_text
+    from kernelbench.predict.probes import probed_file
+
+    options.require_writable(path)
+    write_text(Path(path), probed_file())
+    console.err.print(console.Text(f"wrote {path}"), soft_wrap=True)
+    context.exit()
+
+
 @click.command(
     "calibrate",
     epilog="\b\nExamples:\n"
     "  kernelbench calibrate v00 --shape u1\n"
-    "  kernelbench calibrate m05 --shape qwen35 --aa 200 --planted 40 --seed 1",
+    "  kernelbench calibrate m05 --shape qwen35 --aa 200 --planted 40 --seed 1\n"
+    "  kernelbench calibrate --model mine.toml      then: run m05 --predict-on mine.toml",
 )
 @options.step_argument("step")
 @options.shape_option
@@ -48,6 +61,14 @@ from kernelbench.stats.defaults import MARGIN
     default=SIZE.sequential,
 )
 @click.option("--margin", type=options.Percent(), default=f"{MARGIN:.1%}")
+@click.option(
+    "--model",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_model_written,
+    help="Calibrate no verdicts: write what probes of this GPU find, for --predict-on.",
+)
 @options.measuring_options
 def command(step: str, shapes: tuple[str, ...], **asked: Any) -> int:
     """Measure how far verdicts on this device can be trusted, with STEP as the test object.

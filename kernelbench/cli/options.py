@@ -122,8 +122,8 @@ def predict_on_option(function: F) -> F:
     """``--predict-on``"""
     return click.option(
         "--predict-on",
-        metavar="b200|h200|h100",
-        help="Predict for another GPU than a B200 or, for sm_90a, an H200.",
+        metavar="b200|h200|h100|FILE",
+        help="Predict for another GPU than a B200 or, for sm_90a, an H200; FILE: see `calibrate`.",
     )(function)
 
 

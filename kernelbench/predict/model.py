@@ -158,13 +158,18 @@ DEVICES = ("b200", "h200", "h100")
 
 @functools.cache
 def device(name: str = "b200") -> DeviceModel:
-    """A device that ships, by its file's name.
+    """A device that ships, by its file's name, or one of a file of one's own.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none, or the file is not such a one.
     """
     if name not in DEVICES:
-        raise UsageError(f"--predict-on {name}: there are models of {', '.join(DEVICES)}")
+        if name.endswith(".toml") and Path(name).is_file():
+            return read_device(Path(name))
+        raise UsageError(
+            f"--predict-on {name}: there are models of {', '.join(DEVICES)}",
+            "or name a .toml file, as `kernelbench calibrate --model` makes",
+        )
     return read_device(Path(__file__).with_name(f"{name}.toml"))
 
 

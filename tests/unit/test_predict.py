@@ -15,6 +15,7 @@ from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
+from kernelbench.predict.probes import PROBES, file_text
 from kernelbench.predict.timeline import COPIES, TENSOR_CORE, Timeline, perfetto, timeline_rows
 from kernelbench.predict.trace import OPS, RECORD, StepTrace, locked_registers
 from kernelbench.project.context import Context
@@ -454,3 +455,31 @@ def test_what_a_prediction_does_not_take_is_refused(
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
+
+
+def test_a_probed_file_keeps_what_was_fitted(tmp_path: Path) -> None:
+    samples = {name: np.linspace(10, 20, 101) for name in PROBES}
+    file = tmp_path / "mine.toml"
+    file.write_text(file_text(device("h200"), "NVIDIA mine", samples))
+    made = device(str(file))
+    assert (made.device, made.arch) == ("NVIDIA mine", "sm_90a")
+    assert made.costs["atomic"].value == 15
+    assert made.costs["atomic"].kind == "probed"
+    assert "101 times: 90 % within 10.5 to 19.5" in made.costs["atomic"].source
+    for name, cost in device("h200").costs.items():
+        if name not in PROBES:
+            assert made.costs[name] == cost
+        elif cost.kind == "fitted":
+            assert made.costs[name].value == cost.value
+            assert "90 % within 10.5" in made.costs[name].source
+
+
+def test_probes_take_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kernelbench.machine.devices.gpus", list)
+    monkeypatch.setattr("kernelbench.machine.devices.gpu_problem", lambda: "no GPU in this test")
+    file = tmp_path / "mine.toml"
+    assert invoke(["calibrate", "--model", str(file)]) == ExitCode.ENVIRONMENT
+    assert "no GPU in this test" in capsys.readouterr().err
+    assert not file.exists()
