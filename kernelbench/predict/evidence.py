@@ -14,17 +14,20 @@ import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelbench.base.table import Row, markdown
-from kernelbench.predict.api import ancestors, host_class
+from kernelbench.kinds.compiled import symbols_of
+from kernelbench.predict.api import ancestors, bubbles_of, host_class, path_by_line
 from kernelbench.predict.model import DeviceModel, device, replay
-from kernelbench.predict.trace import trace
+from kernelbench.predict.trace import StepTrace, trace
 from kernelbench.project import overlay
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
 from kernelbench.project.problem_loading import load_problem
+from kernelbench.records.ledger import read_ledger
 
 SHAPES = "ABCD"
 #: The GPU to whose figures costs of Hopper GPUs were fitted.
@@ -50,12 +53,22 @@ def main() -> None:
         metavar="STEP:SHAPE",
         help="against measured device times of Hopper GPUs: all of them, or these",
     )
+    parser.add_argument(
+        "--bubbles",
+        nargs="*",
+        metavar="SHAPE",
+        help="what lists of bubbles say of changes on these shapes, measured and reported",
+    )
     asked = parser.parse_args()
     folder, context, model = asked.traces, Context.find(), device()
     if asked.hopper is not None:
         chosen = {tuple(each.split(":")) for each in asked.hopper}
         for name in ("h200", "h100"):
             print("\n".join(_hopper(context, device(name), chosen, folder)))
+        return
+    if asked.bubbles is not None:
+        for name in (FITTED_ON, "b200"):
+            print("\n".join(_bubbles(context, device(name), asked.bubbles, folder)))
         return
     steps = [
         step
@@ -71,22 +84,122 @@ def main() -> None:
     print("\n".join(_page(context, model, steps, device_us)))
 
 
-def _device_us(
+def _traced(
     context: Context, model: DeviceModel, step: Step, shape: str, folder: Path | None
-) -> float:
+) -> StepTrace:
     # Steps that differ on the host alone share their source, and a trace.
     entry = overlay.entry_of(step)
-    kept = folder / f"{entry.parent.name}_{shape}.npy" if folder else None
+    kept = folder / f"{entry.parent.name}_{shape}.npz" if folder else None
     if kept and kept.exists():
-        return replay(np.load(kept), model.values())[0]
+        found = np.load(kept)
+        return StepTrace(
+            found["records"], symbols_of(step), str(found["module"]), int(found["base"])
+        )
     problem = load_problem(context.lineage_for(step))
     inputs = problem.make_inputs(
         context.shapes_for(problem, [shape])[0], problem.input_classes[0], 1, "cpu"
     )
-    records = trace(step, problem, inputs.data, int(model.costs["sms"].value)).records
+    traced = trace(step, problem, inputs.data, int(model.costs["sms"].value))
     if kept:
-        np.save(kept, records)
-    return replay(records, model.values())[0]
+        np.savez(kept, records=traced.records, module=traced.module, base=traced.base)
+    return traced
+
+
+def _device_us(
+    context: Context, model: DeviceModel, step: Step, shape: str, folder: Path | None
+) -> float:
+    return replay(_traced(context, model, step, shape, folder).records, model.values())[0]
+
+
+class _Change(NamedTuple):
+    """A change that saved time, from the slower step to the faster one; times in us."""
+
+    slow: str
+    fast: str
+    shape: str
+    slow_us: float
+    fast_us: float
+    host_us: float = 0.0  # in both times
+
+
+def _changes(context: Context, model: DeviceModel) -> Iterator[_Change]:
+    """Of device times that the ledger has, the last of each; and of reported call times."""
+    steps = {step.name: step for step in context.lineages.all_steps if step.compiled}
+    last = {
+        (frozenset([each.base.step, each.cand.step]), each.shape): each
+        for each in read_ledger(context.project.results)
+        if (each.device, each.metric) == (model.device, "device")
+    }
+    for entry in last.values():
+        pair = sorted(
+            [(entry.base_us or 0.0, entry.base.step), (entry.cand_us or 0.0, entry.cand.step)]
+        )
+        (fast_us, fast), (slow_us, slow) = pair
+        if {fast, slow} <= {*steps}:
+            yield _Change(slow, fast, entry.shape, slow_us, fast_us)
+    for step in steps.values():
+        before = steps.get(step.parent or "")
+        if before is None or not (step.reported and before.reported) or step.experiment:
+            continue
+        host, same = (host_class(model, ancestors(context, each)) for each in (step, before))
+        if host and host == same:
+            for shape, us in step.reported.values.items():
+                slow_us, add = before.reported.values[shape], model.host[host].value
+                yield _Change(before.name, step.name, shape, slow_us, us, add)
+
+
+def _bubbles(
+    context: Context, model: DeviceModel, shapes: Sequence[str], folder: Path | None
+) -> Iterator[str]:
+    """Of each change above :data:`SMALL`: the largest bubble that it removed, if it did one."""
+    steps = {step.name: step for step in context.lineages.all_steps}
+    rows, removed, everything = [], [], []
+    for each in _changes(context, model):
+        real = 1 - each.fast_us / each.slow_us
+        if each.shape not in shapes or real <= SMALL:
+            continue
+        slow, fast = (_traced(context, model, steps[name], each.shape, folder) for name in each[:2])
+        us, fast_us = (
+            replay(side.records, model.values())[0] + each.host_us for side in (slow, fast)
+        )
+        before, after = (_by_cause(side, model) for side in (slow, fast))
+        listed = bubbles_of(slow, model.values())
+        saves = {bubble: 1 - (bubble.if_free_us + each.host_us) / us for bubble in listed}
+        gone = [
+            bubble
+            for bubble in listed
+            if saves[bubble] > SMALL and after.get(bubble.cause, 0.0) < before[bubble.cause] / 2
+        ]
+        everything.append((1 - fast_us / us, real))
+        if not gone:
+            continue
+        bubble = gone[0]
+        removed.append((saves[bubble], real))
+        rows.append({
+            "change": f"{each.slow} → {each.fast}", "shape": each.shape,
+            "removed": f"{bubble.cause}, {bubble.where}" if bubble.where else bubble.cause,
+            "place": listed.index(bubble) + 1,
+            "its cause, µs": f"{before[bubble.cause]:.1f} → {after.get(bubble.cause, 0.0):.1f}",
+            "saves if free": f"{100 * saves[bubble]:.1f} %",
+            "saves by replay": f"{100 * (1 - fast_us / us):+.1f} %",
+            "saves": f"{100 * real:.1f} %",
+        })  # fmt: skip
+    yield f"### {model.device}\n"
+    yield from markdown(rows) if rows else ["None."]
+    yield ""
+    for what, pairs in (("removed, if free", removed), ("all, by replay", everything)):
+        if pairs:
+            off = [abs(p - r) for p, r in pairs]
+            yield f"* {what}: {len(pairs)}, off by {100 * statistics.mean(off):.1f} points on"
+            yield f"  average, at most {100 * max(off):.1f}."
+    yield ""
+
+
+def _by_cause(traced: StepTrace, model: DeviceModel) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for (cause, _), us in path_by_line(traced, model.values()).items():
+        found[cause] = found.get(cause, 0.0) + us
+    return found
 
 
 def measured(context: Context, model: DeviceModel) -> Figures:

@@ -13,7 +13,7 @@ import pytest
 from kernelbench.base.errors import ExitCode, IncorrectError, KernelbenchError, UsageError
 from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
-from kernelbench.predict import api
+from kernelbench.predict import api, evidence
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
 from kernelbench.predict.probes import PROBES, file_text
 from kernelbench.predict.timeline import COPIES, TENSOR_CORE, Timeline, perfetto, timeline_rows
@@ -483,3 +483,28 @@ def test_probes_take_a_gpu(
     assert invoke(["calibrate", "--model", str(file)]) == ExitCode.ENVIRONMENT
     assert "no GPU in this test" in capsys.readouterr().err
     assert not file.exists()
+
+
+def test_a_removed_bubble_is_told_from_one_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = load_and_multiply()
+    slow["pc"] *= 2
+    without = slow[[0, 1, 2, 3]]
+    traces = {"m08": slow, "m09": without, "m07": slow}
+    monkeypatch.setattr(
+        evidence, "_traced", lambda _, __, step, *___: StepTrace(traces[step.name], Places())
+    )
+    changes = [
+        evidence._Change("m08", "m09", "qwen35", 100, 90),
+        evidence._Change("m08", "m07", "qwen35", 100, 90),
+        evidence._Change("m08", "m09", "qwen35", 100, 99),
+        evidence._Change("m08", "m09", "A", 100, 50),
+    ]
+    monkeypatch.setattr(evidence, "_changes", lambda *_: changes)
+    model = replace(device("h200"), costs={n: Cost(v, "guess", "a test") for n, v in COST.items()})
+    text = "\n".join(evidence._bubbles(Context.find(), model, ["qwen35"], None))
+    rows = [line for line in text.splitlines() if line.startswith("| m")]
+    assert len(rows) == 1
+    assert rows[0].startswith("| m08 → m09 | qwen35 | tensor core, kernel.cuh:2 | 1 |")
+    assert rows[0].endswith(" 10.0 % |")
+    assert "* removed, if free: 1, off by" in text
+    assert "* all, by replay: 2, off by" in text
