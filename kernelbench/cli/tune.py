@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     "tune",
     epilog="\b\nExamples:\n"
     "  kernelbench tune m05                     the constants that it has\n"
-    "  kernelbench tune m05 kTileM=64,128 --shape qwen35\n"
-    "  kernelbench tune h07 gemm.cuh:31=4,6,8,10 kTokenStages=3,4 --shape D --measure 3",
+    "  kernelbench tune h07 kWeightStages=4,6 --shape D --measure 2\n"
+    "  kernelbench tune m16 pace.cuh:9=2,3 kFineK=4,8,16 --shape qwen35",
 )
 @options.step_argument("step")
 @click.argument("values", nargs=-1, metavar="[CONSTANT=VALUE,...]...")
