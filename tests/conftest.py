@@ -108,7 +108,7 @@ def launch(
     words = [sys.executable, "-m", "kernelbench", *map(str, arguments)]
     variables = environment_of(root, gpu=gpu) | dict(env or {})
     ready = contextlib.nullcontext(variables)
-    if arguments[0] in WITH_WORKERS and not gpu:
+    if arguments and arguments[0] in WITH_WORKERS and not gpu:
         ready = ready_launchers.served(variables, cwd)
     with ready as there:
         done = subprocess.run(
