@@ -52,12 +52,14 @@ def served(environment: Mapping[str, str], folder: Path | None) -> Iterator[dict
     runtime = tempfile.mkdtemp(prefix="kb-")  # the path of a socket is short
     given = {**environment, _RUNTIME: runtime}
     asked = json.dumps({"environment": given, "folder": str(folder or Path.cwd())}).encode()
+    answer = b""
     try:
-        with _one_at_a_time:
+        # Where torch cannot be imported, nobody answers.
+        with _one_at_a_time, contextlib.suppress(OSError):
             source.send(asked)
-            launcher = int(source.recv(64))
-        yield given
-        if launcher:
+            answer = source.recv(64)
+        yield given if answer else dict(environment)
+        if launcher := int(answer or 0):
             os.kill(launcher, signal.SIGKILL)
     finally:
         shutil.rmtree(runtime)

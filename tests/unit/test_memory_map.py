@@ -36,6 +36,9 @@ class Fixed(Symbols):
     def place(self, pc: Any) -> Place | None:
         return None
 
+    def kernel(self, pc: Any) -> str:
+        return ""
+
     def shared_layout(self, pc: Any, type_name: str | None) -> Layout | None:
         return STORAGE if type_name == "S" else None
 

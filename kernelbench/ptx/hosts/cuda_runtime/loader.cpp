@@ -1,5 +1,6 @@
 // What the loader calls, and what nvcc's host code registers. Which functions this folder has is
 // all that is supported: the linker names the others.
+#include <cxxabi.h>
 #include <pthread.h>
 #include <setjmp.h>
 
@@ -105,7 +106,7 @@ constexpr int kAborted = 128 + SIGABRT;
 
 void at_terminate() {
   try {
-    if (std::current_exception()) std::rethrow_exception(std::current_exception());
+    if (abi::__cxa_current_exception_type() != nullptr) throw;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "terminate called: %s\n", error.what());
   } catch (...) {
