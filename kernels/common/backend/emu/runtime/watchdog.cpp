@@ -5,6 +5,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -176,7 +177,8 @@ bool goes_on() {
 }
 
 Watched::Watched() {
-  const int number = gettid();
+  // gettid is new in glibc 2.30.
+  const auto number = static_cast<int>(syscall(SYS_gettid));
   const uint64_t before = options().limit_ms != 0 ? kb_emu_queued_ns(number) : 0;
   const std::lock_guard lock(watched_guard);
   watched.push_back({pthread_self(), &own_rounds, number, before});
