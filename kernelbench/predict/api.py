@@ -16,14 +16,12 @@ from kernelbench.emulator.settings import Emulation
 from kernelbench.machine.devices import require_torch
 from kernelbench.predict.model import DEVICES, DeviceModel, device, replay
 from kernelbench.predict.timeline import Timeline, timeline_rows
-from kernelbench.predict.trace import StepTrace, trace
+from kernelbench.predict.trace import StepTrace, trace, traced_inputs
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
 from kernelbench.runs.plan import plan_check
 from kernelbench.runs.settings import Names, names_of, step_names
 
-#: Input values change no schedule: the first class is traced, with this seed.
-SEED = 1
 SHOWN_BUBBLES = 5
 #: Parts of the critical path by cause and address, more than it has.
 _PARTS = 4096
@@ -220,7 +218,7 @@ def predict(
                 observer.warning(f"{each.step.name} {shape.name}: {each.skip[shape.name]}")
                 continue
             observer.progress(f"{each.step.name} {shape.name}: traced on the emulator")
-            inputs = each.problem.make_inputs(shape, each.problem.input_classes[0], SEED, "cpu")
+            inputs = traced_inputs(each.problem, shape)
             traced = trace(each.step, each.problem, inputs.data, sms)
             found.append(predicted(context, model, each.step, shape.name, traced, bubbles))
             if timelines is not None:

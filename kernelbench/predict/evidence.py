@@ -22,7 +22,7 @@ from kernelbench.base.table import Row, markdown
 from kernelbench.kinds.compiled import symbols_of
 from kernelbench.predict.api import ancestors, bubbles_of, host_class, path_by_line
 from kernelbench.predict.model import DeviceModel, device, replay
-from kernelbench.predict.trace import StepTrace, trace
+from kernelbench.predict.trace import StepTrace, trace, traced_inputs
 from kernelbench.project import overlay
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
@@ -96,9 +96,7 @@ def _traced(
             found["records"], symbols_of(step), str(found["module"]), int(found["base"])
         )
     problem = load_problem(context.lineage_for(step))
-    inputs = problem.make_inputs(
-        context.shapes_for(problem, [shape])[0], problem.input_classes[0], 1, "cpu"
-    )
+    inputs = traced_inputs(problem, context.shapes_for(problem, [shape])[0])
     traced = trace(step, problem, inputs.data, int(model.costs["sms"].value))
     if kept:
         np.savez(kept, records=traced.records, module=traced.module, base=traced.base)

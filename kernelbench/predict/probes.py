@@ -39,7 +39,9 @@ def probed_file(index: int = 0, reps: int = 100) -> str:
     if not 0 <= index < len(found):
         raise EnvironmentProblem(devices.gpu_problem() or f"no GPU {index}")
     like = _like(found[index].name, found[index].capability)
-    samples = {name: _run(index, found[index].capability, name, reps) for name in PROBES}
+    flags = ["-O3", "-std=c++17", *compiler.cuda_arch_flags(found[index].capability)]
+    library = ctypes.CDLL(str(compiler.compile_shared("probes of a model", [_SOURCE], flags)))
+    samples = {name: _run(library, index, name, reps) for name in PROBES}
     return file_text(like, found[index].name, samples)
 
 
@@ -52,9 +54,7 @@ def _like(name: str, capability: tuple[int, int]) -> DeviceModel:
     return next((each for each in alike if each.device == name), alike[0])
 
 
-def _run(index: int, capability: tuple[int, int], name: str, reps: int) -> npt.NDArray[np.float64]:
-    flags = ["-O3", "-std=c++17", *compiler.cuda_arch_flags(capability)]
-    library = ctypes.CDLL(str(compiler.compile_shared("probes of a model", [_SOURCE], flags)))
+def _run(library: ctypes.CDLL, index: int, name: str, reps: int) -> npt.NDArray[np.float64]:
     took = np.zeros(reps, np.uint64)
     place = took.ctypes.data_as(ctypes.c_void_p)
     if status := library.kb_model_probe(index, PROBES.index(name), reps, place):

@@ -26,7 +26,7 @@ from kernelbench.project.shipped import shipped_root
 if TYPE_CHECKING:
     from kernelbench.emulator.symbols import Place, Symbols
     from kernelbench.project.model import Step
-    from kernelbench.project.problem import Problem
+    from kernelbench.project.problem import Inputs, Problem
 
 #: ``Op`` in timing.hpp, in its order.
 OPS = (
@@ -120,6 +120,11 @@ def _function(symbol: str) -> str:
         start, length = found.end(), int(found[0])
         name, rest = rest[start : start + length], rest[start + length :]
     return name
+
+
+def traced_inputs(problem: Problem, shape: Any) -> Inputs:
+    """Inputs of the call that is traced, on the CPU: their values change no schedule."""
+    return problem.make_inputs(shape, problem.input_classes[0], 1, "cpu")
 
 
 def trace(step: Step, problem: Problem, data: Any, sms: int, *, limit_s: float = 0.0) -> StepTrace:

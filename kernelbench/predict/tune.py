@@ -16,13 +16,13 @@ from kernelbench.base.observer import Observer
 from kernelbench.base.table import Row
 from kernelbench.emulator.settings import Emulation
 from kernelbench.machine.devices import require_torch
-from kernelbench.predict.api import SEED, PredictedChange, Prediction, changed, model_of, predicted
+from kernelbench.predict.api import PredictedChange, Prediction, changed, model_of, predicted
 from kernelbench.predict.model import DeviceModel
-from kernelbench.predict.trace import result_of, trace
+from kernelbench.predict.trace import result_of, trace, traced_inputs
 from kernelbench.project import overlay
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
-from kernelbench.project.problem import Inputs, Problem, judging
+from kernelbench.project.problem import judging
 from kernelbench.project.source_files import sources_of
 from kernelbench.runs.plan import plan_check
 from kernelbench.runs.runner import StepRun
@@ -230,7 +230,7 @@ class _Trying:
         began = time.monotonic()
         for shape in self.plan.shapes:
             if shape.name not in self.plan.skip:
-                inputs = self._inputs(self.plan.problem, shape)
+                inputs = traced_inputs(self.plan.problem, shape)
                 traced = trace(step, self.plan.problem, inputs.data, self.sms, limit_s=self.limit_s)
                 found.append(predicted(self.context, self.model, step, shape.name, traced))
         # What polls for ever never ends; the step as it is was built meanwhile, too.
@@ -249,7 +249,7 @@ class _Trying:
 
     def _wrong(self, step: Step) -> str:
         problem, of = judging(self.plan.problem, step), self.plan.problem.input_classes[0]
-        inputs = self._inputs(problem, self.small)
+        inputs = traced_inputs(problem, self.small)
         reference = problem.reference(inputs, self.small, of)
         result = result_of(step, problem, inputs.data, self.sms, limit_s=self.limit_s)
         try:
@@ -257,6 +257,3 @@ class _Trying:
         except ValueError as error:
             return str(error)
         return problem.compare(outputs, reference, self.small, of).reason
-
-    def _inputs(self, problem: Problem, shape: Any) -> Inputs:
-        return problem.make_inputs(shape, problem.input_classes[0], SEED, "cpu")
