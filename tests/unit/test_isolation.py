@@ -217,8 +217,8 @@ class Doubling:
 class Elsewhere:
     """A callable that is timed by itself, and remembers what it was called with."""
 
-    def __init__(self, kernel: Any, fault: str = "") -> None:
-        self.kernel, self.fault = kernel, fault
+    def __init__(self, kernel: Any, *faults: str) -> None:
+        self.kernel, self.faults = kernel, list(faults or ("",))
         self.seen: list[tuple[int, ...]] = []
 
     def __call__(self, data: torch.Tensor) -> Any:
@@ -231,8 +231,10 @@ class Elsewhere:
         return self.kernel(data), 42e-6
 
     def clock_fault(self) -> str:
-        """What the judge finds."""
-        return self.fault
+        """What the judge finds in one series."""
+        found, *rest = self.faults
+        self.faults = rest or [found]
+        return found
 
 
 def timed(kernel: Any) -> list[float]:
@@ -267,6 +269,14 @@ def test_kept_results_and_false_clocks_end_the_timing() -> None:
         timed(Elsewhere(lambda data: kept))
     with pytest.raises(TimingFault, match="its clock"):
         timed(Elsewhere(lambda data: data * 2, "its clock is wrong"))
+
+
+def test_a_series_on_a_disturbed_machine_is_taken_once_more() -> None:
+    kernel = Elsewhere(lambda data: data * 2, "its clock is wrong", "")
+    assert timed(kernel) == [42.0] * 30
+    assert len(set(kernel.seen)) == len(kernel.seen) == 70
+    with pytest.raises(TimingFault, match="its clock"):
+        timed(Elsewhere(lambda data: data * 2, "delayed", "its clock is wrong"))
 
 
 def test_waiting_for_a_core_is_counted_by_the_kernel() -> None:
