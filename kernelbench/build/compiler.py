@@ -299,9 +299,7 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
     objects = [folder / f"{i}-{source.stem}.o" for i, source in enumerate(recipe.sources)]
     head = [str(recipe.compiler.path), *_position_independent(recipe, "-c")]
     head += recipe.compiler_flags
-    with _precompiled(recipe, folder) as parsed, ThreadPoolExecutor(cpu_count()) as pool:
-        ahead = ["-include", parsed.command[-1]] if parsed else []
-        read = [parsed.read] if parsed else []
+    with _precompiled(recipe, folder) as (ahead, read), ThreadPoolExecutor(cpu_count()) as pool:
 
         def compiled(source: Path, made: Path, before: Sequence[str] = ahead) -> _Done:
             done = _run([*head, *before, "-o", str(made), str(source)], folder, recipe)
@@ -321,21 +319,47 @@ def _compile(recipe: Recipe, key: str, root: Path, folder: Path) -> tuple[list[P
 
 
 @contextlib.contextmanager
-def _precompiled(recipe: Recipe, folder: Path) -> Iterator[_Done | None]:
-    """The command that has parsed the recipe's header, which its last word is; None for none."""
-    source = recipe.precompiled
-    if source is None or recipe.compiler.kind != "g++" or not source.is_file():
-        return (yield None)
+def _precompiled(recipe: Recipe, folder: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """The words that have the recipe's header come first, parsed; and what parsing it has read."""
+    source, compiler = recipe.precompiled, recipe.compiler
+    through_nvcc = compiler.kind == "nvcc"
+    host = host_compiler() if through_nvcc else compiler
+    if source is None or host is None or host.kind != "g++" or not source.is_file():
+        return (yield [], [])
     header = folder / source.name
     parsed = header.with_name(f"{header.name}.gch")
+    as_header = ["-fPIC", "-x", "c++-header"]
+    if through_nvcc:
+        as_header = ["-c", "-x", "c++", "-Xcompiler", ",".join(as_header)]
     try:
+        if recipe.keeps_parsed:
+            with contextlib.suppress(CompileFailure):
+                if kept := _kept(recipe, source, as_header):
+                    parsed.symlink_to(kept)
+            if not parsed.is_symlink():
+                return (yield [], [])
+            # What is read then has the header's files, too.
+            return (yield ["-fpch-deps", "-include", str(header)], [])
         shutil.copyfile(source, header)
-        command = [str(recipe.compiler.path), "-fPIC", *recipe.compiler_flags]
-        done = _run([*command, "-x", "c++-header", "-o", str(parsed), str(header)], folder, recipe)
-        yield done if done.status == 0 else None
+        command = [str(compiler.path), *recipe.compiler_flags, *as_header]
+        done = _run([*command, "-o", str(parsed), str(header)], folder, recipe)
+        yield (["-include", str(header)], [done.read]) if done.status == 0 else ([], [])
     finally:
         for file in (header, parsed):
             file.unlink(missing_ok=True)
+
+
+def _kept(recipe: Recipe, source: Path, as_header: Sequence[str]) -> Path | None:
+    """A header parsed, for this place; None for a first build, which would gain nothing."""
+    name = f"{source.name}, parsed for {recipe.name.rpartition('(')[2].rstrip(')')}"
+    here = [str(each) for each in (source, *recipe.include_dirs)]
+    flags = [*recipe.flags, *as_header]
+    header = Recipe(name, recipe.compiler, [source], flags, recipe.include_dirs, None, here)
+    asked = cache_dir() / "locks" / f"{recipe_key(header)}.asked"
+    if asked.exists():
+        return build(header)
+    asked.touch()
+    return None
 
 
 def _position_independent(recipe: Recipe, what: str) -> list[str]:

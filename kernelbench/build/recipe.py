@@ -41,6 +41,8 @@ class Recipe:
             the checkout is.
         precompiled: A header of the standard library's headers, which g++ parses once for all
             sources; their language is by their names. It decides nothing: no part of the key.
+        keeps_parsed: Whether that stays in the cache, for builds with the same flags. Then it may
+            have headers of ours, with which every source begins anyway.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Recipe:
     facts: Sequence[str] = ()
     names: Mapping[Path, str] = field(default_factory=dict)
     precompiled: Path | None = None
+    keeps_parsed: bool = False
 
     @property
     def roots(self) -> list[Path]:

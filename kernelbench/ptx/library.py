@@ -11,7 +11,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from kernelbench.build import compiler
+from kernelbench.build.compiler import Recipe, build
 from kernelbench.emulator.runtime import load_emulated
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.lowering.translator import PTX_FOLDER, Translation, translate
@@ -24,7 +24,7 @@ _LINKING = (".visible", ".extern", ".weak", ".common")
 
 # A contracted sum of a product would be rounded once where PTX says twice. Lines are all that debug
 # information is needed for: with variables g++ takes twice as long.
-_FLAGS = ("-x", "c++", "-std=c++20", "-g1", "-fvisibility=hidden", "-ffp-contract=off")
+_FLAGS = ("-std=c++20", "-g1", "-fvisibility=hidden", "-ffp-contract=off")
 # -O2 takes g++ twice as long, and what runs is as fast: most of it is the runtime's.
 _PLAIN_FLAGS = ("-O1",)
 # What -fsanitize=thread would announce, translated loads and stores announce themselves.
@@ -175,15 +175,14 @@ def library_of(source: Translated, common: Path, *, check: bool) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{source.module.name}.cpp"
         file.write_text(source.translation.source)
-        return compiler.compile_shared(
+        backend = common / "backend" / "emu"
+        recipe = Recipe(
             f"{source.module.name} ({'PTX, checked' if check else 'PTX'})",
-            [file],
-            flags,
-            include_dirs=(common, common / "backend" / "emu"),
-            compiler=with_compiler,
-            link_flags=("-pthread", "-Wl,-Bsymbolic"),
+            with_compiler, [file], flags, (common, backend), ("-pthread", "-Wl,-Bsymbolic"),
             names={file.parent: PTX_FOLDER},
-        )
+            precompiled=backend / "ptx_frontend" / "precompiled.hpp", keeps_parsed=True,
+        )  # fmt: skip
+        return build(recipe)
 
 
 def load_library(path: Path) -> ctypes.CDLL:

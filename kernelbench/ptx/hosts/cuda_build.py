@@ -22,6 +22,7 @@ from kernelbench.machine.toolchain import emulator_compiler, host_compiler
 from kernelbench.ptx.demangle import source_name
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
+PRECOMPILED = _RUNTIME / "precompiled.hpp"
 _TORCH = Path(__file__).parent / "torch_cuda"
 #: Headers of libraries for who has none of NVIDIA's, which come first where they are there.
 _LIBRARIES = Path(__file__).parent / "cuda_libraries"
@@ -61,6 +62,7 @@ def cuda_runtime_recipe() -> Recipe:
         link_flags=("--cudart", "none", "-ldl", *_linker(*_OWN_SYMBOLS)),
         # The headers: names, structures and the version that it reports are theirs.
         facts=["CUDA " + ".".join(nvcc.version.split(".")[:2])],
+        precompiled=PRECOMPILED,
     )  # fmt: skip
 
 
