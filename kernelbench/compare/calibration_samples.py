@@ -192,7 +192,7 @@ class Collector:
             if isinstance(message, DelayInjected):
                 planted_us = message.found_us
             elif isinstance(message, BlockTimed):
-                current.append(message.block)
+                message.block.join(current)
             elif isinstance(message, MetricMeasured):
                 self.raw.append(
                     {

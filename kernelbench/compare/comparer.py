@@ -212,7 +212,7 @@ class Comparer:
         for message in worker.messages():
             self._say(message, collected, session, of)
             if isinstance(message, BlockTimed):
-                found.setdefault(message.metric, []).append(message.block)
+                message.block.join(found.setdefault(message.metric, []))
             else:
                 self._take(collected, message)
         ending = worker.ending

@@ -330,7 +330,7 @@ def time_on_cpu(
         warmups: Untimed calls of each arm, at most.
         announce: Told of each phase and its limit.
         call_limit_s: Seconds after which a call counts as hung.
-        on_block: Given each block as it ends; those of a submission at the end of the series.
+        on_block: Given each block as it ends; ``restarts`` is set in the first of a second series.
         least: Repetitions that are taken whatever the budget.
     """
     rng = random.Random(derive(seed, "order"))
@@ -357,7 +357,7 @@ def time_on_cpu(
             before = CLOCK()
             exchange()
             started += CLOCK() - before  # not part of the budget
-        block = TimedBlock([], [], [])
+        block = TimedBlock([], [], [], restarts=b == 0 and least > 0)
         for r, arm in enumerate(arms_of_block):
             which = rng.randrange(len(sets))
             chosen = sets[which]
@@ -378,7 +378,7 @@ def time_on_cpu(
             if out_of_time and (len(arms) == 1 or (r + 1) % 4 == 0):
                 break
         measurement.blocks.append(block)
-        if on_block is not None and not elsewhere:
+        if on_block is not None:
             on_block(block)
         if taken >= least and _out_of_time(started, fresh, budget_s):
             break
@@ -397,12 +397,9 @@ def time_on_cpu(
         measurement = time_on_cpu(
             arms, order, sets, problem, shape, input_class, seed=derive(seed, "again"),
             budget_s=budget_s, warmups=warmups, announce=announce, call_limit_s=call_limit_s,
-            least=_TAKEN_AGAIN * len(arms),
+            on_block=on_block, least=_TAKEN_AGAIN * len(arms),
         )  # fmt: skip
         measurement.notes.append("timed twice: calls of the first series were delayed")
-    if on_block is not None and elsewhere:
-        for block in measurement.blocks:
-            on_block(block)
     return measurement
 
 

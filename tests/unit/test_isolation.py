@@ -19,6 +19,7 @@ from kernelbench.isolation.returned_data import BadAnswer, Returned
 from kernelbench.isolation.sandbox_child import Results
 from kernelbench.isolation.shared_data import Mapped, SharedData
 from kernelbench.measure.correctness import Checker
+from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import InputSet, TimingFault, time_on_cpu
 from kernelbench.problems.returned import check_tensors
 from kernelbench.project.arena import GuardedOutputs
@@ -237,7 +238,7 @@ class Elsewhere:
         return found
 
 
-def timed(kernel: Any) -> list[float]:
+def timed(kernel: Any, on_block: Any = None) -> list[float]:
     """Microseconds of thirty calls."""
     problem: Any = Doubling()
     sets = []
@@ -247,7 +248,7 @@ def timed(kernel: Any) -> list[float]:
         sets.append(InputSet(inputs, problem.reference(inputs, None, ""), [poison, poison]))
     return time_on_cpu(
         [kernel], [[0]] * 30, sets, problem, None, "", seed=3, budget_s=60.0, warmups=5,
-        announce=lambda *given: None, call_limit_s=1.0,
+        announce=lambda *given: None, call_limit_s=1.0, on_block=on_block,
     ).of(0)  # fmt: skip
 
 
@@ -273,8 +274,10 @@ def test_kept_results_and_false_clocks_end_the_timing() -> None:
 
 def test_a_series_on_a_disturbed_machine_is_taken_once_more() -> None:
     kernel = Elsewhere(lambda data: data * 2, "its clock is wrong", "")
-    assert timed(kernel) == [42.0] * 30
+    blocks: list[TimedBlock] = []
+    assert timed(kernel, lambda block: block.join(blocks)) == [42.0] * 30
     assert len(set(kernel.seen)) == len(kernel.seen) == 70
+    assert len(blocks) == 30, "those of the first series do not count"
     with pytest.raises(TimingFault, match="its clock"):
         timed(Elsewhere(lambda data: data * 2, "delayed", "its clock is wrong"))
 
