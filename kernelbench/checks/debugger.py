@@ -46,9 +46,11 @@ def command_for(file: Path) -> list[str]:
 
 def main() -> None:
     """Run the schedule; gdb stops at each finding that is new."""
+    from kernelbench.emulator import runtime
     from kernelbench.worker.messages import Reporter
     from kernelbench.worker.replays import run_replay
 
+    runtime.WITHOUT_LOCALS.clear()
     file, run = planned_file(Path(sys.argv[1]))
     job = job_of(run, file, _LIMIT_S, Look(state=True))
     run_replay(job, Reporter(lambda _message: None))

@@ -145,7 +145,7 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
     ["left_behind", "accumulators", "half_filled", "host_functions", "mapped_flags", "lock"],
 )
 def test_right_programs_are_clean(checked: Checked, name: str) -> None:
-    outcome = checked(f"{name}.cu", schedules=8)
+    outcome = checked(f"{name}.cu", schedules=4)
     assert outcome.code == 0, outcome.out
     assert "allowed[unwritten]" not in outcome.out
 

@@ -531,9 +531,9 @@ def test_a_launch_that_is_slow_is_no_hang(checked: Callable[..., Outcome]) -> No
         "if (i < count) c[i] = a[i] + b[i];",
         "for (long left = 1l << 40; i < count; --left) atomicAdd((int*)c + i, 1);",
     )
-    outcome = checked("sums.cu", slow, schedules=1, options=("--timeout", 6))
+    outcome = checked("sums.cu", slow, schedules=1, options=("--timeout", 3))
     assert outcome.code == 3 and "error[timeout]" in outcome.out, outcome.out
-    assert "the kernel has not ended after 6 s" in outcome.out and "hang" not in outcome.out
+    assert "the kernel has not ended after 3 s" in outcome.out and "hang" not in outcome.out
 
 
 def test_copies_of_two_stages(checked: Callable[..., Outcome]) -> None:
