@@ -160,11 +160,14 @@ def test_a_graph_that_is_destroyed_while_the_caller_records(
     assert row.reason.endswith(f"({calls.RECORDED})")
 
 
+_LONG = ("v13", "m01", "m07", "m10", "h06")
+
+
 @pytest.mark.parametrize(
     "step",
     [
-        "v03", "v13", "v17", "v23", "m07",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("m01", "m10", "h06")),
+        "v03", "v17", "v23",
+        *(pytest.param(each, marks=pytest.mark.long) for each in _LONG),
     ],
 )  # fmt: skip
 def test_steps_that_keep_what_they_may(

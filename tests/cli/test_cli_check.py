@@ -433,7 +433,7 @@ def test_an_endless_loop_is_ended_where_it_is(project: Path, command: str) -> No
     assert f"loops/launch.cu:{line}" in rows[0]["reason"]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_ctrl_c_keeps_what_was_done(project: Path, tmp_path: Path, jobs: int) -> None:
     # Built before: what an empty cache and a busy machine take is not what is interrupted.
     assert launch("check", "right", "--schedules", 1, "--sms", 2, root=project).code == 0

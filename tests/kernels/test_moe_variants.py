@@ -35,10 +35,7 @@ TARGET = Target(EMULATOR, "cpu", None, Emulation(sms=2))
 every_variant = pytest.mark.parametrize("name", VARIANTS)
 #: Of each kind of change one: epilogue, loads, grid, arithmetic. That the others are the code that
 #: was shown to be right is the code lock's to say; `make test-long` runs them all.
-RUN_IN_EVERY_TEST = {
-    "m03-row-scales", "m04-byte-stores", "m05-halves", "m05-no-tma", "m05-persistent",
-    "m05-rescale",
-}  # fmt: skip
+RUN_IN_EVERY_TEST = {"m03-row-scales", "m05-no-tma", "m05-rescale"}
 every_build = pytest.mark.parametrize(
     "name",
     [pytest.param(v, marks=() if v in RUN_IN_EVERY_TEST else pytest.mark.long) for v in VARIANTS],

@@ -303,7 +303,13 @@ def test_a_kernel_and_the_host_answer_each_other(checked: Checked, case: str) ->
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
-@pytest.mark.parametrize("waits", ["while (!called.load()) {}", "call_made.get_future().wait();"])
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "while (!called.load()) {}",
+        pytest.param("call_made.get_future().wait();", marks=pytest.mark.long),
+    ],
+)
 def test_a_host_waits_for_a_function_of_its_own(checked: Checked, waits: str) -> None:
     assert checked("waits_for_function.cu", ("call_made.get_future().wait();", waits)).code == 0
 

@@ -44,7 +44,10 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
     return functools.partial(check_program, bench, tmp_path, arch=90, programs=SAMPLES)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if name == "fft_many" else ()) for name in MISTAKES],
+)
 def test_a_sample_is_right_and_clean_and_its_mistakes_are_found(
     checked: Checked, name: str
 ) -> None:
