@@ -41,7 +41,8 @@ from bench_table import SCHEMA, markdown, merged
 from kernelbench.base.files import write_text
 from kernelbench.machine.environment import cpu_name
 from kernelbench.machine.toolchain import cpu_count, emulator_compiler
-from kernelbench.stats.inference import BlockSamples, estimate_change
+from kernelbench.stats.blocks import BlockSamples
+from kernelbench.stats.estimate import estimate_change
 
 ROOT = Path(__file__).resolve().parents[1]
 RIGHT = "tests/submissions/right.py"

@@ -32,7 +32,9 @@ from kernelbench.runs.plan import plan
 from kernelbench.runs.settings import Measuring
 from kernelbench.stats.blocks import BlockSamples
 from kernelbench.stats.calibration import AASample, PlantedSample
-from kernelbench.stats.inference import ALPHA, Verdict, estimate_change, family
+from kernelbench.stats.defaults import ALPHA
+from kernelbench.stats.estimate import estimate_change
+from kernelbench.stats.inference import Verdict, family
 from kernelbench.worker.launcher import Launcher
 
 ROUNDS = 10

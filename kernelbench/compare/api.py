@@ -120,23 +120,13 @@ def ab(
         found = _with_power(found, plans[0], folder, power, detect, margin, alpha, observer)
     with contextlib.ExitStack() as ending:  # the sessions' processes end beside the verdict
         environment, everything, failure = _collect(found, plans, settings, observer, ending)
-        found = replace(found, device=environment.device, complete=failure is None)
-        found = _judged(found, everything, folder, alpha, margin)
+        device = environment.device
+        lines = judge(everything, device, folder, found.timing, alpha, margin, found.seed)
+        found = replace(found, device=device, complete=failure is None, lines=tuple(lines))
         found = _saved(folder, found, command or call_text("ab", base, cand)) if save else found
     if failure is not None:
         raise ended_early(failure, found)
     return found
-
-
-def _judged(
-    found: Comparison,
-    everything: Sequence[SessionSamples],
-    folder: Path,
-    alpha: float,
-    margin: float,
-) -> Comparison:
-    lines = judge(everything, found.device, folder, found.timing, alpha, margin, found.seed)
-    return replace(found, lines=tuple(lines))
 
 
 def _require_ranges(

@@ -61,10 +61,6 @@ class Collector:
     raw: list[dict[str, Any]] = field(default_factory=list)
     attempts: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def _metric(self) -> str:
-        return self.timing.metrics[0]
-
     def a_a(self, found: list[AASample], sessions: int, per_session: int) -> None:
         """Add A/A comparisons to ``found``: ``per_session`` in each of ``sessions`` processes.
 
@@ -157,7 +153,11 @@ class Collector:
             try:
                 for _, job in group:
                     running.append(self.launcher.start(job))
-                attempts = [self._attempt(series, session, job) for session, job in group]
+                attempts: list[dict[str, Any]] = [
+                    {"series": series, "session": at, "seed": job.seed, "rounds": 0, "ending": ""}
+                    for at, job in group
+                ]
+                self.attempts += attempts
                 for worker, attempt in zip(running, attempts, strict=True):
                     for message in worker.until_prepared():
                         self._take(message, attempt)
@@ -170,17 +170,6 @@ class Collector:
                     worker.release()
                 for worker in running:
                     worker.close()
-
-    def _attempt(self, series: str, session: int, job: CompareJob) -> dict[str, Any]:
-        attempt = {
-            "series": series,
-            "session": session,
-            "seed": job.seed,
-            "rounds": 0,
-            "ending": "",
-        }
-        self.attempts.append(attempt)
-        return attempt
 
     def _timed(
         self, worker: WorkerHandle, attempt: dict[str, Any]
@@ -230,4 +219,4 @@ class Collector:
             attempt["ending"] = message.reason
             if message.status in UNJUDGED:
                 raise error_of(message.status, message.reason)
-            raise ArmFailure(f"{self.step.name} on {self.shape.name}: {message.reason}", None)
+            raise ArmFailure(f"{self.step.name} on {self.shape.name}: {message.reason}")

@@ -29,7 +29,8 @@ from kernelbench.runs.settings import (
 from kernelbench.stats import calibration
 from kernelbench.stats.blocks import Floats
 from kernelbench.stats.calibration import AASample, PlantedSample
-from kernelbench.stats.inference import ALPHA, MARGIN, estimate_change
+from kernelbench.stats.defaults import ALPHA, MARGIN
+from kernelbench.stats.estimate import estimate_change
 from kernelbench.worker.launcher import Launcher
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, IncorrectError
 from kernelbench.base.seeds import derive
@@ -28,7 +29,8 @@ from kernelbench.project.source_files import sources_of
 from kernelbench.records import calibration_record
 from kernelbench.records.metrics import Metric, is_time
 from kernelbench.records.run_record import UNJUDGED, Environment
-from kernelbench.stats.inference import TICK_US, Estimate, estimate_change
+from kernelbench.stats.defaults import TICK_US
+from kernelbench.stats.estimate import Estimate, estimate_change
 from kernelbench.worker.jobs import Arm, CompareJob, Timing
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import (
@@ -66,7 +68,7 @@ class ArmFailure(IncorrectError):
         arm: ``base`` or ``cand``; None if the worker failed for both.
     """
 
-    def __init__(self, message: str, arm: str | None) -> None:
+    def __init__(self, message: str, arm: str | None = None) -> None:
         super().__init__(message)
         self.arm = arm
 
@@ -222,9 +224,7 @@ class Comparer:
                 raise EnvironmentProblem(f"the worker failed before it reached a step: {reason}")
             if ending is not None and ending.status in UNJUDGED:
                 raise error_of(ending.status, f"{reason} (shape {shape.name})")
-            raise ArmFailure(
-                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}", None
-            )
+            raise self._failure_of_both(shape, reason)
         for metric, of_metric in found.items():
             samples = block_samples(of_metric, shape.name)
             blocks_json = [block.to_json(metric) for block in of_metric]
@@ -243,11 +243,8 @@ class Comparer:
         elif isinstance(message, WorkCounted):
             collected.work = message.work
         elif isinstance(message, MetricMeasured) and message.method == "none":
-            raise ArmFailure(
-                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: "
-                f"{'; '.join(message.notes)}; compare call times (--metric call)",
-                None,
-            )
+            said = "; ".join(message.notes)
+            raise self._failure_of_both(shape, f"{said}; compare call times (--metric call)")
         elif isinstance(message, MetricMeasured):
             collected.methods[message.metric] = message.method
             collected.notes.setdefault(message.metric, []).extend(message.notes)
@@ -263,11 +260,10 @@ class Comparer:
                 message.arm,
             )
         elif isinstance(message, TimingFailed):
-            raise ArmFailure(
-                f"{self.base.name} vs {self.cand.name} on shape {shape.name}: "
-                f"{message.status}: {message.reason}",
-                None,
-            )
+            raise self._failure_of_both(shape, f"{message.status}: {message.reason}")
+
+    def _failure_of_both(self, shape: Any, reason: str) -> ArmFailure:
+        return ArmFailure(f"{self.base.name} vs {self.cand.name} on shape {shape.name}: {reason}")
 
 
 def impossible(collected: SessionSamples, arm: ArmName, device: str, timing: Timing) -> str:

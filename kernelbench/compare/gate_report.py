@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelbench.base.errors import ExitCode
-from kernelbench.stats.inference import MARGIN, Estimate, Verdict
+from kernelbench.stats.defaults import MARGIN
+from kernelbench.stats.estimate import Estimate
+from kernelbench.stats.inference import Verdict
 
 RowStatus = Literal[
     "ok", "faster", "regression", "missing", "incorrect", "ambiguous", "new", "skipped"

@@ -21,23 +21,19 @@ by another method. A row that is not correct outranks every time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from scipy import special
 
 from kernelbench.base.errors import RecordError
-from kernelbench.compare.gate_report import GateReport, GateRow, LiveRow, RowStatus, from_live
+from kernelbench.compare.gate_report import GateReport, GateRow, RowStatus
 from kernelbench.executors.targets import never_timed
 from kernelbench.records.calibration_record import SessionSpread
 from kernelbench.records.metrics import METRICS, Metric, Metrics, Summary
 from kernelbench.records.run_record import FAILED, UNJUDGED, UNKNOWN, Result, RunRecord
-from kernelbench.stats.inference import MARGIN, TICK_US
-
-__all__ = [
-    "Best", "GateReport", "GateRow", "LiveRow", "best_ever", "compare_tables", "from_live",
-]  # fmt: skip
+from kernelbench.stats.defaults import MARGIN, TICK_US
 
 GateMetric = Metric | Literal["both"]
 #: Step, shape, input class, metric.
@@ -145,8 +141,10 @@ def compare_tables(
         if base.status != "pass" and key not in current_rows:
             reason = f"{base.status} in the baseline, absent now"
             rows.append(GateRow(*key, "", "skipped", reason))
+    if len({row.inputs for row in rows}) <= 1:  # a column of one class would say nothing
+        rows = [replace(row, inputs="") for row in rows]
     return GateReport(
-        "tables", current.device, tuple(_without_lone_inputs(rows)), margins.note(),
+        "tables", current.device, tuple(rows), margins.note(),
         tuple(_notes(baseline, current, margins)), fail_on,
     )  # fmt: skip
 
@@ -345,12 +343,6 @@ def _metrics(base: Result, metric: GateMetric) -> list[str]:
         return [metric]
     timed = [name for name in METRICS if name in _measured(base)]
     return [*(timed if metric == "both" else timed[:1])] or [""]
-
-
-def _without_lone_inputs(rows: Sequence[GateRow]) -> list[GateRow]:
-    """Leave out the input class where the table has only one: it would only widen the table."""
-    single = len({row.inputs for row in rows}) <= 1
-    return [replace(row, inputs="") if single else row for row in rows]
 
 
 def overlap(before: Summary, now: Summary, alpha: float) -> str:

@@ -7,7 +7,7 @@ SLOWER is measured once more in fresh processes before it fails the gate.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,8 @@ from kernelbench.project.context import Context
 from kernelbench.project.registry import Lineages, Step
 from kernelbench.records.metrics import Metric
 from kernelbench.runs.runner import StepRun
-from kernelbench.stats.inference import Estimate, Verdict, family
+from kernelbench.stats.estimate import Estimate
+from kernelbench.stats.inference import Verdict, family
 from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
 
@@ -69,9 +70,7 @@ class LiveGate:
     settings: Settings
     on_progress: Callable[[str], None] = lambda _text: None
     device: str = ""
-
-    def __post_init__(self) -> None:
-        self.confirmations: list[str] = []
+    confirmations: list[str] = field(default_factory=list, init=False)
 
     def run(
         self,
@@ -96,9 +95,10 @@ class LiveGate:
         for plan in plans:
             pairs += self._pairs(plan, predecessor, best, extra)
         extra += self._gone(predecessor, plans)
-        for pair in pairs:
-            self._measure(pair, "first")
-        self._judge(pairs)
+        measured = [(pair, self._measure(pair, "first")) for pair in pairs]
+        judged = [(pair, found) for pair, found in measured if found is not None]
+        for (pair, _), verdict in zip(judged, family([e for _, e in judged]), strict=True):
+            pair.verdict = verdict
         for pair in pairs:
             if pair.verdict is not None and pair.verdict.label == "SLOWER":
                 self._confirm(pair)
@@ -153,27 +153,18 @@ class LiveGate:
                 rows.append(self._row(step.name, "", "missing", reason))
         return rows
 
-    def _comparer(self, pair: _Pair, label: str) -> Comparer:
+    def _measure(self, pair: _Pair, label: str) -> Estimate | None:
         plan, settings = pair.plan, self.settings
-        return Comparer(
-            self.launcher,
-            pair.base,
-            plan.step,
-            plan.lineage,
-            plan.target,
-            plan.classes,
-            settings.timing,
-            derive(settings.seed, pair.against, plan.step.name, label),
+        comparer = Comparer(
+            self.launcher, pair.base, plan.step, plan.lineage, plan.target, plan.classes,
+            settings.timing, derive(settings.seed, pair.against, plan.step.name, label),
             settings.call_limit_s,
             lambda text: self.on_progress(f"{plan.step.name} against {pair.against}: {text}"),
-        )
-
-    def _measure(self, pair: _Pair, label: str) -> Estimate | None:
-        comparer = self._comparer(pair, label)
+        )  # fmt: skip
         collected = SessionSamples(pair.shape)
         try:
             with comparer:
-                comparer.collect(collected, self.settings.sessions)
+                comparer.collect(collected, settings.sessions)
         except ArmFailure as failure:
             if failure.arm == "base":
                 pair.missing = f"the {pair.against} cannot be compared with: {failure.message}"
@@ -183,23 +174,12 @@ class LiveGate:
         finally:
             if comparer.environment is not None:
                 self.device = comparer.environment.device
-        pair.estimate = self._estimate(collected)
-        return pair.estimate
-
-    def _estimate(self, collected: SessionSamples) -> Estimate:
-        settings = self.settings
-        return estimate(
+        pair.estimate = estimate(
             collected, settings.metric, results=settings.results, device=self.device,
             margin=settings.margin, alpha=settings.alpha, timing=settings.timing,
             seed=settings.seed,
         )  # fmt: skip
-
-    @staticmethod
-    def _judge(pairs: Sequence[_Pair]) -> None:
-        judged = [pair for pair in pairs if pair.estimate is not None]
-        estimates = [pair.estimate for pair in judged if pair.estimate is not None]
-        for pair, verdict in zip(judged, family(estimates), strict=True):
-            pair.verdict = verdict
+        return pair.estimate
 
     def _confirm(self, pair: _Pair) -> None:
         """Measure a SLOWER once more, in fresh processes with new inputs and order."""
@@ -249,9 +229,5 @@ def _worst(estimates: Sequence[Estimate]) -> Estimate | None:
 
 def _same_step(step: Step, lineages: Lineages | None) -> Step | None:
     """The runnable step of the same name in another revision."""
-    if lineages is None:
-        return None
-    for other in lineages.steps:
-        if other.name == step.name and other.status != "planned":
-            return other
-    return None
+    steps = lineages.steps if lineages is not None else ()
+    return next((s for s in steps if s.name == step.name and s.status != "planned"), None)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,16 +32,10 @@ from kernelbench.records.calibration_record import (
     Share,
 )
 from kernelbench.stats.blocks import BlockSamples, Floats
-from kernelbench.stats.inference import (
-    ALPHA,
-    MARGIN,
-    TICK_US,
-    Estimate,
-    Verdict,
-    estimate_change,
-    family,
-    welch_sequential,
-)
+from kernelbench.stats.defaults import ALPHA, MARGIN
+from kernelbench.stats.estimate import Estimate, estimate_change
+from kernelbench.stats.inference import Verdict, family
+from kernelbench.stats.significance import welch
 
 #: Synthetic slowdowns applied to stored A/A samples.
 LEVELS = (0.005, 0.01, 0.02)
@@ -193,10 +187,8 @@ def target_slowdown(estimates: Sequence[Estimate]) -> float:
     return math.expm1(float(np.median(levels)))
 
 
-class _Judge(Protocol):
-    """The verdict about one comparison; with the spread of sessions, if it is known."""
-
-    def __call__(self, samples: BlockSamples, spread: SessionSpread | None = None) -> Verdict: ...
+#: The verdict about one comparison; with the spread of sessions, if it is known.
+_Judge = Callable[..., Verdict]
 
 
 def analyze(
@@ -210,9 +202,7 @@ def analyze(
     metric: str,
     margin: float = MARGIN,
     alpha: float = ALPHA,
-    tick_us: float = TICK_US,
     protocol: Mapping[str, Any] | None = None,
-    samples_file: str | None = None,
     complete: bool = True,
 ) -> CalibrationRecord:
     """Analyse one calibration. Each comparison is judged alone, as one session.
@@ -227,9 +217,7 @@ def analyze(
         metric: Which time.
         margin: Change below which nobody cares, as a fraction.
         alpha: Level of the tests.
-        tick_us: Resolution of one sample, in microseconds.
         protocol: How it was measured; kept as it is.
-        samples_file: Name of the file with raw samples.
         complete: Whether all that was planned was measured.
 
     Raises:
@@ -241,7 +229,6 @@ def analyze(
             [samples],
             margin=margin,
             alpha=alpha,
-            tick_us=tick_us,
             session_sd=spread.sd if spread else None,
             session_df=spread.sessions - 1 if spread else None,
             session_total=spread.total_variance if spread else None,
@@ -276,7 +263,6 @@ def analyze(
         level_spread=session_spread(levels),
         target_slowdown=target,
         complete=complete,
-        samples_file=samples_file,
         protocol=dict(protocol or {}),
     )
 
@@ -332,6 +318,6 @@ def _sequential_control(
     """How often Welch's test rejects for one kernel timed A...A B...B."""
     if not sequential:
         return None
-    count = sum(welch_sequential(a, b).p < alpha for a, b in sequential)
+    count = sum(welch(a, b).p < alpha for a, b in sequential)
     high = binomial_band(len(sequential), alpha)[1]
     return SequentialControl(share(count, len(sequential)), high, count > high)

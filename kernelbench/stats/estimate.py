@@ -121,11 +121,6 @@ class Estimate:
         )
         return lo, hi
 
-    @property
-    def speedup(self) -> float:
-        """Base time over candidate time."""
-        return math.exp(-self.delta)
-
 
 def _autocorrelation(residuals: Sequence[Floats]) -> float:
     power = sum(float(e @ e) for e in residuals)

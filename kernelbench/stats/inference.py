@@ -13,23 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kernelbench.stats.blocks import BlockSamples, block_differences, block_levels
-from kernelbench.stats.defaults import ALPHA, MARGIN, TICK_US
-from kernelbench.stats.estimate import SPREAD_EXCEEDED, Estimate, estimate_change, half_widths
-from kernelbench.stats.significance import (
-    FLIPS,
-    Welch,
-    holm,
-    permutation_p,
-    welch,
-    welch_sequential,
-)
-
-__all__ = [
-    "ALPHA", "FLIPS", "MARGIN", "TICK_US", "BlockSamples", "Estimate", "Label", "Verdict", "Welch",
-    "block_differences", "block_levels", "estimate_change", "family", "holm", "permutation_p",
-    "welch", "welch_sequential",
-]  # fmt: skip
+from kernelbench.stats.estimate import SPREAD_EXCEEDED, Estimate, half_widths
+from kernelbench.stats.significance import holm
 
 Label = Literal["FASTER", "SLOWER", "SAME", "AMBIGUOUS"]
 

@@ -41,14 +41,6 @@ def welch(base: ArrayLike, cand: ArrayLike) -> Welch:
     return Welch(float(result.statistic), float(result.df), float(result.pvalue))
 
 
-def welch_sequential(base: ArrayLike, cand: ArrayLike) -> Welch:
-    """The classic test on an A...A B...B schedule, the negative control of ``calibrate``.
-
-    The arithmetic is Welch's; what differs is the data, where drift counts as a difference.
-    """
-    return welch(base, cand)
-
-
 def permutation_p(
     differences: ArrayLike, weights: ArrayLike | None = None, *, flips: int = FLIPS, seed: int = 0
 ) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from kernelbench.records.calibration_record import (
     save_calibration,
 )
 from kernelbench.report.readme_tables import calibration_table
+from kernelbench.stats.blocks import BlockSamples
 from kernelbench.stats.calibration import (
     AASample,
     PlantedSample,
@@ -31,7 +32,7 @@ from kernelbench.stats.calibration import (
     session_spread,
     share,
 )
-from kernelbench.stats.inference import BlockSamples, estimate_change
+from kernelbench.stats.estimate import estimate_change
 
 K, R = 12, 4
 WHERE = {"device": "NVIDIA H200", "step": "v00", "shape": "D", "metric": "device"}

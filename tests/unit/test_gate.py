@@ -12,21 +12,15 @@ import pytest
 from conftest import with_metrics
 
 from kernelbench.base.errors import ExitCode, RecordError
-from kernelbench.compare.gate_tables import (
-    Best,
-    GateReport,
-    GateRow,
-    LiveRow,
-    best_ever,
-    compare_tables,
-    expected_maximum,
-    from_live,
-)
+from kernelbench.compare.gate_report import GateReport, GateRow, LiveRow, from_live
+from kernelbench.compare.gate_tables import Best, best_ever, compare_tables, expected_maximum
 from kernelbench.records.calibration_record import SessionSpread
 from kernelbench.records.metrics import Summary
 from kernelbench.records.run_record import RUN_SCHEMA, Environment, Protocol, Result, RunRecord
 from kernelbench.report import gate_markdown
-from kernelbench.stats.inference import BlockSamples, Estimate, Verdict, estimate_change, family
+from kernelbench.stats.blocks import BlockSamples
+from kernelbench.stats.estimate import Estimate, estimate_change
+from kernelbench.stats.inference import Verdict, family
 
 ENVIRONMENT = Environment(
     device="NVIDIA H200",

@@ -17,7 +17,8 @@ from kernelbench.compare.session_samples import block_samples
 from kernelbench.measure.results import TimedBlock
 from kernelbench.records.calibration_record import load_spreads, read_calibration, save_calibration
 from kernelbench.stats.blocks import BlockSamples
-from kernelbench.stats.inference import estimate_change, family
+from kernelbench.stats.estimate import estimate_change
+from kernelbench.stats.inference import family
 from kernelbench.stats.planning import power_of, sessions_needed
 from kernelbench.worker.jobs import Timing
 
