@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +12,7 @@ from kernelbench.problems.fused_moe.shape import MoeData
 from kernelbench.project.arena import describe_tensor
 
 if TYPE_CHECKING:
-    from kernelbench.kinds.loaded_step import Buffer, LoadedStep
+    from kernelbench.kinds.loaded_step import LoadedStep
     from kernelbench.project.problem import Kernel
 
 _SIZES = ("m", "n", "k", "e", "topk")
@@ -44,7 +43,7 @@ def bind_moe(entry: LoadedStep, device: str) -> Kernel:
 
     def kernel(data: MoeData) -> torch.Tensor:
         call = make_call(data, where, stream())
-        entry.call(call, _memory(data))
+        entry.call(call, [(name, getattr(data, name), name == "output") for name in _TENSORS])
         return data.output
 
     return kernel
@@ -70,18 +69,10 @@ def make_call(data: MoeData, device: torch.device, stream: int) -> FusedMoeCall:
         raise ValueError(f"topk: expected an integer, found {describe_tensor(data.topk)}")
     if type(data.softcap) not in (int, float):
         raise ValueError(f"softcap: expected a number, found {describe_tensor(data.softcap)}")
-    require_sizes({"m": m, "n": n, "k": k, "e": e, "topk": data.topk})
-    return FusedMoeCall(
-        m,
-        n,
-        k,
-        e,
-        data.topk,
-        bool(data.renormalize),
-        data.softcap,
-        *(getattr(data, name).data_ptr() for name in _TENSORS),
-        stream,
-    )
+    sizes = dict(zip(_SIZES, (m, n, k, e, data.topk), strict=True))
+    require_sizes(sizes)
+    pointers = (getattr(data, name).data_ptr() for name in _TENSORS)
+    return FusedMoeCall(*sizes.values(), bool(data.renormalize), data.softcap, *pointers, stream)
 
 
 def require_dense(
@@ -125,9 +116,3 @@ def _matrix(tensor: torch.Tensor, name: str) -> tuple[int, int]:
             f"{name}: expected a tensor of several dimensions, found {describe_tensor(tensor)}"
         )
     return tensor.shape[0], tensor.shape[1]
-
-
-def _memory(data: MoeData) -> Iterator[Buffer]:
-    """Which memory the kernels may touch."""
-    for name in _TENSORS:
-        yield name, getattr(data, name), name == "output"

@@ -24,7 +24,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kernelbench.base.errors import UnknownNameError, UsageError
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
@@ -57,6 +57,8 @@ class RoutedProblem:
     repeatable: bool = False
     #: GPU MODE has none.
     leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    #: By a limit's name: the size that it bounds, and what a step then takes.
+    _limits: ClassVar[Mapping[str, tuple[str, str]]]
 
     def __init__(self, intermediate: str = "float32") -> None:
         if intermediate not in INTERMEDIATES:
@@ -92,6 +94,24 @@ class RoutedProblem:
         if shape.m == 1:
             return None
         return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=shape.m // 2)
+
+    def broken_limit(self, shape: Any, limits: Mapping[str, Any]) -> str:
+        """The limits are the largest sizes that a step takes.
+
+        Raises:
+            UsageError: For a limit that this problem does not know, so that none is passed over.
+        """
+        broken = ""
+        for limit, value in limits.items():
+            if limit not in self._limits:
+                raise UsageError(
+                    f"unknown limit {limit!r} in a step of {self.name}",
+                    f"known: {', '.join(self._limits)}",
+                )
+            size, text = self._limits[limit]
+            if getattr(shape, size) > value:
+                broken = f"{text.format(value)} (limits.{limit})"
+        return broken
 
     def _known(self, input_class: str) -> None:
         if input_class not in self.input_classes:
@@ -142,6 +162,7 @@ class FusedMoe(RoutedProblem):
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s9", "s10", "s8", "s11",
         "s12", "s13",
     )  # fmt: skip
+    _limits = MappingProxyType({"max_tokens": ("m", "takes at most {} tokens")})
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> MoeShape:
         """A shape from ``m n k e topk`` and, optionally, ``renormalize softcap routing``.
@@ -197,22 +218,6 @@ class FusedMoe(RoutedProblem):
         """The reference's values for the first selection of every token, rounded once."""
         (output,) = inputs.outputs
         return [reference.values[: len(output)].to(output.dtype).view(output.shape)]
-
-    def broken_limit(self, shape: MoeShape, limits: Mapping[str, Any]) -> str:
-        """``max_tokens``: the largest M that a step takes.
-
-        Raises:
-            UsageError: For a limit that this problem does not know, so that none is passed over.
-        """
-        broken = ""
-        for limit, value in limits.items():
-            if limit != "max_tokens":
-                raise UsageError(
-                    f"unknown limit {limit!r} in a step of fused_moe", "known: max_tokens"
-                )
-            if shape.m > value:
-                broken = f"takes at most {value} tokens (limits.max_tokens)"
-        return broken
 
     def work(self, shape: MoeShape, inputs: Inputs | None = None) -> Work:
         """2·m·topk·n·k FLOPs; hidden, gating, output, and the weights of the experts in use.

@@ -109,7 +109,8 @@ def evaluate(data: MoeData, structured: bool) -> MoeReference:
         spread if structured else spread.sqrt(),
         [token for token, _ in further],
         len({token for token, _ in further}),
-        _spoiled(data, logits),
+        # A hidden value that is not finite, or no finite largest logit.
+        ~(torch.isfinite(data.hidden).all(dim=1) & torch.isfinite(logits.amax(dim=1))),
         structured,
         (experts + 2 * blocks + 2 * data.topk + 128) * _ULP,
     )
@@ -125,11 +126,6 @@ def _logits(data: MoeData) -> torch.Tensor:
     if data.softcap > 0:
         gating = data.softcap * torch.tanh(gating / data.softcap)
     return gating
-
-
-def _spoiled(data: MoeData, logits: torch.Tensor) -> torch.Tensor:
-    """Tokens with a hidden value that is not finite, or without a finite largest logit."""
-    return ~(torch.isfinite(data.hidden).all(dim=1) & torch.isfinite(logits.amax(dim=1)))
 
 
 def _select(logits: torch.Tensor, topk: int) -> torch.Tensor:
@@ -250,9 +246,9 @@ def judge_moe(output: torch.Tensor, reference: MoeReference, intermediate: str) 
     rho = _RHO[intermediate]
     if reference.structured:
         tolerance = (reference.ulps + _BFLOAT16_STEP[intermediate]) * spread
-        reason = _wrong_elements(got, values, error, tolerance)
+        reason = wrong_element(got, values, error, tolerance)
     else:
-        reason = _wrong_elements(got, values, error, _LAMBDA * rho * spread)
+        reason = wrong_element(got, values, error, _LAMBDA * rho * spread)
         reason = reason or _shared_error(error, spread, rho)
     if unspoiled:
         reason = f"token {unspoiled[0]}: expected NaN in every column, its operands are not finite"
@@ -261,9 +257,17 @@ def judge_moe(output: torch.Tensor, reference: MoeReference, intermediate: str) 
     return OutputVerdict(not reason, exact, deviation.max_abs, reason, deviation.rel_rms)
 
 
-def _wrong_elements(
+def wrong_element(
     got: torch.Tensor, values: torch.Tensor, error: torch.Tensor, tolerance: torch.Tensor
 ) -> str:
+    """One line about the worst element beyond its tolerance; empty if there is none.
+
+    Args:
+        got: The output, float64 ``[m, n]``.
+        values: The reference.
+        error: The absolute error of each element.
+        tolerance: What it may be.
+    """
     bad = ~(error <= tolerance)
     wrong = int(bad.sum())
     if not wrong:
@@ -277,17 +281,24 @@ def _wrong_elements(
     )
 
 
+def wrong_row(error: torch.Tensor, bounds: torch.Tensor) -> str:
+    """One line about the first row whose root mean square error is beyond its bound ``[m]``."""
+    rows = error.square().mean(dim=1).sqrt()
+    over = torch.nonzero(~(rows <= bounds)).flatten()
+    if not len(over):
+        return ""
+    token = int(over[0])
+    return (
+        f"token {token}: root mean square error {float(rows[token]):.3g}, expected at most "
+        f"{float(bounds[token]):.3g}; {len(over)} of {len(rows)} tokens wrong"
+    )
+
+
 def _shared_error(error: torch.Tensor, spread: torch.Tensor, rho: float) -> str:
     """One line if the root mean square error of the output or of a row is too large."""
-    rows = error.square().mean(dim=1).sqrt()
     row_bounds = _ROW_FACTOR * rho * spread.square().mean(dim=1).sqrt()
-    over = torch.nonzero(~(rows <= row_bounds)).flatten()
-    if len(over):
-        token = int(over[0])
-        return (
-            f"token {token}: root mean square error {float(rows[token]):.3g}, expected at most "
-            f"{float(row_bounds[token]):.3g}; {len(over)} of {len(rows)} tokens wrong"
-        )
+    if reason := wrong_row(error, row_bounds):
+        return reason
     total, bound = float(error.square().mean().sqrt()), rho * float(spread.square().mean().sqrt())
     if not total <= bound:
         return f"root mean square error {total:.3g} over the output, expected at most {bound:.3g}"

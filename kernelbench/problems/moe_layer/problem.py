@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kernelbench.base.errors import UsageError
 from kernelbench.problems.fused_moe.problem import RoutedProblem
 from kernelbench.problems.moe_layer.shape import LayerShape
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kernelbench.project.problem import Kernel
 
 _BLOCK = 128
-_LIMITS = {"max_tokens": "m", "max_hidden": "h", "max_intermediate": "i"}
 
 
 class MoeLayer(RoutedProblem):
@@ -51,6 +50,10 @@ class MoeLayer(RoutedProblem):
     input_classes: tuple[str, ...] = ("random", "skewed", "edges")
     benchmark_shapes: tuple[str, ...] = ("layer",)
     check_shapes: tuple[str, ...] = (*(f"l{i}" for i in range(10)), "l-token", "l-few", "l80")
+    _limits = MappingProxyType({
+        "max_tokens": ("m", "takes m up to {}"), "max_hidden": ("h", "takes h up to {}"),
+        "max_intermediate": ("i", "takes i up to {}"),
+    })  # fmt: skip
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> LayerShape:
         """A shape from ``m h i e topk`` and, optionally, ``routing``.
@@ -91,23 +94,6 @@ class MoeLayer(RoutedProblem):
         """The reference's values, rounded once."""
         spoiled = reference.spoiled.unsqueeze(1)
         return [reference.values.masked_fill(spoiled, float("nan")).float()]
-
-    def broken_limit(self, shape: LayerShape, limits: Mapping[str, Any]) -> str:
-        """``max_tokens``, ``max_hidden`` and ``max_intermediate``: the largest that a step takes.
-
-        Raises:
-            UsageError: For a limit that this problem does not know, so that none is passed over.
-        """
-        broken = ""
-        for limit, value in limits.items():
-            if limit not in _LIMITS:
-                raise UsageError(
-                    f"unknown limit {limit!r} in a step of moe_layer",
-                    f"known: {', '.join(_LIMITS)}",
-                )
-            if getattr(shape, _LIMITS[limit]) > value:
-                broken = f"takes {_LIMITS[limit]} up to {value} (limits.{limit})"
-        return broken
 
     def work(self, shape: LayerShape, inputs: Inputs | None = None) -> Work:
         """6·m·topk·h·i FLOPs; tokens, routes, output, and the matrices of the experts in use.

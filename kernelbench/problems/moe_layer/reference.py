@@ -34,13 +34,13 @@ and an expert's result. Rounding is 1.7e-3 of a value off, root mean square, so 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
 
 from kernelbench.problems.deviation import Deviation
 from kernelbench.problems.fused_moe import fp8
+from kernelbench.problems.fused_moe.tolerance import wrong_element, wrong_row
 from kernelbench.problems.moe_layer.shape import LayerData
 from kernelbench.project.problem import OutputVerdict
 
@@ -165,24 +165,10 @@ def _wrong(
 ) -> str:
     steps = _STEPS * reference.step
     bound = _LAMBDA * reference.spread + steps
-    bad = ~(error <= bound)
-    if bool(bad.any()):
-        size = torch.where(bad, error.nan_to_num(math.inf), -1.0)
-        token, column = divmod(int(size.argmax()), got.shape[1])
-        return (
-            f"token {token} column {column}: got {float(got[token, column]):.7g}, expected "
-            f"{float(reference.values[token, column]):.7g} (± {float(bound[token, column]):.3g}); "
-            f"{int(bad.sum())} of {got.numel()} elements wrong"
-        )
-    rows = error.square().mean(dim=1, keepdim=True).sqrt()
     row_bounds = _ROW_FACTOR * _rms(reference.spread) + steps
-    over = (~(rows <= row_bounds)).flatten().nonzero().flatten()
-    if len(over):
-        token = int(over[0])
-        return (
-            f"token {token}: root mean square error {float(rows[token]):.3g}, expected at most "
-            f"{float(row_bounds[token]):.3g}; {len(over)} of {len(rows)} tokens wrong"
-        )
+    reason = wrong_element(got, reference.values, error, bound)
+    if reason := reason or wrong_row(error, row_bounds.flatten()):
+        return reason
     if reference.summed >= _SOME:
         total, most = float(error.square().mean().sqrt()), float(_rms(reference.spread.view(1, -1)))
         if not total <= most:
