@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import UsageError
-from kernelbench.base.files import write_text
 from kernelbench.build.flatten import Folders, with_backend
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors import targets
@@ -24,7 +21,7 @@ from kernelbench.executors.gpu import GPU, SOFT_GPU, find_gpu
 from kernelbench.kinds.compiled import backend_folders
 from kernelbench.machine.arch import STEP_ARCHES
 from kernelbench.project.model import Step
-from kernelbench.project.overlay import FOLDER
+from kernelbench.project.overlay import written_source
 from kernelbench.project.registry import Lineages
 from kernelbench.project.step_files import NAME
 
@@ -127,11 +124,4 @@ def _rebuilt(found: ExportedStep, folders: Folders) -> Path:
         text = with_backend(found.source, folders)
     except UsageError as error:
         raise UsageError(f"the source in the file of {found.name} is damaged: {error}") from error
-    root = cache_dir()
-    key = hashlib.sha256(text.encode()).hexdigest()[:32]
-    file = root / FOLDER / key / f"{found.name}.cu"
-    if not file.is_file():
-        with writing(root):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(file, text)
-    return file
+    return written_source(f"{found.name}.cu", text)

@@ -13,12 +13,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from kernelbench.base.errors import (
-    EnvironmentProblem,
-    PlannedStepError,
-    UnknownNameError,
-    UsageError,
-)
+from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.executor import Executor, Target
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EMULATOR", "GPU", "GROUP", "SOFT_GPU", "TORCH", "Executor", "Target", "device_timed",
-    "executor_named", "executors", "executors_for", "find_executor", "never_timed", "resolve",
+    "executors", "executors_for", "find_executor", "never_timed", "resolve",
     "runnable",
 ]  # fmt: skip
 
@@ -94,18 +89,6 @@ def never_timed(name: str) -> bool:
     return executor is not None and not executor.timed
 
 
-def executor_named(name: str) -> Executor:
-    """The executor of a name.
-
-    Raises:
-        UnknownNameError: If there is none.
-    """
-    found = find_executor(name)
-    if found is None:
-        raise UnknownNameError("executor", name, [executor.name for executor in executors()])
-    return found
-
-
 def executors_for(step: Step, device: int = 0) -> list[Availability]:
     """Each executor with whether it can run ``step`` here, and why (not), in one line.
 
@@ -153,9 +136,9 @@ def resolve(
         UsageError: If ``requested`` is not an executor.
         EnvironmentProblem: If this machine cannot run it so; says why and what can.
     """
-    if requested != "auto" and find_executor(requested) is None:
-        names = ", ".join(executor.name for executor in executors())
-        raise UsageError(f"unknown executor {requested!r}", f"choose from auto, {names}")
+    known = {executor.name: executor for executor in executors()}
+    if requested != "auto" and requested not in known:
+        raise UsageError(f"unknown executor {requested!r}", f"choose from auto, {', '.join(known)}")
     if step.status == "planned" or step.entry is None:
         raise PlannedStepError(
             f"{step.name} is planned: its kernel is not written yet",
@@ -170,7 +153,7 @@ def resolve(
                 f"this machine cannot run {step.name}: {_why_none(step, found)}",
                 "`kernelbench doctor` shows what is missing",
             )
-        return executor_named(working[0]).target(device, emulation)
+        return known[working[0]].target(device, emulation)
     if requested not in working:
         reason = next(why for name, _, why in found if name == requested)
         others = ", ".join(f"--executor {name}" for name in working)
@@ -178,4 +161,4 @@ def resolve(
             f"executor {requested!r} cannot run {step.name}: {reason}",
             f"what works here: {others}" if others else "`kernelbench doctor` shows more",
         )
-    return executor_named(requested).target(device, emulation)
+    return known[requested].target(device, emulation)
