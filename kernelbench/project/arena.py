@@ -8,6 +8,7 @@ equal a right value); random bits, drawn anew for each call, cannot.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,9 +47,7 @@ class GuardedOutputs:
         offset = guard
         spans: list[tuple[int, int]] = []
         for shape in shapes:
-            count = 1
-            for extent in shape:
-                count *= extent
+            count = math.prod(shape)
             spans.append((offset, count))
             offset += -(-count // align) * align + guard
         self.flat = torch.empty(offset, dtype=dtype, device=device)

@@ -206,14 +206,10 @@ class Problem(Protocol):
         """FLOPs and bytes of one call; exact for the drawn ``inputs`` where they matter."""
 
 
-class ToleratingProblem(Problem, Protocol):
-    """A problem whose tolerance depends on what a step declares in its ``[config]``."""
-
-    def for_steps(self, steps: Sequence[Step]) -> Problem:
-        """The problem with the narrowest tolerance that all of these steps can meet."""
-
-
 def judging(problem: Problem, *steps: Step) -> Problem:
-    """The problem as these steps are judged by it: itself, or what its ``for_steps`` gives."""
+    """The problem as these steps are judged by it: itself, or what its ``for_steps`` gives.
+
+    That is one with the narrowest tolerance that all of them can meet, by their ``[config]``.
+    """
     for_steps: Callable[[Sequence[Step]], Problem] | None = getattr(problem, "for_steps", None)
     return problem if for_steps is None else for_steps(steps)

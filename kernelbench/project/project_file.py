@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,7 +54,8 @@ def find_project(start: Path | None = None) -> Project:
                 f"point {ROOT_VARIABLE} at a project's root, or unset it",
             )
         return project
-    for folder in _candidates(start):
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
         project = _read(folder)
         if project is not None:
             return project
@@ -87,11 +87,6 @@ def project_at(root: Path) -> Project:
     if project is None:
         raise UsageError(f"{root}: no pyproject.toml with a [tool.kernelbench] table there")
     return project
-
-
-def _candidates(start: Path | None) -> Iterator[Path]:
-    here = (start or Path.cwd()).resolve()
-    yield from (here, *here.parents)
 
 
 def _read(root: Path) -> Project | None:

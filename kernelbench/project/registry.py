@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelbench.base.errors import PlannedStepError, UnknownNameError, UsageError
 from kernelbench.project.installed import installed_peers
-from kernelbench.project.model import STATUSES, Kind, Lineage, Repair, Reported, Step, StepStatus
+from kernelbench.project.model import STATUSES, Kind, Lineage, Reported, Step, StepStatus
 from kernelbench.project.project_file import Project, shipped_project
 from kernelbench.project.shipped import shipped_root
 from kernelbench.project.step_files import (
@@ -28,21 +28,10 @@ from kernelbench.project.step_files import (
     step_folders,
 )
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
-    "STATUSES",
-    "Kind",
-    "Lineage",
-    "Lineages",
-    "Repair",
-    "Reported",
-    "Step",
-    "StepStatus",
-    "load_lineages",
+    "STATUSES", "Kind", "Lineage", "Lineages", "Reported", "Step", "StepStatus", "load_lineages",
     "require_runnable",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,10 +80,8 @@ class Lineages:
         return found
 
     def _find(self, name: str) -> Step | None:
-        for step in self.steps:
-            if step.name == name:
-                return step
-        return self.shipped._find(name) if self.with_shipped else None
+        found = next((step for step in self.steps if step.name == name), None)
+        return found or (self.shipped._find(name) if self.with_shipped else None)
 
     def _unknown(self, name: str, *others: str) -> UsageError:
         """What is wrong with a name that is no step's; ``others`` could stand there, too."""
@@ -224,7 +211,11 @@ class Lineages:
     def _from_path(self, path: Path) -> Sequence[Step]:
         path = path.expanduser().resolve()
         if path.is_dir():
-            meant = [step for step in self.all_steps if path in (step.path, _subfolder(step))]
+            meant = [
+                step
+                for step in self.all_steps
+                if path == step.path or (step.subfolder and path == step.path.parent)
+            ]
             if meant:
                 return meant
             if not (path / "step.toml").is_file():
@@ -311,10 +302,6 @@ def require_runnable(step: Step) -> Path:
     if not step.entry.is_file():
         raise UsageError(f"{step.name}: status {step.status!r}, but {step.entry} is missing")
     return step.entry
-
-
-def _subfolder(step: Step) -> Path | None:
-    return step.path.parent if step.subfolder else None
 
 
 def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
