@@ -297,7 +297,7 @@ class SupervisedSeries:
         measurement.notes.append("judged from another process")
         self._verify()
         for arm in range(len(self.kernels)):
-            if fault := self._clock_fault(arm, measurement.of(arm)):
+            if fault := clock_fault(measurement.of(arm), self._trials[arm], self.batch):
                 if others := foreign_processes(torch.device(self._apart.device).index or 0):
                     raise MachineFault(
                         f"not judged: {fault}; {others} other process(es) use this GPU: try again "
@@ -316,10 +316,6 @@ class SupervisedSeries:
             if not verdict.ok:
                 which = f" of arm {arm}" if arm else ""
                 raise TimingFault(f"a timed output{which} is wrong: {verdict.reason}")
-
-    def _clock_fault(self, arm: int, said_us: Sequence[float]) -> str:
-        """Why the times that were said cannot be; empty if they can."""
-        return clock_fault(said_us, self._trials[arm], self.batch)
 
 
 def clock_fault(said_us: Sequence[float], trials: Sequence[float], batch: int = 1) -> str:

@@ -94,6 +94,11 @@ class DefinitionProblem:
         self.benchmark_shapes: tuple[str, ...] = tuple(names[::step])
         self._changed: frozenset[str] | None = None
 
+    @classmethod
+    def for_lineage(cls, lineage: Lineage) -> DefinitionProblem:
+        """The problem of the definition in the lineage's folder."""
+        return cls(lineage.path)
+
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> WorkloadShape:
         """The variable axes, and ``workload``, the uuid of one of the definition's workloads.
 
@@ -351,15 +356,8 @@ class DefinitionProblem:
         return Work(0.0, 0.0, 0.0, "")
 
 
-class _DefinitionOfLineage:
-    """What a lineage names as its problem to say: the definition in my own folder."""
-
-    def for_lineage(self, lineage: Lineage) -> DefinitionProblem:
-        """The problem of the definition in the lineage's folder."""
-        return DefinitionProblem(lineage.path)
-
-
-DEFINITION = _DefinitionOfLineage()
+#: What a lineage names as its problem to say: the definition in my own folder.
+DEFINITION = DefinitionProblem
 
 
 def shape_names(definition: str, count: int) -> Iterator[str]:

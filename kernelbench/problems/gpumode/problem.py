@@ -72,6 +72,12 @@ class TaskProblem:
         self._loaded: TaskCode | None = None
         self._contradictions: dict[tuple[TaskShape, str], str] = {}
 
+    @classmethod
+    def for_lineage(cls, lineage: Lineage) -> TaskProblem:
+        """The problem of the task in the lineage's folder, or in ``task`` there."""
+        inside = lineage.path / "task"
+        return cls(inside if inside.is_dir() else lineage.path, lineage.name)
+
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> TaskShape:
         """The arguments of ``generate_input``.
 
@@ -259,13 +265,5 @@ class TaskProblem:
         return on_cpu if device == "cpu" else on_gpu
 
 
-class _OfLineage:
-    """What a lineage names as its problem to say: the task in my own folder."""
-
-    def for_lineage(self, lineage: Lineage) -> TaskProblem:
-        """The problem of the task in the lineage's folder, or in ``task`` there."""
-        inside = lineage.path / "task"
-        return TaskProblem(inside if inside.is_dir() else lineage.path, lineage.name)
-
-
-TASK = _OfLineage()
+#: What a lineage names as its problem to say: the task in my own folder.
+TASK = TaskProblem

@@ -170,7 +170,7 @@ class TaskCode:
         random.seed(drawn)
         np.random.seed(drawn)
         torch.manual_seed(drawn)
-        with self._calling(f"generate_input({shape.describe()})"), defined():
+        with self._calling(f"generate_input({shape.describe()})"), _DefinedMode():
             data = self._module.generate_input(**arguments)
         return pytree.spread(data)
 
@@ -267,17 +267,10 @@ _UNWRITTEN = frozenset(
 
 
 class _DefinedMode(TorchFunctionMode):
-    """Fills what these functions give: of any type, with elements whose bits are 1."""
+    """Fills what torch allocates without values: of any type, with elements whose bits are 1."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if func in _UNWRITTEN and is_strided(made) and made.device.type != "meta":
             bits(plain(made)).fill_(1)
         return made
-
-
-@contextlib.contextmanager
-def defined() -> Iterator[None]:
-    """While it is active torch allocates no tensor without values."""
-    with _DefinedMode():
-        yield

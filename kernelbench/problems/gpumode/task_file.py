@@ -146,7 +146,7 @@ def read_task(folder: str | Path) -> Task:
     """
     file = find_task_file(Path(folder).expanduser())
     table = _Table(file)
-    lang = str(table.take("lang", "py")).lower()
+    lang = str(table.values.get("lang", "py")).lower()
     if lang not in ("py", "python"):
         raise table.fail("lang", f"is {lang!r}: only Python tasks can be run here")
     tests = _shapes(table, "tests", "test", timed=False)
@@ -154,11 +154,11 @@ def read_task(folder: str | Path) -> Task:
     if not tests and not benchmarks:
         raise table.fail("tests", "neither tests nor benchmarks are given")
     _refuse_several_gpus(table, (*tests, *benchmarks))
-    ranking = table.take("ranking_by", "last")
+    ranking = table.values.get("ranking_by", "last")
     if ranking not in get_args(Ranking):
         known = ", ".join(get_args(Ranking))
         raise table.fail("ranking_by", f"expected one of {known}, found {ranking!r}")
-    gpus = table.take("gpus", []) or []
+    gpus = table.values.get("gpus", []) or []
     if not isinstance(gpus, list):
         raise table.fail("gpus", f"expected a list of names, found {gpus!r}")
     unknown = sorted(set(table.values) - _KNOWN)
@@ -172,7 +172,7 @@ def read_task(folder: str | Path) -> Task:
         benchmark_timeout_s=_seconds(table, "benchmark_timeout"),
         ranking_by=cast(Ranking, ranking),
         gpus=tuple(str(gpu) for gpu in gpus),
-        description=str(table.take("description", "") or "").strip(),
+        description=str(table.values.get("description", "") or "").strip(),
         notes=(f"task.yml: not used here: {', '.join(unknown)}",) if unknown else (),
     )
 
@@ -216,13 +216,9 @@ class _Table:
         """The error for a field, with its line."""
         return UsageError(f"{self.file}:{self._lines.get(field, 1)}: field {field!r}: {reason}")
 
-    def take(self, field: str, default: Any) -> Any:
-        """A field's value, or the default where it is absent."""
-        return self.values.get(field, default)
-
 
 def _shapes(table: _Table, field: str, stage: str, timed: bool) -> tuple[TaskShape, ...]:
-    entries = table.take(field, []) or []
+    entries = table.values.get(field, []) or []
     if not isinstance(entries, list):
         raise table.fail(field, f"expected a list of arguments, found {type(entries).__name__}")
     found = []
@@ -237,7 +233,7 @@ def _shapes(table: _Table, field: str, stage: str, timed: bool) -> tuple[TaskSha
 def _refuse_several_gpus(table: _Table, shapes: tuple[TaskShape, ...]) -> None:
     sizes = [dict(shape.args).get("world_size", 1) for shape in shapes]
     most = max((size for size in sizes if isinstance(size, int)), default=1)
-    if most > 1 or table.take("multi_gpu", False):
+    if most > 1 or table.values.get("multi_gpu", False):
         raise EnvironmentProblem(
             f"{table.file}: a task for {most if most > 1 else 'several'} GPUs (multi_gpu)",
             "tasks for one GPU or a CPU can be run",
@@ -245,7 +241,7 @@ def _refuse_several_gpus(table: _Table, shapes: tuple[TaskShape, ...]) -> None:
 
 
 def _seconds(table: _Table, field: str) -> float:
-    value = table.take(field, _TIMEOUT_S)
+    value = table.values.get(field, _TIMEOUT_S)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise table.fail(field, f"expected a number of seconds, found {value!r}")
     return float(value)
@@ -254,7 +250,7 @@ def _seconds(table: _Table, field: str) -> float:
 def _modules(table: _Table) -> tuple[tuple[str, Path], ...]:
     """The Python files by module name: those of ``files``, and the usual ones of the folder."""
     folder = table.file.parent
-    entries = table.take("files", None)
+    entries = table.values.get("files")
     usual = {name: folder / f"{name}.py" for name in _OWN_MODULES}
     found = {name: file for name, file in usual.items() if file.is_file()}
     if entries is not None:

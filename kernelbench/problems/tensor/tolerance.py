@@ -68,7 +68,7 @@ class Bound:
         if self.rtol is not None:
             return error
         info = torch.finfo(dtype)
-        return error + info.eps / 2 * (values.abs() + error) + _least_positive(info) / 2
+        return error + info.eps / 2 * (values.abs() + error) + info.tiny * info.eps / 2
 
     def unrounded(self, values: torch.Tensor, magnitudes: torch.Tensor) -> torch.Tensor:
         """E, before the result is rounded to its format; of a stated bound all of it."""
@@ -161,10 +161,6 @@ def _worst(
     count = f"{int(wrong.sum())} of {out.numel()} elements are wrong"
     limit = f"± {float(allowed.flatten()[at]):.3g}" if out.dtype.is_floating_point else "exact"
     return f"{what}: {count}; {place} is {got:.7g}, expected {expected:.7g} ({limit})"
-
-
-def _least_positive(info: torch.finfo) -> float:
-    return float(info.tiny * info.eps)
 
 
 def _wrong(reason: str) -> OutputVerdict:
