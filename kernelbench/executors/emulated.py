@@ -111,13 +111,18 @@ class EmulatedKernel:
 
 @dataclass(frozen=True)
 class EmulatorExecutor(LibraryExecutor):
-    """See :class:`kernelbench.executors.executor.Executor`. For correctness, never timed."""
+    """See :class:`kernelbench.executors.executor.Executor`. For correctness, never timed.
+
+    Attributes:
+        recording: Whether steps are built so that primitives, loads and stores can be recorded.
+    """
 
     name: str = "emulator"
     letter: str = "E"
     meaning: str = "the emulator"
     timed: bool = False
     device_timed: bool = False
+    recording: bool = False
 
     def refusal(self, step: Step) -> str:
         """It runs what is written in the ptx layer, and what compilers make PTX of."""
@@ -154,7 +159,7 @@ class EmulatorExecutor(LibraryExecutor):
 
         return step_library(
             step.name, overlay.entry_of(step), common_folder(step), check=check, count=check,
-            include_dirs=lineage_blocks(step),
+            timed=self.recording, include_dirs=lineage_blocks(step),
         )  # fmt: skip
 
     def runtime(self, step: Step) -> Runtime:

@@ -8,19 +8,16 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelbench.base.errors import IncorrectError, UsageError
 from kernelbench.emulator.findings import resolve_report
-from kernelbench.emulator.runtime import TIMED_BYTES, step_library
+from kernelbench.emulator.runtime import TIMED_BYTES
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EmulatorExecutor, OpenedStep
-from kernelbench.kinds.compiled import common_folder, lineage_blocks
 from kernelbench.kinds.loaded_step import KernelFault
-from kernelbench.project import overlay
 from kernelbench.project.shipped import shipped_root
 
 if TYPE_CHECKING:
@@ -83,21 +80,6 @@ class StepTrace:
         """The source line of an address; empty if it is unknown."""
         found = self.found(pc)
         return f"{found.shown}:{found.line}" if found else ""
-
-
-@dataclass(frozen=True)
-class _TimedExecutor(EmulatorExecutor):
-    """The emulator, with steps built so that their loads and stores are counted."""
-
-    def library(self, step: Step, *, check: bool = False) -> Path:
-        return step_library(
-            step.name,
-            overlay.entry_of(step),
-            common_folder(step),
-            check=False,
-            timed=True,
-            include_dirs=lineage_blocks(step),
-        )
 
 
 def locked_registers(step: Step) -> dict[str, int]:
@@ -171,7 +153,7 @@ def _opened(step: Step, problem: Problem, sms: int, limit_s: float) -> OpenedSte
         raise UsageError(
             f"--predict: {step.in_words}; only compiled steps (launch.cu) can be predicted"
         )
-    opened = _TimedExecutor().opened(step, problem, "cpu", sms)
+    opened = EmulatorExecutor(recording=True).opened(step, problem, "cpu", sms)
     opened.runtime.configure(Emulation(sms=sms), limit_s=limit_s)
     return opened
 
