@@ -166,7 +166,6 @@ class LiveRow:
     failure: str = ""
     missing: str = ""
     same_code: bool = False
-    inputs: str = ""
 
 
 def from_live(
@@ -233,7 +232,7 @@ def _live_row(live: LiveRow) -> GateRow:
         margin=first.estimate.margin if first else None,
         status=status,
         reason=reason,
-        inputs=live.inputs,
+        inputs="",
         margin_best=second.estimate.margin if second else None,
         next_step=next_step,
         beyond_margin=beyond,

@@ -10,11 +10,11 @@ place there for as long as the judge holds it.
 from __future__ import annotations
 
 import fcntl
-import importlib
 import io
 import mmap
 import os
 import pickle
+import pkgutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -308,7 +308,7 @@ class _Pickler(pickle.Pickler):
             found = getattr(found, part, None)
         if found is obj or "<" in obj.__qualname__:
             return NotImplemented
-        return _named, (obj.__module__, obj.__qualname__)
+        return pkgutil.resolve_name, (f"{obj.__module__}:{obj.__qualname__}",)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -319,13 +319,6 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: TensorForm) -> torch.Tensor:
         """The tensor in shared memory."""
         return pid.over(self._storages[pid.storage] if pid.storage else None)
-
-
-def _named(module: str, name: str) -> Any:
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -112,13 +113,9 @@ def describe_exception(error: BaseException, path: Path | None = None) -> str:
     """``Type: message (file:line)`` in one line, the line being the innermost one in ``path``."""
     if isinstance(error, RaisedElsewhere):
         return str(error)
-    where = ""
-    traceback = error.__traceback__
-    while traceback is not None:
-        file = Path(traceback.tb_frame.f_code.co_filename)
-        if path is not None and file.name == path.name:
-            where = f" ({file.name}:{traceback.tb_lineno})"
-        traceback = traceback.tb_next
+    frames = traceback.extract_tb(error.__traceback__) if path is not None else ()
+    lines = [each.lineno for each in frames if path and Path(each.filename).name == path.name]
+    where = f" ({path.name}:{lines[-1]})" if path and lines else ""
     text = " ".join(_COLOUR.sub("", str(error)).split())
     if len(text) > 300:
         text = text[:297] + "..."

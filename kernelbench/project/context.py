@@ -47,11 +47,7 @@ class Context:
     @functools.cached_property
     def problems(self) -> dict[str, Problem]:
         """Problems by name, one per lineage that has its own; those that ship come last."""
-        return self._own_problems | {
-            name: problem
-            for name, problem in _problems_of(self.lineages.shipped.lineages).items()
-            if name not in self._own_problems
-        }
+        return _problems_of(self.lineages.all_lineages)
 
     @functools.cached_property
     def _shipped_problems(self) -> dict[str, Problem]:
