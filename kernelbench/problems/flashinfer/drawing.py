@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from kernelbench.problems.flashinfer.models import DTYPES, TensorSpec
+
+if TYPE_CHECKING:
+    import torch
 
 
 def torch_dtype(spec: TensorSpec) -> Any:
     """torch's dtype of a tensor."""
+    import torch
+
     return getattr(torch, DTYPES[spec.dtype])
 
 
@@ -31,6 +34,8 @@ def random_tensor(
     Eight-bit floats are clamped to ±2, integers lie within ±1024 (``int8``: all), as in the
     datasets' own evaluations.
     """
+    import torch
+
     dtype = torch_dtype(spec)
     size = tuple(extents)
     if dtype is torch.float4_e2m1fn_x2:

@@ -61,11 +61,11 @@ class JsonFields:
             raise self.fail(name, f"expected true or false, found {_kind(value)}")
         return value
 
-    def integer(self, name: str, least: int = 0) -> int:
-        """A whole number of at least ``least``."""
+    def integer(self, name: str) -> int:
+        """A whole number of 0 or more."""
         value = self.values.get(name)
-        if type(value) is not int or value < least:
-            raise self.fail(name, f"expected an integer of {least} or more, found {_kind(value)}")
+        if type(value) is not int or value < 0:
+            raise self.fail(name, f"expected an integer of 0 or more, found {_kind(value)}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:

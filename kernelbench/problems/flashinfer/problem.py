@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
+from kernelbench.problems.flashinfer import drawing
 from kernelbench.problems.flashinfer.json_fields import read_lines, read_object
 from kernelbench.problems.flashinfer.models import (
     Definition,
@@ -164,8 +165,6 @@ class DefinitionProblem:
         """
         import torch
 
-        from kernelbench.problems.flashinfer import drawing
-
         names = list(self.definition.outputs)
         if isinstance(result, Mapping):
             missing = [name for name in names if name not in result]
@@ -193,7 +192,6 @@ class DefinitionProblem:
         """
         import torch
 
-        from kernelbench.problems.flashinfer import drawing
         from kernelbench.problems.stateful_outputs import StatefulOutputs
 
         axes = self.definition.resolved(dict(shape.axes))
@@ -224,8 +222,6 @@ class DefinitionProblem:
     ) -> dict[str, Any]:
         import torch
 
-        from kernelbench.problems.flashinfer import drawing
-
         workload = self.workloads.get(shape.uuid)
         generator = torch.Generator(device=device).manual_seed(seed & (2**63 - 1))
         if self.definition.custom_inputs and (
@@ -250,8 +246,6 @@ class DefinitionProblem:
     def _custom(self, axes: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
         import torch
 
-        from kernelbench.problems.flashinfer import drawing
-
         torch.manual_seed(seed & (2**63 - 1))
         name = self.definition.custom_inputs
         with self._calling(name):
@@ -271,7 +265,6 @@ class DefinitionProblem:
     def _read(
         self, name: str, spec: TensorSpec, source: InputSource, axes: Mapping[str, int]
     ) -> torch.Tensor:
-        from kernelbench.problems.flashinfer import drawing
         from kernelbench.problems.flashinfer.safetensors_file import read_tensor
 
         path = self._root / source.path

@@ -242,18 +242,16 @@ class FusedMoe(RoutedProblem):
         """Whether each situation is reached, by the shape's sizes and the kind of its routing."""
         routes = shape.m * shape.topk
         blocks = shape.k // _BLOCK
-        crowded = (shape.m if shape.routing == "one" else routes / shape.e) > _CROWD
-        stages = int(step.config.get("stages", 1))
         average = routes / shape.e
+        crowded = (shape.m if shape.routing == "one" else average) > _CROWD
+        stages = int(step.config.get("stages", 1))
         empty = (shape.routing != "uniform" or routes < shape.e) and shape.e > shape.topk
         return {
             "an expert with more than 64 tokens": crowded,
             "an expert with more than 64 tokens and an odd number of blocks of K": crowded
             and blocks % 2 == 1,
             "experts without tokens": empty,
-            "one block of K and experts without tokens": blocks == 1
-            and empty
-            and shape.e > shape.topk,
+            "one block of K and experts without tokens": blocks == 1 and empty,
             "a pipeline that comes round": blocks > stages,
             "experts without tokens and a pipeline that comes round": blocks > stages and empty,
             "17 to 40 tokens an expert on average": 17 <= average <= 40,

@@ -7,7 +7,6 @@ command line builds it before a worker starts.
 from __future__ import annotations
 
 import functools
-import importlib.machinery
 import importlib.util
 import sys
 import sysconfig
@@ -16,6 +15,7 @@ from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import compile_shared, host_compiler
+from kernelbench.build.torch_extension import imported_extension
 
 #: What ``[config] marshal`` says where calls that are timed go through the extension.
 EXTENDED = ("tuples", "items")
@@ -64,14 +64,8 @@ def _torch_version() -> str:
 @functools.cache
 def load_tuples() -> Any:
     """The extension as a module, with ``call``."""
-    path, name = str(tuples_library()), SOURCE[0]
-    loader = importlib.machinery.ExtensionFileLoader(name, path)
-    spec = importlib.util.spec_from_loader(name, loader, origin=path)
+    library = tuples_library()
     try:
-        if spec is None:
-            raise ImportError("no loader")
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
+        return imported_extension(SOURCE[0], library)
     except ImportError as error:
         raise EnvironmentProblem(f"the extension for tuples cannot be loaded: {error}") from error
-    return module
