@@ -24,11 +24,12 @@ PROBES = (
 _SOURCE = Path(__file__).with_name("probes.cu")
 #: Operations of a probe, as in probes.cu; bytes that one takes through the SM's port.
 _STEPS, _PORT_BYTES = 256, 24576
+_REPS = 100
 _LINE = re.compile(r"(?P<name>\w+) = \{ value = (?P<value>[^,]+), (?P<rest>.*) \}")
 
 
-def probed_file(index: int = 0, reps: int = 100) -> str:
-    """The text of a device's file for a GPU: what is probed there, else what a GPU alike has.
+def probed_file() -> str:
+    """The text of a device's file for the first GPU: probed there, else as a GPU alike has it.
 
     A fitted cost stays: it stands for more than its name says. Its source says what was probed.
 
@@ -36,13 +37,13 @@ def probed_file(index: int = 0, reps: int = 100) -> str:
         EnvironmentProblem: Without a GPU of a modelled architecture, or nvcc.
     """
     found = devices.gpus()
-    if not 0 <= index < len(found):
-        raise EnvironmentProblem(devices.gpu_problem() or f"no GPU {index}")
-    like = _like(found[index].name, found[index].capability)
-    flags = ["-O3", "-std=c++17", *compiler.cuda_arch_flags(found[index].capability)]
+    if not found:
+        raise EnvironmentProblem(devices.gpu_problem() or "no GPU 0")
+    like = _like(found[0].name, found[0].capability)
+    flags = ["-O3", "-std=c++17", *compiler.cuda_arch_flags(found[0].capability)]
     library = ctypes.CDLL(str(compiler.compile_shared("probes of a model", [_SOURCE], flags)))
-    samples = {name: _run(library, index, name, reps) for name in PROBES}
-    return file_text(like, found[index].name, samples)
+    samples = {name: _run(library, name) for name in PROBES}
+    return file_text(like, found[0].name, samples)
 
 
 def _like(name: str, capability: tuple[int, int]) -> DeviceModel:
@@ -54,11 +55,11 @@ def _like(name: str, capability: tuple[int, int]) -> DeviceModel:
     return next((each for each in alike if each.device == name), alike[0])
 
 
-def _run(library: ctypes.CDLL, index: int, name: str, reps: int) -> npt.NDArray[np.float64]:
-    took = np.zeros(reps, np.uint64)
+def _run(library: ctypes.CDLL, name: str) -> npt.NDArray[np.float64]:
+    took = np.zeros(_REPS, np.uint64)
     place = took.ctypes.data_as(ctypes.c_void_p)
-    if status := library.kb_model_probe(index, PROBES.index(name), reps, place):
-        raise EnvironmentProblem(f"the probe of {name} failed on GPU {index}: CUDA error {status}")
+    if status := library.kb_model_probe(0, PROBES.index(name), _REPS, place):
+        raise EnvironmentProblem(f"the probe of {name} failed on GPU 0: CUDA error {status}")
     cycles = took / _STEPS
     if name == "port_bytes":
         return _PORT_BYTES / cycles
