@@ -10,7 +10,7 @@ from typing import Unpack, get_args
 
 from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.base.observer import Observer
-from kernelbench.compare.comparer import ArmFailure, Comparer, identical
+from kernelbench.compare.comparer import ArmFailure, Comparer, VerdictRules, identical
 from kernelbench.compare.comparison import Comparison, NotTimed, append_to_ledger, judge
 from kernelbench.compare.session_plan import plan_sessions
 from kernelbench.compare.session_samples import SessionSamples
@@ -116,13 +116,13 @@ def ab(
         raise NotTimed(_checked(found, plans, settings, observer) if check else found)
     if save:
         require_results(folder)
+    rules = VerdictRules(folder, found.timing, alpha, margin, found.seed)
     if power is not None:
-        found = _with_power(found, plans[0], folder, power, detect, margin, alpha, observer)
+        found = _with_power(found, plans[0], rules, power, detect, observer)
     with contextlib.ExitStack() as ending:  # the sessions' processes end beside the verdict
         environment, everything, failure = _collect(found, plans, settings, observer, ending)
-        device = environment.device
-        lines = judge(everything, device, folder, found.timing, alpha, margin, found.seed)
-        found = replace(found, device=device, complete=failure is None, lines=tuple(lines))
+        found = replace(found, device=environment.device, complete=failure is None)
+        found = replace(found, lines=judge(everything, replace(rules, device=found.device)))
         found = _saved(folder, found, command or call_text("ab", base, cand)) if save else found
     if failure is not None:
         raise ended_early(failure, found)
@@ -160,20 +160,15 @@ def _require_power(power: float | None, detect: float | None, sessions: int | No
 def _with_power(
     found: Comparison,
     first: StepRun,
-    folder: Path,
+    rules: VerdictRules,
     power: float,
     detect: float | None,
-    margin: float,
-    alpha: float,
     observer: Observer,
 ) -> Comparison:
     """The comparison with as many sessions as the power takes."""
-    detect = 2 * margin if detect is None else detect
-    gpu = first.target.gpu
-    planned = plan_sessions(
-        folder, gpu.name if gpu else cpu_name(), found.shapes, found.metric, found.timing,
-        power=power, detect=detect, margin=margin, alpha=alpha,
-    )  # fmt: skip
+    detect = 2 * rules.margin if detect is None else detect
+    rules = replace(rules, device=first.target.gpu.name if first.target.gpu else cpu_name())
+    planned = plan_sessions(rules, found.shapes, found.metric, power=power, detect=detect)
     observer.planned(planned)
     return replace(found, sessions=planned.sessions, plan=planned)
 

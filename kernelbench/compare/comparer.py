@@ -290,44 +290,51 @@ def impossible(collected: SessionSamples, arm: ArmName, device: str, timing: Tim
     return ""
 
 
-def estimate(
-    collected: SessionSamples,
-    metric: str,
-    *,
-    results: Path,
-    device: str,
-    margin: float,
-    alpha: float,
-    timing: Timing,
-    seed: int,
-) -> Estimate:
+@dataclass(frozen=True)
+class VerdictRules:
+    """How samples are judged.
+
+    Attributes:
+        results: Folder of the device's calibrations.
+        timing: How the samples were timed.
+        alpha: Level of the tests.
+        margin: Change below which nobody cares, as a fraction.
+        seed: Of the permutations.
+        device: Name of the GPU or CPU.
+    """
+
+    results: Path
+    timing: Timing
+    alpha: float
+    margin: float
+    seed: int
+    device: str = ""
+
+
+def estimate(collected: SessionSamples, metric: str, rules: VerdictRules) -> Estimate:
     """Infer one metric of one shape, with the device's calibrated session spread if any.
 
     Args:
         collected: The samples of a shape.
         metric: What decides.
-        results: Folder of the device's calibrations.
-        device: Name of the GPU or CPU.
-        margin: Change below which nobody cares, as a fraction.
-        alpha: Level of the tests.
-        timing: How they were timed.
-        seed: Of the permutations.
+        rules: How they are judged.
     """
+    timing = rules.timing
     spread = calibration_record.load_session_sd(
-        results, device, collected.shape.name, metric, timing.l2
+        rules.results, rules.device, collected.shape.name, metric, timing.l2
     )
     on_host = collected.methods.get(metric) == "wall"
     fine = on_host or not is_time(metric)
     tick = _FINE_TICK if fine else TICK_US / (timing.batch if metric == "device" else 1)
     found = estimate_change(
         collected.sessions[metric],
-        margin=margin,
-        alpha=alpha,
+        margin=rules.margin,
+        alpha=rules.alpha,
         session_sd=spread.sd if spread else None,
         session_df=spread.sessions - 1 if spread else None,
         session_total=spread.total_variance if spread else None,
         tick_us=tick,
-        seed=seed % 2**32,
+        seed=rules.seed % 2**32,
     )
     if spread and found.session_sd is not None:
         found = replace(found, notes=(*found.notes, f"session spread from {spread.source}"))

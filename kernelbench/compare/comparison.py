@@ -10,7 +10,7 @@ from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode
 from kernelbench.base.table import Row, RowTable
-from kernelbench.compare import comparer
+from kernelbench.compare.comparer import VerdictRules, estimate
 from kernelbench.compare.session_plan import SessionPlan
 from kernelbench.compare.session_samples import SessionSamples
 from kernelbench.measure import speed_of_light
@@ -34,43 +34,19 @@ class ComparisonLine:
     sol_us: float | None
 
 
-def judge(
-    everything: Sequence[SessionSamples],
-    device: str,
-    folder: Path,
-    timing: Timing,
-    alpha: float,
-    margin: float,
-    seed: int,
-) -> list[ComparisonLine]:
-    """One line per shape and metric; all of them are one family.
-
-    Args:
-        everything: The samples, a shape each.
-        device: Name of the GPU or CPU.
-        folder: Results folder with the device's calibrations.
-        timing: How they were timed.
-        alpha: Level of the tests.
-        margin: Change below which nobody cares, as a fraction.
-        seed: Of the permutations.
-    """
-    pairs = [(collected, m) for collected in everything for m in timing.metrics]
-    estimates = [
-        comparer.estimate(
-            collected, m, results=folder, device=device, margin=margin, alpha=alpha, timing=timing,
-            seed=seed,
-        )
-        for collected, m in pairs
-    ]  # fmt: skip
-    ceilings = speed_of_light.datasheet(device)
+def judge(everything: Sequence[SessionSamples], rules: VerdictRules) -> tuple[ComparisonLine, ...]:
+    """One line per shape and metric; all of them are one family."""
+    pairs = [(collected, m) for collected in everything for m in rules.timing.metrics]
+    estimates = [estimate(collected, m, rules) for collected, m in pairs]
+    ceilings = speed_of_light.datasheet(rules.device)
     lines = []
     for (collected, m), verdict in zip(pairs, family(estimates), strict=True):
         sol = None
         work = collected.work
         if is_time(m) and ceilings is not None and work is not None and work.bytes_total:
-            sol = speed_of_light.speed_of_light(work, ceilings, timing.l2).us
+            sol = speed_of_light.speed_of_light(work, ceilings, rules.timing.l2).us
         lines.append(ComparisonLine(collected, m, verdict, sol))
-    return lines
+    return tuple(lines)
 
 
 def medians(line: ComparisonLine) -> dict[str, float]:
@@ -188,7 +164,9 @@ def append_to_ledger(folder: Path, found: Comparison, command: str) -> str:
     created, timing = run_record.now_iso(), found.timing
     entries = []
     for line in found.lines:
-        e = line.verdict.estimate
+        e, took = line.verdict.estimate, line.collected.session_s
+        # `ab --power` tells it beforehand of later ones.
+        seconds = {"session_s": round(statistics.median(took), 2)} if took else {}
         entries.append(
             ledger.LedgerEntry(
                 schema=ledger.SCHEMA,
@@ -218,19 +196,12 @@ def append_to_ledger(folder: Path, found: Comparison, command: str) -> str:
                     "batch": timing.batch,
                     "sessions": found.sessions,
                 }
-                | _seconds(line.collected),
+                | seconds,
                 samples_file=samples.relative_to(folder).as_posix(),
             )
         )
     ledger.append(folder, entries)
     return identifier
-
-
-def _seconds(collected: SessionSamples) -> dict[str, float]:
-    """Median seconds of a session, which ``ab --power`` tells beforehand of later ones."""
-    if not collected.session_s:
-        return {}
-    return {"session_s": round(statistics.median(collected.session_s), 2)}
 
 
 def _figures(line: ComparisonLine) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from kernelbench.base import json_file
 from kernelbench.base.errors import EnvironmentProblem, RecordError, UsageError
 from kernelbench.base.observer import Observer
 from kernelbench.compare import gate_tables
+from kernelbench.compare.comparer import VerdictRules
 from kernelbench.compare.gate_report import GateReport, RowStatus
 from kernelbench.compare.live_gate import LiveGate, Settings
 from kernelbench.project.context import Context, parse_results
@@ -109,10 +110,8 @@ def gate_against(
     folder = parse_results(results, context.project)
     if update_best:
         require_results(folder)
-    live_settings = Settings(
-        settings.timing(metric), sessions, metric, margin, ALPHA, settings.seed,
-        settings.timeout_s, folder,
-    )  # fmt: skip
+    rules = VerdictRules(folder, settings.timing(metric), ALPHA, margin, settings.seed)
+    live_settings = Settings(rules, sessions, metric, settings.timeout_s)
     with contextlib.ExitStack() as stack:
         # First: a name that does not exist is a mistake on any machine.
         predecessor = stack.enter_context(lineages_at(reference, context.project))

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base.seeds import derive
-from kernelbench.compare.comparer import ArmFailure, Comparer, estimate, identical
+from kernelbench.compare.comparer import ArmFailure, Comparer, VerdictRules, estimate, identical
 from kernelbench.compare.gate_report import GateReport, GateRow, LiveRow, RowStatus, from_live
 from kernelbench.compare.session_samples import SessionSamples
 from kernelbench.project.context import Context
@@ -21,7 +20,6 @@ from kernelbench.records.metrics import Metric
 from kernelbench.runs.runner import StepRun
 from kernelbench.stats.estimate import Estimate
 from kernelbench.stats.inference import Verdict, family
-from kernelbench.worker.jobs import Timing
 from kernelbench.worker.launcher import Launcher
 
 Against = Literal["predecessor", "best"]
@@ -31,14 +29,10 @@ Against = Literal["predecessor", "best"]
 class Settings:
     """How to compare."""
 
-    timing: Timing
+    rules: VerdictRules
     sessions: int
     metric: Metric
-    margin: float
-    alpha: float
-    seed: int
     call_limit_s: float
-    results: Path
 
 
 @dataclass
@@ -157,7 +151,7 @@ class LiveGate:
         plan, settings = pair.plan, self.settings
         comparer = Comparer(
             self.launcher, pair.base, plan.step, plan.lineage, plan.target, plan.classes,
-            settings.timing, derive(settings.seed, pair.against, plan.step.name, label),
+            settings.rules.timing, derive(settings.rules.seed, pair.against, plan.step.name, label),
             settings.call_limit_s,
             lambda text: self.on_progress(f"{plan.step.name} against {pair.against}: {text}"),
         )  # fmt: skip
@@ -174,11 +168,8 @@ class LiveGate:
         finally:
             if comparer.environment is not None:
                 self.device = comparer.environment.device
-        pair.estimate = estimate(
-            collected, settings.metric, results=settings.results, device=self.device,
-            margin=settings.margin, alpha=settings.alpha, timing=settings.timing,
-            seed=settings.seed,
-        )  # fmt: skip
+        rules = replace(settings.rules, device=self.device)
+        pair.estimate = estimate(collected, settings.metric, rules)
         return pair.estimate
 
     def _confirm(self, pair: _Pair) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.compare.comparer import VerdictRules
 from kernelbench.records import ledger
 from kernelbench.records.calibration_record import MIN_SESSIONS, SessionSpread, load_spreads
 from kernelbench.records.metrics import Metric
@@ -41,35 +42,23 @@ class SessionPlan:
 
 
 def plan_sessions(
-    results: Path,
-    device: str,
-    shapes: Sequence[str],
-    metric: Metric,
-    timing: Timing,
-    *,
-    power: float,
-    detect: float,
-    margin: float,
-    alpha: float,
+    rules: VerdictRules, shapes: Sequence[str], metric: Metric, *, power: float, detect: float
 ) -> SessionPlan:
     """The fewest sessions that call a slowdown of ``detect`` SLOWER with the given probability.
 
     Args:
-        results: Folder with the device's calibrations and the ledger.
-        device: Name of the GPU or CPU.
+        rules: How the samples will be judged; the folder has the ledger, too.
         shapes: Compared together: the level is shared among them and their metrics.
         metric: The time that decides.
-        timing: How the arms will be timed.
         power: Probability, between 0 and 1.
         detect: The slowdown, as a fraction.
-        margin: Change below which nobody cares, as a fraction.
-        alpha: Level of the tests.
 
     Raises:
         EnvironmentProblem: If the device was never calibrated for the metric.
         UsageError: If the change is not beyond the margin that the device allows, or takes more
             than :data:`~kernelbench.stats.inference.MAX_SESSIONS` sessions.
     """
+    results, device, timing = rules.results, rules.device, rules.timing
     spreads = {
         shape: spread
         for (shape, of), spread in load_spreads(results, device, "comparison", timing.l2).items()
@@ -80,26 +69,18 @@ def plan_sessions(
             f"--power rests on a calibration of {device} for {metric} time, and there is none",
             "make one with `kernelbench calibrate STEP --shape NAME`, or say --sessions",
         )
-    level = alpha / (len(shapes) * len(timing.metrics))
-    plans = [
-        _for_shape(spreads, shape, power=power, detect=detect, margin=margin, alpha=level)
-        for shape in shapes
-    ]
+    shared = replace(rules, alpha=rules.alpha / (len(shapes) * len(timing.metrics)))
+    plans = [_for_shape(spreads, shape, shared, power, detect) for shape in shapes]
     most = max(plans, key=lambda plan: plan.sessions)
     seconds = _seconds_per_session(results, device, timing)
     return replace(most, seconds=seconds and seconds * most.sessions * len(shapes))
 
 
 def _for_shape(
-    spreads: dict[str, SessionSpread],
-    shape: str,
-    *,
-    power: float,
-    detect: float,
-    margin: float,
-    alpha: float,
+    spreads: dict[str, SessionSpread], shape: str, rules: VerdictRules, power: float, detect: float
 ) -> SessionPlan:
     """The plan of one shape; of one that was never calibrated, by the largest spread."""
+    margin, alpha = rules.margin, rules.alpha
     own = spreads.get(shape)
     spread = own or max(spreads.values(), key=lambda each: each.total_variance)
     # Without a calibration of its own, a shape's error is that of its own sessions.

@@ -13,7 +13,7 @@ from conftest import result_row, run_record
 
 from kernelbench.base import schema
 from kernelbench.base.errors import MachineFault
-from kernelbench.compare.comparer import estimate
+from kernelbench.compare.comparer import VerdictRules, estimate
 from kernelbench.compare.session_samples import SessionSamples, block_samples
 from kernelbench.measure import gpu_energy
 from kernelbench.measure.results import TimedBlock
@@ -126,10 +126,8 @@ def compared(base: float, cand: float, tmp_path: Path) -> str:
         ]
         collected.sessions.setdefault("energy", []).append(block_samples(blocks, "A"))
     timing = Timing(500, 50, "cold", "single", ("device", "energy"), 10.0)
-    found = estimate(
-        collected, "energy", results=tmp_path, device="NVIDIA H200", margin=0.005, alpha=0.05,
-        timing=timing, seed=1,
-    )  # fmt: skip
+    rules = VerdictRules(tmp_path, timing, 0.05, 0.005, 1, "NVIDIA H200")
+    found = estimate(collected, "energy", rules)
     (verdict,) = family([found])
     return verdict.label
 

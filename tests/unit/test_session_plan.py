@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,12 @@ import pytest
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.base.json_file import read_json
+from kernelbench.compare.comparer import VerdictRules
 from kernelbench.compare.session_plan import SessionPlan, plan_sessions
 from kernelbench.compare.session_samples import block_samples
 from kernelbench.measure.results import TimedBlock
 from kernelbench.records.calibration_record import load_spreads, read_calibration, save_calibration
+from kernelbench.records.metrics import Metric
 from kernelbench.stats.blocks import BlockSamples
 from kernelbench.stats.estimate import estimate_change
 from kernelbench.stats.inference import family
@@ -26,7 +27,14 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 A_A_SAMPLES = Path(__file__).resolve().parents[1] / "fixtures" / "a_a_samples.json.gz"
 H200 = "NVIDIA H200"
 BOTH = Timing(500, 50, "cold", "single", ("device", "call"), 1.0)
-planned = functools.partial(plan_sessions, power=0.95, detect=0.005, margin=0.002, alpha=0.05)
+
+
+def planned(
+    results: Path, device: str, shapes: list[str], metric: Metric, timing: Timing,
+    detect: float = 0.005,
+) -> SessionPlan:  # fmt: skip
+    rules = VerdictRules(results, timing, alpha=0.05, margin=0.002, seed=1, device=device)
+    return plan_sessions(rules, shapes, metric, power=0.95, detect=detect)
 
 
 def a_a_samples() -> list[BlockSamples]:
