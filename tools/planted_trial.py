@@ -31,7 +31,6 @@ from kernelbench.records import calibration_record
 from kernelbench.runs.plan import plan
 from kernelbench.runs.settings import Measuring
 from kernelbench.stats.blocks import BlockSamples
-from kernelbench.stats.calibration import AASample, PlantedSample
 from kernelbench.stats.defaults import ALPHA
 from kernelbench.stats.estimate import estimate_change
 from kernelbench.stats.inference import Verdict, family
@@ -106,12 +105,11 @@ def main() -> int:
 def _batch(collector: Collector, asked: argparse.Namespace) -> dict[str, Any]:
     """Ten trials: rounds of as many processes as a trial has sessions."""
     began = time.monotonic()
-    first: list[AASample] = []
-    collector.a_a(first, 1, 1)
-    base_us = float(statistics.median(first[0].samples.base.ravel()))
-    found: list[PlantedSample] = []
+    collector.measure_a_a(1, 1)
+    base_us = float(statistics.median(collector.a_a[0].samples.base.ravel()))
     level = asked.level / 100
-    collector.planted(found, {level: ROUNDS * asked.sessions}, base_us, 0.0)
+    collector.measure_planted({level: ROUNDS * asked.sessions}, base_us, 0.0)
+    found = collector.planted
     assert collector.environment is not None
     return {
         "device": collector.environment.device,

@@ -43,6 +43,8 @@ class Collector:
     """Runs calibration jobs for one step and shape and keeps all that they report.
 
     Attributes:
+        a_a, planted, sequential: What the three series gave.
+        failure: What ended them early, if something did.
         raw: Every block of every attempt, in order, for the samples file.
         attempts: One line per worker: series, session, seed, how it ended.
     """
@@ -58,30 +60,25 @@ class Collector:
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
     environment: Environment | None = None
+    a_a: list[AASample] = field(default_factory=list)
+    planted: list[PlantedSample] = field(default_factory=list)
+    sequential: list[tuple[Floats, Floats]] = field(default_factory=list)
+    failure: BaseException | None = None
     raw: list[dict[str, Any]] = field(default_factory=list)
     attempts: list[dict[str, Any]] = field(default_factory=list)
 
-    def a_a(self, found: list[AASample], sessions: int, per_session: int) -> None:
-        """Add A/A comparisons to ``found``: ``per_session`` in each of ``sessions`` processes.
-
-        Args:
-            found: Where they are added.
-            sessions: Number of processes.
-            per_session: Comparisons in each.
-        """
+    def measure_a_a(self, sessions: int, per_session: int) -> None:
+        """Add A/A comparisons: ``per_session`` in each of ``sessions`` processes."""
         jobs = [self._job("aa", i, repeats=per_session, check=i == 0) for i in range(sessions)]
         for session, blocks, _ in self._rounds("aa", jobs):
-            found.append(AASample(session, block_samples(blocks, self.shape.name)))
+            self.a_a.append(AASample(session, block_samples(blocks, self.shape.name)))
 
-    def planted(
-        self, found: list[PlantedSample], levels: dict[float, int], base_us: float, target: float
-    ) -> None:
-        """Add planted slowdowns to ``found``: ``levels`` maps a fraction to its number of trials.
+    def measure_planted(self, levels: dict[float, int], base_us: float, target: float) -> None:
+        """Add planted slowdowns: ``levels`` maps a fraction to its number of trials.
 
         Trials are spread over fresh processes, ten each, levels shuffled.
 
         Args:
-            found: Where they are added.
             levels: Number of trials by slowdown, a fraction.
             base_us: The step's time in microseconds, of which the delay is a fraction.
             target: The level that has to be found.
@@ -98,25 +95,18 @@ class Collector:
             samples = block_samples(blocks, self.shape.name)
             median = float(np.median(samples.base))
             level = left[session].pop(0)
-            found.append(PlantedSample(level, planted_us / median, samples, level == target))
+            planted = planted_us / median
+            self.planted.append(PlantedSample(level, planted, samples, level == target))
 
-    def sequential(
-        self, found: list[tuple[Floats, Floats]], sessions: int, per_session: int
-    ) -> None:
-        """Add the negative control to ``found``: all of one arm, then all of the other.
-
-        Args:
-            found: Where they are added.
-            sessions: Number of processes.
-            per_session: Pairs in each.
-        """
+    def measure_sequential(self, sessions: int, per_session: int) -> None:
+        """Add pairs of the negative control: all of one arm, then all of the other."""
         jobs = [
             self._job("sequential", i, repeats=per_session, sequential=True)
             for i in range(sessions)
         ]
         for _, blocks, _ in self._rounds("sequential", jobs):
             first, second = (np.array(block.values) for block in blocks)
-            found.append((first, second))
+            self.sequential.append((first, second))
 
     def _job(
         self,

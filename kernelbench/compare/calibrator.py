@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -27,8 +27,6 @@ from kernelbench.runs.settings import (
     require_results,
 )
 from kernelbench.stats import calibration
-from kernelbench.stats.blocks import Floats
-from kernelbench.stats.calibration import AASample, PlantedSample
 from kernelbench.stats.defaults import ALPHA, MARGIN
 from kernelbench.stats.estimate import estimate_change
 from kernelbench.worker.launcher import Launcher
@@ -112,30 +110,19 @@ def calibrate(
         )
     folder = parse_results(results, context.project)
     require_results(folder)
-    samples = _collect(chosen, metric, size, margin, settings, observer.progress)
-    environment = samples.collector.environment
-    if environment is None or not samples.a_a:
+    collector = _collect(chosen, metric, size, margin, settings, observer.progress)
+    environment = collector.environment
+    if environment is None or not collector.a_a:
         nothing = EnvironmentProblem("nothing was measured")
-        raise ended_early(samples.failure or nothing, None)
+        raise ended_early(collector.failure or nothing, None)
     for warning in warnings_of(environment):
         observer.warning(warning)
     text = command or call_text("calibrate", str(step))
-    record, path = _keep(folder, samples, environment, metric, margin, text)
+    record, path = _keep(folder, collector, environment, margin, text)
     observer.saved(path)
-    if samples.failure is not None:
-        raise ended_early(samples.failure, record)
+    if collector.failure is not None:
+        raise ended_early(collector.failure, record)
     return record
-
-
-@dataclass
-class _Samples:
-    """What was collected."""
-
-    collector: Collector
-    a_a: list[AASample] = field(default_factory=list)
-    planted: list[PlantedSample] = field(default_factory=list)
-    sequential: list[tuple[Floats, Floats]] = field(default_factory=list)
-    failure: BaseException | None = None
 
 
 def _collect(
@@ -145,51 +132,45 @@ def _collect(
     margin: float,
     settings: Measuring,
     on_progress: OnProgress | None,
-) -> _Samples:
+) -> Collector:
     with Launcher() as launcher:
         collector = Collector(
             launcher, chosen.step, chosen.lineage, chosen.shapes[0], chosen.classes[0],
             chosen.target, settings.timing(metric), settings.seed, settings.timeout_s,
             on_progress or (lambda _text: None),
         )  # fmt: skip
-        found = _Samples(collector)
         try:
-            collector.a_a(found.a_a, size.sessions, -(-size.aa // size.sessions))
+            collector.measure_a_a(size.sessions, -(-size.aa // size.sessions))
             if size.planted:
-                estimates = [estimate_change([trial.samples], margin=margin) for trial in found.a_a]
+                trials = [trial.samples for trial in collector.a_a]
+                estimates = [estimate_change([samples], margin=margin) for samples in trials]
                 target_level = calibration.target_slowdown(estimates)
                 base_us = sorted(e.base_us for e in estimates)[len(estimates) // 2]
                 levels = dict.fromkeys((*calibration.LEVELS, target_level), size.planted)
-                collector.planted(found.planted, levels, base_us, target_level)
+                collector.measure_planted(levels, base_us, target_level)
             if size.sequential:
                 processes = max(1, min(size.sessions, size.sequential) // 4)
                 per_session = max(1, size.sequential // processes)
                 runs = -(-size.sequential // per_session)
-                collector.sequential(found.sequential, runs, per_session)
+                collector.measure_sequential(runs, per_session)
         except (KernelbenchError, KeyboardInterrupt) as error:
-            found.failure = error
-    return found
+            collector.failure = error
+    return collector
 
 
 def _keep(
-    folder: Path,
-    found: _Samples,
-    environment: Environment,
-    metric: Metric,
-    margin: float,
-    command: str,
+    folder: Path, collector: Collector, environment: Environment, margin: float, command: str
 ) -> tuple[CalibrationRecord, Path]:
     """Judge and save what was measured."""
-    collector, failure = found.collector, found.failure
-    timing = collector.timing
+    timing, failure = collector.timing, collector.failure
     record = calibration.analyze(
-        found.a_a,
-        found.planted,
-        found.sequential,
+        collector.a_a,
+        collector.planted,
+        collector.sequential,
         device=environment.device,
         step=collector.step.name,
         shape=collector.shape.name,
-        metric=metric,
+        metric=timing.metrics[0],
         margin=margin,
         alpha=ALPHA,
         complete=failure is None,
