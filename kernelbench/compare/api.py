@@ -259,12 +259,7 @@ def _collect(
 ) -> tuple[Environment, list[SessionSamples], BaseException | None]:
     """Measure shape by shape; after a failure, the shapes that every metric has samples of.
 
-    Args:
-        found: The comparison as planned.
-        plans: Both arms.
-        settings: How they are measured.
-        observer: Told what happens.
-        ending: What waits for the processes' ends.
+    ``ending`` waits for the processes' ends.
 
     Raises:
         KernelbenchError, Interrupted: If there is nothing to keep.

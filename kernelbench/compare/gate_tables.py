@@ -9,7 +9,7 @@ leaves to chance (its degrees of freedom are in t). Sigma is measured over the s
 calibration: what weeks, or another neighbour on the machine, add is not in it. Uncalibrated, the
 margin asked for stands alone and the report says so. Then, and for every time by the wall clock of
 a CPU, which belongs to others too, a change beyond the margin is AMBIGUOUS, gain or loss, unless
-the stored repetitions lie apart (:func:`overlap`).
+the stored repetitions lie apart (:func:`_overlap`).
 
 *Best ever.* The least of n noisy medians lies below their mean by sigma * E[max of n normals], so
 this much is added to the margin against the best; E is Blom's approximation (1958).
@@ -222,7 +222,7 @@ class _Margins:
         """Why a change beyond the margin is not certain; empty if it is."""
         calibrated = self._spread(shape, metric) is not None and now.method != "wall"
         return (
-            "" if calibrated or before is None else overlap(before, now, self._alpha / self._tests)
+            "" if calibrated or before is None else _overlap(before, now, self._alpha / self._tests)
         )
 
     def note(self) -> str:
@@ -345,7 +345,7 @@ def _metrics(base: Result, metric: GateMetric) -> list[str]:
     return [*(timed if metric == "both" else timed[:1])] or [""]
 
 
-def overlap(before: Summary, now: Summary, alpha: float) -> str:
+def _overlap(before: Summary, now: Summary, alpha: float) -> str:
     """Why two stored series cannot be told apart, in a few words; empty if they can.
 
     A record keeps the median of a series, its 5th and its 95th percentile. Where no calibration
@@ -353,11 +353,6 @@ def overlap(before: Summary, now: Summary, alpha: float) -> str:
     repetitions moved: two medians are taken to differ if the intervals between these percentiles
     have no point in common. With few repetitions that happens by chance: n and m samples of one
     distribution lie apart with a probability of 2 / C(n + m, n), all orders being equally likely.
-
-    Args:
-        before: The earlier series.
-        now: The later one.
-        alpha: Level of the tests.
     """
     if now.p05 <= before.p95 and before.p05 <= now.p95:
         return f"p5–p95 {_range(before)} before, {_range(now)} now: they overlap"

@@ -143,11 +143,7 @@ class _Parts:
 
 
 def _parts(step: Step, *, on_cpu: bool = False) -> _Parts:
-    """See :class:`_Parts`.
-
-    Args:
-        on_cpu: Whether cuda is the CPU for a torch extension.
-    """
+    """``on_cpu``: whether cuda is the CPU for a torch extension."""
     entry = overlay.entry_of(step)
     folders, libraries, own = _own_flags(step)
     texts = _texts(entry, folders)
