@@ -13,7 +13,7 @@ from kernelbench.base.observer import Observer
 from kernelbench.compare import gate_tables
 from kernelbench.compare.comparer import VerdictRules
 from kernelbench.compare.gate_report import GateReport, RowStatus
-from kernelbench.compare.live_gate import LiveGate, Settings
+from kernelbench.compare.live_gate import LiveGate
 from kernelbench.project.context import Context, parse_results
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.project_file import Project
@@ -111,7 +111,6 @@ def gate_against(
     if update_best:
         require_results(folder)
     rules = VerdictRules(folder, settings.timing(metric), ALPHA, margin, settings.seed)
-    live_settings = Settings(rules, sessions, metric, settings.timeout_s)
     with contextlib.ExitStack() as stack:
         # First: a name that does not exist is a mistake on any machine.
         predecessor = stack.enter_context(lineages_at(reference, context.project))
@@ -124,7 +123,9 @@ def gate_against(
         _require_timed(plans, metric)
         former, note = _best(best, context, plans, folder, stack)
         launcher = stack.enter_context(Launcher())
-        live = LiveGate(context, launcher, live_settings, observer.progress)
+        live = LiveGate(
+            context, launcher, rules, sessions, metric, settings.timeout_s, observer.progress
+        )
         report = live.run(plans, predecessor, former, notes=[note], fail_on=fail_on)
     if update_best and not report.failures:
         why_not = keep_best(context.project, folder, report)

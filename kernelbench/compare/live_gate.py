@@ -25,16 +25,6 @@ from kernelbench.worker.launcher import Launcher
 Against = Literal["predecessor", "best"]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to compare."""
-
-    rules: VerdictRules
-    sessions: int
-    metric: Metric
-    call_limit_s: float
-
-
 @dataclass
 class _Pair:
     """One comparison to make: a step of the other revision against the current one."""
@@ -43,7 +33,6 @@ class _Pair:
     shape: Any
     against: Against
     base: Step
-    estimate: Estimate | None = None
     verdict: Verdict | None = None
     again: Verdict | None = None
     failure: str = ""
@@ -55,15 +44,17 @@ class LiveGate:
     """Compares plans of the current revision with one or two others.
 
     Attributes:
-        device: Name of the device, once something was measured.
+        rules: How samples are judged; the device is known once something was measured.
         confirmations: One line per SLOWER that was measured again.
     """
 
     context: Context
     launcher: Launcher
-    settings: Settings
+    rules: VerdictRules
+    sessions: int
+    metric: Metric
+    call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
-    device: str = ""
     confirmations: list[str] = field(default_factory=list, init=False)
 
     def run(
@@ -95,9 +86,9 @@ class LiveGate:
             pair.verdict = verdict
         for pair in pairs:
             if pair.verdict is not None and pair.verdict.label == "SLOWER":
-                self._confirm(pair)
+                self._confirm(pair, pair.verdict.estimate)
         report = from_live(
-            self._live_rows(pairs), device=self.device or "no device",
+            self._live_rows(pairs), device=self.rules.device or "no device",
             notes=(*notes, *self.confirmations), fail_on=fail_on,
         )  # fmt: skip
         return replace(report, rows=(*report.rows, *extra))
@@ -131,7 +122,7 @@ class LiveGate:
         return pairs
 
     def _row(self, step: str, shape: str, status: RowStatus, reason: str) -> GateRow:
-        return GateRow(step, shape, "", self.settings.metric, status, reason)
+        return GateRow(step, shape, "", self.metric, status, reason)
 
     def _gone(self, predecessor: Lineages, plans: Sequence[StepRun]) -> list[GateRow]:
         """Steps that ran in the baseline and are not here any more fail closed."""
@@ -148,17 +139,17 @@ class LiveGate:
         return rows
 
     def _measure(self, pair: _Pair, label: str) -> Estimate | None:
-        plan, settings = pair.plan, self.settings
+        plan, rules = pair.plan, self.rules
         comparer = Comparer(
             self.launcher, pair.base, plan.step, plan.lineage, plan.target, plan.classes,
-            settings.rules.timing, derive(settings.rules.seed, pair.against, plan.step.name, label),
-            settings.call_limit_s,
+            rules.timing, derive(rules.seed, pair.against, plan.step.name, label),
+            self.call_limit_s,
             lambda text: self.on_progress(f"{plan.step.name} against {pair.against}: {text}"),
         )  # fmt: skip
         collected = SessionSamples(pair.shape)
         try:
             with comparer:
-                comparer.collect(collected, settings.sessions)
+                comparer.collect(collected, self.sessions)
         except ArmFailure as failure:
             if failure.arm == "base":
                 pair.missing = f"the {pair.against} cannot be compared with: {failure.message}"
@@ -167,20 +158,16 @@ class LiveGate:
             return None
         finally:
             if comparer.environment is not None:
-                self.device = comparer.environment.device
-        rules = replace(settings.rules, device=self.device)
-        pair.estimate = estimate(collected, settings.metric, rules)
-        return pair.estimate
+                self.rules = replace(rules, device=comparer.environment.device)
+        return estimate(collected, self.metric, self.rules)
 
-    def _confirm(self, pair: _Pair) -> None:
+    def _confirm(self, pair: _Pair, first: Estimate) -> None:
         """Measure a SLOWER once more, in fresh processes with new inputs and order."""
-        first = pair.estimate
         second = self._measure(pair, "confirmation")
         name = f"{pair.plan.step.name} {pair.shape.name}"
-        if second is None or first is None:
+        if second is None:
             self.confirmations.append(f"{name}: the confirmation run failed")
             return
-        pair.estimate = first
         pair.again = family([second])[0]
         self.confirmations.append(
             f"{name} against {pair.against}: {100 * first.change:+.2f}%, measured again "
@@ -201,21 +188,21 @@ class LiveGate:
                 LiveRow(
                     step,
                     shape,
-                    self.settings.metric,
+                    self.metric,
                     against_predecessor=first.verdict if first is not None else None,
                     against_best=second.verdict if second is not None else None,
                     confirmed=any(p.again and p.again.label == "SLOWER" for p in slower),
-                    again=_worst([p.again.estimate for p in slower if p.again]),
+                    again=max(
+                        (p.again.estimate for p in slower if p.again),
+                        key=lambda each: each.change - each.margin,
+                        default=None,
+                    ),
                     failure=next((p.failure for p in group if p.failure), ""),
                     missing=next((p.missing for p in group if p.missing), ""),
                     same_code=first is None,
                 )
             )
         return rows
-
-
-def _worst(estimates: Sequence[Estimate]) -> Estimate | None:
-    return max(estimates, key=lambda each: each.change - each.margin, default=None)
 
 
 def _same_step(step: Step, lineages: Lineages | None) -> Step | None:
