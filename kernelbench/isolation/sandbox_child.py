@@ -284,8 +284,7 @@ class _Server:
         try:
             return work()
         except Exception as error:
-            line = _line(error, self._kernels[arm][1])
-            return {"raised": _kind(error), "reason": line, "lost": self._lost()}, ()
+            return _raised(error, self._kernels[arm][1]) | {"lost": self._lost()}, ()
         finally:
             if collecting:
                 gc.enable()
@@ -341,18 +340,13 @@ class _Server:
         return timed | {"lost": self._lost(), "generator": generator_lost(self._device)}
 
 
-def _kind(error: Exception) -> str:
+def _raised(error: Exception, step: Step) -> dict[str, Any]:
+    text = " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, NotImplementedError):
-        return "unable"
+        return {"raised": "unable", "reason": text}
     if isinstance(error, torch.OutOfMemoryError):
-        return "memory"
-    return "other"
-
-
-def _line(error: Exception, step: Step) -> str:
-    if isinstance(error, NotImplementedError | torch.OutOfMemoryError):
-        return " ".join(str(error).split())[:_LONGEST]
-    return describe_exception(error, step.entry)
+        return {"raised": "memory", "reason": text}
+    return {"raised": "other", "reason": describe_exception(error, step.entry)}
 
 
 def serve(link: socket.socket) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -131,14 +132,11 @@ def shown_path(file: Path) -> str:
 
 def line_in(error: BaseException, folder: Path | None) -> str:
     """``FILE:LINE`` of the innermost frame of an exception in a folder; empty if there is none."""
-    found = ""
-    traceback = error.__traceback__
-    while traceback is not None and folder is not None:
-        file = Path(traceback.tb_frame.f_code.co_filename)
-        if file.is_absolute() and _is_below(file.resolve(), folder):
-            found = f"{shown_path(file)}:{traceback.tb_lineno}"
-        traceback = traceback.tb_next
-    return found
+    for frame in reversed(traceback.extract_tb(error.__traceback__) if folder else ()):
+        file = Path(frame.filename)
+        if folder and file.is_absolute() and _is_below(file.resolve(), folder):
+            return f"{shown_path(file)}:{frame.lineno}"
+    return ""
 
 
 def _is_below(file: Path, folder: Path) -> bool:
