@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
-from kernelbench.problems.flashinfer import drawing
 from kernelbench.problems.flashinfer.json_fields import read_lines, read_object
 from kernelbench.problems.flashinfer.models import (
+    DTYPES,
     Definition,
     InputSource,
     TensorSpec,
@@ -178,7 +178,7 @@ class DefinitionProblem:
         found = []
         for value, spec in zip(values, self.definition.outputs.values(), strict=True):
             if isinstance(value, int | float):
-                value = torch.tensor(value, dtype=drawing.torch_dtype(spec), device=device)
+                value = torch.tensor(value, dtype=_torch_dtype(spec), device=device)
             found.append(value)
         return found
 
@@ -198,9 +198,7 @@ class DefinitionProblem:
         inputs = self._drawn(shape, axes, seed, device)
         changed = self._changed_inputs(inputs)
         like = [
-            torch.empty(
-                drawing.tensor_extents(spec, axes), dtype=drawing.torch_dtype(spec), device=device
-            )
+            torch.empty(_tensor_extents(spec, axes), dtype=_torch_dtype(spec), device=device)
             for spec in self.definition.outputs.values()
         ]
         tensors = {name: t for name, t in inputs.items() if isinstance(t, torch.Tensor)}
@@ -236,11 +234,9 @@ class DefinitionProblem:
             elif source.type == "safetensors":
                 found[name] = self._read(name, spec, source, axes).to(device)
             elif spec.shape is None:
-                found[name] = drawing.random_tensor((), spec, generator, device).item()
+                found[name] = _random_tensor((), spec, generator, device).item()
             else:
-                found[name] = drawing.random_tensor(
-                    drawing.tensor_extents(spec, axes), spec, generator, device
-                )
+                found[name] = _random_tensor(_tensor_extents(spec, axes), spec, generator, device)
         return found
 
     def _custom(self, axes: Mapping[str, int], seed: int, device: str) -> dict[str, Any]:
@@ -253,7 +249,7 @@ class DefinitionProblem:
             found = {key: made[key] for key in self.definition.inputs}
         for key, spec in self.definition.inputs.items():
             value = found[key]
-            wanted = None if spec.shape is None else drawing.tensor_extents(spec, axes)
+            wanted = None if spec.shape is None else _tensor_extents(spec, axes)
             got = tuple(value.shape) if isinstance(value, torch.Tensor) else None
             if got != wanted:
                 raise ProblemError(
@@ -272,8 +268,8 @@ class DefinitionProblem:
             tensor = read_tensor(path, source.tensor_key)
         except UsageError as error:
             raise ProblemError(error.message, error.hint) from None
-        wanted = drawing.tensor_extents(spec, axes)
-        if tuple(tensor.shape) != wanted or tensor.dtype != drawing.torch_dtype(spec):
+        wanted = _tensor_extents(spec, axes)
+        if tuple(tensor.shape) != wanted or tensor.dtype != _torch_dtype(spec):
             got = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
             raise ProblemError(
                 f"{path}: tensor {source.tensor_key!r} is {got}: input {name!r} of "
@@ -369,3 +365,40 @@ def _copied_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _device(inputs: Mapping[str, Any]) -> Any:
     return next((value.device for value in inputs.values() if hasattr(value, "device")), "cpu")
+
+
+def _torch_dtype(spec: TensorSpec) -> Any:
+    import torch
+
+    return getattr(torch, DTYPES[spec.dtype])
+
+
+def _tensor_extents(spec: TensorSpec, axes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of the tensor itself: two FP4 values are one element of it."""
+    extents = [axes[name] if name in axes else int(name) for name in spec.shape or ()]
+    if DTYPES[spec.dtype] == "float4_e2m1fn_x2" and extents:
+        extents[-1] //= 2
+    return tuple(extents)
+
+
+def _random_tensor(
+    extents: Sequence[int], spec: TensorSpec, generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """Normal values for floating-point types, uniform ones for others.
+
+    Eight-bit floats are clamped to ±2, integers lie within ±1024 (``int8``: all), as in the
+    datasets' own evaluations.
+    """
+    import torch
+
+    dtype = _torch_dtype(spec)
+    size = tuple(extents)
+    if dtype is torch.float4_e2m1fn_x2:
+        drawn = torch.randint(0, 256, size, dtype=torch.uint8, device=device, generator=generator)
+        return drawn.view(dtype)
+    if dtype.is_floating_point:
+        values = torch.randn(size, device=device, generator=generator)
+        return (values.clamp(-2, 2) if dtype.itemsize == 1 else values).to(dtype)
+    special = {torch.bool: (0, 2), torch.uint8: (0, 256), torch.int8: (-128, 128)}
+    low, high = special.get(dtype, (-1024, 1024))
+    return torch.randint(low, high, size, device=device, generator=generator).to(dtype)
