@@ -70,6 +70,7 @@ def _run() -> None:
 def _comparison() -> Any:
     """A comparison of the ledger, judged anew from its raw samples."""
     from kernelbench.base.json_file import read_json
+    from kernelbench.compare.comparer import VerdictRules
     from kernelbench.compare.comparison import Comparison, judge
     from kernelbench.compare.session_samples import SessionSamples, block_samples
     from kernelbench.measure.results import TimedBlock
@@ -102,10 +103,11 @@ def _comparison() -> Any:
             )
         everything.append(collected)
     steps, seed = context.lineages, given["seed"]
+    rules = VerdictRules(RESULTS, timing, 0.05, 0.005, seed, first.device)
     return Comparison(
         steps.get(first.base.step), steps.get(first.cand.step), "device", timing, seed,
         given["sessions"], tuple(each.shape.name for each in everything), first.why, first.device,
-        tuple(judge(everything, first.device, RESULTS, timing, 0.05, 0.005, seed)), ledger_id=AB,
+        judge(everything, rules), ledger_id=AB,
     )  # fmt: skip
 
 
