@@ -24,7 +24,7 @@ def _model_written(context: click.Context, _: click.Parameter, path: str | None)
     if path is None:
         return
     from kernelbench.base.files import write_text
-    from kernelbench.predict.probes import probed_file
+    from kernelbench.predict.device_probes import probed_file
 
     options.require_writable(path)
     write_text(Path(path), probed_file())

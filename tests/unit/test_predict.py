@@ -14,8 +14,8 @@ from kernelbench.base.errors import ExitCode, IncorrectError, KernelbenchError, 
 from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
 from kernelbench.predict import api, evidence
+from kernelbench.predict.device_probes import PROBES, file_text
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
-from kernelbench.predict.probes import PROBES, file_text
 from kernelbench.predict.timeline import COPIES, TENSOR_CORE, Timeline, perfetto, timeline_rows
 from kernelbench.predict.trace import OPS, RECORD, StepTrace, locked_registers
 from kernelbench.project.context import Context

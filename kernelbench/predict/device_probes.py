@@ -16,13 +16,13 @@ from kernelbench.build import compiler
 from kernelbench.machine import devices
 from kernelbench.predict.model import DEVICES, DeviceModel, device
 
-#: ``Probe`` in probes.cu, in its order.
+#: ``Probe`` in device_probes.cu, in its order.
 PROBES = (
     "latency_l2", "latency_hbm", "port_bytes", "global_load", "atomic", "reduce",
     "shuffle", "fence_gpu", "cluster_barrier", "word",
 )  # fmt: skip
-_SOURCE = Path(__file__).with_name("probes.cu")
-#: Operations of a probe, as in probes.cu; bytes that one takes through the SM's port.
+_SOURCE = Path(__file__).with_name("device_probes.cu")
+#: Operations of a probe, as in device_probes.cu; bytes that one takes through the SM's port.
 _STEPS, _PORT_BYTES = 256, 24576
 _REPS = 100
 _LINE = re.compile(r"(?P<name>\w+) = \{ value = (?P<value>[^,]+), (?P<rest>.*) \}")
