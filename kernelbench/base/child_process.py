@@ -12,9 +12,11 @@ import ctypes
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
 _KILL_LIMIT_S = 20
 _MODULE = "kernelbench.base.child_process"
+_TELLS = "KERNELBENCH_TELLS"  # a variable: the descriptor of a socket to the parent
 
 
 def end_with_parent() -> None:
@@ -97,7 +100,7 @@ def run_in_child(
     before: tuple[Callable[..., object], Any] | None = None,
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
-    shown: bool = False,
+    shown: Callable[[], object] | None = None,
 ) -> Outcome[T]:
     """Call a function in a fresh process, of which no process is left afterwards.
 
@@ -109,8 +112,8 @@ def run_in_child(
         before: A function and its argument that make the arguments' classes importable.
         prefix: A tool's command up to the program that it runs; empty for no tool.
         environment: Variables in place of those of this process; None for the same.
-        shown: Whether what it prints goes to this process's stderr at once, and it reads this
-            process's stdin.
+        shown: If given, what it prints goes to this process's stderr at once, and it reads this
+            process's stdin; called in a thread once the process :func:`is_about_to_print`.
 
     Raises:
         EnvironmentProblem: If the process cannot be started.
@@ -121,9 +124,15 @@ def run_in_child(
             pickle.dump(before, stream)
             pickle.dump((function, tuple(arguments), not prefix), stream)
         command = [*prefix, sys.executable, "-m", _MODULE, str(job), str(result)]
-        with printed.open("w+b") as own:
-            stdin, output = (None, _STDERR) if shown else (subprocess.DEVNULL, own.fileno())
-            code, timed_out = _run(command, stdin, output, limit_s, environment)
+        with printed.open("w+b") as own, contextlib.ExitStack() as stack:
+            how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": own, "stderr": own}
+            if shown is not None:
+                ours, theirs = socket.socketpair()
+                stack.enter_context(theirs)
+                threading.Thread(target=_hear, args=(ours, shown), daemon=True).start()
+                environment = {**(environment or os.environ), _TELLS: str(theirs.fileno())}
+                how = {"stdout": _STDERR, "stderr": _STDERR, "pass_fds": [theirs.fileno()]}
+            code, timed_out = _run(command, limit_s, env=environment, **how)
             own.seek(0)
             text = own.read().decode(errors="replace")
         value = None
@@ -132,19 +141,10 @@ def run_in_child(
         return Outcome(value, code, text, timed_out)
 
 
-def _run(
-    command: Sequence[str],
-    stdin: int | None,
-    output: int,
-    limit_s: float | None,
-    environment: Mapping[str, str] | None,
-) -> tuple[int, bool]:
+def _run(command: Sequence[str], limit_s: float | None, **how: Any) -> tuple[int, bool]:
     """Run a command until it ends or its time is up: its exit code, and whether it was killed."""
     try:
-        process = subprocess.Popen(
-            command, stdin=stdin, stdout=output, stderr=output, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
+        process = subprocess.Popen(command, start_new_session=True, **how)
     except OSError as error:
         raise EnvironmentProblem(f"{command[0]} does not run: {error.strerror}") from error
     try:
@@ -156,6 +156,20 @@ def _run(
         kill_group(process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_LIMIT_S)
+
+
+def _hear(child: socket.socket, shown: Callable[[], object]) -> None:
+    with child:  # its end is the answer
+        if child.recv(1):
+            shown()
+
+
+def is_about_to_print() -> None:
+    """In a process whose prints are shown: say so, and return when the parent has heard it."""
+    if descriptor := os.environ.pop(_TELLS, ""):
+        with socket.socket(fileno=int(descriptor)) as parent:
+            parent.send(b".")
+            parent.recv(1)
 
 
 def main() -> None:

@@ -287,7 +287,12 @@ class Status:
             self._live.stop()
 
     def __call__(self, text: str) -> None:
-        """Say what is going on now."""
+        """Say what is going on now; an empty text: the same, while somebody else prints."""
+        if not text:
+            if self._live is not None and self._text:
+                self._live.stop()
+                self._print(self._text)
+            return
         if text != self._text:
             self._text, self._since = text, time.monotonic()
         if self._live is not None:

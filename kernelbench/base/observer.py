@@ -21,7 +21,7 @@ class Observer:
         """What is about to run: the plan of a run or check, or the sessions that a power takes."""
 
     def progress(self, text: str) -> None:
-        """What is going on, in one line."""
+        """What is going on, in one line; an empty text: the same, while a program prints."""
 
     def row(self, row: Any) -> None:
         """A row, when it is there: a :class:`Result`, the sessions of a comparison's shape (their

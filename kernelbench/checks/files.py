@@ -8,13 +8,13 @@ import re
 import runpy
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from kernelbench.base.bytecode import no_bytecode
-from kernelbench.base.child_process import run_in_child
+from kernelbench.base.child_process import is_about_to_print, run_in_child
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.base.observer import OnProgress
 from kernelbench.build.includes import reached_files, without_comments
@@ -124,6 +124,7 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         limit_s=asked.limit_s, gpu_sms=given.gpu_sms,
     )  # fmt: skip
     launches_of = program.launches
+    is_about_to_print()
     try:
         status = program.run(given.arguments)
     finally:
@@ -159,6 +160,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         sms=asked.sms,
         limit_s=asked.limit_s,
     ) as session:
+        is_about_to_print()
         try:
             if asked.given.task:
                 reason = wrong_by_task(file, Path(asked.given.task), asked.seed)
@@ -223,7 +225,8 @@ def check_files(
                 name, request.schedules, request.seed, request.sms[0], request.call_limit_s,
                 replace(given, task=task), others,
             )  # fmt: skip
-            done.append(_checked(Path(name), asked, request))
+            answer = _answer(asked, lambda: on_progress and on_progress(""))
+            done.append(_checked(Path(name), answer, request))
     except KeyboardInterrupt as error:
         failure = error
     return report_of(request, (), DEFAULT_EMULATION.mma_rounding, command, done, failure)
@@ -263,8 +266,7 @@ def _has_main(source: Path) -> bool:
     return _MAIN.search(without_comments(source.read_bytes())) is not None
 
 
-def _checked(file: Path, asked: FileAsked, request: CheckRequest) -> StepCheck:
-    answer = _answer(asked)
+def _checked(file: Path, answer: FileAnswer, request: CheckRequest) -> StepCheck:
     if answer.end == "usage":
         raise UsageError(answer.reason, answer.hint or None)
     if answer.end == "environment":
@@ -289,9 +291,9 @@ def task_beside(file: Path) -> str:
     return str(file.parent.resolve()) if beside else ""
 
 
-def _answer(asked: FileAsked) -> FileAnswer:
+def _answer(asked: FileAsked, shown: Callable[[], object]) -> FileAnswer:
     ended = run_in_child(
-        answer_to, [asked], FileAnswer, environment={**os.environ, **_NO_GPU}, shown=True
+        answer_to, [asked], FileAnswer, environment={**os.environ, **_NO_GPU}, shown=shown
     )
     if ended.value is not None:
         return ended.value

@@ -65,7 +65,7 @@ def test_what_is_shown_goes_to_stderr_at_once() -> None:
     code = (
         "import io, sys; from kernelbench.base.child_process import run_in_child\n"
         "if sys.argv[1:]: sys.stderr = io.StringIO()\n"
-        "assert run_in_child(print, ['seen'], int, shown=True).output == ''"
+        "assert run_in_child(print, ['seen'], int, shown=list).output == ''"
     )
     for arguments in ([], ["notebook"]):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True)

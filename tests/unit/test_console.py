@@ -81,6 +81,36 @@ def test_progress_in_a_log_is_rare() -> None:
     assert done.stderr == b""
 
 
+PRINTS = """
+import time
+from kernelbench.base.child_process import is_about_to_print, run_in_child
+from kernelbench.base.console import Status
+
+def program():
+    is_about_to_print()
+    print("one ", end="", flush=True)
+    time.sleep(0.5)  # a spinner turns several times
+    print("line")
+
+def check():
+    with Status() as status:
+        status("checking")
+        run_in_child(program, [], int, shown=lambda: status(""))
+"""
+
+
+def test_what_a_program_prints_stands_alone_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "prints.py").write_text(PRINTS)
+    ours, terminal = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen, os.fdopen(terminal, "wb") as stderr:
+        subprocess.run(
+            [sys.executable, "-c", "import prints; prints.check()"], stderr=stderr, check=True,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TERM": "xterm"},
+        )  # fmt: skip
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.read(1 << 16).decode())
+    assert shown.endswith("checking\r\none line\r\n")
+
+
 def test_a_log_shows_that_silent_work_goes_on() -> None:
     code = (
         "import sys, time\n"
