@@ -77,7 +77,11 @@ class _Console(Console):
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
         """On a terminal a long line ends between two words; in a file it stays one line."""
-        super().print(*objects, soft_wrap=None if self.is_terminal else soft_wrap, **options)
+        words = [word for each in objects for word in str(each).split()]
+        whole = options.get("no_wrap") or max(map(len, words), default=0) > self.width
+        if self.is_terminal and not whole:  # a path is whole, so that it can be copied
+            soft_wrap = None
+        super().print(*objects, soft_wrap=soft_wrap, **options)
 
 
 def _make(stderr: bool) -> Console:

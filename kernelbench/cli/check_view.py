@@ -130,7 +130,7 @@ class View(console.Watching):
         found = f" ({errors} error{'' if errors == 1 else 's'})" if errors else ""
         self._to.print(f"→ {verdict} of {len(rows)}{found}")
         if self.path is not None:
-            self._line(f"saved {self.path}", "dim")
+            self._line(f"saved {from_here(self.path)}", "dim")
 
     def repeated(self, differences: Sequence[str]) -> None:
         """Whether a check that was repeated came out as it did."""
@@ -188,8 +188,8 @@ class View(console.Watching):
     def _print(self, head: str, text: str) -> None:
         self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)
 
-    def _line(self, text: str, style: str = "") -> None:
-        self._to.print(console.Text(text, style=style), soft_wrap=True)
+    def _line(self, text: str, style: str = "", no_wrap: bool = False) -> None:
+        self._to.print(console.Text(text, style=style), soft_wrap=True, no_wrap=no_wrap)
 
     def _findings(self, step: StepCheck) -> int:
         """A block for each cause, then what else ended a shape; returns the number of errors."""
@@ -280,7 +280,8 @@ class View(console.Watching):
             seen.finding, seen.waits, notes, locate=self._locate if self._repeats else None,
             width=min(self._to.width, diagnostics.WIDTH),
         ):  # fmt: skip
-            self._line(line, diagnostics.STYLES[style])
+            # Notes are folded, but for a command to be copied.
+            self._line(line, diagnostics.STYLES[style], no_wrap=style == "note")
 
     def _rerun(self, step: StepCheck, row: CheckRow, seen: Seen) -> str:
         """The options that show a finding again."""

@@ -58,7 +58,7 @@ def test_notes_fit_the_terminal() -> None:
 
 def test_the_rerun_line_has_what_was_asked_for() -> None:
     text = io.StringIO()
-    view = View(console.Console(file=text, width=80), 10, layout="full")
+    view = View(console.terminal_of_width(80, text), 10, layout="full")
     given = FileOptions(arch=100, flags=("-DN=2",), arguments=("7",))
     plan = SimpleNamespace(
         files=("race.cu",), steps=(), given=given, request=SimpleNamespace(seed=1)

@@ -64,6 +64,16 @@ def test_lines_end_between_words() -> None:
     assert len(text.getvalue().splitlines()) > 3
 
 
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [("saved a/path/of/a/record.json", {}), ("check x.cu --seed 1", {"no_wrap": True})],
+)
+def test_what_is_copied_is_not_cut(line: str, how: dict[str, bool]) -> None:
+    text = io.StringIO()
+    console.terminal_of_width(12, text).print(console.Text(line), soft_wrap=True, **how)
+    assert text.getvalue() == f"{line}\n"
+
+
 def test_a_file_keeps_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
     console.out.print("word " * 100, soft_wrap=True)
     assert len(capsys.readouterr().out.splitlines()) == 1
