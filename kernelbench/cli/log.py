@@ -63,5 +63,6 @@ def command(
         }
         for entry in entries
     ]
-    console.show(rows, right=["Δ", "p(Holm)"], center=["CI"])
+    spare = [["date"], ["p(Holm)"], ["device"]]
+    console.show(rows, right=["Δ", "p(Holm)"], center=["CI"], prose="why", spare=spare)
     return 0

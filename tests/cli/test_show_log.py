@@ -182,6 +182,21 @@ def test_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_log_leaves_columns_out_before_it_folds_verdicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [
+        entry("v01", shape="qwen35-m64"),
+        entry(verdict="AMBIGUOUS", change=-0.05, ci=(-2, 1)),
+    ]
+    ledger.append(tmp_path, entries)
+    monkeypatch.setattr(console.out, "width", 80)
+    text = call(capsys, "log", "--results", tmp_path)
+    assert re.search(r"-5\.00%  \[-200\.00, \+100\.00\]  AMBIGUOUS", text)
+    assert "no room for: date" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def test_a_broken_ledger_is_refused_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
