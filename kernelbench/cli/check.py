@@ -117,7 +117,7 @@ class _WithArguments(click.Command):
 @options.count_option(
     "--schedules",
     "Schedules for each shape, input class and number of SMs.",
-    shown=f"at most {api.SCHEDULES}",
+    shown=f"at most {api.SCHEDULES}; {api.FILE_SCHEDULES} for a file",
 )
 @click.option(
     "--budget",
@@ -130,7 +130,7 @@ class _WithArguments(click.Command):
 @click.option(
     "--sms",
     type=_Numbers(),
-    show_default=f"{','.join(map(str, api.SMS))}; one for a file",
+    show_default=f"{','.join(map(str, api.SMS))}; {api.FILE_SMS[0]} for a file",
     help="Numbers of SMs to emulate, with commas between.",
 )
 @click.option(
@@ -269,7 +269,7 @@ def command(
         options.require_writable(path)
     steps = _with_sources_of_target(steps, asked)
     if not steps and not asked["build"]:
-        raise UsageError("no STEP given", "`kernelbench list` shows them")
+        raise UsageError("no STEP or file given", "`kernelbench list` shows the steps")
     files = {Path(name).name: Path(name) for name in steps if is_file_to_check(name)}
     after.refuse_beside(files)
     to = console.err if json_path == "-" else console.out

@@ -60,7 +60,8 @@ def uncommitted(project: Project) -> bool:
 def _unpack(reference: str, root: Path, into: Path) -> Path:
     if reference.startswith("-"):
         raise RecordError(f"{reference!r} is neither a folder nor a git reference")
-    top = Path(_git(root, "rev-parse", "--show-toplevel").decode().strip())
+    hint = "`git init` and commit the project, or give a folder"
+    top = Path(_git(root, "rev-parse", "--show-toplevel", hint=hint).decode().strip())
     try:
         _git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
     except RecordError as error:
@@ -81,7 +82,7 @@ def _unpack(reference: str, root: Path, into: Path) -> Path:
     return into / root.resolve().relative_to(top.resolve())
 
 
-def _git(folder: Path, *arguments: str) -> bytes:
+def _git(folder: Path, *arguments: str, hint: str | None = None) -> bytes:
     try:
         answer = subprocess.run(
             ["git", "-C", str(folder), *arguments],
@@ -95,5 +96,5 @@ def _git(folder: Path, *arguments: str) -> bytes:
         raise RecordError(f"git {arguments[0]} took over {_GIT_LIMIT_S} s") from error
     if answer.returncode != 0:
         text = answer.stderr.decode(errors="replace").strip().splitlines()
-        raise RecordError(f"git {arguments[0]} failed: {text[-1] if text else 'no message'}")
+        raise RecordError(f"git {arguments[0]} failed: {text[-1] if text else 'no message'}", hint)
     return answer.stdout
