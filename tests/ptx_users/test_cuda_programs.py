@@ -531,8 +531,9 @@ def test_a_launch_that_is_slow_is_no_hang(checked: Callable[..., Outcome]) -> No
         "if (i < count) c[i] = a[i] + b[i];",
         "for (long left = 1l << 40; i < count; --left) atomicAdd((int*)c + i, 1);",
     )
-    outcome = checked("sums.cu", slow, schedules=1, options=("--timeout", 3))
+    outcome = checked("sums.cu", slow, schedules=9, options=("--timeout", 3))
     assert outcome.code == 3 and "error[timeout]" in outcome.out, outcome.out
+    assert re.search(r"timeout +1 ", outcome.out), "the other schedules would take as long"
     assert "the kernel has not ended after 3 s" in outcome.out and "hang" not in outcome.out
 
 
