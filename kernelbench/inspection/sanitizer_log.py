@@ -105,43 +105,22 @@ class Log:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A cause of false positives.
-
-    Attributes:
-        before: The release that mended it.
-        headline: Pattern of the headline; function: of a function in one of its frames.
-    """
-
-    tool: str
-    before: tuple[int, int]
-    headline: re.Pattern[str]
-    function: re.Pattern[str]
-    text: str
-
-
 _RACE = re.compile(r"Race reported|hazard detected")
+#: Of false races: the release that mended it, a function in one of the frames, the explanation.
 #: From the release notes of Compute Sanitizer, "Updates in 2026.3" and "in 2026.1". As narrow as
 #: they allow: a race between ordinary accesses is never explained, whatever the release.
-_KNOWN = (
-    _Known(
-        "racecheck",
-        (2026, 3),
-        _RACE,
-        re.compile(r"\bcp_(reduce_)?async_bulk"),
-        "one side is an asynchronous bulk copy; before 2026.3 racecheck can miss that its "
-        "mbarrier's complete-tx orders it",
+_FALSE_RACES = (
+    (
+        (2026, 3), re.compile(r"\bcp_(reduce_)?async_bulk"),
+        ("one side is an asynchronous bulk copy; before 2026.3 racecheck can miss that its "
+         "mbarrier's complete-tx orders it"),
     ),
-    _Known(
-        "racecheck",
-        (2026, 1),
-        _RACE,
-        re.compile(r"\bwgmma_"),
-        "one side is a wgmma; before 2026.1 racecheck can misjudge synchronization of a warpgroup "
-        "on Hopper",
+    (
+        (2026, 1), re.compile(r"\bwgmma_"),
+        ("one side is a wgmma; before 2026.1 racecheck can misjudge synchronization of a "
+         "warpgroup on Hopper"),
     ),
-)
+)  # fmt: skip
 
 
 def explained(tool: str, version: tuple[int, ...], finding: SanitizerFinding) -> SanitizerFinding:
@@ -150,14 +129,11 @@ def explained(tool: str, version: tuple[int, ...], finding: SanitizerFinding) ->
     Args:
         tool: ``racecheck``, say. version: Of compute-sanitizer.
     """
-    for known in _KNOWN:
-        if (
-            known.tool == tool
-            and version[:2] < known.before
-            and known.headline.search(finding.text)
-            and any(known.function.search(frame.function) for frame in finding.frames)
-        ):
-            return replace(finding, explanation=known.text)
+    if tool == "racecheck" and _RACE.search(finding.text):
+        for mended, function, text in _FALSE_RACES:
+            named = any(function.search(frame.function) for frame in finding.frames)
+            if named and version[:2] < mended:
+                return replace(finding, explanation=text)
     return finding
 
 
@@ -176,15 +152,15 @@ def read_sanitizer_log(text: str) -> Log:
             notes.append(headline)
         elif _TOOL_ERROR.match(headline):
             failures.append(headline)
+        elif _CHATTER.search(headline):
+            continue
         elif severity and not _HAZARD.search(headline):
             said = failures if severity["level"].lower() == "error" else notes
-            if not _CHATTER.search(headline):
-                said.append(severity["text"])
+            said.append(severity["text"])
         elif not details:
             # Advice; if it should be a finding after all, the summary counts it.
-            if not _CHATTER.search(headline):
-                notes.append(headline)
-        elif not _CHATTER.search(headline):
+            notes.append(headline)
+        else:
             level = severity["level"].lower() if severity else "error"
             findings.append(_finding(severity["text"] if severity else headline, level, details))
     return Log(max(counts, default=None), tuple(findings), tuple(failures), tuple(notes))
