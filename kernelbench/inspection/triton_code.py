@@ -1,40 +1,43 @@
 """What Triton compiles for a step: the step is called once, in a process of its own.
 
-Without a GPU nothing is launched, see :mod:`kernelbench.inspection.triton_child`.
+There PTX, cubin and ptxas's log of each kernel are written to a folder. On a GPU the step runs.
+Without one, it gets CPU tensors and Triton a driver that only names the GPU to compile for: kernels
+are compiled for the arguments that they are launched with, and none is launched.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.inspection import cubin, resources
 from kernelbench.inspection.disassembly import disassemble
 from kernelbench.inspection.resources import Build, Code, Inspection
-from kernelbench.inspection.triton_child import (
-    TritonJob,
-    TritonKernel,
-    TritonOutcome,
-    compile_launches,
-)
+from kernelbench.kinds.callables import LoadError, describe_exception
+from kernelbench.kinds.python_step import load_python_step
 from kernelbench.machine import devices
+from kernelbench.machine.arch import ARCHES
 from kernelbench.machine.toolchain import runs_on
 from kernelbench.project.context import Context
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Problem
 from kernelbench.project.problem_loading import load_problem
+from kernelbench.ptx.hosts.cuda_on_cpu import cuda_on_cpu
 from kernelbench.runs.plan import with_problem
 
 #: For drawing the inputs and compiling, on a CPU too.
 _LIMIT_S = 600.0
 _SEED = 1
+_PTXAS_LIMIT_S = 120
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,10 @@ def inspect_triton(
                 found, builds=(build,), compiled_by=f"Triton {outcome.triton}, {call.text}"
             )
             if sass:
-                code = [_sass(folder, i, each) for i, each in enumerate(outcome.kernels)]
+                code = [
+                    f"// {kernel.name}\n" + disassemble(folder / f"{i}.cubin")
+                    for i, kernel in enumerate(outcome.kernels)
+                ]
                 found = replace(found, builds=(replace(build, sass="\n".join(code)),))
         except EnvironmentProblem as error:
             return replace(found, missing=(str(error),))
@@ -109,7 +115,9 @@ def _run_child(step: Step, call: TritonCall, arch: str, folder: Path) -> TritonO
     job = TritonJob(step, call.shape, call.problem.input_classes[0], _SEED, capability, device)
     ended = run_in_child(
         compile_launches, [job, call.lineage, str(folder)], TritonOutcome, _LIMIT_S,
-        before=(load_problem, call.lineage), environment=_environment(),
+        before=(load_problem, call.lineage),
+        # An interpreter of Triton's own would compile nothing.
+        environment={key: text for key, text in os.environ.items() if key != "TRITON_INTERPRET"},
     )  # fmt: skip
     if ended.timed_out:
         return TritonOutcome("fault", reason=f"its call took over {_LIMIT_S:.0f} s")
@@ -153,10 +161,192 @@ def _name(kernel: TritonKernel, kernels: Sequence[TritonKernel]) -> str:
     return f"{kernel.name}[{shown}]" if shown else kernel.name
 
 
-def _sass(folder: Path, i: int, kernel: TritonKernel) -> str:
-    return f"// {kernel.name}\n" + disassemble(folder / f"{i}.cubin")
+# -- in the process that calls the step ----------------------------------------------------------
 
 
-def _environment() -> Mapping[str, str]:
-    # An interpreter of Triton's own would compile nothing.
-    return {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+@dataclass(frozen=True)
+class TritonJob:
+    """What to call.
+
+    Attributes:
+        capability: Of the GPU to compile for.
+        device: ``cuda:N`` to run there, ``cpu`` to compile only.
+    """
+
+    step: Step
+    shape: Any
+    input_class: str
+    seed: int
+    capability: tuple[int, int]
+    device: str
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """What Triton says of a kernel; its files are named ``{number}.ptx``, ``.cubin``, ``.log``.
+
+    Attributes:
+        name: Of the function, in PTX too.
+        shared_bytes: What it is launched with; ptxas knows nothing of that.
+        constants: Its ``tl.constexpr`` parameters.
+        tuned: Whether it is one of several that an autotuner chooses from.
+    """
+
+    name: str
+    warps: int
+    stages: int
+    ctas: int
+    shared_bytes: int
+    constants: dict[str, str]
+    tuned: bool
+
+
+@dataclass(frozen=True)
+class TritonOutcome:
+    """How the call went; ``reason`` is why it failed, in one line."""
+
+    status: Literal["done", "fault"]
+    kernels: tuple[TritonKernel, ...] = ()
+    reason: str = ""
+    triton: str = ""
+
+
+class _Compiling:
+    """Stands for Triton's driver where there is no GPU: it names one, and launches nothing."""
+
+    def __init__(self, capability: tuple[int, int]) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self._target = GPUTarget("cuda", 10 * capability[0] + capability[1], 32)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+
+@contextlib.contextmanager
+def _gpu_at_hand(job: TritonJob) -> Iterator[None]:
+    """On a GPU nothing; else what a step asks for on one is on the CPU, and torch has a GPU."""
+    if job.device != "cpu":
+        yield
+        return
+    import torch
+
+    number = 10 * job.capability[0] + job.capability[1]
+    known = ARCHES.get(number)
+    with cuda_on_cpu(number, known.sms if known else 100):
+        # As in a capture, nothing can be waited for or timed: who tunes then takes a default.
+        torch.cuda.is_current_stream_capturing = lambda: True
+        yield
+
+
+def _launches(compiling: bool) -> list[tuple[Any, Any, bool]]:
+    """Have every launch add its function, its compiled kernel and whether it is tuned."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    found: list[tuple[Any, Any, bool]] = []
+    tuning: list[Any] = []
+    run: Callable[..., Any] = JITFunction.run
+
+    def recorded(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        kernel = run(self, *args, grid=grid, warmup=warmup or compiling, **kwargs)
+        found.append((self, kernel, bool(tuning)))
+        return kernel
+
+    def every_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("warmup", None)
+        tuning.append(self)
+        try:
+            return self.warmup(*args, **kwargs)
+        finally:
+            tuning.pop()
+
+    JITFunction.run = recorded
+    if compiling:
+        Autotuner.run = every_config
+    return found
+
+
+def compile_launches(job: TritonJob, lineage: Lineage, folder: str) -> TritonOutcome:
+    """Call the step and keep what was compiled."""
+    import torch
+
+    try:
+        import triton
+        from triton.runtime.driver import driver
+    except ImportError as error:
+        return TritonOutcome("fault", reason=describe_exception(error))
+    compiling = job.device == "cpu"
+    problem = load_problem(lineage)
+    if compiling:
+        driver.set_active(_Compiling(job.capability))
+    found = _launches(compiling)
+    try:
+        inputs = problem.make_inputs(job.shape, job.input_class, job.seed, job.device)
+        with _gpu_at_hand(job):
+            kernel = load_python_step(job.step, problem, job.device)
+            kernel(inputs.data)
+        if not compiling:
+            found.clear()  # the first call tunes
+            kernel(inputs.data)
+            torch.cuda.synchronize()
+    except LoadError as error:
+        return TritonOutcome("fault", reason=str(error))
+    except Exception as error:
+        return TritonOutcome("fault", reason=describe_exception(error, job.step.entry))
+    kernels: dict[int, TritonKernel] = {}
+    for function, compiled, tuned in found:
+        if id(compiled) not in kernels:
+            kernels[id(compiled)] = _kept(
+                function, compiled, tuned, Path(folder, str(len(kernels)))
+            )
+    return TritonOutcome("done", tuple(kernels.values()), triton=triton.__version__)
+
+
+def _kept(function: Any, compiled: Any, tuned: bool, stem: Path) -> TritonKernel:
+    said = compiled.metadata
+    ptx, cubin = stem.with_suffix(".ptx"), stem.with_suffix(".cubin")
+    ptx.write_text(compiled.asm["ptx"], encoding="utf-8")
+    cubin.write_bytes(compiled.asm["cubin"])
+    stem.with_suffix(".log").write_text(_ptxas_log(said, ptx), encoding="utf-8")
+    constants = getattr(compiled.src, "constants", {})
+    names = function.arg_names
+    return TritonKernel(
+        name=said.name,
+        warps=int(said.num_warps),
+        stages=int(said.num_stages),
+        ctas=int(getattr(said, "num_ctas", 1)),
+        shared_bytes=int(said.shared),
+        constants={names[path[0]]: str(value) for path, value in constants.items()},
+        tuned=tuned,
+    )
+
+
+def _ptxas_log(said: Any, ptx: Path) -> str:
+    """What Triton's ptxas says when it makes the same cubin again; Triton does not keep it."""
+    from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
+
+    capability = int(said.target.arch)
+    options = ["-lineinfo", "-v", "-warn-spills"]
+    if not getattr(said, "enable_fp_fusion", True):
+        options.append("--fmad=false")
+    options += (getattr(said, "ptx_options", None) or "").split()
+    run = subprocess.run(
+        [
+            str(get_ptxas(capability).path), *options,
+            f"--gpu-name={sm_arch_from_capability(capability)}", str(ptx), "-o", "/dev/null",
+        ],
+        capture_output=True, text=True, errors="replace", timeout=_PTXAS_LIMIT_S, check=False,
+    )  # fmt: skip
+    return run.stdout + run.stderr
