@@ -14,7 +14,7 @@ import torch
 from kernelbench.base.errors import KernelbenchError, ProblemError, UsageError
 from kernelbench.measure.speed_of_light import PRECISIONS
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Problem, refill
+from kernelbench.project.problem import Inputs, OutputVerdict, Problem, refill
 
 #: Relative changes that are tried, in powers of two: from an ulp of float64 to twice the value.
 _POWERS = range(-52, 1)
@@ -24,6 +24,19 @@ _WIDE = 2.0**-3
 
 class _Refused(Exception):
     """A hook does not do what it has to; one line."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    problem: Problem
+    shape: Any
+    input_class: str
+
+    def __str__(self) -> str:
+        return f"shape {self.shape.name}, inputs {self.input_class}"
+
+    def verdict(self, outputs: list[torch.Tensor], reference: Any) -> OutputVerdict:
+        return self.problem.compare(outputs, reference, self.shape, self.input_class)
 
 
 @dataclass
@@ -49,8 +62,7 @@ class Trials:
         self._try("broken_limit", self._limits, shape)
         for input_class in self.problem.input_classes:
             self.cases += 1
-            where = f"shape {shape.name}, inputs {input_class}"
-            self._try("make_inputs", self._case, shape, input_class, where)
+            self._try("make_inputs", self._case, _Case(self.problem, shape, input_class))
         return time.monotonic() - began
 
     def _try(self, hook: str, trial: Callable[..., None], *arguments: Any) -> None:
@@ -88,10 +100,10 @@ class Trials:
             return
         self.warnings["broken_limit"] = "passes over a limit that does not exist"
 
-    def _case(self, shape: Any, input_class: str, where: str) -> None:
-        inputs = self._inputs(shape, input_class, where)
-        reference = self._reference(inputs, shape, input_class, where)
-        self._try("work", self._work, shape, inputs)
+    def _case(self, case: _Case) -> None:
+        inputs = self._inputs(case)
+        reference = self._reference(inputs, case)
+        self._try("work", self._work, case.shape, inputs)
         right_outputs = getattr(self.problem, "right_outputs", None)
         if right_outputs is None:
             self.warnings["compare"] = (
@@ -99,21 +111,23 @@ class Trials:
             )
             return
         right = right_outputs(reference, inputs)
-        self._judge(right, reference, shape, input_class, where)
-        self._returned(right, inputs, reference, shape, input_class, where)
+        self._judge(right, reference, case)
+        self._returned(right, inputs, reference, case)
 
-    def _inputs(self, shape: Any, input_class: str, where: str) -> Inputs:
-        make = self.problem.make_inputs
-        one, two, other = (make(shape, input_class, s, self.device) for s in (12, 12, 15))
+    def _inputs(self, case: _Case) -> Inputs:
+        one, two, other = (
+            self.problem.make_inputs(case.shape, case.input_class, seed, self.device)
+            for seed in (12, 12, 15)
+        )
         if not _same(one.operands, two.operands):
-            raise _Refused(f"make_inputs: two draws from one seed differ ({where})")
+            raise _Refused(f"make_inputs: two draws from one seed differ ({case})")
         if repr(one.plain) != repr(two.plain):
-            raise _Refused(f"make_inputs: plain values of one seed differ ({where})")
+            raise _Refused(f"make_inputs: plain values of one seed differ ({case})")
         if _same(one.operands, other.operands):
-            self.warnings["make_inputs"] = f"two seeds give the same values ({where})"
+            self.warnings["make_inputs"] = f"two seeds give the same values ({case})"
         refill(two, other)
         if not _same(two.operands, other.operands):
-            raise _Refused(f"make_inputs: tensors share memory, so that none can be set ({where})")
+            raise _Refused(f"make_inputs: tensors share memory, so that none can be set ({case})")
         count = sum(operand.numel() * operand.element_size() for operand in one.operands)
         self.found["make_inputs"] = (
             f"{self.cases} case(s) on {self.device}; same bits from a seed, others from another; "
@@ -121,31 +135,29 @@ class Trials:
         )
         return one
 
-    def _reference(self, inputs: Inputs, shape: Any, input_class: str, where: str) -> Any:
+    def _reference(self, inputs: Inputs, case: _Case) -> Any:
         before = [operand.clone() for operand in inputs.operands]
-        reference = self.problem.reference(inputs, shape, input_class)
+        reference = self.problem.reference(inputs, case.shape, case.input_class)
         if not _same(before, inputs.operands):
-            raise _Refused(f"reference: it changes its inputs ({where})")
+            raise _Refused(f"reference: it changes its inputs ({case})")
         self.found["reference"] = f"{self.cases} case(s); leaves its inputs as they are"
         return reference
 
-    def _judge(
-        self, right: list[torch.Tensor], reference: Any, shape: Any, input_class: str, where: str
-    ) -> None:
+    def _judge(self, right: list[torch.Tensor], reference: Any, case: _Case) -> None:
         def passes(outputs: list[torch.Tensor]) -> bool:
-            return self.problem.compare(outputs, reference, shape, input_class).ok
+            return case.verdict(outputs, reference).ok
 
-        verdict = self.problem.compare(right, reference, shape, input_class)
+        verdict = case.verdict(right, reference)
         if not verdict.ok:
             raise _Refused(
-                f"compare: the reference does not pass its own comparison ({where}): "
+                f"compare: the reference does not pass its own comparison ({case}): "
                 f"{verdict.reason}"
             )
         for index, output in enumerate(right):
             for what, wrong in _wrong_outputs(output):
                 changed = [*right[:index], wrong, *right[index + 1 :]]
                 if passes(changed):
-                    raise _Refused(f"compare: {what} passes as output {index} ({where})")
+                    raise _Refused(f"compare: {what} passes as output {index} ({case})")
         widest = self._widest(right, passes)
         text = "passes its reference; not poison, zeros, one NaN"
         if widest is None:
@@ -154,7 +166,7 @@ class Trials:
         self.found["compare"] = f"{text}; not all elements changed by {widest:.2g} of themselves"
         if widest > _WIDE:
             self.warnings["compare"] = (
-                f"wide: every element may be off by {widest / 2:.2g} of itself ({where})"
+                f"wide: every element may be off by {widest / 2:.2g} of itself ({case})"
             )
 
     def _widest(
@@ -177,13 +189,7 @@ class Trials:
         return 2.0 ** _POWERS[least] if least else None
 
     def _returned(
-        self,
-        right: list[torch.Tensor],
-        inputs: Inputs,
-        reference: Any,
-        shape: Any,
-        input_class: str,
-        where: str,
+        self, right: list[torch.Tensor], inputs: Inputs, reference: Any, case: _Case
     ) -> None:
         if not right:
             return
@@ -197,8 +203,8 @@ class Trials:
                 outputs = self.problem.outputs_of(result, inputs)
             except ValueError:
                 continue
-            if self.problem.compare(outputs, reference, shape, input_class).ok:
-                raise _Refused(f"outputs_of: a step that returns {what} passes ({where})")
+            if case.verdict(outputs, reference).ok:
+                raise _Refused(f"outputs_of: a step that returns {what} passes ({case})")
         self.found["outputs_of"] = "refuses a text, an output too many, another shape or dtype"
 
     def _work(self, shape: Any, inputs: Inputs) -> None:
