@@ -113,12 +113,10 @@ def locked_steps(steps: Iterable[Step]) -> list[Step]:
     return [step for step in steps if step.compiled and step.status != "planned"]
 
 
-def _untold(_text: str) -> None:
-    pass
-
-
 def build_entries(
-    steps: Sequence[Step], recorded: Lock | None = None, on_progress: OnProgress = _untold
+    steps: Sequence[Step],
+    recorded: Lock | None = None,
+    on_progress: OnProgress = lambda _text: None,
 ) -> tuple[dict[LockKey, LockedStep], list[Move]]:
     """The entries of steps as they are now, and what is wrong with their builds.
 
@@ -309,7 +307,7 @@ def _quoted(key: str) -> str:
 
 
 def check_lock(
-    project: Project, on_progress: OnProgress = _untold, *, anew: bool = False
+    project: Project, on_progress: OnProgress = lambda _text: None, *, anew: bool = False
 ) -> tuple[list[Move], str]:
     """What is not as recorded, and why nothing could be compared (else empty).
 
@@ -330,7 +328,7 @@ def check_lock(
 
 
 def update(
-    project: Project, on_progress: OnProgress = _untold, *, anew: bool = False
+    project: Project, on_progress: OnProgress = lambda _text: None, *, anew: bool = False
 ) -> list[Move]:
     """Record the steps as they are for the nvcc here; what that changes in the lock.
 

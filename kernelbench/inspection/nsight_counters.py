@@ -85,6 +85,14 @@ class Launch:
     stalls: tuple[Stall, ...] = ()
 
 
+_IN_WORDS = {
+    "duration_us": "duration", "dram_pct": "DRAM throughput", "tensor_pct": "tensor pipe",
+    "occupancy_pct": "occupancy", "occupancy_limit_pct": "theoretical occupancy",
+    "registers": "registers", "shared_bytes": "shared memory", "l2_hit_pct": "L2 hit rate",
+    "stalls": "stall reasons",
+}  # fmt: skip
+
+
 def metrics(capability: tuple[int, int]) -> tuple[str, ...]:
     """What to ask of a GPU of this compute capability."""
     return (*_COMMON, _TENSOR, *([_TC] if capability >= (10, 0) else []))
@@ -117,18 +125,10 @@ def read_raw_page(text: str) -> tuple[Launch, ...]:
 
 def missing(launches: Sequence[Launch]) -> tuple[str, ...]:
     """What no launch has a value for, in words."""
-    columns: dict[str, list[object]] = {
-        "duration": [launch.duration_us for launch in launches],
-        "DRAM throughput": [launch.dram_pct for launch in launches],
-        "tensor pipe": [launch.tensor_pct for launch in launches],
-        "occupancy": [launch.occupancy_pct for launch in launches],
-        "theoretical occupancy": [launch.occupancy_limit_pct for launch in launches],
-        "registers": [launch.registers for launch in launches],
-        "shared memory": [launch.shared_bytes for launch in launches],
-        "L2 hit rate": [launch.l2_hit_pct for launch in launches],
-        "stall reasons": [launch.stalls or None for launch in launches],
-    }
-    return tuple(name for name, cells in columns.items() if all(cell is None for cell in cells))
+    return tuple(
+        words for column, words in _IN_WORDS.items()
+        if all(getattr(launch, column) in (None, ()) for launch in launches)
+    )  # fmt: skip
 
 
 def _launch(row: Mapping[str, str], units: Mapping[str, str]) -> Launch:

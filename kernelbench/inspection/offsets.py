@@ -14,12 +14,13 @@ its bound, a call of the step's own function for what that returns.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelbench.inspection.chosen_steps import choose_steps
+from kernelbench.inspection.by_kind import choose_steps
 from kernelbench.inspection.clang_ast import StepTree, cindex, operator_of, parse_unit, walk
 from kernelbench.project.model import Step
 
@@ -67,23 +68,23 @@ class Degrees:
         """Keep what variables are set to, and what bounds counters of loops."""
         kinds = self._kinds
         if cursor.kind in (kinds.BINARY_OPERATOR, kinds.COMPOUND_ASSIGNMENT_OPERATOR):
-            if operator_of(cursor) in ("=", "+=", "-=", "|=", "^="):
+            name = operator_of(cursor)
+            if name in ("=", "+=", "-=", "|=", "^=", "*=", "<<="):
                 target, value = cursor.get_children()
-                if target.kind == kinds.DECL_REF_EXPR and target.referenced is not None:
-                    self._set.setdefault(target.referenced.hash, []).append(value)
-            elif operator_of(cursor) in ("*=", "<<="):
-                target = next(cursor.get_children())
-                if target.kind == kinds.DECL_REF_EXPR and target.referenced is not None:
-                    self._set.setdefault(target.referenced.hash, []).append(cursor)
+                if declared := self._variable(target):
+                    grows = name in ("*=", "<<=")
+                    self._set.setdefault(declared, []).append(cursor if grows else value)
         elif cursor.kind == kinds.FOR_STMT:
-            for condition in cursor.get_children():
-                if condition.kind == kinds.BINARY_OPERATOR and operator_of(condition) in (
-                    "<", "<=", "!=",
-                ):  # fmt: skip
-                    counter, bound = condition.get_children()
-                    counter = self._bare(counter)
-                    if counter.kind == kinds.DECL_REF_EXPR and counter.referenced is not None:
-                        self._bounds[counter.referenced.hash] = bound
+            for each in cursor.get_children():
+                if each.kind == kinds.BINARY_OPERATOR and operator_of(each) in ("<", "<=", "!="):
+                    counter, bound = each.get_children()
+                    if declared := self._variable(self._bare(counter)):
+                        self._bounds[declared] = bound
+
+    def _variable(self, cursor: Any) -> int | None:
+        """The hash of what a name stands for; None for another expression."""
+        named = cursor.kind == self._kinds.DECL_REF_EXPR and cursor.referenced is not None
+        return cursor.referenced.hash if named else None
 
     def _bare(self, cursor: Any) -> Any:
         """What stands in implicit casts and parentheses."""
@@ -182,10 +183,8 @@ class Degrees:
         function = cursor.referenced.get_definition() if cursor.referenced else None
         if function is None or not self._tree.is_own(function):
             return _ONE
-        parameters = [*function.get_arguments()]
-        inside = {
-            parameter.hash: degree for parameter, degree in zip(parameters, degrees, strict=False)
-        }
+        parameters = (each.hash for each in function.get_arguments())
+        inside = dict(zip(parameters, degrees, strict=False))
         returned = [
             self.of(value, inside, depth)
             for each in function.walk_preorder()
@@ -217,20 +216,15 @@ class Degrees:
         values = [*first[-1:], *self._set.get(declared.hash, [])]
         if not values or (first and not self.width(declared)):
             return _ONE
-        degrees = []
-        for value in values:
-            degree = self.of(value, arguments, depth)
-            degrees.append(self._narrowed(declared, value, degree))
-        return _largest(degrees)
+        return _largest(
+            self._narrowed(declared, value, self.of(value, arguments, depth)) for value in values
+        )
 
     def _is_constexpr(self, declared: Any) -> bool:
         if declared.hash not in self._constexpr:
-            words = []
-            for token in declared.get_tokens():
-                if token.spelling in ("=", "{"):
-                    break
-                words.append(token.spelling)
-            self._constexpr[declared.hash] = "constexpr" in words
+            words = (token.spelling for token in declared.get_tokens())
+            before = itertools.takewhile(lambda word: word not in ("=", "{"), words)
+            self._constexpr[declared.hash] = "constexpr" in before
         return self._constexpr[declared.hash]
 
 
