@@ -77,7 +77,7 @@ def command(
     options.require_writable(json_path)
     by_kind.require_known(arch)
     context = Context.find()
-    chosen, left_out = resources.select_kernels(context.lineages.select(steps))
+    chosen, left_out = by_kind.select_kernels(context.lineages.select(steps))
     for line in left_out:
         console.warn(f"left out: {line}")
     fitting = [step for step in chosen if by_kind.built_for(step, arch)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler
 from kernelbench.inspection import cubin, resources, triton_code
 from kernelbench.inspection.disassembly import disassemble
@@ -16,6 +17,53 @@ from kernelbench.machine.arch import DEFAULT_ARCH
 from kernelbench.machine.toolchain import cpu_count, own_arch, unknown_arch
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
+from kernelbench.project.source_files import sources_of
+
+_IMPORTS_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
+
+
+def choose_steps(
+    steps: Sequence[Step], usable: Callable[[Step], bool], otherwise: Callable[[Step], str]
+) -> tuple[list[Step], list[str]]:
+    """The steps that are usable, and for each of the others a line.
+
+    Args:
+        otherwise: What is said of a written step that is not.
+
+    Raises:
+        PlannedStepError: If none is, because they are planned.
+        UsageError: If none is.
+    """
+    chosen = [step for step in steps if step.status != "planned" and usable(step)]
+    left_out = [
+        f"{step.name} is planned: no kernel yet" if step.status == "planned" else otherwise(step)
+        for step in steps
+        if step not in chosen
+    ]
+    if not chosen:
+        kind = PlannedStepError if all(s.status == "planned" for s in steps) else UsageError
+        raise kind("; ".join(left_out), "`kernelbench list` shows the steps")
+    return chosen, left_out
+
+
+def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
+    """The steps that have compiled code, and for each of the others a line.
+
+    Raises:
+        PlannedStepError: If none has, because they are planned.
+        UsageError: If none has.
+    """
+    return choose_steps(
+        steps, _has_kernels, lambda step: f"{step.in_words}: there is no code of its own to inspect"
+    )
+
+
+def _has_kernels(step: Step) -> bool:
+    """Whether there is device code of its own; a Python step has some if it imports Triton."""
+    if step.kind != "python":
+        return True
+    texts = (file.read_text(errors="replace") for file in sources_of(step).values())
+    return any(_IMPORTS_TRITON.search(text) for text in texts)
 
 
 def require_known(arch: str) -> None:
@@ -44,23 +92,9 @@ def inspect_all(
     sass: bool = False,
     ptx: bool = False,
 ) -> Iterator[Inspection]:
-    """:func:`inspect_step` for each step, in order; they are built on all cores."""
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        yield from pool.map(
-            lambda step: inspect_step(step, arch, context, shape, sass=sass, ptx=ptx), steps
-        )
+    """Compile each step's device code and say what it takes; what fails is said in ``missing``.
 
-
-def inspect_step(
-    step: Step,
-    arch: str,
-    context: Context,
-    shape: str | None = None,
-    *,
-    sass: bool = False,
-    ptx: bool = False,
-) -> Inspection:
-    """Compile a step's device code and say what it takes; what fails is said in ``missing``.
+    They come in order, and are built on all cores.
 
     Args:
         arch: What to compile for; ``all`` for the step's own, else the GPU at hand, else
@@ -71,13 +105,18 @@ def inspect_step(
     Raises:
         UsageError: If there is no such shape.
     """
-    if step.kind == "step":
-        return resources.inspect(step, arch, sass=sass, ptx=ptx)
-    chosen = inspected_arch(step, arch)
-    if step.kind in ("cuda", "ptx"):
-        return inspect_cuda(step, chosen, sass=sass, ptx=ptx)
-    call = triton_code.triton_call_of(context, step, shape)
-    return triton_code.inspect_triton(step, call, chosen, sass=sass, ptx=ptx)
+
+    def inspected(step: Step) -> Inspection:
+        if step.kind == "step":
+            return resources.inspect(step, arch, sass=sass, ptx=ptx)
+        chosen = inspected_arch(step, arch)
+        if step.kind in ("cuda", "ptx"):
+            return inspect_cuda(step, chosen, sass=sass, ptx=ptx)
+        call = triton_code.triton_call_of(context, step, shape)
+        return triton_code.inspect_triton(step, call, chosen, sass=sass, ptx=ptx)
+
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        yield from pool.map(inspected, steps)
 
 
 def inspected_arch(step: Step, arch: str = "all") -> str:
@@ -99,22 +138,15 @@ def inspect_cuda(step: Step, arch: str, *, sass: bool = False, ptx: bool = False
         return found
     try:
         code = cubin.compile_cubin(step, arch=arch)
-        build = Build(
-            arch=arch,
-            soft=False,
-            code=tuple(
-                resources.code_of(kernel, arch, code.bounds.get(kernel.symbol), None)
-                for kernel in code.kernels
-            ),
-            spilling=tuple(
-                cubin.demangled(f.symbol) for f in code.functions if f.spills and not f.kernel
-            ),
-            warnings=code.warnings,
-            ptx=cubin.compile_ptx(step, arch=arch) if ptx else None,
+        kernels = tuple(
+            resources.code_of(kernel, arch, code.bounds.get(kernel.symbol), None)
+            for kernel in code.kernels
         )
+        text = cubin.compile_ptx(step, arch=arch) if ptx else None
+        build = Build(arch, False, kernels, code.spilling, code.warnings, ptx=text)
         found = replace(found, builds=(build,))
         if sass:
-            build = replace(build, sass=disassemble(code.path))
+            found = replace(found, builds=(replace(build, sass=disassemble(code.path)),))
     except EnvironmentProblem as error:
         return replace(found, missing=(str(error),))
-    return replace(found, builds=(build,))
+    return found

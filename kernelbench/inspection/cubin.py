@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,11 @@ class Cubin:
         """What can be launched."""
         return tuple(function for function in self.functions if function.kernel)
 
+    @property
+    def spilling(self) -> tuple[str, ...]:
+        """Names of functions that are called and spill."""
+        return tuple(demangled(f.symbol) for f in self.functions if f.spills and not f.kernel)
+
 
 def compile_cubin(step: Step, *, soft: bool = False, arch: str = "") -> Cubin:
     """The step's device code, from the cache or built now, with the flags of every build.
@@ -134,14 +140,18 @@ def read_cubin(path: Path, log: str) -> Cubin:
 def cubin_recipe(step: Step, *, soft: bool = False, arch: str = "") -> compiler.Recipe:
     """How nvcc makes what :func:`compile_cubin` returns."""
     flags = ("-cubin", *_PTXAS)
-    if step.kind == "cuda":
-        return cuda_build.cuda_recipe(step, arch, flags=flags, what="cubin")
     if step.kind == "ptx":
         name = f"{step.name} ({arch}, cubin)"
         nvcc = compiler.needed_nvcc(name)
         command = [*gencode(arch or target_of(step)), *flags]
         return compiler.Recipe(name, nvcc, [overlay.entry_of(step)], command, (), None)
-    return compiled.gpu_recipe(step, soft=soft, flags=flags, what="cubin")
+    return _recipe(step, soft, arch, flags, "cubin")
+
+
+def _recipe(step: Step, soft: bool, arch: str, flags: Sequence[str], what: str) -> compiler.Recipe:
+    if step.kind == "cuda":
+        return cuda_build.cuda_recipe(step, arch, flags=flags, what=what)
+    return compiled.gpu_recipe(step, soft=soft, flags=flags, what=what)
 
 
 def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:
@@ -168,11 +178,7 @@ def compile_ptx(step: Step, *, soft: bool = False, arch: str = "") -> str:
     """The step's PTX; arguments as for :func:`compile_cubin`."""
     if step.kind == "ptx":
         return overlay.entry_of(step).read_text()
-    if step.kind == "cuda":
-        return compiler.build(
-            cuda_build.cuda_recipe(step, arch, flags=("-ptx",), what="PTX")
-        ).read_text()
-    return compiled.gpu_artefact(step, soft=soft, flags=("-ptx",), what="PTX").read_text()
+    return compiler.build(_recipe(step, soft, arch, ("-ptx",), "PTX")).read_text()
 
 
 def target_of(step: Step) -> str:
@@ -237,10 +243,7 @@ def launch_bounds(ptx: str) -> dict[str, int]:
     bounds = {}
     for entry in _BOUND.finditer(ptx):
         if match := _MAX_THREADS.search(entry["rest"]):
-            threads = 1
-            for extent in match["extents"].split(","):
-                threads *= int(extent)
-            bounds[entry["name"]] = threads
+            bounds[entry["name"]] = math.prod(map(int, match["extents"].split(",")))
     return bounds
 
 

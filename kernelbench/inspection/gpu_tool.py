@@ -17,7 +17,7 @@ from kernelbench.base.child_process import Outcome, run_in_child
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.gpu import GPU
-from kernelbench.inspection.tool_child import CallsMade, ToolJob, perform
+from kernelbench.inspection.tool_child import CallsMade, Marking, ToolJob, perform
 from kernelbench.machine.toolchain import cuda_tools
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
@@ -46,13 +46,10 @@ class Tool:
 
 def find(name: str) -> Path | None:
     """A tool of the CUDA toolkit: on ``PATH``, in ``CUDA_HOME``, in the usual place, from PyPI."""
-    return next((path for path in _candidates(name) if os.access(path, os.X_OK)), None)
-
-
-def _candidates(name: str) -> Iterator[Path]:
-    yield from cuda_tools(name)
     # Nsight Compute also installs apart from the toolkit, the newest last by name.
-    yield from sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{name}"), reverse=True)
+    apart = sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{name}"), reverse=True)
+    found = (path for path in (*cuda_tools(name), *apart) if os.access(path, os.X_OK))
+    return next(found, None)
 
 
 def require(name: str, what: str) -> Tool:
@@ -181,6 +178,13 @@ def plain_kernel_name(function: str) -> str:
     name = re.sub(r"^\[clone [^\]]*\] ?", "", function.strip()).removeprefix("void ")
     name = name.replace("(anonymous namespace)::", "")
     return re.split(r"[<(]", name, maxsplit=1)[0].strip() or function
+
+
+def tool_job(run: StepRun, seed: int, calls: int, marking: Marking = "every") -> ToolJob:
+    """The calls of a planned run of one shape."""
+    return ToolJob(
+        run.step, run.lineage, run.shapes[0], run.classes[0], run.target, seed, calls, marking
+    )
 
 
 def run_tool(

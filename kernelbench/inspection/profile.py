@@ -23,7 +23,7 @@ from kernelbench.inspection.nsight_counters import (
     missing,
     read_raw_page,
 )
-from kernelbench.inspection.tool_child import CallsMade, Marking, ToolJob
+from kernelbench.inspection.tool_child import CallsMade
 from kernelbench.kinds import cuda_build
 from kernelbench.machine.arch import arch_named
 from kernelbench.project.building_blocks import source_sha
@@ -113,16 +113,6 @@ class ProfileRequest:
         return self.run.shapes[0]
 
 
-@dataclass(frozen=True)
-class _Found:
-    launches: tuple[Launch, ...]
-    tool: str
-    counters: bool
-    why_not: str = ""
-    total: CallTotal | None = None
-    log: str = ""
-
-
 class _NoCounters(Exception):
     """Why there are none, in one line."""
 
@@ -162,14 +152,16 @@ def profile(
     name = f"{run.step.name} {request.shape.name}"
     on_progress(f"{run.step.name}: building")
     run.target.executor.prepare(run.step, run.problem, run.target)
+    tool, log, why_not, total = "torch's profiler", "", "", None
     try:
         if not request.counters:
             raise _NoCounters("--no-counters")
         on_progress(f"{name}: under ncu")
-        found = _with_counters(request)
+        launches, tool, log = _with_counters(request)
     except _NoCounters as why:
         on_progress(f"{name}: without counters")
-        found = replace(_without_counters(request), why_not=str(why))
+        why_not = str(why)
+        launches, total = _without_counters(request)
     return ProfileRecord(
         schema=SCHEMA,
         created=created,
@@ -181,13 +173,13 @@ def profile(
         inputs=run.classes[0],
         device=run.target.gpu.name if run.target.gpu else run.target.device,
         seed=request.seed,
-        counters=found.counters,
-        why_not=found.why_not,
-        tool=found.tool,
-        launches=found.launches,
-        total=found.total,
-        missing=missing(found.launches),
-        log=found.log,
+        counters=not why_not,
+        why_not=why_not,
+        tool=tool,
+        launches=launches,
+        total=total,
+        missing=missing(launches),
+        log=log,
     )
 
 
@@ -196,14 +188,16 @@ def hint(record: ProfileRecord) -> str:
     return _PERMISSION_HINT if _PERMISSION in record.why_not else _HINT
 
 
-def _with_counters(request: ProfileRequest) -> _Found:
+def _with_counters(request: ProfileRequest) -> tuple[tuple[Launch, ...], str, str]:
+    """The launches, what measured them, and its log."""
     try:
         tool = gpu_tool.require("ncu", "Nsight Compute (part of the CUDA toolkit)")
     except EnvironmentProblem as error:
         raise _NoCounters(str(error)) from error
     kept = gpu_tool.log_folder("profile", request.run) / "ncu.csv"
+    job = gpu_tool.tool_job(request.run, request.seed, _CALLS, "cuda-profiler")
     with gpu_tool.own_log(kept) as log:
-        end = gpu_tool.run_tool(_command(tool.path, log, request), _job(request), request.limit_s)
+        end = gpu_tool.run_tool(_command(tool.path, log, request), job, request.limit_s)
         text = log.read_text(encoding="utf-8", errors="replace")
     try:
         launches = read_raw_page(text)
@@ -212,7 +206,7 @@ def _with_counters(request: ProfileRequest) -> _Found:
     if not launches or end.timed_out:
         raise _NoCounters(_why(text, end, request.limit_s, "ncu profiled no kernel"))
     _require_done(request, end)
-    return _Found(launches, str(tool), True, log=str(kept))
+    return launches, str(tool), str(kept)
 
 
 def _command(ncu: Path, log: Path, request: ProfileRequest) -> list[str]:
@@ -241,8 +235,9 @@ def _why(text: str, end: Outcome[CallsMade], limit_s: float, otherwise: str) -> 
     return f"ncu: {' '.join(error['text'].split())}" if error else otherwise
 
 
-def _without_counters(request: ProfileRequest) -> _Found:
-    end = gpu_tool.run_tool([], _job(request, "torch-profiler"), request.limit_s)
+def _without_counters(request: ProfileRequest) -> tuple[tuple[Launch, ...], CallTotal | None]:
+    job = gpu_tool.tool_job(request.run, request.seed, _CALLS, "torch-profiler")
+    end = gpu_tool.run_tool([], job, request.limit_s)
     outcome = _require_done(request, end)
     facts = _static_facts(request.run)
     activities = [
@@ -264,10 +259,9 @@ def _without_counters(request: ProfileRequest) -> _Found:
             f"a call runs {names}",
         )
     busy = sum(duration for _, duration in activities)
-    total = None
-    if outcome.work_bytes is not None and busy > 0:
-        total = CallTotal(busy, outcome.work_bytes)
-    return _Found(tuple(launches), "torch's profiler", False, total=total)
+    if outcome.work_bytes is None or busy <= 0:
+        return tuple(launches), None
+    return tuple(launches), CallTotal(busy, outcome.work_bytes)
 
 
 def _base(name: str) -> str:
@@ -318,11 +312,3 @@ def _occupancy_limit(arch: str, code: resources.Code) -> float | None:
         return None
     warps = code.ctas_per_sm * -(-code.threads // _WARP)
     return 100.0 * warps / (known.sm.threads // _WARP)
-
-
-def _job(request: ProfileRequest, marking: Marking = "cuda-profiler") -> ToolJob:
-    run = request.run
-    return ToolJob(
-        run.step, run.lineage, request.shape, run.classes[0], run.target, request.seed, _CALLS,
-        marking,
-    )  # fmt: skip

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -18,7 +16,6 @@ from typing import Literal
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler
 from kernelbench.inspection import cubin
-from kernelbench.inspection.chosen_steps import choose_steps
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.inspection.disassembly import disassemble
 from kernelbench.kinds import compiled
@@ -28,11 +25,9 @@ from kernelbench.machine.occupancy import CtaNeeds, Occupancy, occupancy
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project import overlay
 from kernelbench.project.model import Allowance, Kind, Step
-from kernelbench.project.source_files import sources_of
 
 SCHEMA: Literal["kernelbench.inspect/1"] = "kernelbench.inspect/1"
 
-_IMPORTS_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
 _MAP = Path(__file__).parent / "describe.map"
 _DESCRIBE_FLAGS = (
     "-x", "c++", "-std=c++20", "-O0", "-pthread", "-ffunction-sections", "-fdata-sections",
@@ -148,26 +143,6 @@ class InspectRecord:
     steps: tuple[Inspection, ...]
 
 
-def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
-    """The steps that have compiled code, and for each of the others a line.
-
-    Raises:
-        PlannedStepError: If none has, because they are planned.
-        UsageError: If none has.
-    """
-    return choose_steps(
-        steps, _has_kernels, lambda step: f"{step.in_words}: there is no code of its own to inspect"
-    )
-
-
-def _has_kernels(step: Step) -> bool:
-    """Whether there is device code of its own; a Python step has some if it imports Triton."""
-    if step.kind != "python":
-        return True
-    texts = (file.read_text(errors="replace") for file in sources_of(step).values())
-    return any(_IMPORTS_TRITON.search(text) for text in texts)
-
-
 def flavours(step: Step, arch: str) -> list[bool]:
     """The builds that an arch (or ``all``) means for a step, as their ``soft``."""
     every = {False: step.arch} | (
@@ -224,9 +199,7 @@ def _built(
             _code(kernel, constants if kernel.symbol in described else None, bounds, arch, soft)
             for kernel in code.kernels
         ),
-        spilling=tuple(
-            cubin.demangled(f.symbol) for f in code.functions if f.spills and not f.kernel
-        ),
+        spilling=code.spilling,
         warnings=code.warnings,
         ptx=ptx if with_ptx else None,
     )

@@ -19,7 +19,7 @@ from kernelbench.inspection.sanitizer_log import (
     explained,
     read_sanitizer_log,
 )
-from kernelbench.inspection.tool_child import CallsMade, ToolJob
+from kernelbench.inspection.tool_child import CallsMade
 from kernelbench.kinds import cuda_build
 from kernelbench.kinds.compiled import LibraryExecutor
 from kernelbench.project.building_blocks import source_sha
@@ -191,13 +191,13 @@ def run_checks(
     """Run each tool on the step, one after another, each in a process of its own."""
     root = cache_dir()
     folder = gpu_tool.log_folder("sanitize", session.run)
+    job = gpu_tool.tool_job(session.run, session.seed, session.calls)
     for check in checks:
         on_progress(f"{session.run.step.name} {session.shape.name}: {check}")
         kept = folder / f"{check}.log"
         with gpu_tool.own_log(kept) as log:
-            end = gpu_tool.run_tool(
-                _command(session, check, log), _job(session), session.limit_s, _ENVIRONMENT
-            )
+            command = _command(session, check, log)
+            end = gpu_tool.run_tool(command, job, session.limit_s, _ENVIRONMENT)
             text = log.read_text(encoding="utf-8", errors="replace")
             if end.output.strip():
                 with writing(root):
@@ -219,14 +219,6 @@ def _command(session: Session, check: Check, log: Path) -> list[str]:
         str(session.tool.path), "--tool", check, "--log-file", str(log), *_OPTIONS,
         "--launch-timeout", str(int(session.limit_s) + 1), *options.get(check, ()), *filters,
     ]  # fmt: skip
-
-
-def _job(session: Session) -> ToolJob:
-    run = session.run
-    return ToolJob(
-        run.step, run.lineage, session.shape, run.classes[0], run.target, session.seed,
-        session.calls,
-    )  # fmt: skip
 
 
 def judge_log(

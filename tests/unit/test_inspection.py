@@ -15,7 +15,7 @@ from conftest import ROOT
 
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler as build
-from kernelbench.inspection import cubin, disassembly, resources
+from kernelbench.inspection import by_kind, cubin, disassembly, resources
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.kinds import compiled
 from kernelbench.machine import toolchain
@@ -299,13 +299,13 @@ class TestSelect:
     def test_planned_and_python_steps_are_left_out(self) -> None:
         lineages = load_lineages(project_at(ROOT))
         v00, v23 = lineages.get("v00"), replace(lineages.get("v23"), status="planned")
-        chosen, left_out = resources.select_kernels([v00, repository_step("v01"), v23])
+        chosen, left_out = by_kind.select_kernels([v00, repository_step("v01"), v23])
         assert [step.name for step in chosen] == ["v01"]
         assert len(left_out) == 2
         with pytest.raises(PlannedStepError, match="v23 is planned"):
-            resources.select_kernels([v23])
+            by_kind.select_kernels([v23])
         with pytest.raises(UsageError, match="v00 is a Python step"):
-            resources.select_kernels([v00, v23])
+            by_kind.select_kernels([v00, v23])
 
     def test_flavours(self) -> None:
         blackwell = repository_step("v01")
