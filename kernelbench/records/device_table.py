@@ -200,12 +200,13 @@ def read_csv(path: Path) -> dict[TableKey, TableRow]:
             makes it anew.
     """
     try:
-        lines = [*csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)]
-        head = tuple(lines[0]) if lines else ()
+        lines = path.read_text(encoding="utf-8").splitlines()
+        reader = csv.DictReader(lines, restkey="beyond", restval="", strict=True)
+        head = tuple(reader.fieldnames or ())
         metrics = [name for name in METRICS if f"{name}_reps" in head]
         if head != _columns(metrics):
             raise ValueError("other columns than this version writes")
-        rows = [_read_row(_cells_of(head, line), metrics) for line in lines[1:]]
+        rows = [_read_row(cells, metrics) for cells in reader]
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, csv.Error) as error:
@@ -213,13 +214,10 @@ def read_csv(path: Path) -> dict[TableKey, TableRow]:
     return {key_of(row): row for row in rows}
 
 
-def _cells_of(head: Sequence[str], line: Sequence[str]) -> dict[str, str]:
-    empty = [""] * (len(head) - len(line))
-    return dict(zip(head, [*line, *empty], strict=True))
-
-
 def _read_row(cells: Mapping[str, str], metrics: Sequence[Metric]) -> TableRow:
     status = cells["status"]
+    if "beyond" in cells:
+        raise ValueError("a row with more cells than columns")
     if status not in ("pass", *FAILED):
         raise ValueError(f"status {status!r}")
     return TableRow(

@@ -100,15 +100,10 @@ def read_outcomes(results: Path) -> Outcomes:
         for step in block.steps:
             for shape in block.shapes:
                 for inputs in block.inputs:
-                    _keep(outcomes, _outcome(block, step, shape, inputs))
+                    where = (step, shape, block.executor, inputs, block.emulation)
+                    what = (block.status, block.reason, block.device, block.run)
+                    _keep(outcomes, RunOutcome(*where, *what))
     return outcomes
-
-
-def _outcome(block: OutcomeBlock, step: str, shape: str, inputs: str) -> RunOutcome:
-    return RunOutcome(
-        step=step, shape=shape, executor=block.executor, inputs=inputs, emulation=block.emulation,
-        status=block.status, reason=block.reason, device=block.device, run=block.run,
-    )  # fmt: skip
 
 
 def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) -> Outcomes:
@@ -119,15 +114,10 @@ def with_runs(known: Mapping[Setting, RunOutcome], runs: Iterable[RunRecord]) ->
     found = dict(known)
     for run in runs:
         for row in run.results:
-            if row.status in UNJUDGED:
-                continue
-            emulation = run.extra.get("emulation") if row.executor == EMULATING else None
-            outcome = RunOutcome(
-                step=row.step, shape=row.shape, executor=row.executor, inputs=row.inputs,
-                emulation=emulation, status=row.status, reason=row.reason, device=run.device,
-                run=run.id,
-            )  # fmt: skip
-            _keep(found, outcome)
+            if row.status not in UNJUDGED:
+                emulation = run.extra.get("emulation") if row.executor == EMULATING else None
+                where = (row.step, row.shape, row.executor, row.inputs, emulation)
+                _keep(found, RunOutcome(*where, row.status, row.reason, run.device, run.id))
     return found
 
 

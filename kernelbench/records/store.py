@@ -72,12 +72,10 @@ def _update_tables(device: Path, record: RunRecord) -> None:
             _, newest = device_table.read_head(device / "table.md")
         except RecordError:
             # Absent, of an older version or with a merge conflict in it.
-            _rebuild(device)
+            _write(derived_tables(device))
         else:
             rows = device_table.merged(known, saved.values())
-            tables = _tables(device, rows, record.device, max(newest, *saved))
-            for path, text in tables.items():
-                files.write_text(path, text)
+            _write(_tables(device, rows, record.device, max(newest, *saved)))
         for name in saved:
             (device / f"{_MARK}{name}").unlink(missing_ok=True)
 
@@ -105,11 +103,11 @@ def rebuild_tables(device: Path) -> None:
         EnvironmentProblem: If another process holds the lock for a minute, or on a full disk.
     """
     with _locked(device):
-        _rebuild(device)
+        _write(derived_tables(device))
 
 
-def _rebuild(device: Path) -> None:
-    for path, text in derived_tables(device).items():
+def _write(tables: dict[Path, str]) -> None:
+    for path, text in tables.items():
         files.write_text(path, text)
 
 
@@ -124,11 +122,10 @@ def derived_tables(device: Path) -> dict[Path, str]:
 def _tables(
     device: Path, rows: dict[TableKey, TableRow], name: str, newest: str
 ) -> dict[Path, str]:
-    markdown = device_table.write_markdown(name, newest, [*rows.values()])
     # The Markdown comes last: it says up to which run both are.
     return {
         device / "table.csv": device_table.write_csv(rows.values()),
-        device / "table.md": markdown,
+        device / "table.md": device_table.write_markdown(name, newest, [*rows.values()]),
     }
 
 
@@ -136,9 +133,8 @@ def _tables(
 def _locked(device: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(device / ".lock", timeout=_LOCK_LIMIT_S)
     try:
-        lock.acquire()
+        held = FileLock(device / ".lock", timeout=_LOCK_LIMIT_S).acquire()
     except Timeout as error:
         raise EnvironmentProblem(
             f"{device / '.lock'} is held by another process for over {_LOCK_LIMIT_S} s",
@@ -146,10 +142,8 @@ def _locked(device: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise EnvironmentProblem(f"cannot lock {device}: {error.strerror or error}") from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
