@@ -18,13 +18,13 @@ import resource
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelbench.campaign.code_archive import CodeArchive
 from kernelbench.campaign.dask_pool import DaskPool, local_cluster
-from kernelbench.campaign.engine import Engine, EngineSettings, Eta, OutcomeKeeper
+from kernelbench.campaign.engine import Engine, EngineSettings, Eta
 from kernelbench.campaign.outcome_files import OutcomeFiles, PieceOutcome
 from kernelbench.campaign.pieces import Piece
 from kernelbench.campaign.worker_pool import Order, PoolWorker, WorkerPool
@@ -33,13 +33,16 @@ PIECE_S = 0.01
 PROGRAM = f"import time; time.sleep({PIECE_S})"
 
 
-class KeepsNothing:
+class KeepsNothing(OutcomeFiles):
     """Outcomes that are forgotten, where files are not what is measured."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(), "")
 
     def find(self, key: str) -> PieceOutcome | None:
         """None is ever there."""
 
-    def keep(self, outcome: PieceOutcome, made: dict[str, bytes]) -> PieceOutcome:
+    def keep(self, outcome: PieceOutcome, made: Mapping[str, bytes]) -> PieceOutcome:
         """Forget it."""
         return outcome
 
@@ -107,7 +110,7 @@ def small_archive() -> CodeArchive:
     return CodeArchive(buffer.getvalue(), f"bench-{os.getpid()}", "", "project")
 
 
-def seconds_of(pool: WorkerPool, outcomes: OutcomeKeeper, number: int) -> float:
+def seconds_of(pool: WorkerPool, outcomes: OutcomeFiles, number: int) -> float:
     """Seconds that a sweep of so many pieces takes."""
     settings = EngineSettings(60.0, False, {}, 5.0)
     engine = Engine(pool, outcomes, Eta(), settings, lambda _text: None, print)

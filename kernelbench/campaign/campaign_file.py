@@ -135,13 +135,13 @@ def read_campaign(path: Path, options: OptionReader) -> Campaign:
 _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
 
 
+@dataclass
 class _Reader:
     """One file while it is read."""
 
-    def __init__(self, path: Path, loader: yaml.SafeLoader, options: OptionReader) -> None:
-        self._path = path
-        self._loader = loader
-        self._options = options
+    path: Path
+    loader: yaml.SafeLoader
+    options: OptionReader
 
     def campaign(self, root: yaml.Node) -> Campaign:
         top = self._entries(root, "'name' and 'campaign'")
@@ -159,7 +159,7 @@ class _Reader:
         return Campaign(
             name,
             tuple(self._item(node) for node in listed.value),
-            self._path.parent / Path(results).expanduser() if results else None,
+            self.path.parent / Path(results).expanduser() if results else None,
             self._limit(top),
             self._value(top, "gpu", bool, "true or false"),
         )
@@ -231,7 +231,7 @@ class _Reader:
             name: self._plain(node) for name, (_, node) in entries.items() if name not in apart
         }
         try:
-            return tuple(self._options(command, given))
+            return tuple(self.options(command, given))
         except OptionFault as fault:
             where = entries[fault.option][0] if fault.option in entries else entries[command][0]
             raise self._fault(where, str(fault)) from None
@@ -289,10 +289,10 @@ class _Reader:
         return found
 
     def _plain(self, node: yaml.Node) -> Any:
-        return self._loader.construct_object(node, deep=True)
+        return self.loader.construct_object(node, deep=True)
 
     def _place(self, node: yaml.Node) -> str:
-        return f"{self._path}:{node.start_mark.line + 1}"
+        return f"{self.path}:{node.start_mark.line + 1}"
 
     def _fault(self, node: yaml.Node, message: str) -> UsageError:
         return UsageError(f"{self._place(node)}: {message}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.campaign.code_archive import CodeArchive
-from kernelbench.campaign.worker_pool import Order, PoolWorker, ReportQueue
+from kernelbench.campaign.worker_pool import Order, PoolWorker, ReportQueue, all_reports
 
 #: How old may be what is known of who is there.
 _FRESH_S = 0.5
@@ -116,7 +117,11 @@ class DaskPool:
             ) from error
         try:
             self._versions: dict[str, str] = {}
-            self._require_python()
+            if (found := self._ask_versions()) != _python():
+                raise EnvironmentProblem(
+                    f"the scheduler has Python {found}, this process {_python()}",
+                    "code goes there as it is in memory: use one Python for the cluster",
+                )
             for module in (piece_process, piece_plugin):
                 cloudpickle.register_pickle_by_value(module)
             self._plugin = f"kernelbench-{archive.sha[:16]}-{os.getpid()}"
@@ -126,7 +131,7 @@ class DaskPool:
         except BaseException:
             self._client.close(timeout=_CLOSE_S)
             raise
-        self._reports = ReportQueue()
+        self._reports: ReportQueue = queue.SimpleQueue()
         self._futures: dict[str, Any] = {}
         self._here: list[PoolWorker] = []
         self._gone: set[str] = set()
@@ -152,7 +157,7 @@ class DaskPool:
         if found.keys() - self._versions.keys():
             self._ask_versions()
         self._here = [
-            PoolWorker(address, _host(address, info), _slots(info))
+            PoolWorker(address, str(info.get("host") or address), _slots(info))
             for address, info in found.items()
             if self._versions.get(address) == _python() and info.get("status") == "running"
         ]
@@ -197,7 +202,7 @@ class DaskPool:
 
     def reports(self, timeout_s: float) -> list[dict[str, Any]]:
         """What came back; the scheduler may forget it then."""
-        found = self._reports.take(timeout_s)
+        found = all_reports(self._reports, timeout_s)
         for report in found:
             self._futures.pop(report["key"], None)
             # What is known of who is there may be older than that.
@@ -210,14 +215,6 @@ class DaskPool:
             self._client.unregister_worker_plugin(self._plugin)
         with contextlib.suppress(Exception):
             self._client.close(timeout=_CLOSE_S)
-
-    def _require_python(self) -> None:
-        found = self._ask_versions()
-        if found != _python():
-            raise EnvironmentProblem(
-                f"the scheduler has Python {found}, this process {_python()}",
-                "code goes there as it is in memory: use one Python for the cluster",
-            )
 
     def _ask_versions(self) -> str:
         """The scheduler's Python; the workers' are kept."""
@@ -256,7 +253,7 @@ def _require_certificate(address: str) -> None:
 
 def _report_of(future: Any, key: str, worker: PoolWorker) -> dict[str, Any]:
     """A report, or one of a piece that the worker has not ended."""
-    fault, gone = "", False
+    gone = False
     try:
         if future.status == "finished":
             found: dict[str, Any] = future.result(timeout=_CONNECT_S)
@@ -286,10 +283,6 @@ def _short(versions: Any) -> str:
 
 def _python() -> str:
     return f"{sys.version_info[0]}.{sys.version_info[1]}"
-
-
-def _host(address: str, info: dict[str, Any]) -> str:
-    return str(info.get("host") or address)
 
 
 def _slots(info: dict[str, Any]) -> int:

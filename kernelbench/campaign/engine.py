@@ -11,12 +11,12 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from kernelbench.base.errors import ExitCode
 from kernelbench.base.observer import OnProgress
 from kernelbench.campaign.judging import judge_report
-from kernelbench.campaign.outcome_files import PIECE_SCHEMA, PieceOutcome
+from kernelbench.campaign.outcome_files import PIECE_SCHEMA, OutcomeFiles, PieceOutcome
 from kernelbench.campaign.pieces import Piece
 from kernelbench.campaign.worker_pool import PoolWorker, WorkerPool
 from kernelbench.records.run_record import now_iso
@@ -83,19 +83,6 @@ class SweepReport:
     complete: bool
 
 
-class OutcomeKeeper(Protocol):
-    """Where outcomes are kept: :class:`~kernelbench.campaign.outcome_files.OutcomeFiles`."""
-
-    def find(self, key: str) -> PieceOutcome | None:
-        """A piece's outcome among those that are kept."""
-
-    def keep(self, outcome: PieceOutcome, made: dict[str, bytes]) -> PieceOutcome:
-        """Keep one that is new, with its files."""
-
-    def merge(self, outcome: PieceOutcome) -> PieceOutcome:
-        """Finish what a killed client had begun."""
-
-
 @dataclass
 class _Given:
     """A piece on its way.
@@ -128,6 +115,7 @@ class EngineSettings:
     patience_s: float
 
 
+@dataclass
 class Engine:
     """One sweep.
 
@@ -137,34 +125,25 @@ class Engine:
         most_workers: That there were at a time.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        outcomes: OutcomeKeeper,
-        eta: Eta,
-        settings: EngineSettings,
-        on_progress: OnProgress,
-        on_fault: Callable[[PieceFault], None],
-    ) -> None:
-        self._pool = pool
-        self._outcomes = outcomes
-        self._eta = eta
-        self._settings = settings
-        self._on_progress = on_progress
-        self._on_fault = on_fault
-        self._running: dict[str, _Given] = {}
-        self._again: list[_Given] = []
-        self._given_up: set[str] = set()
-        self._in_a_row: Counter[str] = Counter()
-        self._unfit: dict[str, str] = {}
-        self._pieces: Iterator[Piece] = iter(())
-        self._exhausted = False
-        self.done = 0
-        self.not_run = 0
-        self.answers = Answers()
-        self.missing: list[MissingPiece] = []
-        self.faults: list[PieceFault] = []
-        self.most_workers = 0
+    pool: WorkerPool
+    outcomes: OutcomeFiles
+    eta: Eta
+    settings: EngineSettings
+    on_progress: OnProgress
+    on_fault: Callable[[PieceFault], None]
+    done: int = 0
+    not_run: int = 0
+    answers: Answers = field(default_factory=lambda: Answers())
+    missing: list[MissingPiece] = field(default_factory=list)
+    faults: list[PieceFault] = field(default_factory=list)
+    most_workers: int = 0
+    _running: dict[str, _Given] = field(default_factory=dict)
+    _again: list[_Given] = field(default_factory=list)
+    _given_up: set[str] = field(default_factory=set)
+    _in_a_row: Counter[str] = field(default_factory=Counter)
+    _unfit: dict[str, str] = field(default_factory=dict)
+    _pieces: Iterator[Piece] = field(default_factory=lambda: iter(()))
+    _exhausted: bool = False
 
     def run(self, pieces: Iterator[Piece]) -> None:
         """Run what of these pieces is not done; returns when there is nothing left to give.
@@ -176,7 +155,7 @@ class Engine:
         began = idle = time.monotonic()
         met = False
         while True:
-            workers = [each for each in self._pool.workers() if each.address not in self._unfit]
+            workers = [each for each in self.pool.workers() if each.address not in self._unfit]
             met = met or bool(workers)
             self.most_workers = max(self.most_workers, len(workers))
             self._fill(workers)
@@ -185,13 +164,13 @@ class Engine:
             if self._running or not met:
                 # Workers that come through a batch system may be hours away.
                 idle = time.monotonic()
-            elif time.monotonic() - idle >= self._settings.patience_s:
+            elif time.monotonic() - idle >= self.settings.patience_s:
                 self._give_up_waiting()
                 return
             self._say(workers, time.monotonic() - began, met)
-            for report in self._pool.reports(_POLL_S):
+            for report in self.pool.reports(_POLL_S):
                 self._take(report)
-            self._look_for_lost({each.address for each in self._pool.workers()})
+            self._look_for_lost({each.address for each in self.pool.workers()})
 
     def _fill(self, workers: list[PoolWorker]) -> None:
         """Give every free place a piece."""
@@ -213,16 +192,16 @@ class Engine:
         for piece in self._pieces:
             if piece.key in under_way or piece.key in self._given_up:
                 continue
-            found = self._outcomes.find(piece.key)
+            found = self.outcomes.find(piece.key)
             if found is None:
                 return _Given(piece)
-            self._outcomes.merge(found)
+            self.outcomes.merge(found)
             self.answers.add(piece, found.code)
         self._exhausted = True
         return None
 
     def _start(self, worker: PoolWorker, given: _Given) -> None:
-        limit_s = self._settings.limit_s
+        limit_s = self.settings.limit_s
         given.worker = worker
         given.until = time.monotonic() + 2 * limit_s + _GRACE_S
         # Of this turn: a lost worker's report may come when another has the piece.
@@ -232,10 +211,10 @@ class Engine:
             "key": key,
             "arguments": [*given.piece.arguments],
             "limit_s": limit_s,
-            "gpu": self._settings.gpu and given.piece.on_gpu,
-            "environment": self._settings.environment,
+            "gpu": self.settings.gpu and given.piece.on_gpu,
+            "environment": self.settings.environment,
         }
-        self._pool.start(worker, order)
+        self.pool.start(worker, order)
 
     def _take(self, report: dict[str, Any]) -> None:
         """A report that came back."""
@@ -243,13 +222,13 @@ class Engine:
         if given is None or given.worker is None:
             return
         piece = given.piece
-        on_gpu = self._settings.gpu and piece.on_gpu
+        on_gpu = self.settings.gpu and piece.on_gpu
         verdict = judge_report(report, on_gpu, piece.mutant)
         if verdict.fault:
             self._moved(given, verdict.fault, report["host"], verdict.final)
             return
         self._in_a_row[given.worker.address] = 0
-        self._outcomes.keep(
+        self.outcomes.keep(
             PieceOutcome(
                 schema=PIECE_SCHEMA, key=piece.key, arguments=piece.arguments, like=piece.like,
                 code=int(report["code"]), host=report["host"], gpu=report["gpu"],
@@ -258,8 +237,8 @@ class Engine:
             report["files"],
         )  # fmt: skip
         self.done += 1
-        self._eta.took(piece.like, report["seconds"])
-        self._eta.left[piece.like] -= 1
+        self.eta.took(piece.like, report["seconds"])
+        self.eta.left[piece.like] -= 1
         self.answers.add(piece, int(report["code"]))
 
     def _moved(self, given: _Given, why: str, host: str, final: bool = False) -> None:
@@ -268,7 +247,7 @@ class Engine:
         address, words = given.worker.address, given.piece.in_words()
         fault = PieceFault(words, host or given.worker.host, address, why)
         self.faults.append(fault)
-        self._on_fault(fault)
+        self.on_fault(fault)
         given.faults[address] = why
         given.worker = None
         if final or len(given.faults) > MOST_MOVES:
@@ -287,7 +266,7 @@ class Engine:
             if worker is None or (worker.address in here and now < given.until):
                 continue
             del self._running[key]
-            self._pool.give_up(key)
+            self.pool.give_up(key)
             if worker.address in here:
                 self._unfit[worker.address] = "it does not answer"
                 self._moved(given, "it does not answer", worker.host)
@@ -302,21 +281,21 @@ class Engine:
             self.missing.append(MissingPiece(given.piece.in_words(), f"{host}: {why}"))
         self._again = []
         for piece in self._pieces:
-            self.not_run += piece.key not in self._given_up and not self._outcomes.find(piece.key)
+            self.not_run += piece.key not in self._given_up and not self.outcomes.find(piece.key)
 
     def _say(self, workers: list[PoolWorker], seconds: float, met: bool) -> None:
         if not met:
-            self._on_progress("waiting for workers")
+            self.on_progress("waiting for workers")
             return
-        left = sum(self._eta.left.values())
+        left = sum(self.eta.left.values())
         parts = [f"{self.done} of {self.done + left} pieces"]
         if self.done and seconds:
             parts.append(f"{60 * self.done / seconds:.3g} a minute")
-        ahead = self._eta.seconds_left(sum(each.slots for each in workers))
+        ahead = self.eta.seconds_left(sum(each.slots for each in workers))
         if ahead is not None:
             parts.append(f"about {duration_text(ahead)} left")
         parts.append(f"{len(self._running)} running on {len(workers)} workers")
-        self._on_progress(", ".join(parts))
+        self.on_progress(", ".join(parts))
 
 
 @dataclass

@@ -80,10 +80,9 @@ class OutcomeFiles:
         """
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.folder / ".lock", timeout=0)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
+            held = FileLock(self.folder / ".lock", timeout=0).acquire()
         except Timeout as error:
             raise EnvironmentProblem(
                 f"another sweep of {self.folder.name} is under way here", "wait for it, or stop it"
@@ -92,20 +91,15 @@ class OutcomeFiles:
             raise EnvironmentProblem(
                 f"cannot write {self.folder}: {error.strerror or error}", "choose another --results"
             ) from error
-        try:
+        with held:
             yield
-        finally:
-            lock.release()
 
     def find(self, key: str) -> PieceOutcome | None:
         """The outcome of a piece; None if there is none, or none that can be read."""
-        path = self._path(key)
-        if not path.is_file():
-            return None
-        try:
+        with contextlib.suppress(RecordError):
+            path = self._path(key)
             return read_document(path, PieceOutcome, PIECE_SCHEMA, "outcome of a piece")
-        except RecordError:
-            return None
+        return None
 
     def keep(self, outcome: PieceOutcome, made: Mapping[str, bytes]) -> PieceOutcome:
         """Write an outcome with its files, and put them into the results.

@@ -6,8 +6,8 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Piece:
         return " ".join(("kernelbench", *self.arguments))
 
 
+@dataclass
 class PieceMaker:
     """Makes the pieces of a campaign.
 
@@ -55,11 +56,10 @@ class PieceMaker:
         left_out: Why combinations made no piece, with their number, after :meth:`pieces` has ended.
     """
 
-    def __init__(self, context: Context, campaign: Campaign, code_sha: str) -> None:
-        self._context = context
-        self._campaign = campaign
-        self._code_sha = code_sha
-        self.left_out: dict[str, int] = {}
+    context: Context
+    campaign: Campaign
+    code_sha: str
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def pieces(self) -> Iterator[Piece]:
         """Every piece, in the order of the file; the same each time.
@@ -68,19 +68,18 @@ class PieceMaker:
             UsageError: For a step or shape that does not exist, with ``FILE:LINE``.
         """
         self.left_out = {}
-        for item in self._campaign.items:
+        for item in self.campaign.items:
             for steps in self._arms(item):
                 yield from self._of_steps(item, steps)
 
     def _arms(self, item: CampaignItem) -> list[tuple[Step, ...]]:
         """The steps of each command: one, or the two that are compared."""
         try:
-            chosen = self._context.lineages.select(item.steps)
+            chosen = self.context.lineages.select(item.steps)
             if item.command == "ab":
-                arms = [self._one(spec) for spec in item.steps]
-                return [(arms[0], arms[1])]
+                return [tuple(self._one(spec) for spec in item.steps)]
             if item.peers:
-                chosen += self._context.lineages.peers_of(chosen)
+                chosen += self.context.lineages.peers_of(chosen)
         except UsageError as error:
             raise UsageError(f"{item.place}: {error.message}", error.hint) from None
         if item.command == "check":
@@ -91,7 +90,7 @@ class PieceMaker:
         return [(step,) for step in runnable]
 
     def _one(self, spec: str) -> Step:
-        found = self._context.lineages.select_one(spec, "ab compares one with one")
+        found = self.context.lineages.select_one(spec, "ab compares one with one")
         require_runnable(found)
         return found
 
@@ -111,7 +110,7 @@ class PieceMaker:
             for sms in machines:
                 arguments = (item.command, *names, "--shape", name, *sms, *item.options)
                 for turn in range(item.repeat):
-                    parts = [self._code_sha, arguments, sources, settings, repr(shape), turn]
+                    parts = [self.code_sha, arguments, sources, settings, repr(shape), turn]
                     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
                     like = " ".join((item.command, *names))
                     yield Piece(digest, arguments, like, item.command != "check", item.mutants)
@@ -120,7 +119,7 @@ class PieceMaker:
         """How a worker calls a step, in its copy of the project."""
         if not step.submission:
             return step.name
-        root = self._context.project.root
+        root = self.context.project.root
         file = (step.path / (step.entry or "")).resolve()
         if not file.is_relative_to(root.resolve()):
             raise UsageError(
@@ -133,8 +132,7 @@ class PieceMaker:
         named = [each.name for each in item.shapes if each.name]
         try:
             found = [
-                self._context.lineage_for(with_problem(self._context, step, named))
-                for step in steps
+                self.context.lineage_for(with_problem(self.context, step, named)) for step in steps
             ]
             problems = [load_problem(lineage).name for lineage in found]
         except UsageError as error:
@@ -148,7 +146,7 @@ class PieceMaker:
     def _shapes(self, item: CampaignItem, problem: Problem) -> Iterator[tuple[str, Any]]:
         """The shapes of an item with what each is called on the command line."""
         if not item.shapes:
-            small = self._context.check_shapes(problem) if item.command == "check" else []
+            small = self.context.check_shapes(problem) if item.command == "check" else []
             yield from self._named(item.place, problem, small)
         for each in item.shapes:
             if each.fields:
@@ -158,14 +156,16 @@ class PieceMaker:
 
     def _named(self, place: str, problem: Problem, names: Sequence[str]) -> Iterator[Any]:
         try:
-            chosen = self._context.shapes_for(problem, names)
+            chosen = self.context.shapes_for(problem, names)
         except UsageError as error:
             raise UsageError(f"{place}: {error.message}", error.hint) from None
         yield from ((shape.name, shape) for shape in chosen)
 
     def _ranged(self, asked: ShapeRange, problem: Problem) -> Iterator[tuple[str, Any]]:
         base = self._fields_of(asked, problem) if asked.name else {}
-        known = {_without_name(shape): name for name, shape in self._known(problem).items()}
+        known = {
+            _without_name(shape): name for name, shape in self.context.shapes_here(problem).items()
+        }
         ways = [[*itertools.chain(*parts)] for parts in asked.fields.values()]
         for values in itertools.product(*ways):
             given = base | dict(zip(asked.fields, values, strict=True))
@@ -176,20 +176,17 @@ class PieceMaker:
                 raise UsageError(f"{asked.place}: {error}") from None
             # A shape that has a name goes by it: its rows are those of every other run of it.
             name = known.get(_without_name(shape), text)
-            yield name, self._known(problem).get(name, shape)
-
-    def _known(self, problem: Problem) -> Mapping[str, Any]:
-        return self._context.shapes_here(problem)
+            yield name, self.context.shapes_here(problem).get(name, shape)
 
     def _fields_of(self, asked: ShapeRange, problem: Problem) -> dict[str, Any]:
         """A named shape's fields as they stand in the file."""
-        for file in (self._context.project.shapes_file, shipped_root() / "shapes.yaml"):
+        for file in (self.context.project.shapes_file, shipped_root() / "shapes.yaml"):
             found = _shapes_file(file).get(problem.name, {}).get(asked.name)
             if found is not None:
                 return dict(found)
         raise UsageError(
             f"{asked.place}: no shape {asked.name!r} of {problem.name}",
-            f"there are {', '.join(self._known(problem))}",
+            f"there are {', '.join(self.context.shapes_here(problem))}",
         )
 
 

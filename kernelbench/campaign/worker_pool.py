@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -38,6 +39,7 @@ class WorkerPool(Protocol):
 
     def unfit(self) -> dict[str, str]:
         """Those that are there and cannot be used: why, by name."""
+        return {}
 
     def start(self, worker: PoolWorker, order: Order) -> None:
         """Have a worker carry out a piece."""
@@ -52,42 +54,31 @@ class WorkerPool(Protocol):
         """End what runs, and let the workers go."""
 
 
-class ReportQueue:
-    """Reports that come from other threads."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-
-    def put(self, report: dict[str, Any]) -> None:
-        """Add the report of a worker."""
-        self._queue.put(report)
-
-    def take(self, timeout_s: float) -> list[dict[str, Any]]:
-        """Those that are there; the first is waited for."""
-        found = []
-        try:
-            found.append(self._queue.get(timeout=timeout_s))
-            while True:
-                found.append(self._queue.get_nowait())
-        except queue.Empty:
-            return found
+#: Reports that come from other threads.
+ReportQueue = queue.SimpleQueue[dict[str, Any]]
 
 
-class LocalPool:
+def all_reports(reports: ReportQueue, timeout_s: float) -> list[dict[str, Any]]:
+    """Those that are there; the first is waited for."""
+    found = []
+    with contextlib.suppress(queue.Empty):
+        found.append(reports.get(timeout=timeout_s))
+        while True:
+            found.append(reports.get_nowait())
+    return found
+
+
+class LocalPool(WorkerPool):
     """This process, one piece after another; it needs no Dask."""
 
     def __init__(self, archive: CodeArchive) -> None:
         self._runner = PieceRunner(archive.data, archive.sha, archive.root)
         self._worker = PoolWorker("here", os.uname().nodename, 1)
-        self._reports = ReportQueue()
+        self._reports: ReportQueue = queue.SimpleQueue()
 
     def workers(self) -> Sequence[PoolWorker]:
         """The one worker: this process."""
         return [self._worker]
-
-    def unfit(self) -> dict[str, str]:
-        """Nothing: this process can carry out every piece."""
-        return {}
 
     def start(self, worker: PoolWorker, order: Order) -> None:
         """Run a piece beside the engine."""
@@ -100,7 +91,7 @@ class LocalPool:
 
     def reports(self, timeout_s: float) -> list[dict[str, Any]]:
         """What came back."""
-        return self._reports.take(timeout_s)
+        return all_reports(self._reports, timeout_s)
 
     def close(self) -> None:
         """End what runs."""

@@ -36,7 +36,7 @@ def test_a_worker_is_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.Mo
                     killed.append(first)
                     os.kill(first, signal.SIGKILL)
 
-            sweep.engine._on_progress = kill_one
+            sweep.engine.on_progress = kill_one
             engine = sweep.run(pieces)
         finally:
             pool.close()

@@ -132,7 +132,7 @@ def test_a_worker_that_does_not_answer_gets_no_more(
     monkeypatch.setattr("kernelbench.campaign.engine._GRACE_S", 0.0)
     pool = ObedientPool(["a", "b"], lambda name, order: report_of(order) if name == "b" else None)
     sweep = Sweep(tmp_path, pool)
-    sweep.engine._settings = replace(sweep.engine._settings, limit_s=0.05)
+    sweep.engine.settings = replace(sweep.engine.settings, limit_s=0.05)
     engine = sweep.run(FINE)
     assert engine.done == len(FINE)
     assert [(each.worker, each.why) for each in sweep.faults] == [("a", "it does not answer")]
