@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ def new_step(lineages: Lineages, name: str, source: Step, words: StepWords = _NO
     place = lineage.path / source.subfolder if status == "failed" else lineage.path
     fields = {key: value for key, value in _fields_of(source).items() if value}
     tables = [("config", source.config), ("limits", source.limits)]
+    words = _filled(words, source)
     text = _toml(name, source, words, {**fields, "status": status}, tables)
     # What the host path of another step launches has nothing else of that one's.
     copied = own_sources(source) if source.host else sources_of(source)
@@ -97,6 +98,7 @@ def new_variant(
         ("config", _changed(source.config, base.config)),
         ("limits", _changed(source.limits, base.limits)),
     ]
+    words = _filled(words, source)
     text = _toml(name, source, words, head, tables)
     return _write(lineage, lineage.path / VARIANTS / name, text, copied, source, words)
 
@@ -226,9 +228,7 @@ def _toml(
     head: Mapping[str, Any],
     tables: Iterable[tuple[str, Mapping[str, Any]]],
 ) -> str:
-    filled = _filled(words, source)
-    first = {"name": name, "parent": source.name, "title": filled.title}
-    first |= {"technique": filled.technique, "hypothesis": filled.hypothesis}
+    first = {"name": name, "parent": source.name, **asdict(words)}
     lines = [*_fields({**first, **head})]
     for table, values in tables:
         if values:
@@ -266,14 +266,10 @@ def _write(
     """Make the folder, whole or not at all."""
     if folder.exists():
         raise UsageError(f"{folder} exists, but is no step", "remove it, or choose another name")
-    filled = _filled(words, source)
+    words = replace(words, technique=words.technique.rstrip("."))
+    parent_folder = Path(os.path.relpath(source.path, folder)).as_posix()
     readme = _README.format(
-        name=folder.name,
-        title=filled.title,
-        hypothesis=filled.hypothesis,
-        technique=filled.technique.rstrip("."),
-        parent=source.name,
-        parent_folder=Path(os.path.relpath(source.path, folder)).as_posix(),
+        name=folder.name, parent=source.name, parent_folder=parent_folder, **asdict(words)
     )
     try:
         folder.parent.mkdir(exist_ok=True)

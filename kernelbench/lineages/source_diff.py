@@ -74,17 +74,13 @@ class SourceDiff:
 
 def source_diff(base: Step, cand: Step) -> SourceDiff:
     """Compare the sources of two steps."""
-    files = []
-    for name, old, new in paired_sources(base, cand):
-        found = _file_diff(name, old, new)
-        if found is not None:
-            files.append(found)
+    files = (_file_diff(*paired) for paired in paired_sources(base, cand))
     before, after = includes(base), includes(cand)
     unformatted = _unformatted(base, cand)
     return SourceDiff(
         formatted=not unformatted,
         unformatted=unformatted,
-        files=tuple(files),
+        files=tuple(filter(None, files)),
         blocks_added=_blocks(after.keys() - before.keys(), after),
         blocks_removed=_blocks(before.keys() - after.keys(), before),
     )
@@ -248,18 +244,11 @@ def count_deltas(lineages: Lineages, lineage: str) -> DeltaTable:
             if not step.experiment:
                 main.append(rows[-1])
         seen |= now.keys()
-    return DeltaTable(
-        lineage,
-        tuple(rows),
-        *(
-            median(values) if values else None
-            for values in (
-                [row.added for row in main],
-                [row.removed for row in main],
-                [row.changed for row in main],
-            )
-        ),
+    added, removed, changed = (
+        median(counts) if (counts := [getattr(row, name) for row in main]) else None
+        for name in ("added", "removed", "changed")
     )
+    return DeltaTable(lineage, tuple(rows), added, removed, changed)
 
 
 def _delta_row(step: Step, parent: Step, blocks: tuple[BlockChange, ...]) -> DeltaRow:
@@ -322,6 +311,5 @@ def source_delta(base: Step, cand: Step) -> SourceDelta:
 
 
 def _lines_of(path: Path | None) -> list[str]:
-    if path is None:
-        return []
-    return [line.rstrip() for line in path.read_text(encoding="utf-8").splitlines()]
+    text = path.read_text(encoding="utf-8") if path else ""
+    return [line.rstrip() for line in text.splitlines()]

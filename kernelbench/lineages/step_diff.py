@@ -189,24 +189,23 @@ def _inspected(
     found: list[Inspection | None] = []
     missing: list[str] = []
     for step in (base, cand):
+        inspected: Inspection | None = None
         if step.kind == "triton":
             # It has kernels, which only a call of it shows.
-            found.append(Inspection(step.name, step.title, None, (), (), (), step.kind))
+            inspected = Inspection(step.name, step.title, None, (), (), (), step.kind)
             shown = f"`kernelbench inspect {step.name}` shows what is compiled"
             missing.append(f"{step.in_words}: {shown}")
-            continue
-        if not step.built:
-            found.append(None)
+        elif not step.built:
             missing.append(step.in_words)
-            continue
-        if step.kind in ("cuda", "ptx"):
-            inspected = by_kind.inspect_cuda(step, by_kind.inspected_arch(step))
         else:
-            inspected = resources.inspect(step, step.arch)
+            if step.kind in ("cuda", "ptx"):
+                inspected = by_kind.inspect_cuda(step, by_kind.inspected_arch(step))
+            else:
+                inspected = resources.inspect(step, step.arch)
+            missing += inspected.missing
+            if not (inspected.builds or inspected.missing):
+                missing.append(f"{step.name}: no nvcc, so no registers and no machine code")
         found.append(inspected)
-        missing += inspected.missing
-        if not (inspected.builds or inspected.missing):
-            missing.append(f"{step.name}: no nvcc, so no registers and no machine code")
     return (found[0], found[1]), missing
 
 
@@ -248,11 +247,7 @@ def _resources(before: Code, after: Code) -> Iterator[Change]:
     for label, attribute in _RESOURCES:
         old, new = (getattr(code, attribute) for code in (before, after))
         if old != new or (label in _ALWAYS and old is not None):
-            yield Change(label, _count(old), _count(new))
-
-
-def _count(value: int | None) -> str | None:
-    return None if value is None else str(value)
+            yield Change(label, _shown(old), _shown(new))
 
 
 def _reported(base: Step, cand: Step) -> Iterator[FigureChange]:

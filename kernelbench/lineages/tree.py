@@ -164,19 +164,9 @@ def trees(
         runs = [run for run in runs if _fits(run.device, device)]
         comparisons = [entry for entry in comparisons if _fits(entry.device, device)]
         shown = [each for each in shown if _fits(each.device, device)]
-    times = times_of(runs)
-    checked = _checked(shown)
+    known_of = (times_of(runs), _checked(shown), checks or {}, comparisons)
     found = tuple(
-        _tree(
-            lineage,
-            lineages.steps_of(lineage.name),
-            times,
-            checked,
-            checks or {},
-            comparisons,
-            shapes,
-        )
-        for lineage in chosen
+        _tree(lineage, lineages.steps_of(lineage.name), *known_of, shapes) for lineage in chosen
     )
     for shape in shapes:
         if not any(shape in tree.shapes for tree in found):
