@@ -6,12 +6,13 @@ that hangs or faults costs its own line.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,7 +39,6 @@ from kernelbench.bringup.parity_runner import (
     emulator_library,
     gpu_library,
     on_gpu,
-    outputs,
 )
 from kernelbench.emulator.settings import Rounding
 
@@ -134,24 +134,12 @@ def _texts(stem: str) -> Iterator[str]:
             yield header.read_text(encoding="utf-8")
 
 
-@dataclass
-class _Seen:
-    """What was found of one function."""
-
-    counts: dict[StageOutcome, int] = field(default_factory=dict)
-    first: dict[StageOutcome, str] = field(default_factory=dict)
-
-    def add(self, outcome: StageOutcome, detail: str) -> None:
-        self.counts[outcome] = self.counts.get(outcome, 0) + 1
-        self.first.setdefault(outcome, detail)
-
-    def line(self, name: str) -> BringupLine:
-        worst = min(self.counts, key=_GRAVITY.index)
-        total = sum(self.counts.values())
-        detail = f"{self.counts[worst]} of {total} cases"
-        return BringupLine(
-            name, worst, f"{detail}; {self.first[worst]}" if worst != "PASS" else detail
-        )
+def _worst(name: str, cases: Sequence[tuple[StageOutcome, str]]) -> BringupLine:
+    """The line of a function, of its cases with their outcomes and details."""
+    worst = min((outcome for outcome, _ in cases), key=_GRAVITY.index)
+    details = [detail for outcome, detail in cases if outcome == worst]
+    count = f"{len(details)} of {len(cases)} cases"
+    return BringupLine(name, worst, f"{count}; {details[0]}" if worst != "PASS" else count)
 
 
 def build_all(backend: str, progress: OnProgress) -> None:
@@ -166,10 +154,8 @@ def build_all(backend: str, progress: OnProgress) -> None:
     progress(f"building {len(stems)} sources for the GPU and for the emulator")
 
     def build(make: Callable[[], object]) -> None:
-        try:
+        with contextlib.suppress(KernelbenchError):
             make()
-        except KernelbenchError:
-            return
 
     with ThreadPoolExecutor(min(_BUILDS_AT_ONCE, os.cpu_count() or 1)) as pool:
         jobs = [lambda stem=stem: gpu_library(stem, backend) for stem in stems]
@@ -185,7 +171,7 @@ def functions(
     Those that the backend does not have natively are NOT AVAILABLE. On Ctrl-C the lines are of the
     cases that ended, and the interrupt is raised again behind them.
     """
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, list[tuple[StageOutcome, str]]] = {}
     elsewhere: set[str] = set()
     interrupted = False
     try:
@@ -198,12 +184,12 @@ def functions(
                 progress(f"{suite.name}: {len(suite.works(seed))} cases on the GPU and emulated")
                 for key, case, outcome, detail in _cases(suite, backend, seed, limit_s):
                     for name in functions_of(suite.stem, case):
-                        found = seen.setdefault(name, _Seen())
-                        found.add(outcome, f"{suite.name} {key}: {detail}")
+                        case_of = (outcome, f"{suite.name} {key}: {detail}")
+                        seen.setdefault(name, []).append(case_of)
     except KeyboardInterrupt:
         interrupted = True
     for name in sorted(seen):
-        yield seen[name].line(name)
+        yield _worst(name, seen[name])
     for name in sorted(elsewhere - seen.keys()):
         yield BringupLine(name, "NOT AVAILABLE", f"not a function of {backend}")
     if interrupted:
@@ -216,7 +202,7 @@ def _cases(
     """Each case: its name, what it runs, how it ended, and how it differs."""
     works = suite.works(seed)
     try:
-        wanted = outputs(emulated(suite.stem, works, ROUNDING, limit_s=limit_s))
+        wanted = emulated(suite.stem, works, ROUNDING, limit_s=limit_s)
         ran = on_gpu(suite.stem, backend, works, limit_s=limit_s)
     except KernelbenchError as error:
         for key, work in works.items():
@@ -302,7 +288,7 @@ def _wanted(
 ) -> dict[str, Words]:
     """What each case that has left something should have left."""
     works = {key: trial.work for key, trial in trials.items() if trial.wanted is None}
-    found = outputs(emulated(point.stem, works, ROUNDING, limit_s=limit_s)) if works else {}
+    found = emulated(point.stem, works, ROUNDING, limit_s=limit_s) if works else {}
     for key, trial in trials.items():
         if callable(trial.wanted):
             out = ran[key].out

@@ -171,8 +171,8 @@ def emulated(
     rounding: Rounding = "fp32",
     *,
     limit_s: float = TIMEOUT_S,
-) -> dict[str, Ran]:
-    """The cases in the emulator.
+) -> dict[str, Words]:
+    """What the cases leave in the emulator.
 
     Raises:
         IncorrectError: If one fails or writes nothing.
@@ -181,10 +181,10 @@ def emulated(
     failed = [f"{key}: {ran.error}" for key, ran in found.items() if ran.out is None]
     if failed:
         raise IncorrectError(f"in the emulator {len(failed)} of {len(found)} fail: {failed[0]}")
-    silent = [key for key, ran in found.items() if ran.out is not None and not written(ran.out)]
-    if silent:
+    outputs = {key: ran.out for key, ran in found.items() if ran.out is not None}
+    if silent := [key for key, out in outputs.items() if not written(out)]:
         raise IncorrectError(f"in the emulator these write nothing: {', '.join(silent)}")
-    return found
+    return outputs
 
 
 def written(out: Words) -> bool:
@@ -211,8 +211,3 @@ def difference(seen: Ran, wanted: Words, *, any_nan: bool = False) -> str:
         return ""
     shown = ", ".join(f"[{i}] {out[i]:#010x}, not {wanted[i]:#010x}" for i in differ[:4])
     return f"{differ.size} of {out.size} words: {shown}"
-
-
-def outputs(ran: Mapping[str, Ran]) -> dict[str, Words]:
-    """The outputs of cases that all ran."""
-    return {key: found.out for key, found in ran.items() if found.out is not None}

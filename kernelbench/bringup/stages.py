@@ -123,14 +123,8 @@ class Bringup:
             EnvironmentProblem: If the report cannot be written.
         """
         save_bringup(self._options.report, self.record)
-        bodies: dict[str, Callable[[], Iterator[BringupLine]]] = {
-            "environment": self._environment,
-            "functions": self._functions,
-            "points": self._points,
-            "small": self._small,
-            "timed": self._timed,
-        }
-        for index, (name, body) in enumerate(bodies.items()):
+        bodies = (self._environment, self._functions, self._points, self._small, self._timed)
+        for index, (name, body) in enumerate(zip(TITLES, bodies, strict=True)):
             self._stage(index, name, body)
         self.record = replace(self.record, complete=True)
         save_bringup(self._options.report, self.record)
@@ -154,14 +148,11 @@ class Bringup:
         finally:
             seconds = round(time.monotonic() - began, 1)
             stage = replace(stage, seconds=seconds, lines=tuple(lines))
-            stages = list(self.record.stages)
-            stages[index] = stage
+            before, after = self.record.stages[:index], self.record.stages[index + 1 :]
             self.record = replace(
-                self.record,
-                stages=tuple(stages),
-                results=tuple(self._steps.results),
+                self.record, stages=(*before, stage, *after), results=tuple(self._steps.results),
                 environment=self._steps.environment,
-            )
+            )  # fmt: skip
             save_bringup(self._options.report, self.record)
             self._on_stage(stage)
 
@@ -198,11 +189,10 @@ class Bringup:
         if right:
             yield self._steps.wait_for_others(self._options.wait_s)
         for found in self._steps.timed(right, self._options.quick):
-            timed = [row for row in found.rows if row.metrics]
             figures = tuple(
                 figure(found.step, row, shared=found.line.shared)
-                for row in timed
-                if row.status == "pass"
+                for row in found.rows
+                if row.metrics and row.status == "pass"
             )
             self.record = replace(self.record, figures=self.record.figures + figures)
             yield found.line

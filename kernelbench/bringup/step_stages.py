@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kernelbench.base.observer import OnProgress
 from kernelbench.bringup.bringup_record import SHARED, BringupLine, StageOutcome
@@ -59,6 +59,7 @@ def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
     return sorted(found, key=lambda step: step.experiment)
 
 
+@dataclass
 class StepStage:
     """Runs steps one after another.
 
@@ -67,24 +68,21 @@ class StepStage:
         results: Every row so far, those of a step that was interrupted included.
     """
 
-    def __init__(
-        self, context: Context, device: int, *, seed: int, limit_s: float, progress: OnProgress
-    ) -> None:
-        self._context = context
-        self._device = device
-        self._seed = seed
-        self._limit_s = limit_s
-        self._progress = progress
-        self._others: int | None = None
-        self.environment: Environment | None = None
-        self.results: list[Result] = []
+    context: Context
+    device: int
+    seed: int
+    limit_s: float
+    progress: OnProgress
+    environment: Environment | None = None
+    results: list[Result] = field(default_factory=list)
+    _others: int | None = None
 
     def small(self, steps: Sequence[Step], quick: bool) -> Iterator[StepRows]:
         """Each step on its problem's small shapes and, unless ``quick``, all input classes."""
         with Launcher() as launcher:
             for step in steps:
-                problem = load_problem(self._context.lineage_for(step))
-                shapes = self._context.check_shapes(problem)
+                problem = load_problem(self.context.lineage_for(step))
+                shapes = self.context.check_shapes(problem)
                 plan = self._plan(step, shapes, problem.input_classes[:1] if quick else ())
                 yield self._run(launcher, plan, None)
 
@@ -94,21 +92,19 @@ class StepStage:
         Between steps no worker runs: whoever uses the GPU is not ours.
         """
         end = time.monotonic() + wait_s
-        while others := clocks.other_processes(self._device):
+        while others := clocks.other_processes(self.device):
             left = end - time.monotonic()
             if left <= 0:
                 break
-            self._progress(f"{others} other process(es) use the GPU: up to {left:.0f} s of waiting")
+            self.progress(f"{others} other process(es) use the GPU: up to {left:.0f} s of waiting")
             time.sleep(min(left, _POLL_S))
         self._others = others
         if others is None:
             return BringupLine("GPU", "warn", "NVML does not tell which processes use it")
         if others == 0:
             return BringupLine("GPU", "ok", "no other process used it when timing began")
-        text = (
-            f"{others} other process(es) used it when timing began, after {wait_s:g} s of waiting"
-        )
-        return BringupLine("GPU", "warn", text)
+        text = f"{others} other process(es) used it when timing began"
+        return BringupLine("GPU", "warn", f"{text}, after {wait_s:g} s of waiting")
 
     def timed(self, steps: Sequence[Step], quick: bool) -> Iterator[StepRows]:
         """Each step on the benchmark shapes: checked on all input classes, then timed.
@@ -129,14 +125,14 @@ class StepStage:
 
     def _plan(self, step: Step, shapes: Sequence[str], classes: Sequence[str]) -> StepRun:
         (run,) = plan.plan(
-            self._context, [step.name], shapes, GPU.name, classes, self._device, warn=self._progress
+            self.context, [step.name], shapes, GPU.name, classes, self.device, warn=self.progress
         )
         return run
 
     def _run(self, launcher: Launcher, run: StepRun, timing: Timing | None) -> StepRows:
         runner = Runner(
-            launcher, seed=self._seed, timing=timing, call_limit_s=self._limit_s,
-            on_progress=self._progress,
+            launcher, seed=self.seed, timing=timing, call_limit_s=self.limit_s,
+            on_progress=self.progress,
         )  # fmt: skip
         before = len(self.results)
         shared = False
@@ -155,7 +151,7 @@ class StepStage:
     def _saw_others(self, environment: Environment | None) -> bool:
         """Whether others used the GPU before a step that ended now, as it began, or after it."""
         found = [self._others, environment.gpu_processes if environment else 0]
-        self._others = clocks.other_processes(self._device)
+        self._others = clocks.other_processes(self.device)
         return any([*found, self._others])
 
 
@@ -170,13 +166,13 @@ def _beside_others(row: Result) -> Result:
 
 def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> BringupLine:
     bad = [row for row in rows if row.status in FAILED]
+    unjudged = [row for row in rows if row.reason.startswith(_NOT_JUDGED)]
     ran = [row for row in rows if row.status == "pass"]
     where = f"{len(ran)} of {len(rows)} rows right"
     if bad:
         first = bad[0]
         text = f"{where}; {first.shape} {first.inputs}: {first.status}: {first.reason}"
         return BringupLine(step.name, _OUTCOMES[first.status], text)
-    unjudged = [row for row in rows if row.reason.startswith(_NOT_JUDGED)]
     if unjudged:
         first = unjudged[0]
         text = f"{where}; {first.shape} {first.inputs}: {first.reason}"

@@ -23,7 +23,6 @@ from kernelbench.bringup.parity_runner import (
     emulator_library,
     gpu_library,
     on_gpu,
-    outputs,
     run_parity,
 )
 from kernelbench.build import compiler
@@ -73,7 +72,7 @@ def test_every_case_runs_in_the_emulator(group):
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_gpu_and_the_emulator_agree(group, seed):
     stem, works = works_of(group, seed)
-    assert_equal(on_gpu(stem, "sm90a", works), outputs(emulated(stem, works, ROUNDING)))
+    assert_equal(on_gpu(stem, "sm90a", works), emulated(stem, works, ROUNDING))
 
 
 @needs_host
