@@ -22,7 +22,7 @@ from kernelbench.records import run_record as run_records
 from kernelbench.records.metrics import summarize
 from kernelbench.records.run_record import Result
 from kernelbench.records.tables import Saved, rows_csv, rows_markdown
-from kernelbench.report.html.gather import SampleReader
+from kernelbench.report.html.gather import differences_of
 from kernelbench.stats.inference import family
 from kernelbench.worker.jobs import Timing
 
@@ -151,6 +151,6 @@ def test_the_report_reads_its_samples_and_says_its_unit(tmp_path: Path) -> None:
         figures={"p": 0.01, "base_mj": 30.0, "cand_mj": 25.0}, samples_file="s.json.gz",
     )  # fmt: skip
     assert (entry.median("base"), entry.median("cand"), entry.unit) == (30.0, 25.0, " mJ")
-    found = SampleReader(tmp_path).differences(entry)
+    found = differences_of(entry, tmp_path)
     assert found is not None
     assert found.total == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from kernelbench.base.json_file import read_json
 from kernelbench.base.version import __version__
 from kernelbench.checks.report import LastCheck, last_checks
 from kernelbench.inspection.code_lock import read_lock
-from kernelbench.lineages.tree import Tree, trees
+from kernelbench.lineages.tree import trees
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Lineage
 from kernelbench.records import calibration_record, ledger, outcomes, run_record, store
@@ -80,7 +81,10 @@ def gather(
     source = _read(context, folder, chosen)
     comparisons = _comparisons(source)
     kernels = _kernels(source)
-    found = _trees(source)
+    found = trees(
+        context.lineages, chosen, source.runs, source.entries,
+        outcomes=outcomes.read_outcomes(folder), checks=source.checks,
+    )  # fmt: skip
     pages = []
     for lineage, tree in zip(chosen, found, strict=True):
         on_progress(f"{lineage.name}: sources and figures")
@@ -99,7 +103,7 @@ def gather(
         lineages=tuple(pages),
         comparisons=comparisons,
         calibrations=_calibrations(source),
-        checks=_checks(source),
+        checks=tuple(_check(name, check) for name, check in sorted(source.checks.items())),
         mutations_file=record.MUTATIONS if mutations else "",
         mutations=mutations,
         notes=tuple(dict.fromkeys(source.notes)),
@@ -126,15 +130,9 @@ def _read(context: Context, folder: Path, lineages: list[Lineage]) -> _Source:
     )
 
 
-def _trees(source: _Source) -> tuple[Tree, ...]:
-    return trees(
-        source.context.lineages, source.lineages, source.runs, source.entries,
-        outcomes=outcomes.read_outcomes(source.folder), checks=source.checks,
-    )  # fmt: skip
-
-
 def _comparisons(source: _Source) -> tuple[ComparisonPage, ...]:
-    reader = SampleReader(source.folder)
+    # A file has the samples of all shapes and metrics of one comparison.
+    read = functools.lru_cache(maxsize=1)(read_json)
     lineage_of = {
         step.name: lineage.name
         for lineage in source.lineages
@@ -143,7 +141,7 @@ def _comparisons(source: _Source) -> tuple[ComparisonPage, ...]:
     pages = []
     for entry in source.entries:
         try:
-            differences = reader.differences(entry)
+            differences = differences_of(entry, source.folder, read)
         except RecordError as error:
             source.notes.append(str(error))
             differences = None
@@ -212,28 +210,15 @@ def _calibrations(source: _Source) -> tuple[CalibrationPage, ...]:
     return tuple(pages)
 
 
-def _checks(source: _Source) -> tuple[CheckPage, ...]:
-    return tuple(_check(name, check) for name, check in sorted(source.checks.items()))
-
-
 def _check(step: str, last: LastCheck) -> CheckPage:
     rows = last.checked.rows
     findings: dict[str, FindingPage] = {}
     for row in rows:
         for seen in row.seen:
             found = seen.finding
-            findings.setdefault(
-                found.identity,
-                FindingPage(
-                    found.identity,
-                    found.kind,
-                    found.text,
-                    row.shape,
-                    seen.schedules,
-                    seen.allowed,
-                    seen.waits,
-                ),
-            )
+            named = (found.identity, found.kind, found.text, row.shape)
+            page = FindingPage(*named, seen.schedules, seen.allowed, seen.waits)
+            findings.setdefault(found.identity, page)
     return CheckPage(
         step=step,
         created=last.created,
@@ -260,46 +245,42 @@ def distribution(values: Sequence[float], low: float, high: float) -> Distributi
     )
 
 
-class SampleReader:
-    """Reads the samples of comparisons; a file has those of all shapes and metrics of one."""
+def differences_of(
+    entry: LedgerEntry, results: Path, read: Callable[[Path], Any] = read_json
+) -> Distribution | None:
+    """Paired differences of a comparison's blocks, as fractions of time.
 
-    def __init__(self, results: Path) -> None:
-        """``results``: the folder that the ledger's names of files are relative to."""
-        self._results = results
-        self._read: tuple[str, Any] = ("", None)
+    Args:
+        results: The folder that the ledger's names of files are relative to.
+        read: Reads a file of samples.
 
-    def differences(self, entry: LedgerEntry) -> Distribution | None:
-        """Paired differences of a comparison's blocks, as fractions of time.
+    Returns:
+        Their histogram; None where no samples are kept, or fewer than two blocks.
 
-        Returns:
-            Their histogram; None where no samples are kept, or fewer than two blocks.
+    Raises:
+        RecordError: If the samples are there and cannot be read.
+    """
+    import numpy as np
 
-        Raises:
-            RecordError: If the samples are there and cannot be read.
-        """
-        import numpy as np
-
-        if entry.samples_file is None or not (self._results / entry.samples_file).is_file():
-            return None
-        if self._read[0] != entry.samples_file:
-            self._read = (entry.samples_file, read_json(self._results / entry.samples_file))
-        try:
-            found = [
-                _differences(session["blocks"], sample_key(entry.metric))
-                for shape in self._read[1]
-                if shape["shape"] == entry.shape
-                for session in shape["sessions"]
-                if session["metric"] == entry.metric
-            ]
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(
-                f"{entry.samples_file} holds no samples of this version: {error!r}"
-            ) from error
-        values = np.expm1(np.concatenate(found)) if found else np.zeros(0)
-        ends = [*values.tolist(), *(entry.ci or ())]
-        whole = distribution(values.tolist(), min(ends), max(ends)) if ends else None
-        sessions = tuple(float(np.median(np.expm1(each))) for each in found if len(each))
-        return whole and replace(whole, sessions=sessions)
+    if entry.samples_file is None or not (results / entry.samples_file).is_file():
+        return None
+    try:
+        found = [
+            _differences(session["blocks"], sample_key(entry.metric))
+            for shape in read(results / entry.samples_file)
+            if shape["shape"] == entry.shape
+            for session in shape["sessions"]
+            if session["metric"] == entry.metric
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(
+            f"{entry.samples_file} holds no samples of this version: {error!r}"
+        ) from error
+    values = np.expm1(np.concatenate(found)) if found else np.zeros(0)
+    ends = [*values.tolist(), *(entry.ci or ())]
+    whole = distribution(values.tolist(), min(ends), max(ends)) if ends else None
+    sessions = tuple(float(np.median(np.expm1(each))) for each in found if len(each))
+    return whole and replace(whole, sessions=sessions)
 
 
 def _differences(blocks: Sequence[Mapping[str, Any]], values: str) -> NDArray[Any]:
