@@ -6,7 +6,7 @@ matplotlib is imported where something is drawn; without it everything else work
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,11 +79,11 @@ class Marks:
 
     by_name: dict[str, Mark] = field(default_factory=dict)
 
-    def add(self, artist: Any, mark: Mark) -> None:
-        """Name an artist of matplotlib."""
+    def add(self, artist: Any, step: str, told: str, *values: float | None) -> None:
+        """Name an artist of matplotlib; values that are None are none."""
         name = f"mark-{len(self.by_name)}"
         artist.set_gid(name)
-        self.by_name[name] = mark
+        self.by_name[name] = Mark(step, told, tuple(each for each in values if each is not None))
 
 
 def can_draw() -> bool:
@@ -142,6 +142,26 @@ def save_figure(figure: Any, path: str) -> None:
         figure.savefig(path, dpi=150, metadata=unsaid.get(Path(path).suffix))
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def draw_to(path: str, draw: Callable[[], Any], title: str = "", size: float = 9) -> None:
+    """Draw a figure, with a title above it, to a ``.png``, ``.svg`` or ``.pdf`` file.
+
+    Raises:
+        UsageError: For another kind of file.
+        EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
+    """
+    require_drawable(path)
+    with drawing_settings():
+        figure = draw()
+        if title:
+            figure.suptitle(title, fontsize=size)
+        save_figure(figure, path)
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """`` [38.20–39.00]``; empty without ends."""
+    return "" if low is None or high is None else f" [{low:,.2f}–{high:,.2f}]"
 
 
 def axis_in_words(axes: Any, palette: Palette, *, x: bool) -> None:

@@ -19,7 +19,7 @@ from kernelbench.project.problem import Work
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.reported_figures import METRIC_NAMES
 from kernelbench.report import drawing
-from kernelbench.report.drawing import Mark, Marks, Palette, short_us
+from kernelbench.report.drawing import FILE_PALETTE, Marks, Palette, short_us
 
 #: A time this many times the next one would press all others together: it stands at the edge.
 _FAR = 10
@@ -170,11 +170,7 @@ def save_ladder(drawn: Ladder, path: str) -> None:
         UsageError: For another kind of file.
         EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
     """
-    drawing.require_drawable(path)
-    with drawing.drawing_settings():
-        figure = ladder_figure(drawn, drawing.FILE_PALETTE, Marks())
-        figure.suptitle(drawn.title, fontsize=9)
-        drawing.save_figure(figure, path)
+    drawing.draw_to(path, lambda: ladder_figure(drawn, FILE_PALETTE, Marks()), drawn.title)
 
 
 def ladder_figure(drawn: Ladder, palette: Palette, marks: Marks) -> Any:
@@ -201,7 +197,7 @@ def _draw_words(names: Any, titles: Any, drawn: Ladder, palette: Palette, marks:
         name = names.text(
             0, place, step, ha="left", va="center", fontsize=8, weight="bold", color=palette.ink
         )
-        marks.add(name, Mark(step, "", ()))
+        marks.add(name, step, "")
         short = textwrap.shorten(drawn.titles.get(step, ""), _TITLE_CHARACTERS, placeholder="…")
         titles.text(0.03, place, short, ha="left", va="center", fontsize=7, color=palette.muted)
     for axes in (names, titles):
@@ -255,10 +251,9 @@ def _draw_point(
         color=colour, markersize=4.5, clip_on=False,
     )  # fmt: skip
     kind = "measured" if series.measured else "reported"
-    interval = f" [{point.low:,.2f}–{point.high:,.2f}]" if point.low is not None else ""
-    values = [value for value in (point.us, point.low, point.high) if value is not None]
+    interval = drawing.interval_text(point.low, point.high)
     told = f"{point.step}: {point.us:,.2f} µs{interval}, {kind} on {series.device}"
-    marks.add(dot, Mark(point.step, told, tuple(values)))
+    marks.add(dot, point.step, told, point.us, point.low, point.high)
     axes.annotate(
         figure, (min(point.high or point.us, high), place), (-6 if beyond else 5, 0),
         textcoords="offset points", ha="right" if beyond else "left", va="center", fontsize=7,

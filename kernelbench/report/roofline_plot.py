@@ -10,7 +10,7 @@ from typing import Any
 from kernelbench.base.errors import UsageError
 from kernelbench.project.context import Context
 from kernelbench.report import drawing
-from kernelbench.report.drawing import Mark, Marks, Palette
+from kernelbench.report.drawing import FILE_PALETTE, Marks, Palette
 from kernelbench.report.roofline import LineageReport, ShapeReport, StepTime
 
 _TERA = 1e12
@@ -45,10 +45,8 @@ def save_roofline(context: Context, report: LineageReport, path: str) -> None:
             f"{report.lineage}: nothing was measured on {report.device.name}",
             "name a device of the results with --device, or run some steps",
         )
-    with drawing.drawing_settings():
-        figure = roofline_figure(shown, peers, drawing.FILE_PALETTE, Marks())
-        figure.suptitle(f"{report.lineage} on {report.device.name}", fontsize=9)
-        drawing.save_figure(figure, path)
+    title = f"{report.lineage} on {report.device.name}"
+    drawing.draw_to(path, lambda: roofline_figure(shown, peers, FILE_PALETTE, Marks()), title)
 
 
 def roofline_figure(
@@ -147,8 +145,7 @@ def _draw_step(
         f", {100 * time.fraction:.1f}% of the datasheet's speed of light" if time.fraction else ""
     )
     told = f"{time.step}, shape {shape.shape}: {time.time_us:,.2f} µs {time.metric} time{share}"
-    values = [time.time_us] + ([time.fraction] if time.fraction else [])
-    marks.add(dot, Mark(time.step, told, tuple(values)))
+    marks.add(dot, time.step, told, time.time_us, time.fraction or None)
 
 
 def _name_shapes(axes: Any, columns: dict[str, float], palette: Palette) -> int:

@@ -16,7 +16,7 @@ from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.records.run_record import RunRecord
 from kernelbench.report import drawing
-from kernelbench.report.drawing import Mark, Marks, Palette
+from kernelbench.report.drawing import FILE_PALETTE, Marks, Palette
 
 _DIMENSION = re.compile(r"(?<!\S)(\w+)=(\d+)(?!\S)")
 #: Fewer shapes are no sweep.
@@ -232,14 +232,12 @@ def _draw_timed(
     axes: Any, drawn: Sweep, line: SweepLine, point: SweepPoint, colour: str, marker: str,
     marks: Marks,
 ) -> None:  # fmt: skip
-    values = [value for value in (point.us, point.low, point.high) if value is not None]
-    interval = ""
-    if point.low is not None and point.high is not None:
+    interval = drawing.interval_text(point.low, point.high)
+    if interval:
         axes.vlines(point.size, point.low, point.high, color=colour, linewidth=3, alpha=0.35)
-        interval = f" [{point.low:,.2f}–{point.high:,.2f}]"
     (dot,) = axes.plot(point.size, point.us, marker, color=colour, markersize=3.5)
     told = f"{line.name}, {drawn.dimension} = {point.size}: {point.us:,.2f} µs{interval}, measured"
-    marks.add(dot, Mark(line.name, told, tuple(values)))
+    marks.add(dot, line.name, told, point.us, point.low, point.high)
 
 
 def save_sweep(found: Sequence[Sweep], dimension: str, path: str) -> None:
@@ -251,16 +249,8 @@ def save_sweep(found: Sequence[Sweep], dimension: str, path: str) -> None:
     """
     fitting = [sweep for sweep in found if sweep.dimension == dimension]
     if not fitting:
-        known = sorted({sweep.dimension for sweep in found})
-        raise UsageError(
-            f"nothing was measured over {dimension!r}",
-            f"there are sweeps over {', '.join(known)}"
-            if known
-            else "run shapes that differ in it",
-        )
-    drawing.require_drawable(path)
+        known = ", ".join(sorted({sweep.dimension for sweep in found}))
+        hint = f"there are sweeps over {known}" if known else "run shapes that differ in it"
+        raise UsageError(f"nothing was measured over {dimension!r}", hint)
     drawn = max(fitting, key=lambda sweep: len(sweep.sizes))
-    with drawing.drawing_settings():
-        figure = sweep_figure(drawn, drawing.FILE_PALETTE, Marks())
-        figure.suptitle(drawn.title, fontsize=8)
-        drawing.save_figure(figure, path)
+    drawing.draw_to(path, lambda: sweep_figure(drawn, FILE_PALETTE, Marks()), drawn.title, 8)

@@ -20,9 +20,7 @@ def save_timelines(found: Sequence[Timeline], path: str) -> None:
         UsageError: For a file that cannot be drawn to.
         EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
     """
-    drawing.require_drawable(path)
-    with drawing.drawing_settings():
-        drawing.save_figure(timeline_figure(found, drawing.FILE_PALETTE), path)
+    drawing.draw_to(path, lambda: timeline_figure(found, drawing.FILE_PALETTE))
 
 
 def timeline_figure(found: Sequence[Timeline], palette: Palette) -> Any:

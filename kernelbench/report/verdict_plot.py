@@ -48,12 +48,8 @@ def save_verdicts(comparison: Comparison, path: str) -> None:
     if not bars:
         raise UsageError("nothing was timed, so that there is nothing to draw")
     margin = comparison.lines[0].verdict.estimate.margin
-    with drawing.drawing_settings():
-        figure = verdict_figure(bars, margin, FILE_PALETTE)
-        figure.suptitle(
-            f"{comparison.base.name} → {comparison.cand.name} on {comparison.device}", fontsize=9
-        )
-        drawing.save_figure(figure, path)
+    title = f"{comparison.base.name} → {comparison.cand.name} on {comparison.device}"
+    drawing.draw_to(path, lambda: verdict_figure(bars, margin, FILE_PALETTE), title)
 
 
 def verdict_figure(bars: Sequence[VerdictBar], margin: float, palette: Palette) -> Any:

@@ -13,6 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
@@ -347,19 +348,20 @@ def _drawings(lineage: LineagePage, sheet: StyleSheet) -> Mapping[str, Any]:
     found: dict[str, list[str]] = {"ladders": [], "sweeps": [], "rooflines": []}
     if not can_draw():
         return found
+
+    def add(kind: str, label: str, draw: Callable[[Marks], Any]) -> None:
+        marks, place = Marks(), f"{key}-{kind[0]}{len(found[kind])}"
+        found[kind].append(inline_svg(draw(marks), marks, place, label, sheet))
+
     with drawing_settings():
-        for i, ladder in enumerate(lineage.ladders):
-            marks = Marks()
-            drawn = ladder_figure(ladder, PAGE_PALETTE, marks)
-            label = f"Ladder of {ladder.title}"
-            found["ladders"].append(inline_svg(drawn, marks, f"{key}-l{i}", label, sheet))
-        for i, sweep in enumerate(lineage.sweeps):
-            marks = Marks()
-            drawn = sweep_figure(sweep, PAGE_PALETTE, marks)
-            found["sweeps"].append(inline_svg(drawn, marks, f"{key}-s{i}", sweep.title, sheet))
-        for i, roofline in enumerate(lineage.rooflines):
-            marks = Marks()
-            drawn = roofline_figure(roofline, lineage.peers, PAGE_PALETTE, marks)
+        for ladder in lineage.ladders:
+            add(
+                "ladders", f"Ladder of {ladder.title}", partial(ladder_figure, ladder, PAGE_PALETTE)
+            )
+        for sweep in lineage.sweeps:
+            add("sweeps", sweep.title, partial(sweep_figure, sweep, PAGE_PALETTE))
+        for roofline in lineage.rooflines:
             label = f"Roofline of {lineage.name} on {roofline.device.name}"
-            found["rooflines"].append(inline_svg(drawn, marks, f"{key}-r{i}", label, sheet))
+            draw = partial(roofline_figure, roofline, lineage.peers, PAGE_PALETTE)
+            add("rooflines", label, draw)
     return found
