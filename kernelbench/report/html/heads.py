@@ -15,6 +15,7 @@ from kernelbench.report.html.record import (
     BehindPage,
     FastestPage,
     HeadPage,
+    LineagePage,
     StepPage,
     StepTimePage,
 )
@@ -24,37 +25,34 @@ _Newest = dict[tuple[str, str], LedgerEntry]
 
 
 def head_of(
-    steps: Sequence[StepPage],
-    fastest: Sequence[FastestPage],
+    page: LineagePage,
     shapes: Sequence[str],
     entries: Sequence[LedgerEntry],
     runs: Sequence[RunRecord],
-    peers: Sequence[str],
     reference: str,
 ) -> HeadPage | None:
     """The head of a lineage: on its first shape with measured times, or else with reported ones.
 
     Args:
-        fastest: By device, shape and metric.
+        page: The lineage without its head.
         shapes: In the order of the shapes file.
-        entries: All comparisons, oldest first.
-        runs: All saved runs.
-        peers: Names of the steps of the lineage's peers.
+        entries: All comparisons, oldest first; runs: all saved runs.
         reference: The step that is right, not fast: it has no bar.
 
     Returns:
         None if the main line has fewer than two figures of one kind on one shape.
     """
-    main = [step for step in steps if not step.experiment and step.name != reference]
+    main = [step for step in page.steps if not step.experiment and step.name != reference]
     for shape in shapes:
-        for best in fastest:
+        for best in page.fastest:
             if (best.shape, best.metric) != (shape, _METRIC):
                 continue
             newest = _newest(entries, best)
             bars = _measured(main, best, newest)
             if len(bars) > 1:
                 shown = _newest_as_fast(best, main)
-                return _head(best, shown, bars, newest, fastest, _same_run(shown, runs, peers))
+                rival = _same_run(shown, runs, page.peers)
+                return _head(best, shown, bars, newest, page.fastest, rival)
     return next(filter(None, (_reported(main, shape) for shape in shapes)), None)
 
 

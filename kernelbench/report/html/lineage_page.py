@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelbench.base.errors import KernelbenchError
@@ -73,26 +73,25 @@ def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:
     except KernelbenchError as error:
         notes.append(f"{lineage.name}: {error}")
     peers = () if lineage.peers_of else source.peers
-    pages, fastest = _steps(source, steps), tuple(_fastest(source.tree, peers))
-    rivals = tuple(node.step for tree in peers for node in tree.nodes)
-    entries = [page.entry for page in source.comparisons]
-    return LineagePage(
+    page = LineagePage(
         name=lineage.name,
         title=lineage.title,
         problem=problem_name,
         source=lineage.source,
         peers_of=lineage.peers_of,
         captions=source.tree.captions,
-        steps=pages,
-        head=None
-        if lineage.peers_of
-        else head_of(pages, fastest, [*dims], entries, source.runs, rivals, lineage.reference),
-        fastest=fastest,
+        steps=_steps(source, steps),
+        head=None,
+        fastest=tuple(_fastest(source.tree, peers)),
         ladders=ladders,
         sweeps=swept,
         rooflines=rooflines,
-        peers=rivals,
+        peers=tuple(node.step for tree in peers for node in tree.nodes),
     )
+    if lineage.peers_of:
+        return page
+    entries = [comparison.entry for comparison in source.comparisons]
+    return replace(page, head=head_of(page, [*dims], entries, source.runs, lineage.reference))
 
 
 def _shapes(tree: Tree, known: Iterable[str]) -> list[str]:
