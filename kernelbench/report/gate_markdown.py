@@ -43,22 +43,18 @@ def _row(row: GateRow) -> Row:
         "step": _flat(row.step),
         "shape": _flat(f"{row.shape} ({row.inputs})" if row.inputs else row.shape),
         "metric": row.metric or "–",
-        "base µs": _time(row.base),
-        "now µs": _time(row.current),
-        "Δ": _change(row.delta),
-        "best µs": _time(row.best),
-        "Δ best": _change(row.delta_best),
+        "base µs": _shown(row.base, ".2f"),
+        "now µs": _shown(row.current, ".2f"),
+        "Δ": _shown(row.delta, "+.2%"),
+        "best µs": _shown(row.best, ".2f"),
+        "Δ best": _shown(row.delta_best, "+.2%"),
         "margin": " / ".join(dict.fromkeys(margins)) or "–",
         "status": _SAID.get(row.status, row.status),
     }
 
 
-def _time(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
-def _change(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:+.2f}%"
+def _shown(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def _text(value: str) -> str:

@@ -55,7 +55,8 @@ def lineage_table(lineage: Lineage, steps: Sequence[Step]) -> str:
 def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
     """A caption, one row per step, and a note per step whose figures need one."""
     shapes = shapes_of(steps)
-    settings = [key for key in ("tile", "stages", "warps", "grid") if _any_setting(steps, key)]
+    configured = {key for step in steps for key in step.config}
+    settings = [key for key in ("tile", "stages", "warps", "grid") if key in configured]
     limited = any("nk" in step.limits for step in steps)
     rows: list[Row] = [
         {
@@ -69,17 +70,11 @@ def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
         }
         for step in steps
     ]
-    lines = [f"Figures are {text}." for text in _captions(steps)]
-    lines += [""] if lines else []
+    captions = dict.fromkeys(caption(step.reported) for step in steps if step.reported)
+    lines = [*(f"Figures are {text}." for text in captions), *([""] if captions else [])]
     lines += markdown(rows, _headings(shapes)) if rows else []
-    notes = [
-        f"* {step.name}: {step.reported.note}"
-        for step in steps
-        if step.reported and step.reported.note
-    ]
-    if notes:
-        lines += ["", *notes]
-    return "\n".join(lines)
+    notes = [f"* {s.name}: {s.reported.note}" for s in steps if s.reported and s.reported.note]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
 
 
 def reported_table(step: Step, parent: Step | None) -> str:
@@ -120,8 +115,7 @@ def updated_results(project: Project) -> Iterator[tuple[Path, str, str]]:
     """The outcomes and the tables of devices with committed runs, as :func:`updated_readmes`."""
     files = {path_of_outcomes(project.results): outcomes_text(committed_outcomes(project))}
     for device in sorted({device_slug(run.device) for run in committed_runs(project)}):
-        folder = project.results / device
-        files |= store.derived_tables(folder)
+        files |= store.derived_tables(project.results / device)
     for file, new in files.items():
         yield file, file.read_text(encoding="utf-8") if file.is_file() else "", new
 
@@ -144,7 +138,7 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
             (LINEAGE_MARKERS, lineage_table(lineage, steps)),
             (VERDICT_MARKERS, verdict_table(steps, comparisons)),
         ]
-        if _has(readme, SHAPES_MARKERS):
+        if readme.is_file() and SHAPES_MARKERS[0] in readme.read_text(encoding="utf-8"):
             parts.append((SHAPES_MARKERS, table_of(Context(project), lineage, checked)))
         yield from _updated(readme, *parts)
         for step in steps:
@@ -159,13 +153,8 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) not in ([], ["--check"]):
         raise UsageError("usage: python -m kernelbench.report.readme_tables [--check]")
     project = find_project()
-    stale = [
-        (file, new)
-        for file, old, new in itertools.chain(
-            updated_results(project), updated_readmes(project, load_lineages(project))
-        )
-        if new != old
-    ]
+    texts = (updated_results(project), updated_readmes(project, load_lineages(project)))
+    stale = [(file, new) for file, old, new in itertools.chain(*texts) if new != old]
     for file, new in stale:
         if not arguments:
             write_text(file, new)
@@ -188,24 +177,12 @@ def _updated(file: Path, *parts: tuple[tuple[str, str], str]) -> Iterator[tuple[
         yield file, text, new
 
 
-def _has(file: Path, markers: tuple[str, str]) -> bool:
-    return file.is_file() and markers[0] in file.read_text(encoding="utf-8")
-
-
-def _captions(steps: Sequence[Step]) -> list[str]:
-    return list(dict.fromkeys(caption(step.reported) for step in steps if step.reported))
-
-
 def _headings(shapes: Sequence[str]) -> list[str]:
     return [f"{shape} (reported)" for shape in shapes]
 
 
 def _figures(step: Step, shapes: Sequence[str]) -> Row:
     return dict(zip(_headings(shapes), figures(step, shapes), strict=True))
-
-
-def _any_setting(steps: Sequence[Step], key: str) -> bool:
-    return any(key in step.config for step in steps)
 
 
 def _setting(value: object) -> str:
@@ -285,14 +262,9 @@ def committed_runs(project: Project) -> list[RunRecord]:
 
 def _tracked(project: Project) -> set[str] | None:
     """The names of the result files under version control; None outside a git checkout."""
+    command = ["git", "-C", str(project.root), "ls-files", "--", str(project.results)]
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(project.root), "ls-files", "--", str(project.results)],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return None
     return {Path(line).name for line in answer.stdout.splitlines()}
