@@ -157,15 +157,13 @@ def _recipe(step: Step, soft: bool, arch: str, flags: Sequence[str], what: str) 
 def complaints(code: Cubin, allowances: Sequence[Allowance]) -> list[str]:
     """What the compilers say of the code that a step does not allow with a reason, a line each."""
     allowed = {allowance.what for allowance in allowances}
-    found = []
-    if "spill" not in allowed:
-        found += [
-            f"{demangled(f.symbol)} spills: {f.spill_store_bytes} bytes stored, "
-            f"{f.spill_load_bytes} loaded"
-            for f in code.functions
-            if f.spills
-        ]
-    spilling = {function.symbol for function in code.functions if function.spills}
+    spilling = {function.symbol: function for function in code.functions if function.spills}
+    found = [
+        f"{demangled(symbol)} spills: {f.spill_store_bytes} bytes stored, "
+        f"{f.spill_load_bytes} loaded"
+        for symbol, f in spilling.items()
+        if "spill" not in allowed
+    ]
     for warning in code.warnings:
         match = _SPILL_WARNING.search(warning)
         what = "spill" if match and match[1] in spilling else "warning"

@@ -6,6 +6,7 @@ meant to be pasted into a bug report. Paths below the home folder are written wi
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -29,7 +30,6 @@ from kernelbench.machine.toolchain import INSTALL_NVCC, builds_emulator, emulato
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Step, load_lineages
 
-DOCTOR_SCHEMA = "kernelbench.doctor/1"
 State = Literal["ok", "warn", "missing"]
 _TORCH_LIMIT_S = 120.0
 _LOW_DISK_BYTES = 2 << 30
@@ -164,20 +164,17 @@ def _compiler_rows() -> Iterator[DoctorRow]:
         yield DoctorRow("nvcc", "missing", "not on PATH, in CUDA_HOME or from PyPI", action)
     found = {each.kind: each for each in reversed(compiler.host_compilers())}
     for kind in ("g++", "clang++"):
-        if kind in found:
-            detail = f"{found[kind].version}, {home_relative(found[kind].path)}"
-            if builds_emulator(found[kind]):
-                yield DoctorRow(kind, "ok", detail)
-            else:
-                yield DoctorRow(
-                    kind, "warn", f"{detail}: no C++20", "the emulator needs a newer one"
-                )
-        elif found:
-            yield DoctorRow(
-                kind, "missing", "not on PATH", f"not needed: {next(iter(found))} is enough"
-            )
+        if kind not in found:
+            action = "install g++ (Debian, Ubuntu: apt-get)"
+            enough = f"not needed: {next(iter(found), '')} is enough"
+            yield DoctorRow(kind, "missing", "not on PATH", enough if found else action)
+            continue
+        detail = f"{found[kind].version}, {home_relative(found[kind].path)}"
+        if builds_emulator(found[kind]):
+            yield DoctorRow(kind, "ok", detail)
         else:
-            yield DoctorRow(kind, "missing", "not on PATH", "install g++ (Debian, Ubuntu: apt-get)")
+            action = "the emulator needs a newer one"
+            yield DoctorRow(kind, "warn", f"{detail}: no C++20", action)
     if "g++" in found:
         gcov = branches.tool_for(found["g++"])
         if gcov is not None:
@@ -250,11 +247,9 @@ def check_torch(
         return DoctorRow("torch", "missing", f"importing it took over {limit_s:g} s", action)
     except OSError as error:
         return DoctorRow("torch", "missing", f"Python cannot be started: {error.strerror}", action)
-    lines = run.stdout.strip().splitlines()
-    try:
-        facts = json.loads(lines[-1]) if run.returncode == 0 and lines else None
-    except ValueError:
-        facts = None
+    facts = None
+    with contextlib.suppress(ValueError, IndexError):
+        facts = json.loads(run.stdout.strip().splitlines()[-1]) if run.returncode == 0 else None
     if facts is None:
         said = run.stderr.strip().splitlines()
         why = said[-1] if said else f"it ended with status {run.returncode}"
@@ -263,9 +258,8 @@ def check_torch(
         f"CUDA {facts['cuda']}, sees {facts['gpus']} GPU(s)" if facts["cuda"] else "CPU build"
     )
     if devices.gpus() and not facts["gpus"]:
-        return DoctorRow(
-            "torch", "warn", detail, "it does not see the GPU: install a CUDA build of torch"
-        )
+        action = "it does not see the GPU: install a CUDA build of torch"
+        return DoctorRow("torch", "warn", detail, action)
     return DoctorRow("torch", "ok", detail)
 
 
@@ -280,20 +274,16 @@ def executors_of(
     rows = []
     for executor in targets.executors():
         good = [s for s in steps if _availability(s, executor)[0]]
-        if good and torch_row.state == "missing":
-            # Inputs and references are torch's, those of compiled steps too.
-            good = []
-            reason = f"steps need torch: {torch_row.detail}"
-        else:
-            reason = _why_not(steps, executor)
-        works[executor.name] = bool(good)
-        name = f"executor {executor.name}"
-        if good:
+        # Inputs and references are torch's, those of compiled steps too.
+        state: State = "ok" if good and torch_row.state != "missing" else "missing"
+        if state == "ok":
             names = ", ".join(s.name for s in good[:4]) + (", …" if len(good) > 4 else "")
             detail = f"{_availability(good[0], executor)[1]}; runs {len(good)} step(s): {names}"
-            rows.append(DoctorRow(name, "ok", detail))
         else:
-            rows.append(DoctorRow(name, "missing", reason))
+            needs = f"steps need torch: {torch_row.detail}"
+            detail = needs if good else _why_not(steps, executor)
+        works[executor.name] = state == "ok"
+        rows.append(DoctorRow(f"executor {executor.name}", state, detail))
     return works, rows
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError
 from kernelbench.machine import devices
@@ -19,6 +19,9 @@ from kernelbench.project.model import Lineage
 from kernelbench.project.problem import Problem
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.shapes import ShapeTable, load_shapes, resolve_shape
+
+if TYPE_CHECKING:
+    from kernelbench.inspection.problem_trials import Trials
 
 #: Shapes after the smallest are tried while they promise to end within this many seconds.
 BUDGET_S = 20.0
@@ -104,20 +107,18 @@ def examine_problem(name: str, specs: Sequence[str] = ()) -> ProblemDiagnosis:
         device=trials.device,
         shapes=tuple(tried),
         left_out=tuple(shape.name for shape in shapes if shape.name not in tried),
-        rows=tuple(_row(hook, trials.faults, trials.warnings, trials.found) for hook in hooks),
+        rows=tuple(_row(hook, trials) for hook in hooks),
     )
 
 
-def _row(
-    hook: str, faults: Mapping[str, str], warnings: Mapping[str, str], found: Mapping[str, str]
-) -> HookRow:
-    if hook in faults:
-        return HookRow(hook, "fault", faults[hook])
-    if hook in warnings:
-        seen = f"; {found[hook]}" if hook in found else ""
-        return HookRow(hook, "warn", warnings[hook] + seen)
-    if hook in found:
-        return HookRow(hook, "ok", found[hook])
+def _row(hook: str, trials: Trials) -> HookRow:
+    if hook in trials.faults:
+        return HookRow(hook, "fault", trials.faults[hook])
+    seen = trials.found.get(hook, "")
+    if hook in trials.warnings:
+        return HookRow(hook, "warn", trials.warnings[hook] + (f"; {seen}" if seen else ""))
+    if seen:
+        return HookRow(hook, "ok", seen)
     return HookRow(hook, "not tried", "a fault of another hook was in the way")
 
 

@@ -192,13 +192,18 @@ def _built(
     bounds = cubin.launch_bounds(ptx) if ptx is not None else {}
     arch = SOFT_ARCHES[step.arch] if soft else step.arch
     described = _described(code, constants, bounds)
+
+    def kernel_code(kernel: Function) -> Code:
+        if constants is None or kernel.symbol not in described:
+            return code_of(kernel, arch, bounds.get(kernel.symbol), None)
+        # gpu-soft has tensor memory in global memory, as much as there are CTAs.
+        columns = 0 if soft else constants["tmem_columns"]
+        return code_of(kernel, arch, constants["threads"], constants["shared_bytes"], columns)
+
     return Build(
         arch=arch,
         soft=soft,
-        code=tuple(
-            _code(kernel, constants if kernel.symbol in described else None, bounds, arch, soft)
-            for kernel in code.kernels
-        ),
+        code=tuple(map(kernel_code, code.kernels)),
         spilling=code.spilling,
         warnings=code.warnings,
         ptx=ptx if with_ptx else None,
@@ -217,20 +222,6 @@ def _described(code: Cubin, constants: dict[str, int] | None, bounds: dict[str, 
         kernels = {symbol for symbol in kernels if bounds.get(symbol) == constants["threads"]}
     names = {cubin.demangled(symbol).partition("<")[0] for symbol in kernels}
     return kernels if len(names) == 1 else set()
-
-
-def _code(
-    kernel: Function,
-    constants: dict[str, int] | None,
-    bounds: dict[str, int],
-    arch: str,
-    soft: bool,
-) -> Code:
-    if constants is None:
-        return code_of(kernel, arch, bounds.get(kernel.symbol), None)
-    # gpu-soft has tensor memory in global memory, as much as there are CTAs.
-    columns = 0 if soft else constants["tmem_columns"]
-    return code_of(kernel, arch, constants["threads"], constants["shared_bytes"], columns)
 
 
 def code_of(

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from kernelbench.executors.targets import Target
 from kernelbench.project.model import Lineage, Step
-from kernelbench.project.problem import Kernel, Problem
 from kernelbench.project.problem_loading import load_problem
 
 #: ``every``: tools see all calls; ``cuda-profiler``: the last one is between cudaProfilerStart and
@@ -65,12 +64,17 @@ def perform(job: ToolJob) -> CallsMade:
     try:
         torch.set_grad_enabled(False)
         torch.cuda.set_device(job.target.device)
-        kernel = _load(job, problem)
+        kernel = job.target.executor.load(job.step, problem, job.target, 0.0)
         inputs = problem.make_inputs(job.shape, job.input_class, job.seed, job.target.device)
         torch.cuda.synchronize()
+
+        def call() -> None:
+            problem.outputs_of(kernel(inputs.data), inputs)
+            torch.cuda.synchronize()
+
         for _ in range(job.calls - 1):
-            _call(kernel, problem, inputs)
-        outcome = _last(job, lambda: _call(kernel, problem, inputs))
+            call()
+        outcome = _last(job, call)
         if job.marking != "torch-profiler":
             return outcome
         return replace(outcome, work_bytes=problem.work(job.shape, inputs).bytes_total)
@@ -78,17 +82,6 @@ def perform(job: ToolJob) -> CallsMade:
         return CallsMade("limit", " ".join(str(error).split()))
     except Exception as error:
         return CallsMade("fault", describe_exception(error, job.step.entry))
-
-
-def _load(job: ToolJob, problem: Problem) -> Kernel:
-    return job.target.executor.load(job.step, problem, job.target, 0.0)
-
-
-def _call(kernel: Kernel, problem: Problem, inputs: Any) -> None:
-    import torch
-
-    problem.outputs_of(kernel(inputs.data), inputs)
-    torch.cuda.synchronize()
 
 
 def _last(job: ToolJob, call: Callable[[], None]) -> CallsMade:
