@@ -214,12 +214,11 @@ class CalibrationRecord:
 
     def remarks(self) -> list[str]:
         """What else limits the evidence without speaking against the method."""
-        remarks = []
-        if self.sequential is not None and not self.sequential.drift_shown:
-            remarks.append("the sequential control rejected no more than chance: little drift")
         if self.sequential is None:
-            remarks.append("no sequential control was run")
-        return remarks
+            return ["no sequential control was run"]
+        if not self.sequential.drift_shown:
+            return ["the sequential control rejected no more than chance: little drift"]
+        return []
 
 
 def _folder(results: Path, device: str) -> Path:

@@ -169,6 +169,11 @@ class RunRecord(RowTable):
 
 
 def _flat(row: Result, metrics: Sequence[Metric]) -> Row:
+    measured: Row = {}
+    for name in metrics:
+        of = row.metrics.get(name)
+        measured[f"{name}_{METRICS[name].unit}"] = of.median if of else None
+        measured[f"{name}_method"] = of.method if of else ""
     return {
         "step": row.step,
         "shape": row.shape,
@@ -178,7 +183,7 @@ def _flat(row: Result, metrics: Sequence[Metric]) -> Row:
         "exact": row.exact,
         "max_abs_err": row.max_abs_err,
         "rel_rms_err": row.rel_rms_err,
-        **_flat_metrics(row.metrics, metrics),
+        **measured,
         "sol_us": row.sol_us,
         "floor_us": row.floor.us if row.floor else None,
         "sm_mhz": row.sm_mhz,
@@ -188,15 +193,6 @@ def _flat(row: Result, metrics: Sequence[Metric]) -> Row:
         "problem": row.problem,
         "dims": row.dims,
     }
-
-
-def _flat_metrics(found: Metrics, names: Sequence[Metric]) -> Row:
-    flat: Row = {}
-    for name in names:
-        of = found.get(name)
-        flat[f"{name}_{METRICS[name].unit}"] = of.median if of else None
-        flat[f"{name}_method"] = of.method if of else ""
-    return flat
 
 
 def new_id() -> str:

@@ -130,15 +130,8 @@ def latest(runs: Iterable[RunRecord]) -> list[Saved]:
     newest: dict[tuple[str, ...], Saved] = {}
     for run in runs:
         for result in run.results:
-            key = (
-                result.step,
-                result.shape,
-                result.inputs,
-                result.executor,
-                run.protocol.l2,
-                run.protocol.call,
-            )
-            newest[key] = Saved(run, result)
+            of = (result.step, result.shape, result.inputs, result.executor)
+            newest[*of, run.protocol.l2, run.protocol.call] = Saved(run, result)
     return [newest[key] for key in sorted(newest, key=natural)]
 
 
