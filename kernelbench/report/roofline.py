@@ -26,8 +26,6 @@ from kernelbench.worker.jobs import CeilingsJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import CeilingsMeasured
 
-REPORT_SCHEMA = "kernelbench.roofline/1"
-
 
 @dataclass(frozen=True)
 class Device:
@@ -291,17 +289,14 @@ def _steps(
         mode = run.protocol.l2
         if run.device != device.name or mode == "none":
             continue
+        sheet, measured = (by_source.get((of, mode)) for of in ("datasheet", "measured"))
         for result in run.results:
-            if (result.problem, result.shape) != (problem, shape) or not device_timed(
-                result.executor
-            ):
+            here = (result.problem, result.shape) == (problem, shape)
+            if not (here and device_timed(result.executor) and (sheet or measured)):
                 continue
-            timed = result.timed
-            sheet = by_source.get(("datasheet", mode))
-            measured = by_source.get(("measured", mode))
-            if result.status != "pass" or timed is None or not (sheet or measured):
+            if result.status != "pass" or result.timed is None:
                 continue
-            metric, stats = timed
+            metric, stats = result.timed
             # A record's own figure counts the bytes of the inputs that were drawn.
             sol_us = result.sol_us or (sheet.us if sheet else None)
             newest[(result.step, mode)] = StepTime(
@@ -320,16 +315,13 @@ def _steps(
 
 
 def _rate_notes(rows: Sequence[ShapeReport], device: Device) -> list[str]:
-    notes = []
-    for row in rows:
-        for sourced in row.floors:
-            rate = sourced.floor.precision
-            if rate != row.precision:
-                notes.append(
-                    f"{device.name} has no {row.precision} rate: {row.problem} is bounded by its "
-                    f"{rate} rate, the fastest of the wider formats ({sourced.source})"
-                )
-    return notes
+    return [
+        f"{device.name} has no {row.precision} rate: {row.problem} is bounded by its "
+        f"{floor.precision} rate, the fastest of the wider formats ({source})"
+        for row in rows
+        for source, floor in ((each.source, each.floor) for each in row.floors)
+        if floor.precision != row.precision
+    ]
 
 
 def measure_ceilings(device: str | None, folder: Path, on_progress: OnProgress) -> str:

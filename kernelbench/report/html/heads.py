@@ -221,16 +221,13 @@ def steps_down(head: HeadPage) -> dict[str, Any]:
         if bar.ci is not None:
             low, high = (level(min(max(base * (1 + end), 1e-3), 1e9)) for end in bar.ci)
             whisker = f"M{x + _STEP / 2 - 1} {high}V{low}"
+        change = () if bar.change is None else (bar.change,)
         found.append({
             "step": bar.step, "verdict": bar.verdict, "x": x, "y": ends[0], "width": _STEP - 2,
             "height": max(round(ends[1] - ends[0], 1), 2), "whisker": whisker,
-            "values": " ".join(map(repr, _values(bar))), "title": _title(bar),
+            "values": " ".join(map(repr, (bar.us, *change, *(bar.ci or ())))), "title": _title(bar),
         })  # fmt: skip
     return {"width": len(head.bars) * _STEP, "bars": found}
-
-
-def _values(bar: BarPage) -> list[float]:
-    return [bar.us, *(() if bar.change is None else (bar.change,)), *(bar.ci or ())]
 
 
 def _title(bar: BarPage) -> str:

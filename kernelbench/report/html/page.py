@@ -252,9 +252,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "figure": figure_cell, "prose": prose, "slug": slug,
-    }  # fmt: skip
+    environment.filters |= {"figure": figure_cell, "prose": prose, "slug": slug}
     environment.globals |= {
         "unit_names": UNITS, "metric_names": METRIC_NAMES, "executor_in_words": _executor_in_words,
         "bars": histogram_bars, "steps_down": steps_down, "by_pair": by_pair,
