@@ -113,8 +113,11 @@ def functions_of(stem: str, case: str) -> frozenset[str]:
 @functools.cache
 def _blocks(stem: str) -> dict[str, str]:
     """The definitions at the top of a source and of the headers beside it, by name."""
+    source = (SOURCES / f"{stem}.cu").read_text(encoding="utf-8")
+    named = (SOURCES / name for name in re.findall(r'^#include "(\w+\.cuh)"', source, re.M))
+    headers = (each for each in named if each.is_file() and each.name != "parity.cuh")
     found: dict[str, str] = {}
-    for text in _texts(stem):
+    for text in (source, *(header.read_text(encoding="utf-8") for header in headers)):
         # clang-format closes what stands at the top in the first column, and nothing else.
         for block in re.split(r"^};?\n", text, flags=re.M):
             code = re.sub(r"//.*|^(?:#|using |inline constexpr ).*", "", block, flags=re.M)
@@ -123,15 +126,6 @@ def _blocks(stem: str) -> dict[str, str]:
                 name = next(filter(None, match.groups()))
                 found[name] = found.get(name, "") + code
     return found
-
-
-def _texts(stem: str) -> Iterator[str]:
-    text = (SOURCES / f"{stem}.cu").read_text(encoding="utf-8")
-    yield text
-    for name in re.findall(r'^#include "(\w+\.cuh)"', text, re.M):
-        header = SOURCES / name
-        if header.is_file() and name != "parity.cuh":
-            yield header.read_text(encoding="utf-8")
 
 
 def _worst(name: str, cases: Sequence[tuple[StageOutcome, str]]) -> BringupLine:

@@ -159,18 +159,14 @@ def _pool(
         if scheduler is None and number == 0:
             pool = LocalPool(archive)
         else:
-            numbers = _gpu_names(number) if on_gpu else []
-            address = scheduler or stack.enter_context(local_cluster(number, numbers))
+            # What CUDA calls the first GPUs that this process sees.
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            names = visible.split(",") if visible else [str(gpu.index) for gpu in gpus()]
+            mine = names[:number] if on_gpu else []
+            address = scheduler or stack.enter_context(local_cluster(number, mine))
             pool = DaskPool(address, archive)
         stack.callback(pool.close)
         yield pool
-
-
-def _gpu_names(number: int) -> list[str]:
-    """What CUDA calls the first GPUs that this process sees."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(gpu.index) for gpu in gpus()]
-    return names[:number]
 
 
 def _report(

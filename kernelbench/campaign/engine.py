@@ -267,11 +267,11 @@ class Engine:
                 continue
             del self._running[key]
             self.pool.give_up(key)
-            if worker.address in here:
-                self._unfit[worker.address] = "it does not answer"
-                self._moved(given, "it does not answer", worker.host)
-            else:
-                self._moved(given, "the worker has gone", worker.host)
+            silent = worker.address in here
+            why = "it does not answer" if silent else "the worker has gone"
+            if silent:
+                self._unfit[worker.address] = why
+            self._moved(given, why, worker.host)
 
     def _give_up_waiting(self) -> None:
         """Nobody may have what is left: pieces that were tried are missing, the others not run."""

@@ -173,12 +173,8 @@ class _Copy:
             self.add(Path(spec.origin), name)
 
     def _refuse_foreign_words(self, file: Path, node: ast.AST) -> None:
-        for each in ast.walk(node):
-            if (
-                isinstance(each, ast.Attribute)
-                and _WORD in each.attr
-                and each.attr != _OWN_ATTRIBUTE
-            ):
+        for each in (each for each in ast.walk(node) if isinstance(each, ast.Attribute)):
+            if _WORD in each.attr and each.attr != _OWN_ATTRIBUTE:
                 raise UsageError(
                     f"{file}:{each.lineno}: .{each.attr} has letters that the server refuses",
                     f"use entry.{_OWN_ATTRIBUTE}(device)",

@@ -7,6 +7,7 @@ start of a name stands for a dot. Nothing is filled in: its files are what the p
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +17,6 @@ from kernelbench.base.errors import EnvironmentProblem, UsageError
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COMMON = "common"
-_DOT = "dot_"
 
 
 def template_names() -> list[str]:
@@ -33,7 +33,7 @@ def files_of(template: str) -> dict[Path, Path]:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 parts = path.relative_to(folder).parts
-                found[Path(*(_named(part) for part in parts))] = path
+                found[Path(*(re.sub("^dot_", ".", part) for part in parts))] = path
     return found
 
 
@@ -86,7 +86,3 @@ def _made(folder: Path) -> Iterator[list[Path]]:
             with contextlib.suppress(OSError):
                 parent.rmdir()
         raise
-
-
-def _named(part: str) -> str:
-    return f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part

@@ -173,25 +173,20 @@ def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
 def _own_lineage(lineages: Lineages, shipped: Lineage) -> Lineage:
     """The project's lineage that a copy of a shipped step goes to: the one of its problem."""
     own = [lineage for lineage in lineages.chains if lineage.problem == shipped.problem]
-    if len(own) == 1:
-        _require_blocks(own[0], shipped)
-        return own[0]
-    named = ", ".join(lineage.name for lineage in own) or "none"
-    raise UsageError(
-        f"a copy of a step of {shipped.name} goes to this project's lineage of the same problem, "
-        f"and there is {named}",
-        f'give one lineage.toml the line problem = "{shipped.problem}"',
-    )
-
-
-def _require_blocks(own: Lineage, shipped: Lineage) -> None:
-    """The project's lineage has the building blocks that a shipped one's steps are made of."""
+    if len(own) != 1:
+        named = ", ".join(lineage.name for lineage in own) or "none"
+        raise UsageError(
+            f"a copy of a step of {shipped.name} goes to this project's lineage of the same "
+            f"problem, and there is {named}",
+            f'give one lineage.toml the line problem = "{shipped.problem}"',
+        )
     needed = shipped.path / "common"
-    if needed.is_dir() and needed not in building_blocks(own.path):
+    if needed.is_dir() and needed not in building_blocks(own[0].path):
         raise UsageError(
             f"steps of {shipped.name} are made of the building blocks in {needed}",
-            f'add building_blocks = "{shipped.name}" to {own.path / "lineage.toml"}',
+            f'add building_blocks = "{shipped.name}" to {own[0].path / "lineage.toml"}',
         )
+    return own[0]
 
 
 def _another_name(lineages: Lineages, lineage: Lineage, name: str, source: Step) -> str:

@@ -93,13 +93,12 @@ def export(
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         raise UsageError(f"{step.name} cannot be submitted: {broken[0]}{more}")
     found = directives(text)
-    if not found.get("leaderboard"):
-        if step.compiled:
-            return Exported(text, "", tuple(found.get("gpu", ())))
+    named = found.get("leaderboard", [""])[0]
+    if not (named or step.compiled):
         raise UsageError(
             f"{step.name} names no leaderboard", "give --leaderboard NAME for the file's header"
         )
-    return Exported(text, found["leaderboard"][0], tuple(found.get("gpu", ())))
+    return Exported(text, named, tuple(found.get("gpu", ())))
 
 
 def _own_file(entry: Path) -> str:
