@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from kernelbench.machine.arch import STEP_ARCHES
 from kernelbench.measure import speed_of_light
 from kernelbench.measure.speed_of_light import Ceilings, Floor
 from kernelbench.project.context import Context, parse_results
-from kernelbench.project.problem import Problem, Work
+from kernelbench.project.problem import Problem
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records import store
@@ -227,12 +227,11 @@ def report_lineage(
             f"no ceilings of {device.name}: not among the known datasheets, and never measured",
             "measure them with `kernelbench roofline --measure`",
         )
-    runs, broken = store.load_runs(results, device_slug(device.name))
+    found, broken = store.load_runs(results, device_slug(device.name))
+    runs = [run for run in found if run.device == device.name]
     published: speed_of_light.Published | None = getattr(problem, "published", None)
-    rows = tuple(
-        _shape(problem, shape, problem.work(shape), device, modes, runs, published)
-        for shape in shapes
-    )
+    us = published.us if published else {}
+    rows = tuple(_shape(problem, shape, device, modes, runs, us) for shape in shapes)
     notes = [f"unreadable run left out: {line}" for line in broken]
     notes += _rate_notes(rows, device)
     return LineageReport(
@@ -249,12 +248,12 @@ def report_lineage(
 def _shape(
     problem: Problem,
     shape: Any,
-    work: Work,
     device: Device,
     modes: Sequence[L2Mode],
     runs: Sequence[RunRecord],
-    published: speed_of_light.Published | None,
+    published_us: Mapping[str, float],
 ) -> ShapeReport:
+    work = problem.work(shape)
     floors = tuple(
         SourcedFloor(ceilings.source, speed_of_light.speed_of_light(work, ceilings, mode))
         for ceilings in (device.datasheet, device.measured)
@@ -271,23 +270,19 @@ def _shape(
         intensity=work.flops / work.bytes_total if work.bytes_total else 0.0,
         precision=work.precision,
         floors=floors,
-        published_us=published.us.get(shape.name) if published else None,
-        steps=_steps(problem.name, shape.name, device, floors, runs),
+        published_us=published_us.get(shape.name),
+        steps=_steps(problem.name, shape.name, floors, runs),
     )
 
 
 def _steps(
-    problem: str,
-    shape: str,
-    device: Device,
-    floors: Sequence[SourcedFloor],
-    runs: Sequence[RunRecord],
+    problem: str, shape: str, floors: Sequence[SourcedFloor], runs: Sequence[RunRecord]
 ) -> tuple[StepTime, ...]:
     by_source = {(f.source, f.floor.l2_mode): f.floor for f in floors}
     newest: dict[tuple[str, str], StepTime] = {}
     for run in runs:
         mode = run.protocol.l2
-        if run.device != device.name or mode == "none":
+        if mode == "none":
             continue
         sheet, measured = (by_source.get((of, mode)) for of in ("datasheet", "measured"))
         for result in run.results:

@@ -60,7 +60,7 @@ def roofline_figure(
     figure = drawing.new_figure(7.2, 4.4)
     axes = figure.add_subplot()
     points = [
-        (_intensity(report, shape, time), _rate(shape, time), shape, time)
+        (_intensity(report, shape, time), shape.flops / time.time_us / 1e6, shape, time)
         for shape in report.shapes
         for time in shape.steps
     ]
@@ -89,10 +89,6 @@ def roofline_figure(
     return figure
 
 
-def _rate(shape: ShapeReport, time: StepTime) -> float:
-    return shape.flops / time.time_us / 1e6
-
-
 def _intensity(report: LineageReport, shape: ShapeReport, time: StepTime) -> float:
     """Operations per byte of the inputs that were drawn, where memory bounds them.
 
@@ -106,11 +102,7 @@ def _intensity(report: LineageReport, shape: ShapeReport, time: StepTime) -> flo
 
 
 def _draw_ceilings(axes: Any, report: LineageReport, palette: Palette) -> float:
-    """The memory's slope and the arithmetic's top, of the datasheet and as measured.
-
-    Returns:
-        The highest rate that is drawn; 0 without ceilings.
-    """
+    """The memory's slopes and the arithmetic's tops; the highest rate, 0 without ceilings."""
     top = 0.0
     low, high = axes.get_xlim()
     # Of the shapes' precision, or of the format whose rate bounds them.
@@ -118,14 +110,13 @@ def _draw_ceilings(axes: Any, report: LineageReport, palette: Palette) -> float:
     for ceilings, style in ((report.device.datasheet, "-"), (report.device.measured, "--")):
         if ceilings is None or used.get(ceilings.source) not in ceilings.flops:
             continue
-        peak = ceilings.flops[used[ceilings.source]] / _TERA
+        precision = used[ceilings.source]
+        peak = ceilings.flops[precision] / _TERA
         slope = ceilings.dram_bytes_per_s / _TERA
         ridge = min(max(peak / slope, low), high)
         xs = [low, ridge, high]
         top = max(top, min(slope * high, peak))
-        label = (
-            f"{ceilings.source}: {slope:.2f} TB/s, {peak:,.0f} TFLOP/s ({used[ceilings.source]})"
-        )
+        label = f"{ceilings.source}: {slope:.2f} TB/s, {peak:,.0f} TFLOP/s ({precision})"
         axes.plot(
             xs, [min(slope * x, peak) for x in xs], style, color=palette.muted, linewidth=1,
             label=label,
@@ -149,11 +140,7 @@ def _draw_step(
 
 
 def _name_shapes(axes: Any, columns: dict[str, float], palette: Palette) -> int:
-    """Names along the upper edge, one below the other where columns are close.
-
-    Returns:
-        The number of rows that they take.
-    """
+    """Names along the upper edge, in as many rows as are returned: columns may be close."""
     low, high = axes.get_xlim()
     rows: list[float] = []
     for name, x in sorted(columns.items(), key=lambda column: column[1]):

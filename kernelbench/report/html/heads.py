@@ -48,7 +48,10 @@ def head_of(
             if (best.shape, best.metric) != (shape, _METRIC):
                 continue
             newest = _newest(entries, best)
-            bars = _measured(main, best, newest)
+            bars = tuple(
+                _bar(step, row.measured.time.median, newest.get((step.parent or "", step.name)))
+                for step, row in _times_there(main, best)
+            )
             if len(bars) > 1:
                 shown = _newest_as_fast(best, main)
                 rival = _same_run(shown, runs, page.peers)
@@ -128,13 +131,6 @@ def _newest(entries: Iterable[LedgerEntry], best: FastestPage) -> _Newest:
 def _about(steps: Sequence[str], newest: _Newest) -> LedgerEntry | None:
     """The newest comparison that has one of these steps."""
     return next((e for pair, e in reversed(newest.items()) if {*pair} & {*steps}), None)
-
-
-def _measured(steps: Sequence[StepPage], best: FastestPage, newest: _Newest) -> tuple[BarPage, ...]:
-    return tuple(
-        _bar(step, row.measured.time.median, newest.get((step.parent or "", step.name)))
-        for step, row in _times_there(steps, best)
-    )
 
 
 def _times_there(
