@@ -129,7 +129,13 @@ def build_entries(
     """
     nvcc = _nvcc()
     known = recorded or {}
-    keys = {step.name: _build_keys(step) for step in steps}
+    keys = {
+        step.name: {
+            SOFT if soft else NATIVE: build_key(step, soft=soft)
+            for soft in resources.flavours(step, "all")
+        }
+        for step in steps
+    }
     entries: dict[LockKey, LockedStep] = {}
     changed: list[Step] = []
     for step in steps:
@@ -159,13 +165,6 @@ def _nvcc() -> str:
             INSTALL_NVCC,
         )
     return nvcc.version
-
-
-def _build_keys(step: Step) -> dict[str, str]:
-    return {
-        SOFT if soft else NATIVE: build_key(step, soft=soft)
-        for soft in resources.flavours(step, "all")
-    }
 
 
 def build_key(step: Step, *, soft: bool) -> str:

@@ -193,11 +193,12 @@ class Trials:
     ) -> None:
         if not right:
             return
+        other = torch.float32 if right[0].dtype is torch.float64 else torch.float64
         for what, result in (
             ("a text", "a text"),
             ("an output too many", (*right, right[0].clone())),
             ("another shape", (right[0].unsqueeze(0), *right[1:])),
-            ("another dtype", (right[0].to(_other(right[0].dtype)), *right[1:])),
+            ("another dtype", (right[0].to(other), *right[1:])),
         ):
             try:
                 outputs = self.problem.outputs_of(result, inputs)
@@ -244,10 +245,6 @@ def _wrong_outputs(output: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         if bool(spoiled.isnan().any()):  # not every format has a NaN
             found.append(("an output with one NaN", spoiled))
     return found
-
-
-def _other(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype is not torch.float64 else torch.float32
 
 
 def _same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

@@ -54,11 +54,8 @@ def is_time(metric: str) -> bool:
 
 def sample_key(metric: str) -> str:
     """What files of raw samples call a metric's values."""
-    return f"t_{_unit(metric)}"
-
-
-def _unit(metric: str) -> str:
-    return next((kind.unit for name, kind in METRICS.items() if name == metric), "us")
+    unit = next((kind.unit for name, kind in METRICS.items() if name == metric), "us")
+    return f"t_{unit}"
 
 
 #: A map by metric in JSON: ``device_us``, ``call_us``, null where the row has none.

@@ -312,14 +312,13 @@ def _from_1(value: dict[str, Any]) -> dict[str, Any]:
     return filled
 
 
-def _from_2(value: dict[str, Any]) -> dict[str, Any]:
-    """Schema 3 has four more statuses, of rows whose step was not judged; the others stay."""
-    return {**value, "schema": f"{_PREFIX}3"}
-
-
 #: By the version that it reads; each gives the JSON value of the next, with every figure as it was.
 #: A change of the schema adds one.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _from_1,
+    # Schema 3 has four more statuses, of rows whose step was not judged; the others stay.
+    2: lambda value: {**value, "schema": f"{_PREFIX}3"},
+}
 
 
 def upgraded(value: dict[str, Any]) -> dict[str, Any]:

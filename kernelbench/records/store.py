@@ -180,16 +180,16 @@ def _broken(folder: Path, device: str) -> list[str]:
     return lines
 
 
-def load_runs(folder: Path, device: str | None = None) -> tuple[list[RunRecord], list[str]]:
+def load_runs(folder: Path, device: str = "*") -> tuple[list[RunRecord], list[str]]:
     """Readable runs below a results folder, oldest first, and a line for each unreadable one.
 
     Args:
         folder: The results folder.
-        device: Name of the device's folder; None takes all.
+        device: Name of the device's folder; all by default.
     """
     runs: list[RunRecord] = []
     broken: list[str] = []
-    for path in run_record.list_runs(folder, device or "*"):
+    for path in run_record.list_runs(folder, device):
         try:
             runs.append(run_record.read_run(path))
         except RecordError as error:
