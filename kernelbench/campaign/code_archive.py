@@ -68,7 +68,11 @@ def pack_code(project: Project, results: Path) -> CodeArchive:
     whole, tool, total = hashlib.sha256(), hashlib.sha256(), 0
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in sorted(files.items()):
-            content = _read(file)
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                why = error.strerror or error
+                raise EnvironmentProblem(f"cannot read {file}: {why}") from error
             total += len(content)
             if total > _MOST_BYTES:
                 raise EnvironmentProblem(
@@ -105,10 +109,3 @@ def _files(place: Path, name: str, but: Collection[Path] = ()) -> Iterator[tuple
             left_out = each.startswith(".") or each.endswith(_ENDINGS_LEFT_OUT)
             if path.is_file() and not left_out:
                 yield f"{name}/{path.relative_to(place).as_posix()}", path
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot read {file}: {error.strerror or error}") from error

@@ -38,22 +38,23 @@ def judge_report(report: Mapping[str, Any], on_gpu: bool, mutant: bool = False) 
     if report["fault"]:
         return PieceVerdict(str(report["fault"]))
     code = report["code"]
-    records = [_record(data) for name, data in report["files"].items() if _is_record(name)]
+    records = [
+        _record(data)
+        for name, data in report["files"].items()
+        if ("/runs/" in name or "/checks/" in name) and ".samples." not in name
+    ]
     ran = [row for record in records for row in _rows(record) if row.get("status") != "skipped"]
     if code in _ANSWERS:
         kinds = {record.get("environment", {}).get("kind", "cuda") for record in records}
         if on_gpu and ran and kinds != {"cuda"}:
             return PieceVerdict("it ran without a GPU")
-        if mutant and not any(_built(record) for record in records):
+        steps = (step for record in records for step in record.get("steps", ()))
+        if mutant and not any(step["binary_sha"] for step in steps):
             return PieceVerdict("the mutant cannot be built", final=True)
         return PieceVerdict()
     if code == ExitCode.ENVIRONMENT and records and not ran:
         return PieceVerdict()
     return PieceVerdict(_reason(report), final=code == ExitCode.USAGE)
-
-
-def _is_record(name: str) -> bool:
-    return ("/runs/" in name or "/checks/" in name) and ".samples." not in name
 
 
 def _record(data: bytes) -> dict[str, Any]:
@@ -69,10 +70,6 @@ def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     if steps is None:
         return list(record.get("results", ()))
     return [row for step in steps for row in step["rows"]]
-
-
-def _built(record: Mapping[str, Any]) -> bool:
-    return any(step["binary_sha"] for step in record.get("steps", ()))
 
 
 def _reason(report: Mapping[str, Any]) -> str:

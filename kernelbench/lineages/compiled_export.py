@@ -138,12 +138,10 @@ class _Copy:
             for used in _names_in(node):
                 if used in module.definitions or used in module.imports:
                     self.add(file, used)
-            self._append(module.text_of(node), isinstance(node, ast.Assign | ast.AnnAssign))
-
-    def _append(self, text: str, constant: bool) -> None:
-        gap = "\n" if constant and self.after_constant else "\n\n\n"
-        self.texts.append(gap + text)
-        self.after_constant = constant
+            constant = isinstance(node, ast.Assign | ast.AnnAssign)
+            gap = "\n" if constant and self.after_constant else "\n\n\n"
+            self.texts.append(gap + module.text_of(node))
+            self.after_constant = constant
 
     def _is_new(self, name: str, origin: str) -> bool:
         if name not in self.origins:
@@ -246,6 +244,7 @@ def compiled_text(step: Step, problem: ExportableProblem) -> str:
     if host.extension:
         sources["extension.cpp"] = host.extension[1].read_text(encoding="utf-8")
     exported = ExportedStep(step.name, step.lineage, step.arch, step.config, step.limits).as_dict()
+    entries = (f'"{file}": {_constant(file)}.replace({MARK}, "")' for file in sources)
     parts = [
         _comment(step),
         "from __future__ import annotations\n",
@@ -255,14 +254,10 @@ def compiled_text(step: Step, problem: ExportableProblem) -> str:
         f"FLAGS = {pprint.pformat(standalone_flags(step), width=_WIDTH)}",
         f"{MARK} = {BROKEN_BY!r}\n",
         *(f"{_constant(file)} = {_literal(text, step)}\n" for file, text in sources.items()),
-        f"SOURCES = {{{', '.join(map(_entry_of, sources))}}}\n",
+        f"SOURCES = {{{', '.join(entries)}}}\n",
         _kernel_text(step, host),
     ]
     return "\n".join(parts)
-
-
-def _entry_of(file: str) -> str:
-    return f'"{file}": {_constant(file)}.replace({MARK}, "")'
 
 
 def _constant(file: str) -> str:

@@ -149,12 +149,11 @@ def _unformatted(*steps: Step) -> str:
     """Why sources are compared as they are; empty where they are formatted first."""
     if clang_format() is None:
         return "no clang-format here (`pip install clang-format` has one)"
-    bare = [step.name for step in steps if not _has_style(step.path)]
+    bare = [
+        step.name for step in steps
+        if not any((above / ".clang-format").is_file() for above in (step.path, *step.path.parents))
+    ]  # fmt: skip
     return f"no .clang-format above {' and '.join(bare)}" if bare else ""
-
-
-def _has_style(folder: Path) -> bool:
-    return any((above / ".clang-format").is_file() for above in (folder, *folder.parents))
 
 
 @functools.cache
@@ -175,7 +174,7 @@ def includes(step: Step) -> dict[tuple[str, str], Path]:
     found: dict[tuple[str, str], Path] = {}
     left = [*own.values()]
     while left:
-        for name in _included(left.pop()):
+        for name in _INCLUDE.findall(left.pop().read_text(encoding="utf-8", errors="replace")):
             folder = next((folder for folder in commons if (folder / name).is_file()), None)
             if name in own or folder is None:
                 continue
@@ -184,11 +183,6 @@ def includes(step: Step) -> dict[tuple[str, str], Path]:
                 found[key] = folder / name
                 left.append(folder / name)
     return found
-
-
-def _included(file: Path) -> list[str]:
-    text = file.read_text(encoding="utf-8", errors="replace")
-    return [match["name"] for match in _INCLUDE.finditer(text)]
 
 
 def _blocks(keys: set[tuple[str, str]], of: dict[tuple[str, str], Path]) -> tuple[BlockChange, ...]:

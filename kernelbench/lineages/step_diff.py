@@ -126,6 +126,9 @@ def step_diff(
         require_runnable(step)
     found, missing = _inspected(base, cand) if build else ((None, None), [])
     source = source_diff(base, cand)
+    remarks = [*_contradictions(cand, found[1])]
+    if source.files and scaffold.still_a_copy(cand):
+        remarks.insert(0, f"{cand.name}: technique in step.toml does not say yet what changes")
     return StepDiff(
         schema=SCHEMA,
         base=base.name,
@@ -136,7 +139,7 @@ def step_diff(
         settings=tuple(_settings(base, cand)),
         constants=tuple(_constants(*found)),
         kernels=tuple(_kernels(*found)),
-        remarks=(*_unsaid(cand, source), *_contradictions(cand, found[1])),
+        remarks=tuple(remarks),
         not_built=tuple(missing),
         figures=(*_reported(base, cand), *_measured(base, cand, runs)),
         verdicts=verdicts_between(base.name, cand.name, comparisons),
@@ -157,11 +160,6 @@ def _shown(value: Any) -> str | None:
     if isinstance(value, list):
         return ("×" if all(isinstance(item, int) for item in value) else " ").join(map(str, value))
     return str(value)
-
-
-def _unsaid(step: Step, source: SourceDiff) -> Iterator[str]:
-    if source.files and scaffold.still_a_copy(step):
-        yield f"{step.name}: technique in step.toml does not say yet what changes"
 
 
 def _contradictions(step: Step, found: Inspection | None) -> Iterator[str]:
