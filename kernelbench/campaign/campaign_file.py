@@ -145,7 +145,9 @@ class _Reader:
 
     def campaign(self, root: yaml.Node) -> Campaign:
         top = self._entries(root, "'name' and 'campaign'")
-        self._known(top, _TOP)
+        for name, (key, _) in top.items():
+            if name not in _TOP:
+                raise self._fault(key, f"unknown {name!r}: expected {', '.join(_TOP)}")
         for name in ("name", "campaign"):
             if name not in top:
                 raise self._fault(root, f"missing {name!r}")
@@ -189,8 +191,8 @@ class _Reader:
         steps = self._steps(entries[command][1])
         if command == "ab" and len(steps) != 2:
             raise self._fault(entries[command][0], f"ab takes [BASE, CAND], found {len(steps)}")
-        repeat = self._value(entries, "repeat", int, "a number")
-        if repeat is not None and repeat < 1:
+        repeat = self._value(entries, "repeat", int, "a number", 1)
+        if repeat < 1:
             raise self._fault(entries["repeat"][1], f"expected 1 or more, found {repeat}")
         if "peers" in entries and command != "run":
             raise self._fault(entries["peers"][0], "peers are for run")
@@ -201,8 +203,8 @@ class _Reader:
             shapes=self._shapes(entries["shapes"][1]) if "shapes" in entries else (),
             options=self._arguments(command, entries),
             sms=self._sms(entries) if command == "check" else (),
-            repeat=1 if repeat is None else repeat,
-            peers=bool(self._value(entries, "peers", bool, "true or false")),
+            repeat=repeat,
+            peers=self._value(entries, "peers", bool, "true or false", False),
             mutants=mutants,
         )
 
@@ -274,15 +276,11 @@ class _Reader:
             found[name] = (key, value)
         return found
 
-    def _known(self, entries: _Entries, names: Sequence[str]) -> None:
-        for name, (key, _) in entries.items():
-            if name not in names:
-                raise self._fault(key, f"unknown {name!r}: expected {', '.join(names)}")
-
-    def _value(self, entries: _Entries, name: str, kind: type, expected: str) -> Any:
-        """A plain value; None where it is not given."""
+    def _value(
+        self, entries: _Entries, name: str, kind: type, expected: str, otherwise: Any = None
+    ) -> Any:
         if name not in entries:
-            return None
+            return otherwise
         found = self._plain(entries[name][1])
         if type(found) is not kind:
             raise self._fault(entries[name][1], f"{name}: expected {expected}, found {found!r}")

@@ -230,11 +230,7 @@ def _quiet() -> None:
 
 
 def _require_certificate(address: str) -> None:
-    """Refuse ``tls://`` without a certificate to show; the client would never end.
-
-    Raises:
-        EnvironmentProblem: Saying which settings it takes.
-    """
+    """Refuse ``tls://`` without a certificate to show; the client would never end."""
     from distributed.security import Security
 
     try:

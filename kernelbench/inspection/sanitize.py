@@ -146,14 +146,9 @@ def prepare_session(run: StepRun, *, seed: int, calls: int, limit_s: float) -> S
         EnvironmentProblem: If there is no compute-sanitizer, or the step does not compile.
     """
     tool = gpu_tool.require("compute-sanitizer", _BROUGHT_BY)
-    symbols: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     if run.step.built:
         run.target.executor.prepare(run.step, run.problem, run.target)
-        symbols, notes = _symbols(run)
-    else:
-        words = KIND_WORDS[run.step.kind]
-        notes = (f"{words}'s kernels cannot be told from others: all of its process count",)
+    symbols, notes = _symbols(run)
     return Session(run, tool, seed, calls, limit_s, symbols, _own_files(run.step), notes)
 
 
@@ -167,6 +162,9 @@ def _own_files(step: Step) -> frozenset[str]:
 def _symbols(run: StepRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The step's kernels, if its library has them under these names, else none and a note."""
     executor = run.target.executor
+    if not run.step.built:
+        words = KIND_WORDS[run.step.kind]
+        return (), (f"{words}'s kernels cannot be told from others: all of its process count",)
     if run.step.kind == "cuda":
         arch = cuda_build.arch_for(run.step, run.target.gpu)
         code = cubin.compile_cubin(run.step, arch=arch)
@@ -230,9 +228,8 @@ def judge_log(
     found = tuple(explained(check, session.tool.version, finding) for finding in own)
     count = max(len(found), (log.count or 0) - elsewhere)
     status, reason = _verdict(session, log, end, found, count)
-    notes = log.notes
-    if check == "initcheck" and found:
-        notes = (*notes, _INITCHECK_BLIND)
+    blind = [_INITCHECK_BLIND] if check == "initcheck" and found else []
+    notes = (*log.notes, *blind)
     return ToolResult(check, status, count, found, elsewhere, reason, notes, str(path))
 
 

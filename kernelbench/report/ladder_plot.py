@@ -143,19 +143,18 @@ def _reported(nodes: Sequence[Node], shape: str, work: Work) -> Iterator[LadderS
 
 
 def _measured(nodes: Sequence[Node], shape: str) -> Iterator[LadderSeries]:
-    by_kind: dict[tuple[str, str, str], list[tuple[str, Measured]]] = {}
+    by_kind: dict[tuple[str, str], list[tuple[str, Measured]]] = {}
     for node in nodes:
         for found in node.measured:
             if found.shape == shape and found.l2 == "cold":
-                by_kind.setdefault((found.device, found.metric, found.l2), []).append(
-                    (node.step, found)
-                )
-    for (device, metric, l2), rows in by_kind.items():
-        dates = sorted({found.created[:10] for _, found in rows})
-        when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+                rows = by_kind.setdefault((found.device, found.metric), [])
+                rows.append((node.step, found))
+    for (device, metric), rows in by_kind.items():
+        dates = sorted(found.created[:10] for _, found in rows)
+        when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
         floors = [found.sol_us for _, found in rows if found.sol_us is not None]
         yield LadderSeries(
-            f"measured on {device}, gpu ({metric} time, {l2} L2, {when})",
+            f"measured on {device}, gpu ({metric} time, cold L2, {when})",
             device,
             True,
             tuple(LadderPoint(s, f.time.median, f.time.p05, f.time.p95) for s, f in rows),

@@ -114,20 +114,11 @@ def _read(context: Context, folder: Path, lineages: list[Lineage]) -> _Source:
     runs, broken = store.load_runs(folder)
     checks, broken_checks = last_checks(folder)
     steps = {step.name for each in lineages for step in context.lineages.steps_of(each.name)}
-    entries = [
-        entry
-        for entry in ledger.read_ledger(folder)
-        if entry.base.step in steps or entry.cand.step in steps
-    ]
-    return _Source(
-        context=context,
-        folder=folder,
-        lineages=lineages,
-        runs=runs,
-        entries=entries,
-        checks={name: check for name, check in checks.items() if name in steps},
-        notes=[*broken, *broken_checks],
-    )
+    known = ledger.read_ledger(folder)
+    entries = [entry for entry in known if {entry.base.step, entry.cand.step} & steps]
+    checks = {name: check for name, check in checks.items() if name in steps}
+    notes = [*broken, *broken_checks]
+    return _Source(context, folder, lineages, runs, entries, checks, notes)
 
 
 def _comparisons(source: _Source) -> tuple[ComparisonPage, ...]:

@@ -94,19 +94,14 @@ def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:
     return replace(page, head=head_of(page, [*dims], entries, source.runs, lineage.reference))
 
 
-def _shapes(tree: Tree, known: Iterable[str]) -> list[str]:
-    """Those with times of the main line, in the order of the shapes file."""
-    nodes = [node for node in tree.nodes if not node.experiment]
-    timed = {time.shape for node in nodes for time in node.measured}
-    timed |= {shape for node in nodes if node.reported for shape in node.reported.values}
-    return [shape for shape in known if shape in timed]
-
-
 def _ladders(
     source: LineageSource, dims: Mapping[str, str], swept: Iterable[Sweep]
 ) -> tuple[Ladder, ...]:
     """One for each shape, of a sweep's shapes for the first: the sweep shows the others."""
-    shapes = _shapes(source.tree, dims)
+    nodes = [node for node in source.tree.nodes if not node.experiment]
+    timed = {time.shape for node in nodes for time in node.measured}
+    timed |= {shape for node in nodes if node.reported for shape in node.reported.values}
+    shapes = [shape for shape in dims if shape in timed]
     for sweep in swept:
         of_sweep = {point.shape for line in sweep.lines for point in line.points}
         first = next((shape for shape in shapes if shape in of_sweep), "")
@@ -131,10 +126,8 @@ def _rooflines(source: LineageSource, dims: Mapping[str, str]) -> Iterable[Linea
         shapes = [known[shape] for shape in dims if shape in timed]
         where = roofline.device_named(device, source.folder)
         if shapes and (where.datasheet or where.measured):
-            report = roofline.report_lineage(
-                source.lineage, problem, shapes, where, ("cold",), source.folder
-            )
-            report = steps_only(report, names)
+            of = (source.lineage, problem, shapes, where)
+            report = steps_only(roofline.report_lineage(*of, ("cold",), source.folder), names)
             if any(shape.steps for shape in report.shapes):
                 yield report
 
