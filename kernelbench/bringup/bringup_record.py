@@ -174,19 +174,14 @@ def bringup_markdown(record: BringupRecord) -> str:
         f"`{record.command}`, kernelbench {record.version}, {record.created}, seed {record.seed}"
         + ("" if record.complete else "; **not complete**"),
         "",
-        *markdown(
-            [
-                {"stage": s.title, "state": s.state, "found": summary(s), "s": f"{s.seconds:.0f}"}
-                for s in record.stages
-            ]
-        ),
     ]
+    lines += markdown([
+        {"stage": s.title, "state": s.state, "found": summary(s), "s": f"{s.seconds:.0f}"}
+        for s in record.stages
+    ])  # fmt: skip
     for stage in record.stages:
         if stage.lines:
-            rows = [
-                {"": line.name, "outcome": line.outcome, "detail": line.text}
-                for line in stage.lines
-            ]
+            rows = [{"": f.name, "outcome": f.outcome, "detail": f.text} for f in stage.lines]
             lines += ["", f"## {stage.title}", "", *markdown(rows)]
     if record.figures:
         head = ("step", "shape", "call µs", "device µs", "reported, not measured here")

@@ -169,18 +169,14 @@ def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> BringupLine:
     unjudged = [row for row in rows if row.reason.startswith(_NOT_JUDGED)]
     ran = [row for row in rows if row.status == "pass"]
     where = f"{len(ran)} of {len(rows)} rows right"
-    if bad:
-        first = bad[0]
-        text = f"{where}; {first.shape} {first.inputs}: {first.status}: {first.reason}"
-        return BringupLine(step.name, _OUTCOMES[first.status], text)
-    if unjudged:
-        first = unjudged[0]
-        text = f"{where}; {first.shape} {first.inputs}: {first.reason}"
-        return BringupLine(step.name, "NOT JUDGED", text)
+    if odd := bad or unjudged:
+        first = odd[0]
+        why = f"{first.status}: {first.reason}" if bad else first.reason
+        text = f"{where}; {first.shape} {first.inputs}: {why}"
+        return BringupLine(step.name, _OUTCOMES[first.status] if bad else "NOT JUDGED", text)
     if not ran:
-        return BringupLine(
-            step.name, "NOT RUN", rows[0].reason if rows else "no shape that it takes"
-        )
+        why = rows[0].reason if rows else "no shape that it takes"
+        return BringupLine(step.name, "NOT RUN", why)
     limits = {row.reason for row in rows if row.status == "skipped"}
     skipped = f"; not run: {', '.join(sorted(limits))}" if limits else ""
     untimed = timed and not any(row.metrics for row in ran)

@@ -22,21 +22,16 @@ class CodePlugin(WorkerPlugin):  # type: ignore[misc]
 
     def __init__(self, data: bytes, sha: str, root: str) -> None:
         self._archive = (data, sha, root)
-        self._runner: PieceRunner | None = None
+        self.runner: PieceRunner | None = None
 
     def setup(self, worker: Any) -> None:
         """At the worker: be ready; the code is unpacked for the first piece."""
-        self._runner = PieceRunner(*self._archive)
+        self.runner = PieceRunner(*self._archive)
 
     def teardown(self, worker: Any) -> None:
         """At the worker: end what runs; called when the client takes the plugin away."""
-        if self._runner is not None:
-            self._runner.stop()
-
-    def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run one piece; see :meth:`PieceRunner.run`."""
-        assert self._runner is not None
-        return self._runner.run(order)
+        if self.runner is not None:
+            self.runner.stop()
 
 
 def runner_of(plugin: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -48,7 +43,7 @@ def runner_of(plugin: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def run(order: dict[str, Any]) -> dict[str, Any]:
         from distributed import get_worker
 
-        found: dict[str, Any] = get_worker().plugins[plugin].run(order)
+        found: dict[str, Any] = get_worker().plugins[plugin].runner.run(order)
         return found
 
     return run

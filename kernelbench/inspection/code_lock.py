@@ -200,13 +200,10 @@ def _build(step: Step, keys: Mapping[str, str]) -> tuple[LockedStep, list[str]]:
 
 
 def _locked_kernels(code: cubin.Cubin) -> dict[str, LockedKernel]:
-    functions = {function.symbol: function for function in code.functions}
-    kernels = {}
-    for symbol, sha in code.hashes.items():
-        function = functions.get(symbol)
-        registers, size = (function.registers, function.code_bytes) if function else (0, 0)
-        kernels[symbol] = LockedKernel(sha, registers, size)
-    return kernels
+    sizes = {each.symbol: (each.registers, each.code_bytes) for each in code.functions}
+    return {
+        symbol: LockedKernel(sha, *sizes.get(symbol, (0, 0))) for symbol, sha in code.hashes.items()
+    }
 
 
 def sources_hash(step: Step) -> str:

@@ -33,7 +33,6 @@ from kernelbench.project.registry import Step, load_lineages
 State = Literal["ok", "warn", "missing"]
 _TORCH_LIMIT_S = 120.0
 _LOW_DISK_BYTES = 2 << 30
-_MIN_PYTHON = (3, 11)
 #: What pip is asked for, its module, and what is lacking without it.
 _PACKAGES = (
     ("pyelftools", "elftools", "findings have no lines; `inspect` and `sanitize` do not work"),
@@ -77,8 +76,13 @@ def examine() -> Diagnosis:
     """Look at everything; takes as long as importing torch in a process of its own."""
     project, steps, project_rows = _project()
     torch_row = check_torch()
-    rows = [*_gpu_rows(), *_compiler_rows(), _probes_row(), _python_row()]
-    rows += [*package_rows(), torch_row, files_row()]
+    rows = [*_gpu_rows(), *_compiler_rows(), _probes_row()]
+    rows += [
+        DoctorRow("Python", "ok", platform.python_version()),
+        *package_rows(),
+        torch_row,
+        files_row(),
+    ]
     executors, executor_rows = executors_of(steps, torch_row)
     rows += [*executor_rows, *project_rows, _cache_row()]
     if project is not None:
@@ -197,13 +201,6 @@ def _probes_row() -> DoctorRow:
         action = error.hint or "clocks come from NVML instead, spins from torch"
         return DoctorRow("probes", "warn", error.message, action)
     return DoctorRow("probes", "ok", f"built for {found[0].arch}")
-
-
-def _python_row() -> DoctorRow:
-    version = platform.python_version()
-    if sys.version_info[:2] < _MIN_PYTHON:
-        return DoctorRow("Python", "warn", version, "Python 3.11 or newer is needed")
-    return DoctorRow("Python", "ok", version)
 
 
 def package_rows() -> Iterator[DoctorRow]:

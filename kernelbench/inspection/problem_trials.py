@@ -68,13 +68,12 @@ class Trials:
     def _try(self, hook: str, trial: Callable[..., None], *arguments: Any) -> None:
         try:
             trial(*arguments)
-        except ProblemError as error:
-            self.faults.setdefault(error.hook or hook, str(error))
         except _Refused as error:
             hook, _, text = str(error).partition(": ")
             self.faults.setdefault(hook, text)
         except KernelbenchError as error:
-            self.faults.setdefault(hook, str(error))
+            known = error.hook if isinstance(error, ProblemError) else ""
+            self.faults.setdefault(known or hook, str(error))
 
     def parse_shape(self, names: Sequence[str]) -> None:
         """Shapes are there, and a field that does not exist is refused."""

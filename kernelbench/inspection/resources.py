@@ -273,13 +273,10 @@ def describe(step: Step) -> dict[str, int]:
     """
     try:
         path = _describing_library(step)
-    except EnvironmentProblem as error:
+    except EnvironmentProblem:
         if compiler.nvcc() is None:
             raise
-        try:
-            path = compiled.gpu_artefact(step, soft=False)
-        except compiler.CompileFailure as second:
-            raise second from error
+        path = compiled.gpu_artefact(step, soft=False)
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
     except OSError as error:

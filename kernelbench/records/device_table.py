@@ -65,11 +65,6 @@ def key_of(row: TableRow) -> TableKey:
     return row.step, row.shape, row.l2
 
 
-def stamp_of(identifier: str) -> str:
-    """The time in a run's identifier, to the second."""
-    return identifier.partition("-")[0]
-
-
 def table_rows(run: RunRecord) -> list[TableRow]:
     """The rows of one run. What was skipped has none: nothing is known of it."""
     groups: dict[tuple[str, str], list[Result]] = {}
@@ -95,7 +90,7 @@ def _row(run: RunRecord, results: Sequence[Result]) -> TableRow:
         rel_rms_err=_largest(each.rel_rms_err for each in results),
         metrics={name: _rounded(each) for name, each in timed.metrics.items()},
         sol_us=None if timed.sol_us is None else float(f"{timed.sol_us:.3g}"),
-        run=stamp_of(run.id),
+        run=run.id.partition("-")[0],
         reason=first.reason[:_REASON_LENGTH],
     )
 

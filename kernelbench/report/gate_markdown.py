@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 from kernelbench.base.table import Row, markdown
 from kernelbench.compare.gate_report import GateReport, GateRow
 
-_SAID = {"ok": "unchanged"}
 _ORDER = (
     "incorrect", "regression", "missing", "ambiguous", "faster", "ok", "new", "skipped",
 )  # fmt: skip
@@ -31,8 +30,7 @@ def gate_markdown(report: GateReport) -> str:
         lines.append("")
     if not report.rows:
         return "\n".join(lines)
-    rank = {status: index for index, status in enumerate(_ORDER)}
-    rows = [_row(row) for row in sorted(report.rows, key=lambda row: rank[row.status])]
+    rows = [_row(row) for row in sorted(report.rows, key=lambda row: _ORDER.index(row.status))]
     lines += markdown(rows, {*rows[0]} - {"step", "shape", "metric", "status"})
     return "\n".join(lines) + "\n"
 
@@ -49,7 +47,7 @@ def _row(row: GateRow) -> Row:
         "best µs": _shown(row.best, ".2f"),
         "Δ best": _shown(row.delta_best, "+.2%"),
         "margin": " / ".join(dict.fromkeys(margins)) or "–",
-        "status": _SAID.get(row.status, row.status),
+        "status": "unchanged" if row.status == "ok" else row.status,
     }
 
 
