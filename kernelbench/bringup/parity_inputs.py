@@ -242,14 +242,6 @@ def copy_cases(rng: np.random.Generator) -> dict[str, ParityCase]:
     return found
 
 
-def misplaced_cases(rng: np.random.Generator) -> dict[str, ParityCase]:
-    """Boxes that start between multiples of 16 bytes."""
-    return {
-        element: load_case(rng, tensors(rng)[f"2d-{element}"], shift=1)
-        for element in ("u8", "f16", "f32")
-    }
-
-
 def change_cases(rng: np.random.Generator) -> dict[str, ParityCase]:
     """Every field changed on the device, in shared and in global memory."""
     places = {"shared": False, "global": True}

@@ -77,14 +77,7 @@ class PieceRunner:
                     number, name = stack.enter_context(_own_gpu(order["limit_s"]))
                     environment["CUDA_VISIBLE_DEVICES"] = number
                     report["gpu"] = name
-                folder = Path(
-                    stack.enter_context(
-                        tempfile.TemporaryDirectory(
-                            prefix="kernelbench-piece-", ignore_cleanup_errors=True
-                        )
-                    )
-                )
-                self._command(order, code, folder, environment, report)
+                self._command(order, code, environment, report)
         except (OSError, _NoGpu, zipfile.BadZipFile) as error:
             report["fault"] = str(error) or type(error).__name__
         return report
@@ -98,21 +91,20 @@ class PieceRunner:
             _kill(pid)
 
     def _command(
-        self,
-        order: dict[str, Any],
-        code: Path,
-        folder: Path,
-        environment: dict[str, str],
-        report: dict[str, Any],
+        self, order: dict[str, Any], code: Path, environment: dict[str, str], report: dict[str, Any]
     ) -> None:
-        results = folder / "results"
-        seed = code / "results"
-        if seed.is_dir():
-            shutil.copytree(seed, results)
-        kept = set(_files(results))
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         root = code / self._root
-        with (folder / "log").open("w+b") as log:
+        with (
+            tempfile.TemporaryDirectory(
+                prefix="kernelbench-piece-", ignore_cleanup_errors=True
+            ) as folder,
+            Path(folder, "log").open("w+b") as log,
+        ):
+            results = Path(folder, "results")
+            if (code / "results").is_dir():
+                shutil.copytree(code / "results", results)
+            kept = set(_files(results))
             began = time.monotonic()
             process = subprocess.Popen(
                 [
@@ -141,12 +133,12 @@ class PieceRunner:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - _TAIL))
             report["tail"] = log.read().decode(errors="replace")
-        if not report["fault"]:
-            report["files"] = {
-                name: (results / name).read_bytes()
-                for name in _files(results)
-                if name not in kept or name == "ledger.jsonl"
-            }
+            if not report["fault"]:
+                report["files"] = {
+                    name: (results / name).read_bytes()
+                    for name in _files(results)
+                    if name not in kept or name == "ledger.jsonl"
+                }
 
     def _unpacked(self) -> Path:
         """The folder with the code: one for all workers of a machine, made by the first."""

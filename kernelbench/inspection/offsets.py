@@ -29,6 +29,11 @@ _BOUNDED_CALLS = {
     "thread_index", "warp_index", "lane_index", "cluster_ctarank", "cluster_nctarank",
     "getctarank", "vote_sync_ballot", "elect_sync",
 }  # fmt: skip
+#: Names of ``clang.cindex.TypeKind``.
+_INTEGERS = {
+    "BOOL", "CHAR_U", "UCHAR", "USHORT", "UINT", "ULONG", "ULONGLONG", "CHAR_S", "SCHAR",
+    "SHORT", "INT", "LONG", "LONGLONG",
+}  # fmt: skip
 #: Bytes of a type whose values count as bounded.
 _SMALL_BYTES = 2
 _DEEPEST = 24
@@ -57,7 +62,6 @@ class Degrees:
     def __init__(self, tree: StepTree) -> None:
         self._tree = tree
         self._kinds = cindex().CursorKind
-        self._integers = _integer_kinds()
         self._set: dict[int, list[Any]] = {}
         self._bounds: dict[int, Any] = {}
         self._constexpr: dict[int, bool] = {}
@@ -102,7 +106,7 @@ class Degrees:
         type is taken for 32 bits.
         """
         type_ = cursor.type.get_canonical()
-        if type_.kind in self._integers:
+        if type_.kind.name in _INTEGERS:
             return max(int(type_.get_size()), 0)
         if type_.kind.name != "DEPENDENT":
             return 0
@@ -230,15 +234,6 @@ class Degrees:
 
 def _largest(degrees: Any) -> Degree:
     return max(degrees, key=lambda each: each.value, default=_CONSTANT)
-
-
-def _integer_kinds() -> set[Any]:
-    kinds = cindex().TypeKind
-    names = (
-        "BOOL", "CHAR_U", "UCHAR", "USHORT", "UINT", "ULONG", "ULONGLONG", "CHAR_S", "SCHAR",
-        "SHORT", "INT", "LONG", "LONGLONG",
-    )  # fmt: skip
-    return {getattr(kinds, name) for name in names}
 
 
 @dataclass(frozen=True, order=True)

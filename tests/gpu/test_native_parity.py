@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kernelbench.bringup.native_stages import ROUNDING, SUITES
-from kernelbench.bringup.parity_inputs import misplaced_cases
+from kernelbench.bringup.parity_inputs import load_case, tensors
 from kernelbench.bringup.parity_runner import (
     ParityCase,
     Ran,
@@ -40,6 +40,14 @@ hopper = pytest.mark.skipif(
 
 def works_of(group: str, seed: int) -> tuple[str, dict[str, ParityCase]]:
     return GROUPS[group].stem, GROUPS[group].works(seed)
+
+
+def misplaced_cases(rng: np.random.Generator) -> dict[str, ParityCase]:
+    """Boxes that start between multiples of 16 bytes."""
+    return {
+        element: load_case(rng, tensors(rng)[f"2d-{element}"], shift=1)
+        for element in ("u8", "f16", "f32")
+    }
 
 
 def assert_equal(
