@@ -137,8 +137,6 @@ _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
 
 @dataclass
 class _Reader:
-    """One file while it is read."""
-
     path: Path
     loader: yaml.SafeLoader
     options: OptionReader

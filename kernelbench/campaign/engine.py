@@ -173,7 +173,6 @@ class Engine:
             self._look_for_lost({each.address for each in self.pool.workers()})
 
     def _fill(self, workers: list[PoolWorker]) -> None:
-        """Give every free place a piece."""
         busy = Counter(each.worker.address for each in self._running.values() if each.worker)
         # One for each worker first: no host is filled while another has nothing.
         turns = range(max((each.slots for each in workers), default=0))
@@ -217,7 +216,6 @@ class Engine:
         self.pool.start(worker, order)
 
     def _take(self, report: dict[str, Any]) -> None:
-        """A report that came back."""
         given = self._running.pop(report["key"], None)
         if given is None or given.worker is None:
             return

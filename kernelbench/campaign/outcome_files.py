@@ -159,7 +159,6 @@ class OutcomeFiles:
         return record.id
 
     def _add_to_ledger(self, data: bytes) -> list[str]:
-        """Add the lines that the ledger has not yet."""
         lines = [json.loads(line) for line in data.decode().splitlines()]
         entries = [schema.decode(LedgerEntry, line) for line in lines]
         if not entries:

@@ -109,11 +109,7 @@ def _replacement(found: re.Match[str]) -> str:
 
 @dataclass
 class _Copy:
-    """What is copied so far.
-
-    Attributes:
-        origins: Where each name comes from.
-    """
+    """What is copied so far, and where each name comes from."""
 
     imports: set[str] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)

@@ -121,12 +121,10 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
 
 
 def _here(step: Step) -> str:
-    """The executor that would run the step here; ``no``, or ``–`` where nothing is written yet.
-
-    Every step's data and reference are torch's.
-    """
+    """The executor that would run the step here; ``no``, or ``–`` where nothing is written yet."""
     if step.status == "planned":
         return "–"
+    # Every step's data and reference are torch's.
     if torch_info() is None:
         return "no (torch)"
     works, reason = runnable(step)

@@ -63,12 +63,11 @@ def new_step(lineages: Lineages, name: str, source: Step, words: StepWords = _NO
     status = _status(source)
     place = lineage.path / source.subfolder if status == "failed" else lineage.path
     fields = {key: value for key, value in _fields_of(source).items() if value}
-    tables = [("config", source.config), ("limits", source.limits)]
-    words = _filled(words, source)
-    text = _toml(name, source, words, {**fields, "status": status}, tables)
+    head = {**fields, "status": status}
+    tables = {"config": source.config, "limits": source.limits}
     # What the host path of another step launches has nothing else of that one's.
     copied = own_sources(source) if source.host else sources_of(source)
-    return _write(lineage, place / name, text, copied, source, words)
+    return _write(lineage, place / name, source, _filled(words, source), head, tables, copied)
 
 
 def new_variant(
@@ -94,13 +93,10 @@ def new_variant(
     copied = kept | {file: having[file] for file in files}
     head = {"status": _status(source), "base": base.name}
     head |= _changed(_fields_of(source), _fields_of(base))
-    tables = [
-        ("config", _changed(source.config, base.config)),
-        ("limits", _changed(source.limits, base.limits)),
-    ]
-    words = _filled(words, source)
-    text = _toml(name, source, words, head, tables)
-    return _write(lineage, lineage.path / VARIANTS / name, text, copied, source, words)
+    tables = {"config": _changed(source.config, base.config)}
+    tables["limits"] = _changed(source.limits, base.limits)
+    folder = lineage.path / VARIANTS / name
+    return _write(lineage, folder, source, _filled(words, source), head, tables, copied)
 
 
 def still_a_copy(step: Step) -> bool:
@@ -216,23 +212,6 @@ def _status(source: Step) -> StepStatus:
     return "failed" if source.status == "failed" else "works"
 
 
-def _toml(
-    name: str,
-    source: Step,
-    words: StepWords,
-    head: Mapping[str, Any],
-    tables: Iterable[tuple[str, Mapping[str, Any]]],
-) -> str:
-    first = {"name": name, "parent": source.name, **asdict(words)}
-    lines = [*_fields({**first, **head})]
-    for table, values in tables:
-        if values:
-            lines += ["", f"[{table}]", *_fields(values)]
-    for allowance in source.allowances:
-        lines += ["", "[[allowance]]", *_fields(asdict(allowance))]
-    return "\n".join(lines) + "\n"
-
-
 def _filled(words: StepWords, source: Step) -> StepWords:
     title, technique, hypothesis = (" ".join(each.split()) for each in astuple(words))
     return StepWords(
@@ -253,14 +232,22 @@ def _fields(values: Mapping[str, Any]) -> Iterator[str]:
 def _write(
     lineage: Lineage,
     folder: Path,
-    toml: str,
-    files: Mapping[str, Path],
     source: Step,
     words: StepWords,
+    head: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, Any]],
+    files: Mapping[str, Path],
 ) -> Step:
     """Make the folder, whole or not at all."""
     if folder.exists():
         raise UsageError(f"{folder} exists, but is no step", "remove it, or choose another name")
+    lines = [*_fields({"name": folder.name, "parent": source.name, **asdict(words), **head})]
+    for table, values in tables.items():
+        if values:
+            lines += ["", f"[{table}]", *_fields(values)]
+    for allowance in source.allowances:
+        lines += ["", "[[allowance]]", *_fields(asdict(allowance))]
+    toml = "\n".join(lines) + "\n"
     words = replace(words, technique=words.technique.rstrip("."))
     parent_folder = Path(os.path.relpath(source.path, folder)).as_posix()
     readme = _README.format(

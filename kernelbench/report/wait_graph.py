@@ -135,7 +135,6 @@ def _short(text: str, most: int) -> str:
 
 
 def _edge(kind: str, begin: tuple[int, int], end: tuple[int, int]) -> str:
-    """A curve with an arrowhead."""
     (x, y), (to, down) = begin, end
     bend, head = (60, -7) if to > x else (-60, 7)
     curve = f"M{x} {y}C{x + bend} {y} {to - bend} {down} {to} {down}"

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Source:
-    """What was read, once."""
-
     context: Context
     folder: Path
     lineages: list[Lineage]

@@ -223,7 +223,6 @@ class Packed:
     """What a page shows when it is opened: pieces of HTML, deflated together."""
 
     def __init__(self) -> None:
-        """Without pieces."""
         self._pieces: list[str] = []
 
     def __call__(self, caller: Callable[[], str]) -> Any:
