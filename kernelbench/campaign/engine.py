@@ -15,8 +15,12 @@ from typing import Any, Literal
 
 from kernelbench.base.errors import ExitCode
 from kernelbench.base.observer import OnProgress
-from kernelbench.campaign.judging import judge_report
-from kernelbench.campaign.outcome_files import PIECE_SCHEMA, OutcomeFiles, PieceOutcome
+from kernelbench.campaign.outcome_files import (
+    PIECE_SCHEMA,
+    OutcomeFiles,
+    PieceOutcome,
+    judge_report,
+)
 from kernelbench.campaign.pieces import Piece
 from kernelbench.campaign.worker_pool import PoolWorker, WorkerPool
 from kernelbench.records.run_record import now_iso
