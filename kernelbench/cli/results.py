@@ -10,7 +10,7 @@ from kernelbench.base import console
 from kernelbench.base.table import Row
 from kernelbench.cli import options
 from kernelbench.project.context import Context, parse_results
-from kernelbench.records import conversion, outcomes, run_record, store
+from kernelbench.records import outcomes, run_record, store
 
 
 @click.group("results", invoke_without_command=True)
@@ -69,7 +69,7 @@ def upgrade(outer: str | None, results: str | None) -> None:
 
     A second call finds nothing to do. Tables are made anew where a record was rewritten.
     """
-    done = [*conversion.convert_records(_folder(results or outer))]
+    done = [*store.convert_records(_folder(results or outer))]
     for device in sorted({each.path.parent.parent for each in done}):
         store.rebuild_tables(device)
     before, after = sum(each.before for each in done), sum(each.after for each in done)

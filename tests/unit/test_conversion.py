@@ -14,8 +14,8 @@ from conftest import ROOT, result_row, run_record, with_metrics
 
 from kernelbench.base import json_file
 from kernelbench.base.errors import RecordError
-from kernelbench.records import conversion, store
 from kernelbench.records import run_record as records
+from kernelbench.records import store
 from kernelbench.records.run_record import UPGRADES, upgraded
 
 #: What `kernelbench run mref --shape qwen35` measured on an H200 on 2026-11-20, with schema 1.
@@ -93,7 +93,7 @@ def test_what_cannot_be_upgraded_is_as_it_was(schema: Any) -> None:
 def test_conversion_keeps_every_figure(results: Path) -> None:
     old = json.loads(OLD.read_text())
     before = records.read_run(next(results.glob("*/runs/*[0-9a-f].json")))
-    (done,) = conversion.convert_records(results)
+    (done,) = store.convert_records(results)
     assert done.after < done.before
     assert {path.name for path in done.path.parent.iterdir()} == {
         f"{old['id']}.json.gz", f"{old['id']}.samples.json.gz",
@@ -104,9 +104,9 @@ def test_conversion_keeps_every_figure(results: Path) -> None:
 
 
 def test_a_second_conversion_finds_nothing(results: Path) -> None:
-    (done,) = conversion.convert_records(results)
+    (done,) = store.convert_records(results)
     content = done.path.read_bytes()
-    assert [*conversion.convert_records(results)] == []
+    assert [*store.convert_records(results)] == []
     assert done.path.read_bytes() == content
 
 
@@ -115,7 +115,7 @@ def test_a_conversion_that_was_stopped_goes_on(results: Path) -> None:
     (old,) = results.glob("*/runs/*[0-9a-f].json")
     records.write_run(old.with_name(f"{old.name}.gz"), records.read_run(old))
     assert len(records.list_runs(results)) == 1, "one run, not two"
-    assert len([*conversion.convert_records(results)]) == 1
+    assert len([*store.convert_records(results)]) == 1
     assert not old.exists()
 
 
@@ -125,10 +125,10 @@ def test_a_packed_record_of_schema_1_is_rewritten(results: Path) -> None:
     json_file.write_gzip(new, old.read_bytes())
     old.unlink()
     before = records.read_run(new)
-    (done,) = conversion.convert_records(results)
+    (done,) = store.convert_records(results)
     assert json_file.read_json(done.path)["schema"] == records.RUN_SCHEMA
     assert records.read_run(new) == before
-    assert [*conversion.convert_records(results)] == []
+    assert [*store.convert_records(results)] == []
 
 
 def test_two_contents_of_one_run_are_refused(results: Path) -> None:
@@ -141,7 +141,7 @@ def test_two_contents_of_one_run_are_refused(results: Path) -> None:
         old.with_name(f"{old.name}.gz"), replace(run, results=(other, *run.results[1:]))
     )
     with pytest.raises(RecordError, match=r"differ at record\.results\[0\]\.call_us\.median"):
-        [*conversion.convert_records(results)]
+        [*store.convert_records(results)]
     assert old.exists()
 
 
@@ -149,5 +149,5 @@ def test_what_cannot_be_read_is_left_alone(results: Path) -> None:
     (old,) = results.glob("*/runs/*[0-9a-f].json")
     old.write_text(old.read_text()[:100])
     with pytest.raises(RecordError, match="is not valid JSON"):
-        [*conversion.convert_records(results)]
+        [*store.convert_records(results)]
     assert old.exists()
