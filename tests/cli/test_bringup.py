@@ -16,12 +16,12 @@ from gpu_tools import H200, on_h200
 
 from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem, ExitCode
-from kernelbench.bringup import native_stages, parity_runner, step_stages
+from kernelbench.bringup import native_stages, parity_runner, stages
 from kernelbench.bringup.bringup_record import SHARED, BringupLine, BringupRecord
 from kernelbench.bringup.native_stages import ROUNDING, SUITES, functions_of, points
 from kernelbench.bringup.open_points import POINTS
 from kernelbench.bringup.parity_runner import ParityCase, Ran
-from kernelbench.bringup.step_stages import StepStage
+from kernelbench.bringup.stages import StepStage
 from kernelbench.build import compiler
 from kernelbench.cli import invoke
 from kernelbench.inspection import doctor
@@ -248,10 +248,8 @@ def steps_on_cpu(
         return plan(context, steps, shapes, "torch", *rest, **named)
 
     monkeypatch.setattr(planning, "plan", on_cpu)
-    monkeypatch.setattr(
-        step_stages, "native_steps", lambda context, *_: list(context.lineages.steps)
-    )
-    monkeypatch.setattr(step_stages, "_QUICK_REPS", 3)
+    monkeypatch.setattr(stages, "native_steps", lambda context, *_: list(context.lineages.steps))
+    monkeypatch.setattr(stages, "_QUICK_REPS", 3)
 
 
 def test_steps_are_checked_then_timed(project: Path, steps_on_cpu: None, right_source: str) -> None:
@@ -303,7 +301,7 @@ def test_others_are_waited_for(
 ) -> None:
     looks, told = iter(counts), []
     monkeypatch.setattr(clocks, "other_processes", using(looks))
-    monkeypatch.setattr(step_stages, "_POLL_S", 0.001)
+    monkeypatch.setattr(stages, "_POLL_S", 0.001)
     stage = StepStage(Context.find(), 0, seed=1, limit_s=1, progress=told.append)
     line = stage.wait_for_others(60)
     assert line.outcome == outcome
