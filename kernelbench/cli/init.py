@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kernelbench.lineages.project_templates import new_project, template_names
+from kernelbench.lineages.scaffold import new_project, template_names
 from kernelbench.problems.task_folder import task_project
 
 

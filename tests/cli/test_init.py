@@ -16,7 +16,7 @@ from conftest import ROOT, environment_of, launch
 
 from kernelbench.base.errors import EnvironmentProblem, ExitCode, UsageError
 from kernelbench.cli.init import command
-from kernelbench.lineages.project_templates import files_of, new_project, template_names
+from kernelbench.lineages.scaffold import files_of, new_project, template_names
 from kernelbench.machine import devices, toolchain
 
 TEMPLATES = template_names()

@@ -17,7 +17,7 @@ from conftest import ROOT, Outcome, write_project
 
 from kernelbench.build import prebuilt
 from kernelbench.emulator.runtime import runtime_library, runtime_recipe
-from kernelbench.lineages.project_templates import files_of
+from kernelbench.lineages.scaffold import files_of
 from kernelbench.machine.toolchain import cpu_level
 from kernelbench.project.context import Context
 from kernelbench.project.project_file import project_at

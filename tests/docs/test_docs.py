@@ -18,7 +18,7 @@ from kernelbench.base.errors import ExitCode
 from kernelbench.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
 from kernelbench.emulator.assumptions import ASSUMPTIONS
 from kernelbench.emulator.findings import CLASSES
-from kernelbench.lineages.project_templates import files_of
+from kernelbench.lineages.scaffold import files_of
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.records import ledger, run_record
 

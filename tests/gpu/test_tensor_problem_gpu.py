@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import launch
 
-from kernelbench.lineages.project_templates import new_project
+from kernelbench.lineages.scaffold import new_project
 from kernelbench.measure.correctness import Checker
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.project.error_attribution import guarded

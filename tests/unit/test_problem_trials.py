@@ -14,7 +14,7 @@ from conftest import launch
 from kernelbench.base.errors import UsageError
 from kernelbench.inspection.problem_doctor import examine_problem
 from kernelbench.inspection.problem_trials import Trials
-from kernelbench.lineages.project_templates import new_project
+from kernelbench.lineages.scaffold import new_project
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.project.arena import MixedArena
 from kernelbench.project.context import Context

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
-from kernelbench.lineages.project_templates import files_of, template_names
+from kernelbench.lineages.scaffold import files_of, template_names
 from kernelbench.measure.correctness import Checker
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.problems.tensor.tolerance import Bound, TensorReference, gamma, judge_tensors
