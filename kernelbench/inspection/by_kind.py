@@ -10,8 +10,7 @@ from dataclasses import replace
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler
 from kernelbench.inspection import cubin, resources, triton_code
-from kernelbench.inspection.disassembly import disassemble
-from kernelbench.inspection.resources import Build, Inspection
+from kernelbench.inspection.resources import Build, Inspection, disassemble
 from kernelbench.machine import devices
 from kernelbench.machine.arch import DEFAULT_ARCH
 from kernelbench.machine.toolchain import cpu_count, own_arch, unknown_arch

@@ -20,8 +20,7 @@ from typing import Any, Literal
 from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.inspection import cubin, resources
-from kernelbench.inspection.disassembly import disassemble
-from kernelbench.inspection.resources import Build, Code, Inspection
+from kernelbench.inspection.resources import Build, Code, Inspection, disassemble
 from kernelbench.kinds.callables import LoadError, describe_exception
 from kernelbench.kinds.python_step import load_python_step
 from kernelbench.machine import devices

@@ -13,7 +13,7 @@ from kernelbench.base import schema
 from kernelbench.base.errors import ExitCode
 from kernelbench.build import compiler
 from kernelbench.cli import invoke as run
-from kernelbench.inspection import disassembly, resources
+from kernelbench.inspection import resources
 
 needs_nvcc = pytest.mark.skipif(compiler.nvcc() is None, reason="no nvcc: nothing can be compiled")
 needs_host = pytest.mark.skipif(compiler.host_compiler() is None, reason="no C++ compiler")
@@ -232,10 +232,10 @@ def test_sass(
     tool.chmod(0o755)
     write(project, "x", DESCRIBED + TWO_KERNELS)
     arguments = ["inspect", "x", "--arch", "sm_100a", "--sass"]
-    monkeypatch.setattr(disassembly, "disassembler", lambda: tool)
+    monkeypatch.setattr(resources, "disassembler", lambda: tool)
     assert run(arguments) == ExitCode.PASS
     assert "\nx sm_100a SASS:\nELF by -c\n" in capsys.readouterr().out
-    monkeypatch.setattr(disassembly, "disassembler", lambda: None)
+    monkeypatch.setattr(resources, "disassembler", lambda: None)
     assert run(arguments) == ExitCode.ENVIRONMENT
     captured = capsys.readouterr()
     assert rows_of(captured.out)["stages"] == ["3", "3"]

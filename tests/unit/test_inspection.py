@@ -15,7 +15,7 @@ from conftest import ROOT
 
 from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
 from kernelbench.build import compiler as build
-from kernelbench.inspection import by_kind, cubin, disassembly, resources
+from kernelbench.inspection import by_kind, cubin, resources
 from kernelbench.inspection.cubin import Cubin, Function
 from kernelbench.kinds import compiled
 from kernelbench.machine import toolchain
@@ -363,8 +363,8 @@ class TestDisassembly:
         """The only folder in which disassemblers are looked for."""
         folder = tmp_path / "bin"
         folder.mkdir()
-        monkeypatch.setattr(disassembly, "_tool_folders", lambda: iter([folder]))
-        monkeypatch.setattr(disassembly.shutil, "which", lambda name: None)
+        monkeypatch.setattr(resources, "_tool_folders", lambda: iter([folder]))
+        monkeypatch.setattr(resources.shutil, "which", lambda name: None)
         return folder
 
     @staticmethod
@@ -374,21 +374,21 @@ class TestDisassembly:
 
     def test_none(self, tools: Path) -> None:
         with pytest.raises(EnvironmentProblem, match="neither nvdisasm nor cuobjdump"):
-            disassembly.disassemble(Path("x"))
+            resources.disassemble(Path("x"))
 
     def test_each_gets_its_option(self, tools: Path) -> None:
         self.script(tools / "cuobjdump", 'echo "cuobjdump $@"')
-        assert disassembly.disassemble(Path("x")) == "cuobjdump -sass x\n"
+        assert resources.disassemble(Path("x")) == "cuobjdump -sass x\n"
         self.script(tools / "nvdisasm", 'echo "nvdisasm $@"')
-        assert disassembly.disassemble(Path("x")) == "nvdisasm -c x\n"
+        assert resources.disassemble(Path("x")) == "nvdisasm -c x\n"
 
     def test_one_that_is_too_old(self, tools: Path) -> None:
         self.script(tools / "nvdisasm", 'echo "nvdisasm fatal : unknown arch sm_100a" >&2; exit 1')
         with pytest.raises(EnvironmentProblem, match=r"unknown arch sm_100a.*older than nvcc"):
-            disassembly.disassemble(Path("x"))
+            resources.disassemble(Path("x"))
         self.script(tools / "nvdisasm", "true")
         with pytest.raises(EnvironmentProblem, match="status 0"):
-            disassembly.disassemble(Path("x"))
+            resources.disassemble(Path("x"))
 
 
 @needs_nvcc
