@@ -117,7 +117,7 @@ class StepRows:
     line: BringupLine
 
 
-def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
+def native_steps(context: Context, quick: bool) -> list[Step]:
     """Compiled steps that are meant to be right and that this GPU runs natively.
 
     The main line first; with ``quick`` nothing but it.
@@ -128,7 +128,7 @@ def native_steps(context: Context, device: int, quick: bool) -> list[Step]:
         if step.compiled
         and step.status in ("works", "fixed")
         and not (quick and step.experiment)
-        and GPU.availability(step, device)[0]
+        and GPU.availability(step, DEVICE)[0]
     ]
     return sorted(found, key=lambda step: step.experiment)
 
@@ -143,7 +143,6 @@ class StepStage:
     """
 
     context: Context
-    device: int
     seed: int
     limit_s: float
     progress: OnProgress
@@ -166,7 +165,7 @@ class StepStage:
         Between steps no worker runs: whoever uses the GPU is not ours.
         """
         end = time.monotonic() + wait_s
-        while others := clocks.other_processes(self.device):
+        while others := clocks.other_processes(DEVICE):
             left = end - time.monotonic()
             if left <= 0:
                 break
@@ -199,7 +198,7 @@ class StepStage:
 
     def _plan(self, step: Step, shapes: Sequence[str], classes: Sequence[str]) -> StepRun:
         (run,) = plan.plan(
-            self.context, [step.name], shapes, GPU.name, classes, self.device, warn=self.progress
+            self.context, [step.name], shapes, GPU.name, classes, DEVICE, warn=self.progress
         )
         return run
 
@@ -225,7 +224,7 @@ class StepStage:
     def _saw_others(self, environment: Environment | None) -> bool:
         """Whether others used the GPU before a step that ended now, as it began, or after it."""
         found = [self._others, environment.gpu_processes if environment else 0]
-        self._others = clocks.other_processes(self.device)
+        self._others = clocks.other_processes(DEVICE)
         return any([*found, self._others])
 
 
@@ -272,9 +271,7 @@ class Bringup:
         self._progress = on_progress
         self._on_stage = on_stage
         self._gpu, self._backend = native_gpu()
-        self._steps = StepStage(
-            context, DEVICE, seed=options.seed, limit_s=options.limit_s, progress=on_progress
-        )
+        self._steps = StepStage(context, options.seed, options.limit_s, on_progress)
         self._right: set[str] = set()
         stages = tuple(
             Stage(name, title, "not run", "not reached") for name, title in TITLES.items()
@@ -344,14 +341,14 @@ class Bringup:
         )
 
     def _small(self) -> Iterator[BringupLine]:
-        steps = native_steps(self._context, DEVICE, self._options.quick)
+        steps = native_steps(self._context, self._options.quick)
         for found in self._steps.small(steps, self._options.quick):
             if found.line.outcome == "PASS":
                 self._right.add(found.step.name)
             yield found.line
 
     def _timed(self) -> Iterator[BringupLine]:
-        steps = native_steps(self._context, DEVICE, self._options.quick)
+        steps = native_steps(self._context, self._options.quick)
         for step in steps:
             if step.name not in self._right:
                 yield BringupLine(step.name, "NOT RUN", "not right on small shapes")

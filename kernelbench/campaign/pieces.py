@@ -77,7 +77,11 @@ class PieceMaker:
         try:
             chosen = self.context.lineages.select(item.steps)
             if item.command == "ab":
-                return [tuple(self._one(spec) for spec in item.steps)]
+                arms = []
+                for spec in item.steps:
+                    arms.append(self.context.lineages.select_one(spec, "ab compares one with one"))
+                    require_runnable(arms[-1])
+                return [tuple(arms)]
             if item.peers:
                 chosen += self.context.lineages.peers_of(chosen)
         except UsageError as error:
@@ -88,11 +92,6 @@ class PieceMaker:
         if not runnable:
             raise UsageError(f"{item.place}: none of these steps can be given to {item.command}")
         return [(step,) for step in runnable]
-
-    def _one(self, spec: str) -> Step:
-        found = self.context.lineages.select_one(spec, "ab compares one with one")
-        require_runnable(found)
-        return found
 
     def _of_steps(self, item: CampaignItem, steps: tuple[Step, ...]) -> Iterator[Piece]:
         names = [self._name(item, step) for step in steps]

@@ -13,7 +13,7 @@ import importlib.util
 import pprint
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +131,9 @@ class _Copy:
         node = module.definitions[name]
         if self._is_new(name, str(file)):
             self._refuse_foreign_words(file, node)
-            for used in _names_in(node):
+            names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+            # Those of annotations too.
+            for used in (each.id for each in names if isinstance(each.ctx, ast.Load)):
                 if used in module.definitions or used in module.imports:
                     self.add(file, used)
             constant = isinstance(node, ast.Assign | ast.AnnAssign)
@@ -214,13 +216,6 @@ class _Module:
 
 def _bound_by(alias: ast.alias) -> str:
     return alias.asname or alias.name.split(".")[0]
-
-
-def _names_in(node: ast.AST) -> Iterator[str]:
-    """Names that a definition reads, those of annotations too."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-            yield each.id
 
 
 def compiled_text(step: Step, problem: ExportableProblem) -> str:

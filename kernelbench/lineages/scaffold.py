@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,8 @@ def _lineage_for(lineages: Lineages, name: str, source: Step) -> Lineage:
     for other in lineages.lineages:
         if other.name == name:
             raise UsageError(f"{name} is the name of a lineage", hint)
-        if other != lineage and _stem(name) in _stems(lineages.steps_of(other.name)):
+        theirs = {_stem(s.name) for s in lineages.steps_of(other.name) if not s.experiment}
+        if other != lineage and _stem(name) in theirs - {""}:
             what = f"{name} is named as the steps of {other.name} are"
             raise UsageError(what, f"this is one of {lineage.name}: {hint}")
     return lineage
@@ -204,10 +205,6 @@ def _another_name(lineages: Lineages, lineage: Lineage, name: str, source: Step)
     last = max(alike or numbered, key=lambda match: int(match["number"]))
     number = f"{int(last['number']) + 1:0{len(last['number'])}}"
     return f"choose another name, such as {last['stem']}{number}"
-
-
-def _stems(steps: Iterable[Step]) -> set[str]:
-    return {stem for step in steps if not step.experiment and (stem := _stem(step.name))}
 
 
 def _stem(name: str) -> str:

@@ -83,7 +83,9 @@ def ladder(context: Context, tree: Tree, shapes: Sequence[str] = ()) -> Ladder:
     """
     if len(shapes) > 1:
         raise UsageError("--plot draws one shape", "give one --shape")
-    shape_name = _shape(tree)
+    timed = dict.fromkeys(measured.shape for node in tree.nodes for measured in node.measured)
+    shown = tree.shapes or tuple(timed)
+    shape_name = next((shape for shape in shown if shape in timed), next(iter(shown), None))
     problem = load_problem(context.lineages.lineage(tree.lineage))
     if shape_name is None or shape_name not in context.shapes.of(problem.name):
         raise UsageError(
@@ -114,12 +116,6 @@ def ladder_of_shape(context: Context, tree: Tree, shape_name: str) -> Ladder | N
         shape=shape_name,
         titles={node.step: node.title for node in nodes if node.step in main},
     )
-
-
-def _shape(tree: Tree) -> str | None:
-    timed = dict.fromkeys(measured.shape for node in tree.nodes for measured in node.measured)
-    shown = tree.shapes or tuple(timed)
-    return next((shape for shape in shown if shape in timed), next(iter(shown), None))
 
 
 def _reported(nodes: Sequence[Node], shape: str, work: Work) -> Iterator[LadderSeries]:

@@ -35,7 +35,9 @@ def timeline_figure(found: Sequence[Timeline], palette: Palette) -> Any:
     for axes, each in zip(panels, found, strict=True):
         for place, row in enumerate(each.rows):
             _draw(axes, place, row, last, colours)
-        axes.set_yticks(range(len(each.rows)), [_named(row, each) for row in each.rows])
+        several = len({row.launch for row in each.rows}) > 1
+        names = (f"launch {row.launch}, {row.name}" if several else row.name for row in each.rows)
+        axes.set_yticks(range(len(each.rows)), [*names])
         axes.set_ylim(len(each.rows) - 0.4, -0.6)
         axes.set_xlim(0, last)
         axes.axvline(each.us, color=palette.ink, linewidth=0.8)
@@ -50,11 +52,6 @@ def timeline_figure(found: Sequence[Timeline], palette: Palette) -> Any:
         loc="outside lower center", frameon=False, labelcolor=palette.ink,
     )  # fmt: skip
     return figure
-
-
-def _named(row: TimelineRow, of: Timeline) -> str:
-    several = len({each.launch for each in of.rows}) > 1
-    return f"launch {row.launch}, {row.name}" if several else row.name
 
 
 def _draw(axes: Any, place: int, row: TimelineRow, last: float, colours: dict[str, str]) -> None:

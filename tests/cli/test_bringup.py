@@ -302,7 +302,7 @@ def test_others_are_waited_for(
     looks, told = iter(counts), []
     monkeypatch.setattr(clocks, "other_processes", using(looks))
     monkeypatch.setattr(stages, "_POLL_S", 0.001)
-    stage = StepStage(Context.find(), 0, seed=1, limit_s=1, progress=told.append)
+    stage = StepStage(Context.find(), seed=1, limit_s=1, progress=told.append)
     line = stage.wait_for_others(60)
     assert line.outcome == outcome
     assert said in line.detail
@@ -318,7 +318,7 @@ def test_others_are_not_waited_for_longer_than_asked(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(clocks, "other_processes", lambda _index: 3)
-    stage = StepStage(Context.find(), 0, seed=1, limit_s=1, progress=told.append)
+    stage = StepStage(Context.find(), seed=1, limit_s=1, progress=told.append)
     line = stage.wait_for_others(wait_s)
     assert line.outcome == "warn"
     assert line.detail.startswith("3 other process(es) used it")

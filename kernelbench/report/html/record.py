@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from dataclasses import dataclass
@@ -310,11 +311,10 @@ _GENERATED = re.compile(r"<!-- ([\w-]+):begin -->.*?<!-- \1:end -->", re.DOTALL)
 
 def project_name(root: Path) -> str:
     """As its pyproject.toml has it, or the folder's."""
-    try:
+    name = None
+    with contextlib.suppress(OSError, ValueError):
         table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return root.name
-    name = table.get("project", {}).get("name")
+        name = table.get("project", {}).get("name")
     return name if isinstance(name, str) else root.name
 
 
