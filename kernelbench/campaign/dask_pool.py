@@ -219,8 +219,7 @@ class DaskPool:
     def _ask_versions(self) -> str:
         """The scheduler's Python; the workers' are kept."""
         found = self._client.get_versions()
-        for address, versions in found["workers"].items():
-            self._versions[address] = _short(versions)
+        self._versions |= {address: _short(of) for address, of in found["workers"].items()}
         return _short(found["scheduler"])
 
 

@@ -6,6 +6,7 @@ results are right is ``kernelbench run``'s to say.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -92,11 +93,7 @@ def _last(job: ToolJob, call: Callable[[], None]) -> CallsMade:
 
         found = device_activities(call, torch.device(job.target.device))
         return CallsMade("done", launches=tuple((a.name, a.start_us, a.end_us) for a in found))
-    if job.marking == "cuda-profiler":
-        torch.cuda.profiler.start()
-    try:
+    marked = job.marking == "cuda-profiler"
+    with torch.cuda.profiler.profile() if marked else contextlib.nullcontext():
         call()
-    finally:
-        if job.marking == "cuda-profiler":
-            torch.cuda.profiler.stop()
     return CallsMade("done")
