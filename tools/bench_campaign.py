@@ -36,9 +36,6 @@ PROGRAM = f"import time; time.sleep({PIECE_S})"
 class KeepsNothing(OutcomeFiles):
     """Outcomes that are forgotten, where files are not what is measured."""
 
-    def __init__(self) -> None:
-        super().__init__(Path(), "")
-
     def find(self, key: str) -> PieceOutcome | None:
         """None is ever there."""
 
@@ -133,9 +130,9 @@ def main() -> None:
     asked = parser.parse_args()
     number, workers = asked.pieces, asked.workers
     print(f"load at the start {os.getloadavg()[0]:.1f}")
-    seconds_of(InstantCrew(), KeepsNothing(), 1000)
+    seconds_of(InstantCrew(), KeepsNothing(Path(), ""), 1000)
     small = peak_mib()
-    took = seconds_of(InstantCrew(), KeepsNothing(), 100_000)
+    took = seconds_of(InstantCrew(), KeepsNothing(Path(), ""), 100_000)
     print(f"engine alone, 100,000 pieces: {1e6 * took / 100_000:.0f} us a piece,")
     print(f"  peak memory {small:.1f} MiB after 1,000, {peak_mib():.1f} MiB after 100,000")
     with tempfile.TemporaryDirectory() as folder, local_cluster(workers, []) as address:
@@ -153,7 +150,7 @@ def main() -> None:
                 print(f"  {1e3 * beside:.1f} ms of a worker beside its piece")
             pool.task = nothing(0.0)
             before = peak_mib()
-            seconds_of(pool, KeepsNothing(), 2 * number)
+            seconds_of(pool, KeepsNothing(Path(), ""), 2 * number)
             print(
                 f"Dask, {2 * number} more: client {before:.1f} MiB before, {peak_mib():.1f} after"
             )
