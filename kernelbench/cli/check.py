@@ -13,7 +13,6 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
-from kernelbench.base.json_file import write_json
 from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.checks import api, replay
 from kernelbench.checks.file_kinds import is_file_to_check
@@ -222,16 +221,17 @@ class _WithArguments(click.Command):
     "--sarif",
     "sarif_to",
     type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Also write the findings as SARIF 2.1.0, for code scanning.",
+    metavar="PATH|-",
+    help="Also write the findings as SARIF 2.1.0, for code scanning; '-' is stdout.",
 )
 @click.option(
     "--output-format",
     "layout",
-    type=click.Choice(check_view.LAYOUTS),
+    type=click.Choice((*check_view.LAYOUTS, "json", "sarif")),
     default="full",
     show_default=True,
-    help="Blocks with excerpts; a line for each finding; or annotations of GitHub Actions.",
+    help="Blocks with excerpts; a line for each finding; annotations of GitHub Actions; or what "
+    "--json - or --sarif - print.",
 )
 @click.option("--no-save", is_flag=True, help="Do not write to the results folder.")
 @options.results_option
@@ -265,15 +265,20 @@ def command(
     asked["arguments"] = click.get_current_context().meta[_ARGUMENTS]
     asked["allow"] = dict(asked["allow"])
     after = _After(**{each.name: asked.pop(each.name) for each in fields(_After)})
-    for path in (json_path, after.trace_to, after.sarif_to):
+    json_path = json_path or ("-" if layout == "json" else None)
+    sarif_to = after.sarif_to or ("-" if layout == "sarif" else None)
+    if json_path == sarif_to == "-":
+        raise UsageError("JSON and SARIF cannot both go to stdout", "write one to a file")
+    for path in (json_path, after.trace_to, sarif_to):
         options.require_writable(path)
     steps = _with_sources_of_target(steps, asked)
     if not steps and not asked["build"]:
         raise UsageError("no STEP or file given", "`kernelbench list` shows the steps")
     files = {Path(name).name: Path(name) for name in steps if is_file_to_check(name)}
     after.refuse_beside(files)
-    to = console.err if json_path == "-" else console.out
-    view = check_view.View(to, asked["max_findings"], layout=layout)
+    to = console.err if "-" in (json_path, sarif_to) else console.out
+    shown = layout if layout in check_view.LAYOUTS else "full"
+    view = check_view.View(to, asked["max_findings"], layout=shown)
     try:
         with view:
             report = api.check(
@@ -285,8 +290,8 @@ def command(
             show_report(view, error.partial, json_path)
         raise
     show_report(view, report, json_path)
-    if after.sarif_to is not None:
-        write_json(Path(after.sarif_to), sarif_of(report, files))
+    if sarif_to is not None:
+        options.write_json_output(sarif_to, sarif_of(report, files))
     after.look_closer(view, report, steps, asked["timeout_s"])
     if report.failures:
         return int(ExitCode.INCORRECT)

@@ -95,6 +95,20 @@ def test_a_clean_file_and_one_with_a_race(folder):
     assert not again.failures and not again.unmatched
 
 
+@pytest.mark.parametrize(("layout", "key"), [("json", "steps"), ("sarif", "runs")])
+def test_a_document_stands_alone_on_stdout(folder, layout, key):
+    write(folder, ADD)
+    out = launch("check", folder / "k.ptx", "--schedules", 1, "--output-format", layout)
+    assert key in json.loads(out.out)
+    assert "→ " in out.err
+
+
+def test_only_one_document_goes_to_stdout(folder):
+    write(folder, ADD)
+    out = launch("check", folder / "k.ptx", "--output-format", "sarif", "--json", "-")
+    assert out.code == 2 and "JSON and SARIF cannot both go to stdout" in out.error
+
+
 def test_launches_share_arrays_and_end_at_a_fault(folder):
     file = write(folder, ADD + ADD[ADD.index("\n[[") :].replace('["a"', '["c"') + RACE)
     with pytest.raises(UsageError, match=r"args\[0\]': expected a number or an array, found 'n'"):
