@@ -225,7 +225,10 @@ def test_answers_that_cannot_be_are_refused(
 def test_what_a_submission_raises_while_it_is_timed(
     made: list[SandboxProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_child, "_line", lambda error, step: f"ValueError: {error}")
+    def raised(error: Exception, step: Any) -> dict[str, Any]:
+        return {"raised": "other", "reason": f"ValueError: {error}"}
+
+    monkeypatch.setattr(sandbox_child, "_raised", raised)
     with pytest.raises(RaisedElsewhere, match="ValueError: on purpose"):
         timed(made, monkeypatch, [raises], timer())
 
