@@ -315,8 +315,8 @@ def time_on_cpu(
     """Wall-clock call time on the CPU, within a time budget that drops whole blocks.
 
     The budget also bounds the warm-ups (at most a quarter of it). At least one block is measured.
-    Where a submission's clock cannot be believed, the whole series is taken once more, since a busy
-    machine can delay the few repetitions of a short one; the second decides.
+    Where a submission's clock cannot be believed, the series is taken once more, in four times the
+    budget, since a busy machine can delay the few repetitions of a short one; that one decides.
 
     Args:
         arms: The callables.
@@ -396,7 +396,7 @@ def time_on_cpu(
             raise TimingFault(faults[0])
         measurement = time_on_cpu(
             arms, order, sets, problem, shape, input_class, seed=derive(seed, "again"),
-            budget_s=budget_s, warmups=warmups, announce=announce, call_limit_s=call_limit_s,
+            budget_s=4 * budget_s, warmups=warmups, announce=announce, call_limit_s=call_limit_s,
             on_block=on_block, least=_TAKEN_AGAIN * len(arms),
         )  # fmt: skip
         measurement.notes.append("timed twice: calls of the first series were delayed")

@@ -164,10 +164,10 @@ def test_the_command_says_it(folder: Path) -> None:
 def test_run_checks_tests_and_times_benchmarks(folder: Path, tmp_path: Path) -> None:
     for _ in range(3):  # calls of 0.1 ms beside compilers may look delayed twice
         done = launch(
-            "run", folder / "right.py", "--task", folder, "--budget", "0.2", "--results",
+            "run", folder / "right.py", "--task", folder, "--budget", "1", "--results",
             tmp_path / "results", "--json", tmp_path / "record.json",
         )  # fmt: skip
-        if "its clock says" not in done.out + done.err:
+        if done.code == 0:
             break
     assert done.code == 0, done.out + done.err
     record = json.loads((tmp_path / "record.json").read_text())
