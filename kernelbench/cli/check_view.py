@@ -232,10 +232,9 @@ class View(console.Watching):
                 f"{where}:{line}" if where else step.step, "allowed" if each.allowed else "error",
                 finding.kind, f"{finding.text} ({finding.identity})",
             )  # fmt: skip
-        reasons = {row.reason for row in step.rows if row.reason and not row.seen}
-        for reason in sorted(reasons):
-            kind, _, text = reason.partition(": ")
-            self._short_line(step.step, "error", kind, text)
+        reasons = {(row.status, row.reason) for row in step.rows if row.reason and not row.seen}
+        for status, reason in sorted(reasons):
+            self._short_line(step.step, "error", status, reason.removeprefix(f"{status}: "))
         return sum(not each.allowed for each in seen.values())
 
     def _short_line(self, where: str, severity: str, kind: str, text: str) -> None:

@@ -15,7 +15,7 @@ from kernelbench.cli.check_view import View
 from kernelbench.emulator.findings import CLASSES, Access, Finding
 
 
-def shown(layout: str, allowed: str = "") -> list[str]:
+def shown(layout: str, allowed: str = "", reason: str = "wrong: y[0]\nand y[1]") -> list[str]:
     """The lines of a check of one step with a race, 100 % of which nobody has mended."""
     finding = Finding(
         "race", "100% unordered", Access("", "k.cu:2", "x[0] = 1;"), None, "x", (0, 0, 0), 0, 0,
@@ -24,7 +24,7 @@ def shown(layout: str, allowed: str = "") -> list[str]:
     seen = Seen(finding, "random", 4, 0, 1, (), allowed=allowed)
     status = "clean" if allowed else "finding"
     row = CheckRow("k.cu", "k", "", status, 1, 1, 0.0, seen=(seen,))  # type: ignore[arg-type]
-    lost = CheckRow("k.cu", "other", "", "wrong", 1, 1, 0.0, reason="wrong: y[0]\nand y[1]")
+    lost = CheckRow("k.cu", "other", "", "wrong", 1, 1, 0.0, reason=reason)
     text = io.StringIO()
     View(console.Console(file=text, width=80), 10, layout=layout).results(
         [StepCheck("k.cu", "", None, (row, lost))]
@@ -35,6 +35,7 @@ def shown(layout: str, allowed: str = "") -> list[str]:
 def test_concise_has_a_line_for_each_finding() -> None:
     assert shown("concise")[0] == "k.cu:2: error[race]: 100% unordered (race-0123456789)"
     assert shown("concise")[1].startswith("k.cu: error[wrong]: y[0]")
+    assert shown("concise", reason="main returned 2")[1] == "k.cu: error[wrong]: main returned 2"
     assert shown("concise", "a reason")[0].startswith("k.cu:2: allowed[race]: ")
 
 
