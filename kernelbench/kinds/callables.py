@@ -113,9 +113,10 @@ def describe_exception(error: BaseException, path: Path | None = None) -> str:
     """``Type: message (file:line)`` in one line, the line being the innermost one in ``path``."""
     if isinstance(error, RaisedElsewhere):
         return str(error)
-    frames = traceback.extract_tb(error.__traceback__) if path is not None else ()
-    lines = [each.lineno for each in frames if path and Path(each.filename).name == path.name]
-    where = f" ({path.name}:{lines[-1]})" if path and lines else ""
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if path is not None and Path(frame.f_code.co_filename).name == path.name:
+            where = f" ({path.name}:{line})"
     text = " ".join(_COLOUR.sub("", str(error)).split())
     if len(text) > 300:
         text = text[:297] + "..."

@@ -132,11 +132,12 @@ def shown_path(file: Path) -> str:
 
 def line_in(error: BaseException, folder: Path | None) -> str:
     """``FILE:LINE`` of the innermost frame of an exception in a folder; empty if there is none."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__) if folder else ()):
-        file = Path(frame.filename)
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
         if folder and file.is_absolute() and _is_below(file.resolve(), folder):
-            return f"{shown_path(file)}:{frame.lineno}"
-    return ""
+            found = f"{shown_path(file)}:{line}"
+    return found
 
 
 def _is_below(file: Path, folder: Path) -> bool:
