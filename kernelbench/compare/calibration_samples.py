@@ -171,7 +171,7 @@ class Collector:
             if isinstance(message, DelayInjected):
                 planted_us = message.found_us
             elif isinstance(message, BlockTimed):
-                message.block.join(current)
+                current.append(message.block)
             elif isinstance(message, MetricMeasured):
                 self.raw.append(
                     {

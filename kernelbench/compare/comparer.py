@@ -214,7 +214,7 @@ class Comparer:
         for message in worker.messages():
             self._say(message, collected, session, of)
             if isinstance(message, BlockTimed):
-                message.block.join(found.setdefault(message.metric, []))
+                found.setdefault(message.metric, []).append(message.block)
             else:
                 self._take(collected, message)
         ending = worker.ending

@@ -28,8 +28,6 @@ from kernelbench.project.problem import Inputs, Kernel
 
 #: A sleeping core and cold caches take up to some 200 µs to answer, however short the question.
 _WAKING_S = 200e-6
-#: Far slower than any machine copies memory.
-_COPIED_PER_S = 1e9
 #: Between calls other processes run, this one too. A short call would find their code and data in
 #: the caches, which cost one of 0.5 ms some 20 %: it is made once before, without being timed.
 _SHORT_S = 20e-3
@@ -175,21 +173,21 @@ class IsolatedKernel:
     def timed(self, data: Any) -> tuple[Any, float]:
         """The same, and the seconds that the call took by the other process's clock."""
         rehearse = bool(self._said) and self._said[-1] < _SHORT_S
-        result, said, passed, copied = self._call(data, rehearse)
+        result, said, passed, read, returned = self._call(data, rehearse)
         self._said.append(said)
         self._passed.append(passed)
-        self._excess.append(passed - said - self.waited_s - copied / _COPIED_PER_S)
+        self._excess.append(passed - said - self.waited_s)
         if self.apart.idle is not None:
-            self._pings.append(self.apart.idle.ping())
+            self._pings.append(self.apart.idle.ping("", read, returned))
         return result, said
 
     def clock_fault(self) -> str:
         """Why the times that it said since the last time cannot be; empty if they can.
 
         A call cannot take longer than what has passed here. Nor can much more have passed than the
-        call, the waking of two processes, what they waited for a core (the kernel counts it), and
-        the copying of the result. Looked at are the faster half of the calls, which decide the
-        median, and of these the quarter that was disturbed least.
+        call, what they waited for a core (the kernel counts it), and what a process that computes
+        nothing takes to read and return as many bytes. Looked at are the faster half of the calls,
+        which decide the median, and of these the quarter that was disturbed least.
         """
         said, passed, pings = self._said, self._passed, self._pings
         excess = self._excess
@@ -205,7 +203,7 @@ class IsolatedKernel:
         faster = sorted(zip(said, excess, strict=True))[: (len(said) + 1) // 2]
         beyond = sorted(extra for _, extra in faster)[len(faster) // 4]
         waited = statistics.median(passed)
-        if beyond <= _WAKING_S + 3 * statistics.median(pings) + 0.05 * waited:
+        if beyond <= _WAKING_S + statistics.median(pings) + 0.05 * waited:
             return ""
         return (
             f"its clock says {statistics.median(said) * 1e6:.0f} µs a call, the judge has waited "
@@ -224,7 +222,7 @@ class IsolatedKernel:
         """See :class:`.StreamOrderingCheck`, in its process."""
         return IsolatedTrial(self, device, TrialData(current, stale, poison))
 
-    def _call(self, data: Any, rehearse: bool = False) -> tuple[Any, float, float, int]:
+    def _call(self, data: Any, rehearse: bool = False) -> tuple[Any, float, float, int, int]:
         apart = self.apart
         message = apart.prepare(data)
         if rehearse:  # on what the memory holds from the last call
@@ -241,7 +239,7 @@ class IsolatedKernel:
             close(found)
         notes = answer.get("notes")
         self.notes = tuple(map(str, notes)) if isinstance(notes, list) else ()
-        return result, said, passed, copied + apart.shared.touched_bytes(message.used)
+        return result, said, passed, apart.shared.touched_bytes(message.used), copied
 
     def asked(
         self, request: Request, given: Sequence[int], taken: Sequence[int]

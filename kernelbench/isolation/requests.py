@@ -161,9 +161,17 @@ class Poison:
 
 @dataclass(frozen=True)
 class Ping:
-    """Answer; with a device, after a kernel there that does nothing."""
+    """Answer as after a call that computes nothing.
+
+    Attributes:
+        device: The GPU on which a kernel runs that does nothing; none if empty.
+        read: Bytes of inputs that are read first.
+        returned: Bytes in host memory that are handed over.
+    """
 
     device: str = ""
+    read: int = 0
+    returned: int = 0
 
 
 @dataclass(frozen=True)

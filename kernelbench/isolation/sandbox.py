@@ -107,11 +107,14 @@ class SandboxProcess:
             os.close(descriptor)
         return read_answer(answer, nonce)
 
-    def ping(self, device: str = "") -> float:
-        """Seconds that a question and its answer take, and nothing on a GPU, if one is named."""
+    def ping(self, device: str = "", read: int = 0, returned: int = 0) -> float:
+        """Seconds that a question and its answer take; see :class:`.Ping`."""
         begin = _CLOCK()
-        self.ask(Ping(device))
-        return _CLOCK() - begin
+        _, found, _ = self.ask(Ping(device, read, returned))
+        passed = _CLOCK() - begin
+        for descriptor in found:
+            os.close(descriptor)
+        return passed
 
     def _end(self) -> NoReturn:
         """Wait for the process, and end as it did."""

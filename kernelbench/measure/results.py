@@ -64,7 +64,6 @@ class TimedBlock:
         arm, input_set, values: Per repetition, in the metric's unit; rounded to a ten-thousandth.
         sm_mhz: SM clock between the block's edges, or None.
         throttle: Names of throttle reasons seen at its end.
-        restarts: Whether its series was begun anew: blocks before it do not count.
     """
 
     arm: list[int]
@@ -72,16 +71,9 @@ class TimedBlock:
     values: list[float]
     sm_mhz: float | None = None
     throttle: tuple[str, ...] = ()
-    restarts: bool = False
 
     def __post_init__(self) -> None:
         self.values = [round(t, 4) for t in self.values]
-
-    def join(self, blocks: list[TimedBlock]) -> None:
-        """Become the last of a series's blocks, or the first of those that count."""
-        if self.restarts:
-            blocks.clear()
-        blocks.append(self)
 
     def of(self, arm: int) -> list[float]:
         """The samples of one arm, in order."""

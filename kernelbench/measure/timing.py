@@ -292,10 +292,6 @@ class SampledOutputs:
                 raise TimingFault(f"{what}{which} is wrong: {verdict.reason}")
 
 
-#: Repetitions of a series that is taken once more: a quarter of their faster half are two.
-_TAKEN_AGAIN = 16
-
-
 def time_on_cpu(
     arms: Sequence[Kernel],
     order: Sequence[Sequence[int]],
@@ -310,13 +306,10 @@ def time_on_cpu(
     announce: Announce,
     call_limit_s: float,
     on_block: OnBlock | None = None,
-    least: int = 0,
 ) -> Measurement:
     """Wall-clock call time on the CPU, within a time budget that drops whole blocks.
 
     The budget also bounds the warm-ups (at most a quarter of it). At least one block is measured.
-    Where a submission's clock cannot be believed, the series is taken once more, in four times the
-    budget, since a busy machine can delay the few repetitions of a short one; that one decides.
 
     Args:
         arms: The callables.
@@ -330,8 +323,7 @@ def time_on_cpu(
         warmups: Untimed calls of each arm, at most.
         announce: Told of each phase and its limit.
         call_limit_s: Seconds after which a call counts as hung.
-        on_block: Given each block as it ends; ``restarts`` is set in the first of a second series.
-        least: Repetitions that are taken whatever the budget.
+        on_block: Given each block as it ends.
     """
     rng = random.Random(derive(seed, "order"))
     sampled = SampledOutputs(order, rng)
@@ -351,13 +343,12 @@ def time_on_cpu(
             break
     exchange = ValueExchange(sets, seed, every=max(5, len(order) // 4))
     started = CLOCK()
-    taken = 0
     for b, arms_of_block in enumerate(order):
         if not elsewhere:
             before = CLOCK()
             exchange()
             started += CLOCK() - before  # not part of the budget
-        block = TimedBlock([], [], [], restarts=b == 0 and least > 0)
+        block = TimedBlock([], [], [])
         for r, arm in enumerate(arms_of_block):
             which = rng.randrange(len(sets))
             chosen = sets[which]
@@ -369,8 +360,7 @@ def time_on_cpu(
             block.arm.append(arm)
             block.input_set.append(which)
             block.values.append(elapsed * 1e6)
-            taken += 1
-            out_of_time = taken >= least and _out_of_time(started, fresh, budget_s)
+            out_of_time = _out_of_time(started, fresh, budget_s)
             outputs = problem.outputs_of(result, chosen.inputs)
             sampled.keep((b, r), arm, chosen, outputs)
             sampled.keep_last(arm, chosen, outputs)
@@ -380,7 +370,7 @@ def time_on_cpu(
         measurement.blocks.append(block)
         if on_block is not None:
             on_block(block)
-        if taken >= least and _out_of_time(started, fresh, budget_s):
+        if _out_of_time(started, fresh, budget_s):
             break
     measurement.busy_s = CLOCK() - started
     total = sum(len(block.values) for block in measurement.blocks)
@@ -391,15 +381,9 @@ def time_on_cpu(
         measurement.notes.append("seeds give data of different forms: timed on the same values")
     sampled.verify(problem, shape, input_class)
     require_untouched_timers()
-    if faults := [fault for kernel in elsewhere if (fault := kernel.clock_fault())]:  # type: ignore[attr-defined]
-        if least:
-            raise TimingFault(faults[0])
-        measurement = time_on_cpu(
-            arms, order, sets, problem, shape, input_class, seed=derive(seed, "again"),
-            budget_s=4 * budget_s, warmups=warmups, announce=announce, call_limit_s=call_limit_s,
-            on_block=on_block, least=_TAKEN_AGAIN * len(arms),
-        )  # fmt: skip
-        measurement.notes.append("timed twice: calls of the first series were delayed")
+    for kernel in elsewhere:
+        if fault := kernel.clock_fault():  # type: ignore[attr-defined]
+            raise TimingFault(fault)
     return measurement
 
 

@@ -197,7 +197,7 @@ class Runner:
             case FloorRead():
                 rows.floor, rows.floor_note = message.floor, message.note
             case BlockTimed():
-                message.block.join(rows.samples.setdefault(message.metric, []))
+                rows.samples.setdefault(message.metric, []).append(message.block)
                 self._report_blocks(run, shape, rows, message.metric)
             case MetricMeasured():
                 rows.measured[message.metric] = message

@@ -162,13 +162,10 @@ def test_the_command_says_it(folder: Path) -> None:
 
 
 def test_run_checks_tests_and_times_benchmarks(folder: Path, tmp_path: Path) -> None:
-    for _ in range(3):  # calls of 0.1 ms beside compilers may look delayed twice
-        done = launch(
-            "run", folder / "right.py", "--task", folder, "--budget", "1", "--results",
-            tmp_path / "results", "--json", tmp_path / "record.json",
-        )  # fmt: skip
-        if done.code == 0:
-            break
+    done = launch(
+        "run", folder / "right.py", "--task", folder, "--budget", "0.2", "--results",
+        tmp_path / "results", "--json", tmp_path / "record.json",
+    )  # fmt: skip
     assert done.code == 0, done.out + done.err
     record = json.loads((tmp_path / "record.json").read_text())
     rows = [(row["shape"], row["inputs"], row["status"]) for row in record["results"]]

@@ -19,7 +19,6 @@ from kernelbench.isolation.returned_data import BadAnswer, Returned
 from kernelbench.isolation.sandbox_child import Results
 from kernelbench.isolation.shared_data import Mapped, SharedData
 from kernelbench.measure.correctness import Checker
-from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import InputSet, TimingFault, time_on_cpu
 from kernelbench.problems.returned import check_tensors
 from kernelbench.project.arena import GuardedOutputs
@@ -218,8 +217,8 @@ class Doubling:
 class Elsewhere:
     """A callable that is timed by itself, and remembers what it was called with."""
 
-    def __init__(self, kernel: Any, *faults: str) -> None:
-        self.kernel, self.faults = kernel, list(faults or ("",))
+    def __init__(self, kernel: Any, fault: str = "") -> None:
+        self.kernel, self.fault = kernel, fault
         self.seen: list[tuple[int, ...]] = []
 
     def __call__(self, data: torch.Tensor) -> Any:
@@ -232,13 +231,11 @@ class Elsewhere:
         return self.kernel(data), 42e-6
 
     def clock_fault(self) -> str:
-        """What the judge finds in one series."""
-        found, *rest = self.faults
-        self.faults = rest or [found]
-        return found
+        """What the judge finds."""
+        return self.fault
 
 
-def timed(kernel: Any, on_block: Any = None) -> list[float]:
+def timed(kernel: Any) -> list[float]:
     """Microseconds of thirty calls."""
     problem: Any = Doubling()
     sets = []
@@ -248,7 +245,7 @@ def timed(kernel: Any, on_block: Any = None) -> list[float]:
         sets.append(InputSet(inputs, problem.reference(inputs, None, ""), [poison, poison]))
     return time_on_cpu(
         [kernel], [[0]] * 30, sets, problem, None, "", seed=3, budget_s=60.0, warmups=5,
-        announce=lambda *given: None, call_limit_s=1.0, on_block=on_block,
+        announce=lambda *given: None, call_limit_s=1.0,
     ).of(0)  # fmt: skip
 
 
@@ -270,16 +267,6 @@ def test_kept_results_and_false_clocks_end_the_timing() -> None:
         timed(Elsewhere(lambda data: kept))
     with pytest.raises(TimingFault, match="its clock"):
         timed(Elsewhere(lambda data: data * 2, "its clock is wrong"))
-
-
-def test_a_series_on_a_disturbed_machine_is_taken_once_more() -> None:
-    kernel = Elsewhere(lambda data: data * 2, "its clock is wrong", "")
-    blocks: list[TimedBlock] = []
-    assert timed(kernel, lambda block: block.join(blocks)) == [42.0] * 30
-    assert len(set(kernel.seen)) == len(kernel.seen) == 70
-    assert len(blocks) == 30, "those of the first series do not count"
-    with pytest.raises(TimingFault, match="its clock"):
-        timed(Elsewhere(lambda data: data * 2, "delayed", "its clock is wrong"))
 
 
 def test_waiting_for_a_core_is_counted_by_the_kernel() -> None:

@@ -19,9 +19,9 @@ from kernelbench.base.errors import EnvironmentProblem, MachineFault, UsageError
 from kernelbench.executors import targets
 from kernelbench.executors.targets import GPU
 from kernelbench.isolation import sandbox_child, shared_data, timing_supervisor
-from kernelbench.isolation.isolated_kernel import Submissions
+from kernelbench.isolation.isolated_kernel import Submissions, close
 from kernelbench.isolation.isolated_timing import Ask, RemoteVerifier
-from kernelbench.isolation.requests import Load, Once, Time
+from kernelbench.isolation.requests import Load, Once, Ping, Time
 from kernelbench.isolation.sandbox import SandboxProcess
 from kernelbench.isolation.timing_supervisor import SupervisedSeries, clock_fault, read_block
 from kernelbench.kinds.callables import RaisedElsewhere
@@ -133,6 +133,20 @@ def timed(
             loaded, order, sets, problem, None, "", "device", "warm", "single", 2, 1, 5,
             lambda *given: None, 1.0, flush=lambda: None,
         ).run()  # fmt: skip
+
+
+def test_an_idle_process_returns_as_many_bytes_as_a_call(made: list[SandboxProcess]) -> None:
+    made.append(SandboxProcess())
+    for returned in (8192, 8192, 256):
+        _, descriptors, _ = made[0].ask(Ping(read=4096, returned=returned))
+        assert [os.fstat(one).st_size for one in descriptors] == [returned]
+        close(descriptors)
+    free = os.dup(0)
+    os.close(free)
+    assert made[0].ping("", 4096, 8192) > 0
+    assert made[0].ask(Ping())[1] == []
+    assert os.dup(0) == free, "nothing stays open"
+    os.close(free)
 
 
 def test_a_series_of_right_results_is_believed(
