@@ -39,7 +39,7 @@ LAUNCH_ASSUMPTIONS = {
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
     "cooperative; it hung where they were not, and was made again",
     BESIDE: "a kernel that polls for what work on another stream writes runs beside it, as the GPU "
-    "has room for both; it hung where it ran first, and was made again behind it",
+    "has room for both; it hung where it ran first, and was made again after it",
     ELECT_LOWEST: "elect.sync elects the lowest lane of its mask, as GPUs do; it hung where it "
     "elected another, which PTX allows, and was made again",
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "

@@ -50,7 +50,7 @@ _HELP_BETWEEN_CTAS = (
 )
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 _HELP_BEFORE_WAIT = (
-    "move it behind cudaGridDependencySynchronize: what comes before that overlaps the grids ahead"
+    "move it after cudaGridDependencySynchronize: what comes before that overlaps the grids ahead"
 )
 #: How the runtime begins an arrival that may belong to the phase that another has completed.
 _SECOND_ARRIVAL = "the count is "
@@ -77,19 +77,19 @@ HELP = {
     "transaction-count": "expect_tx takes exactly the bytes that the copies of the phase bring",
     "phase": "flip the waiter's parity once for each phase that it has waited for",
     "barrier-state": "initialize the barrier once, before its first use, with "
-    "fence.mbarrier_init or a CTA barrier behind it",
+    "fence.mbarrier_init or a CTA barrier after it",
     "named-barrier": "all participants name the same barrier and the same number of threads",
     "divergence": "reconverge the warp (__syncwarp) before the collective instruction, or move it "
     "out of the branch",
     "tmem-allocation": "allocate TMEM once, free it once, both by a whole warp, and give up the "
-    "permit behind the last allocation",
+    "permit after the last allocation",
     "tmem-bounds": "compare column and lane with the allocation and the warp's 32 lanes",
     "descriptor": "compare address, strides and swizzle of the descriptor with the tile's layout",
     "alignment": "align the address to the size of the access",
     "out-of-bounds": "compare the index with the size of the buffer",
     "exit": "wait for everything in flight before the CTA exits",
     "order": "move the instruction to where it orders something",
-    "unwritten": "write the memory before it is read, or read behind the barrier that says it is "
+    "unwritten": "write the memory before it is read, or read after the barrier that says it is "
     "written",
     "not-reset": "reset the counter at the end of the call, or at the start of the next",
 }

@@ -191,7 +191,7 @@ def test_copies_of_a_scale_must_agree(emulated: Emulated) -> None:
     [
         ({"a": Tile(A + 16).descriptor()}, None, ""),
         ({"a": Tile(A + 112).descriptor()}, "descriptor", "leave the row"),
-        ({"a": Tile(A + 128).descriptor()}, "descriptor", "behind a multiple of 1024"),
+        ({"a": Tile(A + 128).descriptor()}, "descriptor", "past a multiple of 1024"),
         ({"b": Tile(B + 512).descriptor()}, "descriptor", "descriptor of B"),
         ({"a": Tile(A, stride=512).descriptor()}, "descriptor", "stride offset"),
         ({"a": Tile(A).descriptor(constant=0)}, "descriptor", "48:46"),

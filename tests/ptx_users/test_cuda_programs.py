@@ -435,7 +435,7 @@ def test_streams_that_wait(checked: Callable[..., Outcome]) -> None:
         ("  cudaStreamWaitEvent(second, filled, 0);\n", "", "main returned 1"),
         ("cudaStreamSynchronize(second)", "cudaStreamSynchronize(first)", "main returned 1"),
         ("if (at < kCount) sum[at] = a[at] + b[at];", "sum[at] = a[at] + b[at];",
-         "that no buffer owns, 0 bytes behind a (allocated at streams.cu:23)"),
+         "that no buffer owns, right past the end of a (allocated at streams.cu:23)"),
         ("add<<<8, 128, 0, second>>>", "add<<<8, 128, 1 << 20, second>>>",
          "main returned 1: cudaLaunchKernel returned cudaErrorInvalidConfiguration at streams.cu:"),
         ("  cudaFree(sum);\n", "  fill<<<8, 2048>>>(sum, 0);\n  cudaFree(sum);\n",

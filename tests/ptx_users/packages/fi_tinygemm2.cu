@@ -1,4 +1,4 @@
-// FlashInfer's product for few tokens: weights before the dependency's wait, activations behind it.
+// FlashInfer's product for few tokens: weights before the dependency's wait, activations after it.
 #include "host.hpp"
 //
 #include "csrc/tinygemm2.cu"

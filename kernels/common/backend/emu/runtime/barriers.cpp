@@ -73,7 +73,7 @@ void note_second_arrival(Barrier& barrier, Pc pc) {
               .shared_offset = barrier.offset,
               .text = "the count is " + std::to_string(barrier.expected) + ", but " +
                       std::to_string(barrier.expected + 1) +
-                      " arrive in a phase: nothing orders this arrival behind the one that "
+                      " arrive in a phase: nothing orders this arrival after the one that "
                       "completes it"});
 }
 

@@ -170,7 +170,9 @@ std::string beside(const std::byte* at) {
   if (next != regions.begin()) {
     const Region& before = *std::prev(next)->second;
     const ptrdiff_t distance = at - before.end;
-    if (distance < kNear) return ", " + std::to_string(distance) + " bytes behind " + before.name;
+    if (distance == 0) return ", right past the end of " + before.name;
+    if (distance < kNear)
+      return ", " + std::to_string(distance) + " bytes past the end of " + before.name;
   }
   if (next == regions.end() || next->second->begin - at > kNear) return "";
   return ", " + std::to_string(next->second->begin - at) + " bytes before " + next->second->name;
