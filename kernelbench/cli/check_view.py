@@ -92,14 +92,16 @@ class View(console.Watching):
             self._conclude(rows, errors)
             return
         shown = []
+        of_steps = self._plan is None or self._plan.steps
+        whose, which = ("step", "shape") if of_steps else ("file", "kernel")
         # A line below has all of a reason.
         for row in [row for row in rows if row.status != "skipped"] or rows:
             style = _STYLES.get(row.status, console.STYLES.get(row.status, ""))
             whole = row.schedules == row.asked or self._budget
             shown.append(
                 {
-                    "step": row.step,
-                    "shape": row.shape,
+                    whose: row.step,
+                    which: row.shape,
                     "": console.Text(row.status, style=style),
                     "schedules": row.schedules if whole else f"{row.schedules} of {row.asked}",
                     "findings": _count_of(row.seen),

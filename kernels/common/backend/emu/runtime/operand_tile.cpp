@@ -89,8 +89,7 @@ OperandTile::OperandTile(uint64_t descriptor, User user, Pc pc, const char* oper
 // for a tile that starts inside one, too; CuTe DSL programs place tiles so. Own steps may not.
 std::string OperandTile::inside_a_pattern(uint32_t pattern) const {
   return "a tile with the " + std::to_string(width_) + "-byte swizzle starts " +
-         std::to_string(start_ % pattern) + " bytes past a multiple of " +
-         std::to_string(pattern);
+         std::to_string(start_ % pattern) + " bytes past a multiple of " + std::to_string(pattern);
 }
 
 // PTX: tcgen05.cp.32x128b: rows of 128 bits, eight to a core matrix.
