@@ -33,7 +33,7 @@ os.environ.pop("COLUMNS", None)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell's background job ignores Ctrl-C, and so would the commands that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# pytest and torch are many objects, and they are no garbage.
+# pytest and torch are many objects, few of them garbage.
 gc.set_threshold(50_000, 20, 50)
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -124,7 +124,7 @@ def cli(debug: bool) -> None:
 def main(args: list[str] | None = None) -> None:
     """Entry point: run the command line and leave with a documented exit code."""
     words = sys.argv[1:] if args is None else args
-    gc.set_threshold(50_000)  # sources as trees are many objects, and they are no garbage
+    gc.set_threshold(50_000)  # parsed sources are many objects, few of them garbage
     try:
         code = run_elsewhere(words) if args is None else None
     except KernelbenchError as error:

@@ -8,7 +8,6 @@ compared with what has passed here. On a GPU whole series are timed there
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,17 @@ import torch
 
 from kernelbench.base.child_process import queued_s
 from kernelbench.base.errors import KernelbenchError, MachineFault, ProblemError
-from kernelbench.isolation.requests import Call, Load, Poison, Prepare, Request, Trial, TrialData
+from kernelbench.isolation.requests import (
+    Call,
+    Load,
+    Ping,
+    Poison,
+    Prepare,
+    Request,
+    Trial,
+    TrialData,
+    close,
+)
 from kernelbench.isolation.returned_data import BadAnswer, Returned
 from kernelbench.isolation.sandbox import SandboxProcess, read_answer
 from kernelbench.isolation.shared_data import DataMessage, SharedData
@@ -75,7 +84,7 @@ class Submissions:
         """Seconds that a question takes, and nothing on the GPU, if they run on one."""
         if self.idle is None:
             return 0.0
-        return self.idle.ping("" if self.device == "cpu" else self.device)
+        return self.idle.ping(Ping("" if self.device == "cpu" else self.device))
 
     def settle(self) -> None:
         """Wait for what this process has queued."""
@@ -173,12 +182,12 @@ class IsolatedKernel:
     def timed(self, data: Any) -> tuple[Any, float]:
         """The same, and the seconds that the call took by the other process's clock."""
         rehearse = bool(self._said) and self._said[-1] < _SHORT_S
-        result, said, passed, read, returned = self._call(data, rehearse)
+        result, said, passed, alike = self._call(data, rehearse)
         self._said.append(said)
         self._passed.append(passed)
         self._excess.append(passed - said - self.waited_s)
         if self.apart.idle is not None:
-            self._pings.append(self.apart.idle.ping("", read, returned))
+            self._pings.append(self.apart.idle.ping(alike))
         return result, said
 
     def clock_fault(self) -> str:
@@ -222,7 +231,7 @@ class IsolatedKernel:
         """See :class:`.StreamOrderingCheck`, in its process."""
         return IsolatedTrial(self, device, TrialData(current, stale, poison))
 
-    def _call(self, data: Any, rehearse: bool = False) -> tuple[Any, float, float, int, int]:
+    def _call(self, data: Any, rehearse: bool = False) -> tuple[Any, float, float, Ping]:
         apart = self.apart
         message = apart.prepare(data)
         if rehearse:  # on what the memory holds from the last call
@@ -239,7 +248,8 @@ class IsolatedKernel:
             close(found)
         notes = answer.get("notes")
         self.notes = tuple(map(str, notes)) if isinstance(notes, list) else ()
-        return result, said, passed, apart.shared.touched_bytes(message.used), copied
+        alike = Ping(read=apart.shared.touched_bytes(message.used), returned=copied)
+        return result, said, passed, alike
 
     def asked(
         self, request: Request, given: Sequence[int], taken: Sequence[int]
@@ -333,12 +343,6 @@ class IsolatedTrial:
             return apart.results(answer, found)[0]
         finally:
             close(found)
-
-
-def close(descriptors: Sequence[int]) -> None:
-    """Close these descriptors."""
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def moved(result: Any, device: torch.device) -> Any:

@@ -106,6 +106,12 @@ def receive_frame(
     return bytes(payload), descriptors
 
 
+def close(descriptors: Sequence[int]) -> None:
+    """Close these descriptors."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
 @dataclass(frozen=True)
 class Load:
     """Load a submission; the first is arm 0, the next arm 1."""

@@ -28,6 +28,7 @@ from kernelbench.isolation.requests import (
     PeerMismatch,
     Ping,
     Request,
+    close,
     encode_request,
     receive_frame,
     send_frame,
@@ -103,17 +104,15 @@ class SandboxProcess:
     def answer(self, request: Request, descriptors: Sequence[int] = ()) -> dict[str, Any]:
         """The answer to a request for which no memory comes back."""
         answer, found, nonce = self.ask(request, descriptors)
-        for descriptor in found:
-            os.close(descriptor)
+        close(found)
         return read_answer(answer, nonce)
 
-    def ping(self, device: str = "", read: int = 0, returned: int = 0) -> float:
-        """Seconds that a question and its answer take; see :class:`.Ping`."""
+    def ping(self, question: Ping) -> float:
+        """Seconds that a question takes until it is answered."""
         begin = _CLOCK()
-        _, found, _ = self.ask(Ping(device, read, returned))
+        _, found, _ = self.ask(question)
         passed = _CLOCK() - begin
-        for descriptor in found:
-            os.close(descriptor)
+        close(found)
         return passed
 
     def _end(self) -> NoReturn:

@@ -38,6 +38,7 @@ from kernelbench.isolation.requests import (
     Time,
     Trial,
     TrialData,
+    close,
     receive_frame,
     run_trial,
     send_frame,
@@ -224,8 +225,7 @@ class _Server:
         """Answer, and wait for what is asked next."""
         text = json.dumps(answer | {"nonce": self._nonce}).encode()
         send_frame(self._link, text, given)
-        for descriptor in given:
-            os.close(descriptor)
+        close(given)
         until = self._clock() + _AWAKE_S * awake
         while self._clock() < until and not self._asked([self._link], [], [], 0)[0]:
             pass

@@ -21,8 +21,8 @@ import torch
 
 from kernelbench.base.errors import MachineFault
 from kernelbench.base.seeds import derive
-from kernelbench.isolation.isolated_kernel import IsolatedKernel, close
-from kernelbench.isolation.requests import Go, Once, Request, Time
+from kernelbench.isolation.isolated_kernel import IsolatedKernel
+from kernelbench.isolation.requests import Go, Once, Request, Time, close
 from kernelbench.isolation.sandbox import read_answer
 from kernelbench.kinds.callables import RaisedElsewhere
 from kernelbench.machine.environment import foreign_processes

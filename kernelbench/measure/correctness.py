@@ -312,7 +312,7 @@ class Checker:
             result, snapshot, copies = trial.on_busy_device(
                 stream, like, lambda found: self._tensors(found, current, what)
             )
-        late = "its outputs were still being written after work queued after the call had run"
+        late = "its outputs were still being written after work queued behind the call had run"
         if any(
             not torch.equal(bits(copy), bits(output.cpu()))
             for copy, output in zip(copies, self._tensors(result, current, what), strict=False)

@@ -13,8 +13,8 @@ import torch
 
 from kernelbench.base.child_process import queued_s
 from kernelbench.base.errors import ProblemError
-from kernelbench.isolation.isolated_kernel import IsolatedKernel, close
-from kernelbench.isolation.requests import Closed, PeerMismatch, receive_frame, send_frame
+from kernelbench.isolation.isolated_kernel import IsolatedKernel
+from kernelbench.isolation.requests import Closed, PeerMismatch, close, receive_frame, send_frame
 from kernelbench.isolation.returned_data import BadAnswer, Returned
 from kernelbench.isolation.sandbox_child import Results
 from kernelbench.isolation.shared_data import Mapped, SharedData

@@ -19,9 +19,9 @@ from kernelbench.base.errors import EnvironmentProblem, MachineFault, UsageError
 from kernelbench.executors import targets
 from kernelbench.executors.targets import GPU
 from kernelbench.isolation import sandbox_child, shared_data, timing_supervisor
-from kernelbench.isolation.isolated_kernel import Submissions, close
+from kernelbench.isolation.isolated_kernel import Submissions
 from kernelbench.isolation.isolated_timing import Ask, RemoteVerifier
-from kernelbench.isolation.requests import Load, Once, Ping, Time
+from kernelbench.isolation.requests import Load, Once, Ping, Time, close
 from kernelbench.isolation.sandbox import SandboxProcess
 from kernelbench.isolation.timing_supervisor import SupervisedSeries, clock_fault, read_block
 from kernelbench.kinds.callables import RaisedElsewhere
@@ -143,7 +143,7 @@ def test_an_idle_process_returns_as_many_bytes_as_a_call(made: list[SandboxProce
         close(descriptors)
     free = os.dup(0)
     os.close(free)
-    assert made[0].ping("", 4096, 8192) > 0
+    assert made[0].ping(Ping(read=4096, returned=8192)) > 0
     assert made[0].ask(Ping())[1] == []
     assert os.dup(0) == free, "nothing stays open"
     os.close(free)
@@ -302,12 +302,12 @@ def test_memory_that_is_not_shared_is_the_machines_fault(
     with monkeypatch.context() as patch, pytest.raises(EnvironmentProblem, match="not here"):
         patch.setattr(shared_data.HostRegion, "create", refused)
         apart.prepare(torch.ones(4))
-    assert apart.process.ping() > 0.0
+    assert apart.process.ping(Ping()) > 0.0
     monkeypatch.setattr(shared_data.NewRegion, "opened", refused)
     made.append(SandboxProcess())
     with pytest.raises(MachineFault, match="not here"):
         Submissions(made[1], None).prepare(torch.ones(4))
-    assert made[1].ping() > 0.0
+    assert made[1].ping(Ping()) > 0.0
 
 
 def test_on_a_gpu_the_judge_is_apart_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
