@@ -177,7 +177,9 @@ class WorkerHandle:
 
     def _queued_by_thread(self) -> dict[str, float]:
         """Seconds that each of its threads has been ready to run, and has not run."""
-        threads = Path(f"/proc/{self._pid}/task").glob("*")
+        threads: list[Path] = []
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            threads += Path(f"/proc/{self._pid}/task").iterdir()
         return {each.name: queued_s(f"{self._pid}/task/{each.name}") for each in threads}
 
     def _wait_for_its_end(self) -> int:

@@ -37,3 +37,14 @@ def test_time_without_a_core_is_not_the_workers(
     os.close(write_end)
     assert killed == [START_LIMIT_S + waited]
     assert worker.ending is not None and worker.ending.kind == "hang"
+
+
+def test_a_worker_may_end_while_its_threads_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_given: Any) -> Any:
+        raise FileNotFoundError("it has ended")
+
+    worker = WorkerHandle.__new__(WorkerHandle)
+    worker._pid = os.getpid()
+    monkeypatch.setattr(os, "scandir", gone)
+    monkeypatch.setattr(os, "listdir", gone)
+    assert worker._queued_by_thread() == {}
