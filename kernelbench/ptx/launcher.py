@@ -244,6 +244,7 @@ class PtxModule:
             if self._apart is not None:
                 path = shutil.copyfile(path, Path(tempfile.mkdtemp(dir=self._apart)) / path.name)
             self._libraries[check] = load_library(path)
+            self._symbols.owns(str(path))
         return self._libraries[check]
 
     def library_path(self, check: bool) -> Path:

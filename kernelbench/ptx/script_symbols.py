@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,9 @@ class ScriptSymbols(PtxSymbols):
     there is of its function, as of a wrapper of inline assembly, it is the call of the function.
     """
 
-    def place(self, pc: Mapping[str, Any] | None) -> Place | None:
+    def own_place(self, pc: Mapping[str, Any] | None) -> Place | None:
         """The line of the source, or of the PTX where there is none."""
-        found = super().place(pc)
+        found = super().own_place(pc)
         if found is None:
             return host_place(pc)
         statement = self.statement(found.line)
@@ -85,20 +85,9 @@ def host_place(pc: Mapping[str, Any] | None) -> Place | None:
     return None
 
 
-class HostSymbols(PtxSymbols):
-    """Places of a program's host code, and of kernels by those that know their modules.
-
-    Args:
-        modules: Of the kernels that ran.
-    """
-
-    def __init__(self, modules: Sequence[PtxSymbols]) -> None:
-        super().__init__(Module(""), {}, Path())
-        self._modules = modules
-
-    def place(self, pc: Mapping[str, Any] | None) -> Place | None:
-        """The first that somebody knows."""
-        return next(filter(None, (each.place(pc) for each in self._modules)), host_place(pc))
+def host_symbols() -> PtxSymbols:
+    """Places of a program's host code, and of the kernels that it has loaded."""
+    return ScriptSymbols(Module(""), {}, Path())
 
 
 def _call(chain: Chain) -> tuple[str, Chain]:

@@ -13,6 +13,8 @@ from kernelbench.ptx.lowering.layout import AddressLayout
 from kernelbench.ptx.lowering.translator import PTX_FOLDER
 from kernelbench.ptx.parser.model import Location, Module, PtxFunction, Statement
 
+_owners: dict[str, PtxSymbols] = {}
+
 
 class PtxSymbols(Symbols):
     """Resolves what the emulator reports about one PTX module.
@@ -25,6 +27,7 @@ class PtxSymbols(Symbols):
         super().__init__({})
         self._module = module
         self._file = file
+        self._libraries: set[str] = set()
         self._layouts = layouts
         self._statements: dict[int, tuple[PtxFunction, Statement]] = {
             statement.line: (function, statement)
@@ -32,7 +35,20 @@ class PtxSymbols(Symbols):
             for statement in function.statements
         }
 
+    def owns(self, library: str) -> None:
+        """Have all know whose a library's places are, by its path."""
+        self._libraries.add(library)
+        _owners[library] = self
+
     def place(self, pc: Mapping[str, Any] | None) -> Place | None:
+        """The line of an address in the library, or in that of another module."""
+        return self._owner(pc).own_place(pc)
+
+    def _owner(self, pc: Mapping[str, Any] | None) -> PtxSymbols:
+        library = str((pc or {}).get("module"))
+        return self if library in self._libraries else _owners.get(library, self)
+
+    def own_place(self, pc: Mapping[str, Any] | None) -> Place | None:
         """The PTX line of an address in the library."""
         line = self.line(pc)
         if line is None:
@@ -44,6 +60,8 @@ class PtxSymbols(Symbols):
         """Its number, or None for an address elsewhere; of what the text alone tells, the line."""
         if pc is None or "line" in pc:
             return None if pc is None else int(pc["line"])
+        if self._owner(pc) is not self:
+            return None
         for frame in dwarf.frames_at(str(pc["module"]), int(pc["offset"])):
             if PurePosixPath(frame.file).is_relative_to(PTX_FOLDER):
                 return frame.line
