@@ -123,7 +123,7 @@ def run_in_child(
         with job.open("wb") as stream:
             pickle.dump(before, stream)
             pickle.dump((function, tuple(arguments), not prefix), stream)
-        command = [*prefix, sys.executable, "-m", _MODULE, str(job), str(result)]
+        command = [*prefix, sys.executable, "-P", "-m", _MODULE, str(job), str(result)]
         with printed.open("w+b") as own, contextlib.ExitStack() as stack:
             how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": own, "stderr": own}
             if shown is not None:

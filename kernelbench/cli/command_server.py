@@ -54,7 +54,7 @@ def keep_workers(idle_s: float, on_listening: Callable[[], None]) -> NoReturn:
         listening.close()
         serve_commands()
     listening.set_inheritable(True)
-    words = [sys.executable, "-m", "kernelbench.worker.fork_server", "--serve"]
+    words = [sys.executable, "-P", "-m", "kernelbench.worker.fork_server", "--serve"]
     os.execv(sys.executable, [*words, str(listening.fileno()), str(idle_s)])
 
 

@@ -62,7 +62,7 @@ def _begin() -> Begun:
     if found is not None:
         return None, found
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    words = [sys.executable, "-m", "kernelbench.worker.fork_server", str(theirs.fileno())]
+    words = [sys.executable, "-P", "-m", "kernelbench.worker.fork_server", str(theirs.fileno())]
     process = subprocess.Popen(
         words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, start_new_session=True, env=_environment(),
