@@ -90,7 +90,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     if names is not None:
         return
-    rows += [f"| {name} | {why} | – | **no** | – | – | – |" for name, why in NOT_FOUND.items()]
+    rows += [f"| {name} | {why} | – | – | – | – | – |" for name, why in NOT_FOUND.items()]
     head = "| bug | what | program | found | right cause first | first finding | right one clean |"
     asked = f"(`kernelbench check PROGRAM {' '.join(ASKED[:-1])}`, {datetime.date.today()})"
     table = "\n".join([asked, "", head, "| --- " * 7 + "|", *rows])

@@ -45,6 +45,6 @@ LAUNCH_ASSUMPTIONS = {
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
     "(programmatic stream serialization) waits for it: here one ends before the next begins",
     NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "
-    "that has no griddepcontrol.wait (cudaGridDependencySynchronize), needs nothing of it (of a "
-    "CUDA program this is checked: what it accesses is compared with what that writes)",
+    "that has no griddepcontrol.wait (cudaGridDependencySynchronize), needs nothing of it (of "
+    "programs and scripts this is checked: what it accesses is compared with what that writes)",
 }

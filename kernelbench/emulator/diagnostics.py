@@ -40,8 +40,8 @@ _LONGEST_ASM = 12
 #: How the runtime ends a race between a launch and another operation of the program.
 _BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait")
 _HELP_BETWEEN = (
-    "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent, or a "
-    "synchronization by the host between them"
+    "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent (in "
+    "torch wait_stream or wait_event), or a synchronization by the host between them"
 )
 _HELP_BETWEEN_CTAS = (
     "make both atomic, or order the two CTAs: __threadfence() between the write and the atomic "
@@ -50,7 +50,8 @@ _HELP_BETWEEN_CTAS = (
 )
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 _HELP_BEFORE_WAIT = (
-    "move it after cudaGridDependencySynchronize: what comes before that overlaps the grids ahead"
+    "move it after cudaGridDependencySynchronize (gdc_wait in Triton): what comes before that "
+    "overlaps the grids ahead"
 )
 #: How the runtime begins an arrival that may belong to the phase that another has completed.
 _SECOND_ARRIVAL = "the count is "
@@ -149,9 +150,9 @@ def finding_lines(
         cause = first_cause(waits)
         here = cause.access
         label = f"waits for {cause.what}" + (f": {cause.needs} missing" if cause.needs else "")
-    yield from _place(
-        "-->", here, _who(here.role, finding.cta, finding.thread), label, locate, width
-    )
+    # Of copies and the host there is no thread.
+    who = _who(here.role, finding.cta, finding.thread) if here.where or finding.thread >= 0 else ""
+    yield from _place("-->", here, who, label, locate, width)
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)
         yield from _place(":::", finding.other, who, "the other access", locate, width)

@@ -10,11 +10,12 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
 
+
+#: Kinds of a program's operations, by ``StreamOperation::Kind``.
+OPERATIONS = {"launch": 1, "transfer": 2}
 
 _MESSAGE_BYTES = 1024
 _SYNC_WORDS = 4096
@@ -373,6 +377,56 @@ class Runtime:
         text: bytes = self._library.kb_emu_report()
         found: dict[str, Any] = json.loads(text)
         return found
+
+    def program(self, begins: bool) -> None:
+        """A program begins whose operations are put into order (operations.cpp), or has ended."""
+        self._library.kb_emu_program(int(begins))
+
+    def operation(
+        self, number: int, line: int, kind: str, name: str, where: str, ahead: int,
+        after: Sequence[int],
+    ) -> None:  # fmt: skip
+        """The program asks for an operation.
+
+        Args:
+            number: Of this one, above 0; line: of its stream, above 0.
+            kind: One of :data:`OPERATIONS`.
+            where: What is said of it behind its name.
+            ahead: The launch whose end it need not wait for, or 0.
+            after: Those that it comes after, beside what the host has waited for.
+        """
+        self._library.kb_emu_operation(
+            ctypes.c_uint64(number), line, OPERATIONS[kind], name.encode(), where.encode(), None,
+            ctypes.c_uint64(ahead), (ctypes.c_uint64 * len(after))(*after),
+            ctypes.c_uint64(len(after)),
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def during(self, number: int) -> Iterator[None]:
+        """What is done meanwhile is an operation of the program's."""
+        self._library.kb_emu_begin_operation(ctypes.c_uint64(number))
+        try:
+            yield
+        finally:
+            self._library.kb_emu_end_operation()
+
+    def host_knows(self, number: int) -> None:
+        """The host has waited for an operation."""
+        self._library.kb_emu_host_knows(ctypes.c_uint64(number))
+
+    def touched(
+        self, memory: tuple[int, int], name: str, part: tuple[int, int], *, writing: bool
+    ) -> None:
+        """The operation that is done accesses part of an allocation; addresses and sizes."""
+        (begin, bytes_of), (at, count) = memory, part
+        self._library.kb_emu_touched(
+            ctypes.c_void_p(begin), ctypes.c_uint64(bytes_of), name.encode(), ctypes.c_void_p(at),
+            ctypes.c_uint64(count), int(writing),
+        )  # fmt: skip
+
+    def freed(self, address: int, size: int, name: str) -> None:
+        """An allocation of the program's is there no longer."""
+        self._library.kb_emu_freed(ctypes.c_void_p(address), ctypes.c_uint64(size), name.encode())
 
     def program_report(self) -> dict[str, Any]:
         """What was found of the last program where no launch was, as :meth:`report` has it."""

@@ -16,10 +16,10 @@ from kernelbench.machine.arch import emulated_arch
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
 from kernelbench.project.problem import Kernel
-from kernelbench.ptx.arguments import span_of
+from kernelbench.ptx.arguments import memory_at, span_of
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_build import torch_allocator_library
-from kernelbench.ptx.hosts.cuda_host import cuda_host, linked_first, memory_at
+from kernelbench.ptx.hosts.cuda_host import cuda_host, linked_first
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.hosts.fatbin import ptx_in
 from kernelbench.ptx.launcher import load_ptx

@@ -217,3 +217,10 @@ def memory_of(array: Any) -> tuple[int, int]:
     if not array.flags.c_contiguous:
         raise PtxError("an array that is not contiguous", "pass a copy")
     return int(array.ctypes.data), int(array.nbytes)
+
+
+def memory_at(address: int, size: int) -> Any:
+    """Memory of this process as an array of bytes."""
+    import numpy as np
+
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

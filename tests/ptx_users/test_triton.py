@@ -70,6 +70,25 @@ def test_a_race_of_ones_own_is_found(triton):
     assert {each.finding.access.where for each in row.seen} == {"column_sums.py:14"}
 
 
+@pytest.mark.parametrize(
+    ("script", "bug", "found"),
+    [
+        ("dependents", 0, ""),
+        ("dependents", 1, "reads y that kernel scale on the default stream, ahead of it"),
+        ("dependents", 2, "reads y that kernel scale on the default stream, ahead of it"),
+        ("dependents", 3, ""),
+        ("streams", 0, ""),
+        ("streams", 1, "reads x that kernel double on stream 1 writes: nothing orders the two"),
+        ("streams", 2, "reads x that kernel double on stream 1 writes: nothing orders the two"),
+    ],
+)
+def test_launches_are_put_into_order(triton, monkeypatch, script, bug, found):
+    monkeypatch.setenv("BUG", str(bug))
+    report = check([str(SCRIPTS / f"{script}.py")], schedules=2, seed=1)
+    seen = [each.finding.text for row in report.steps[0].rows for each in row.seen]
+    assert len(seen) == bool(found) and found in "".join(seen)
+
+
 def test_launches_of_one_form_are_checked_once(triton):
     import torch
     import triton.language as tl

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from kernelbench.ptx.arguments import memory_of
 from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
 from kernelbench.ptx.hosts.triton_arguments import Given, number_bytes, tensor_map
 
@@ -42,7 +43,7 @@ def test_what_wraps_a_tensor_is_its_memory():
     given = Given({"x": "*i64"}, (), (view,))
     assert given.values == [tensor.data_ptr() + 16]
     shown = LiveTensors().storages(given.tensors)
-    assert {name: each.data_ptr() for name, each in shown.items()} == {"x": tensor.data_ptr()}
+    assert {name: memory_of(each) for name, each in shown.items()} == {"x": (tensor.data_ptr(), 64)}
 
 
 def descriptor(tensor, padding="zero"):
@@ -94,7 +95,7 @@ def test_cuda_is_the_cpu_for_a_while():
         storages = live.storages({"x": x})
     assert (torch.cuda.is_available, torch.cuda.synchronize) == before
     assert not x.is_cuda
-    addresses = {each.data_ptr(): name for name, each in storages.items()}
+    addresses = {memory_of(each)[0]: name for name, each in storages.items()}
     assert addresses[x.data_ptr()] == "x" and y.data_ptr() in addresses
 
 
@@ -105,7 +106,7 @@ def test_memory_is_known_as_long_as_it_lives():
         address = big.data_ptr()
         del big
         (storage,) = live.storages({}).values()
-        assert (storage.data_ptr(), storage.numel()) == (address, 400)
+        assert memory_of(storage) == (address, 400)
         del view, storage
         assert not live.storages({})
 

@@ -16,7 +16,7 @@ from kernelbench.ptx.demangle import short_name
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
-from kernelbench.ptx.script_symbols import HostSymbols, host_place
+from kernelbench.ptx.script_symbols import host_place, host_symbols
 
 #: The row of what is found between launches.
 PROGRAM = "program"
@@ -106,10 +106,14 @@ class CheckedLaunches:
     def note_program(self, raw: Mapping[str, Any]) -> None:
         """Keep what the runtime has found of a program where no launch was, as a row of its own
         if :meth:`explain` leaves something there."""
-        symbols = HostSymbols([each.symbols for each in self._modules.values()])
+        self.made.append(self.outside(raw))
+
+    def outside(self, raw: Mapping[str, Any]) -> Launched:
+        """That row."""
+        symbols = host_symbols()
         found, notes = (each_once(of(raw, symbols, self._seed)) for of in (found_in, notes_in))
         report = PtxReport(PROGRAM, found, (), 1, 0.0, notes=notes)
-        self.made.append(Launched("copies and the host", self._seed, report))
+        return Launched("copies and the host", self._seed, report)
 
     def explain(self, wrong: bool, stale: Collection[str]) -> None:
         """Have what explains how launches or the program have ended come first.

@@ -20,6 +20,7 @@ from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.emulator.runtime import runtime
 from kernelbench.machine.arch import ARCHES
 from kernelbench.project.shipped import shipped_blocks
+from kernelbench.ptx.arguments import memory_at
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_build import (
@@ -394,10 +395,3 @@ class CudaHost:
         except Exception as error:
             self._error = error
             return otherwise
-
-
-def memory_at(address: int, size: int) -> Any:
-    """Memory of this process as an array of bytes."""
-    import numpy as np
-
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

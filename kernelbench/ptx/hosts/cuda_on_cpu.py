@@ -12,11 +12,14 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelbench.ptx.arguments import memory_at
+from kernelbench.ptx.hosts.torch_streams import StreamOrder, stream_names
+
 if TYPE_CHECKING:
     import torch
 
 _MIB = 1 << 20
-_WITHOUT_EFFECT = ("set_device", "set_stream", "synchronize", "empty_cache")
+_WITHOUT_EFFECT = ("set_device", "empty_cache")
 
 
 class LiveTensors:
@@ -24,89 +27,61 @@ class LiveTensors:
 
     A kernel may reach memory by addresses that it finds in memory, so that all of it has to be
     known before a launch.
+
+    Attributes:
+        order: What order torch's streams and events make.
     """
 
     def __init__(self) -> None:
-        # By id, since == of tensors is one for each element.
-        self._known: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.order = StreamOrder()
+        # By address, where torch would find the storage again: == of tensors is for each element.
+        self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def keep(self, made: Any) -> None:
         """Remember what a function of torch has returned."""
         import torch
 
         if isinstance(made, torch.Tensor):
-            self._known[id(made)] = weakref.ref(made)
+            if not made.is_meta and made.layout == torch.strided:
+                self._keep(made.untyped_storage())
         elif isinstance(made, (list, tuple)):
             for each in made:
                 self.keep(each)
 
-    def storages(self, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _keep(self, storage: torch.UntypedStorage) -> None:
+        address, size = storage.data_ptr(), storage.nbytes()
+        known = self._known.get(address)
+        if not size or (known is not None and known() is storage):
+            return
+
+        def gone(of: weakref.ref[torch.UntypedStorage]) -> None:
+            if self._known.get(address) is of:
+                del self._known[address]
+                self.order.freed(address, size)
+
+        self._known[address] = weakref.ref(storage, gone)
+
+    def storages(self, named: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Every storage once, as bytes, by a name.
 
         Args:
             named: Tensors whose names are known, or what has a tensor's ``untyped_storage``; the
                 names of the others are made up.
         """
-        self._known = {key: ref for key, ref in self._known.items() if ref() is not None}
-        known = [tensor for ref in self._known.values() if (tensor := ref()) is not None]
-        others = [each for each in known if not each.is_meta and each.layout == _strided()]
-        found: dict[int, tuple[str, torch.Tensor]] = {}
-        for name, tensor in [*named.items(), *(("memory", each) for each in others)]:
-            storage = tensor.untyped_storage()
+        every = [(name, each.untyped_storage()) for name, each in named.items()]
+        for _, storage in every:
+            self._keep(storage)
+        every += [("memory", each) for ref in self._known.values() if (each := ref()) is not None]
+        found: dict[int, tuple[str, Any]] = {}
+        for name, storage in every:
             address = storage.data_ptr() if storage.nbytes() else 0
             if address and address not in found:
-                found[address] = (name, _bytes_of_storage(storage))
-        shown: dict[str, torch.Tensor] = {}
+                found[address] = (name, memory_at(address, storage.nbytes()))
+        shown: dict[str, Any] = {}
         for name, view in found.values():
             number = 1 + sum(each.partition(" ")[0] == name for each in shown)
             shown[name if number == 1 else f"{name} {number}"] = view
         return shown
-
-
-def _strided() -> torch.layout:
-    import torch
-
-    return torch.strided
-
-
-def _bytes_of_storage(storage: torch.UntypedStorage) -> torch.Tensor:
-    import torch
-
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
-
-
-class _Stream:
-    """A stream, on which everything is done at once."""
-
-    cuda_stream = 0
-
-    def __init__(self, *_args: Any, **_options: Any) -> None:
-        self.device = "cuda"
-
-    def synchronize(self) -> None:
-        """Do nothing: work on the emulator is done when it returns."""
-
-    wait_stream = wait_event = record_event = lambda self, *_: None
-
-
-class _Event:
-    """An event; the time between two says nothing, and is never 0."""
-
-    def __init__(self, *_args: Any, **_options: Any) -> None:
-        pass
-
-    def record(self, *_: Any) -> None:
-        """Do nothing: all work before it is done."""
-
-    wait = synchronize = record
-
-    def query(self) -> bool:
-        """True: all work before it is done."""
-        return True
-
-    def elapsed_time(self, _other: _Event) -> float:
-        """No time: the emulator has none."""
-        return 1.0
 
 
 def _names(arch: int, sms: int) -> dict[str, Any]:
@@ -125,12 +100,7 @@ def _names(arch: int, sms: int) -> dict[str, Any]:
         "get_device_capability": lambda *_: (major, minor),
         "get_device_name": lambda *_: name,
         "get_device_properties": lambda *_: properties,
-        "current_stream": _Stream,
-        "default_stream": _Stream,
         "is_current_stream_capturing": lambda: False,
-        "Stream": _Stream,
-        "Event": _Event,
-        "stream": lambda *_: contextlib.nullcontext(),
         "device": lambda *_: contextlib.nullcontext(),
         # A function of its own for each: torch's compiler has a table of them.
         **{name: lambda *_, **__: None for name in _WITHOUT_EFFECT},
@@ -150,6 +120,7 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
 
     live = LiveTensors()
     unchanged = {torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream}
+    host_reads = {torch.Tensor.cpu, torch.Tensor.to, torch.Tensor.numpy, torch.Tensor.tolist}
     is_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
     device_of = torch.Tensor.device.__get__
     get_device = torch.Tensor.get_device
@@ -176,11 +147,13 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             given.pop("pin_memory", None)
             if isinstance(given.get("device"), int):  # a GPU's number
                 given["device"] = "cpu"
+            if func in host_reads and not given.get("non_blocking"):
+                live.order.host_waits_for_current()
             made = func(*map(_moved, args), **given)
             live.keep(made)
             return made
 
-    names = _names(arch, sms)
+    names = _names(arch, sms) | stream_names(live.order)
     before = {name: getattr(torch.cuda, name) for name in names}
     try:
         for name, value in names.items():

@@ -86,7 +86,11 @@ class ScriptSession(TritonSession):
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
-        report = self._launches.make_cuda(launch, {**self._live.storages({}), **memory})
+        order = self._live.order
+        with order.operation("launch", launch.kernel, programmatic=launch.programmatic):
+            report = self._launches.make_cuda(
+                launch, {**self._live.storages({}), **memory}, ordered=True
+            )
         if not self.check:
             report.require_clean()
         return cuda_status(report)
@@ -119,6 +123,8 @@ def script_emulation(
         stack.enter_context(_extensions_built_by(session))
         if cute_dsl_is_installed():
             stack.enter_context(before_import("cutlass", session.start_cute_dsl))
+        if check:
+            stack.enter_context(live.order.checked())
         yield session
 
 

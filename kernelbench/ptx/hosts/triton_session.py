@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from kernelbench.emulator.assumptions import NEVER_WAITS
 from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
@@ -34,7 +35,8 @@ class TritonLaunches:
 
         if not size:
             return 0
-        self._scratch.append(torch.zeros(size + _ALIGNMENT, dtype=torch.uint8))
+        with self._live.order.aside():
+            self._scratch.append(torch.zeros(size + _ALIGNMENT, dtype=torch.uint8))
         return -(-int(self._scratch[-1].data_ptr()) // _ALIGNMENT) * _ALIGNMENT
 
     @contextlib.contextmanager
@@ -69,8 +71,9 @@ class TritonSession(TritonLaunches):
 
     @property
     def launches(self) -> list[Launched]:
-        """All launches so far, in order."""
-        return self._launches.made
+        """All launches so far, in order, and what was found between them."""
+        raw = self._live.order.report()
+        return [*self._launches.made, *([self._launches.outside(raw)] if raw["findings"] else [])]
 
     @property
     def reports(self) -> tuple[PtxReport, ...]:
@@ -94,10 +97,14 @@ class TritonSession(TritonLaunches):
         if self._tuning:
             return
         words = f"grid {'×'.join(map(str, grid))}, {32 * metadata.num_warps} threads"
-        report = self._launches.make(
-            module, kernel, grid, None, [*given.values, *scratch],
-            form=(id(module), grid, given.form()), words=words, **self._options(given, metadata),
-        )  # fmt: skip
+        programmatic = bool(getattr(metadata, "launch_pdl", False))
+        waits = not programmatic or module.has_opcode(kernel, "griddepcontrol.wait")
+        with self._live.order.operation("launch", kernel, programmatic=programmatic):
+            report = self._launches.make(
+                module, kernel, grid, None, [*given.values, *scratch],
+                form=(id(module), grid, given.form()), words=words,
+                assumed=() if waits else (NEVER_WAITS,), **self._options(given, metadata),
+            )  # fmt: skip
         self._scratch.clear()
         if not self._launches.check:
             report.require_clean()
@@ -127,5 +134,5 @@ def triton_emulation(
     require_arch(arch)
     with cuda_on_cpu(arch, sms) as live:
         session = TritonSession(arch, check, seed, sms, limit_s, live)
-        with triton_driven_by(session):
+        with triton_driven_by(session), live.order.checked() if check else contextlib.nullcontext():
             yield session

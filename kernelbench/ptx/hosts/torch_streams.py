@@ -1,0 +1,297 @@
+"""torch's streams and events for scripts on the emulator, which is told the order that they make.
+
+Everything is done at once, in the order in which the script asks for it. What may come in another
+order on a GPU follows from streams, events and what the host waits for, as of CUDA programs
+(operations.cpp): launches and torch's own operators are operations of a stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelbench.emulator.runtime import Runtime, runtime
+from kernelbench.project.shipped import shipped_blocks
+
+if TYPE_CHECKING:
+    import torch
+
+#: Operators by which the host learns a value, and so waits for it; or copies, that may be from it.
+_HOST_WAITS = {"_local_scalar_dense", "equal", "nonzero", "is_nonzero", "copy_"}
+
+
+@dataclass
+class _Line:
+    """A stream: the number of its newest operation, and what the next one waits for beside it."""
+
+    number: int
+    newest: int = 0
+    waits: list[int] = field(default_factory=list)
+    launched: bool = False
+
+    @property
+    def point(self) -> list[int]:
+        """Operations that are over when all that is on it now is."""
+        return [*self.waits, *([self.newest] if self.newest else [])]
+
+
+class StreamOrder:
+    """The order of a script's operations; nobody is told of it unless it is checked."""
+
+    def __init__(self) -> None:
+        self._running: Runtime | None = None
+        self._numbers = itertools.count(1)
+        self._lines = [_Line(1)]
+        self.current = self._lines[0]
+
+    @property
+    def default(self) -> _Line:
+        """The default stream."""
+        return self._lines[0]
+
+    def opened(self) -> _Line:
+        """A new stream. torch's are in no order with the default one (cudaStreamNonBlocking)."""
+        self._lines.append(_Line(len(self._lines) + 1))
+        return self._lines[-1]
+
+    @contextlib.contextmanager
+    def checked(self) -> Iterator[None]:
+        """While it lasts, the emulator is told, and torch's operators are operations, too."""
+        self._running = runtime(shipped_blocks())
+        self._running.program(True)
+        try:
+            with _operators_on(self):
+                yield
+        finally:
+            self._running.program(False)
+            self._running = None
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What torch does meanwhile is not the script's."""
+        running, self._running = self._running, None
+        try:
+            yield
+        finally:
+            self._running = running
+
+    @contextlib.contextmanager
+    def operation(self, kind: str, name: str, *, programmatic: bool = False) -> Iterator[None]:
+        """What is done meanwhile is the current stream's next operation.
+
+        Args:
+            kind: One of :data:`~kernelbench.emulator.runtime.OPERATIONS`.
+            programmatic: Whether it may begin before the launch ahead of it has ended.
+        """
+        if self._running is None:
+            yield
+            return
+        line, number = self.current, next(self._numbers)
+        ahead = line.newest if programmatic and line.launched else 0
+        after = [each for each in line.point if each != ahead]
+        where = "the default stream" if line is self.default else f"stream {line.number - 1}"
+        self._running.operation(number, line.number, kind, name, f" on {where}", ahead, after)
+        line.newest, line.launched = number, kind == "launch"
+        line.waits.clear()
+        with self._running.during(number):
+            yield
+
+    def operator(self, name: str, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+        """An operator of torch was made on the current stream. As long as there is no other one,
+        nothing can come out of order with what it has accessed."""
+        alone = len(self._lines) == 1
+        with self.operation("transfer", f"torch's {name}{'' if alone else _caller()}"):
+            if self._running is None or alone:
+                return
+            for writing, tensors in enumerate((reads, writes)):
+                for each in filter(_dense, tensors):
+                    storage = each.untyped_storage()
+                    memory = storage.data_ptr(), storage.nbytes()
+                    part = each.data_ptr(), each.numel() * each.itemsize
+                    self._running.touched(memory, "a tensor", part, writing=bool(writing))
+
+    def report(self) -> dict[str, Any]:
+        """What was found where no launch was, as :meth:`Runtime.report` has it."""
+        return {"findings": []} if self._running is None else self._running.program_report()
+
+    def freed(self, address: int, size: int) -> None:
+        """Memory of a tensor is there no longer."""
+        if self._running is not None:
+            self._running.freed(address, size, "a tensor")
+
+    def host_waits(self, point: list[int]) -> None:
+        """The host has waited for these operations."""
+        if self._running is not None:
+            for each in point:
+                self._running.host_knows(each)
+
+    def host_waits_for_current(self) -> None:
+        """The host has waited for what is on the current stream."""
+        self.host_waits(self.current.point)
+
+    def host_waits_for_all(self) -> None:
+        """The host has waited for everything."""
+        self.host_waits([each for line in self._lines for each in line.point])
+
+
+def _caller() -> str:
+    """Which line asks for an operator: the innermost of no package, nor of this one."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_installed(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _is_installed(file: str) -> bool:
+    return "site-packages" in file or file.startswith(("<", str(Path(__file__).parents[2])))
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    """Whether it is one range of memory of this process."""
+    return not tensor.is_meta and tensor.numel() > 0 and tensor.is_contiguous()
+
+
+class _OnOrder:
+    """Of streams and events: whose order they make."""
+
+    order: StreamOrder
+
+
+class Stream(_OnOrder):
+    """``torch.cuda.Stream``."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_args: Any, line: _Line | None = None, **_options: Any) -> None:
+        self.device = "cuda"
+        self.line = line or self.order.opened()
+
+    def synchronize(self) -> None:
+        """Have the host wait for what is on it."""
+        self.order.host_waits(self.line.point)
+
+    def query(self) -> bool:
+        """True: all is done when it is asked for."""
+        self.synchronize()
+        return True
+
+    def wait_stream(self, other: Stream) -> None:
+        """Have what comes wait for what is on another one."""
+        self.line.waits += other.line.point
+
+    def wait_event(self, event: Event) -> None:
+        """Have what comes wait for an event."""
+        self.line.waits += event.point
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event that is over once all that is on it is."""
+        made = event or type("Event", (Event,), {"order": self.order})()
+        made.record(self)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.line is self.line
+
+    def __hash__(self) -> int:
+        return id(self.line)
+
+    def __enter__(self) -> Stream:
+        self._outer = self.order.current
+        self.order.current = self.line
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.order.current = self._outer
+
+
+class Event(_OnOrder):
+    """``torch.cuda.Event``; the time between two says nothing, and is never 0."""
+
+    def __init__(self, *_args: Any, **_options: Any) -> None:
+        self.point: list[int] = []
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Stand for what is on a stream, or on the current one, now."""
+        self.point = (self.order.current if stream is None else stream.line).point
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Have what comes on a stream, or on the current one, wait for it."""
+        (self.order.current if stream is None else stream.line).waits += self.point
+
+    def synchronize(self) -> None:
+        """Have the host wait for it."""
+        self.order.host_waits(self.point)
+
+    def query(self) -> bool:
+        """True: all is done when it is asked for."""
+        self.synchronize()
+        return True
+
+    def elapsed_time(self, _other: Event) -> float:
+        """No time: the emulator has none."""
+        return 1.0
+
+
+def stream_names(order: StreamOrder) -> dict[str, Any]:
+    """What ``torch.cuda`` has of streams instead."""
+    stream = type("Stream", (Stream,), {"order": order})
+
+    def set_stream(to: Stream | None) -> None:
+        order.current = order.current if to is None else to.line
+
+    return {
+        "Stream": stream,
+        "Event": type("Event", (Event,), {"order": order}),
+        "current_stream": lambda *_: stream(line=order.current),
+        "default_stream": lambda *_: stream(line=order.default),
+        "stream": lambda to: contextlib.nullcontext() if to is None else to,
+        "set_stream": set_stream,
+        "synchronize": lambda *_: order.host_waits_for_all(),
+    }
+
+
+@contextlib.contextmanager
+def _operators_on(order: StreamOrder) -> Iterator[None]:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def tensors(given: Any) -> list[torch.Tensor]:
+        if isinstance(given, (list, tuple)):
+            return [tensor for each in given for tensor in tensors(each)]
+        return [given] if isinstance(given, torch.Tensor) else []
+
+    class Noted(TorchDispatchMode):
+        """Every operator comes by here."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            made = func(*args, **kwargs)
+            schema, name = func._schema, func._schema.name.rpartition("::")[2]
+            reads: list[torch.Tensor] = []
+            writes: list[torch.Tensor] = []
+            for at, each in enumerate(schema.arguments):
+                given = tensors(args[at] if at < len(args) else kwargs.get(each.name))
+                if each.alias_info is None:
+                    reads += given
+                elif each.alias_info.is_write:
+                    writes += given
+            if not name.startswith(("empty", "new_empty")):
+                returned = made if len(schema.returns) > 1 else (made,)
+                for result, each in zip(returned, schema.returns, strict=False):
+                    writes += tensors(result) if each.alias_info is None else []
+            if reads or writes:
+                order.operator(name, reads, writes)
+            moves = name == "_to_copy" and kwargs.get("device") and not kwargs.get("non_blocking")
+            if moves or name in _HOST_WAITS:
+                order.host_waits_for_current()
+            return made
+
+    with Noted():  # type: ignore[no-untyped-call]
+        yield

@@ -1,0 +1,180 @@
+"""torch's streams and events on the emulator: what they put into order, and what they do not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from kernelbench import ptx
+from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
+
+#: y = x + 1, by one thread; `{wait}` is where a dependent launch may wait.
+TEXT = """
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry {name}(.param .u64 y, .param .u64 x)
+{{
+  .reg .b64 %rd<3>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [y];
+  ld.param.u64 %rd2, [x];
+  {wait}
+  ld.global.u32 %r1, [%rd2];
+  add.u32 %r1, %r1, 1;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}}
+"""
+NOTHING = "nothing orders the two"
+
+
+class Script(NamedTuple):
+    """What a script has: its tensors, and its kernel's launches."""
+
+    live: LiveTensors
+    plain: ptx.PtxModule
+    waits: ptx.PtxModule
+    found: list[str]
+
+    def next_of(self, y: torch.Tensor, x: torch.Tensor, *, ahead: bool = False, waits=True) -> None:
+        module = self.waits if ahead and waits else self.plain
+        with self.live.order.operation("launch", "next", programmatic=ahead):
+            (kernel,) = module.kernels
+            report = module.launch(
+                kernel, 1, 1, [y.data_ptr(), x.data_ptr()], check=2,
+                memory=self.live.storages({"y": y, "x": x}),
+            )  # fmt: skip
+        self.found.extend(each.finding.text for each in report.errors)
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    return [
+        ptx.load("next.ptx", text=TEXT.format(name="next", wait=wait))
+        for wait in ("", "griddepcontrol.wait;")
+    ]
+
+
+@pytest.fixture
+def script(modules):
+    with cuda_on_cpu(90, 4) as live, live.order.checked():
+        yield Script(live, *modules, [])
+
+
+def ints(*values):
+    return torch.tensor(values, dtype=torch.int32, device="cuda")
+
+
+def test_one_stream_is_in_order(script):
+    x, y, z = ints(1), ints(0), ints(0)
+    script.next_of(y, x)
+    y += 1
+    script.next_of(z, y)
+    assert not script.found and z.item() == 4
+
+
+@pytest.mark.parametrize("how", ["wait_stream", "event", "record_event", "host", "stream", "item"])
+def test_streams_that_wait(script, how):
+    x, y, z = ints(1), ints(0), ints(0)
+    torch.cuda.synchronize()
+    side, event = torch.cuda.Stream(), torch.cuda.Event()
+    with torch.cuda.stream(side):
+        script.next_of(y, x)
+        event.record()
+        if how == "item":
+            y.item()
+    if how == "wait_stream":
+        torch.cuda.current_stream().wait_stream(side)
+    elif how == "event":
+        event.wait()
+    elif how == "record_event":
+        torch.cuda.default_stream().wait_event(side.record_event())
+    elif how == "host":
+        torch.cuda.synchronize()
+    elif how == "stream":
+        side.synchronize()
+    script.next_of(z, y)
+    assert not script.found
+
+
+def test_streams_that_do_not_wait(script):
+    x, y, z = ints(1), ints(0), ints(0)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        script.next_of(y, x)
+        torch.cuda.Event().record()
+    script.next_of(z, y)
+    assert script.found == [f"a load reads x that kernel next on stream 1 writes: {NOTHING}"]
+
+
+def test_what_torch_writes_is_on_its_stream(script):
+    x, y = ints(1), ints(0)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    x += 1
+    with torch.cuda.stream(side):
+        script.next_of(y, x)
+    (found,) = script.found
+    assert found.startswith("a load reads x that torch's add_ at test_torch_streams.py:")
+    assert found.endswith(f" on the default stream writes: {NOTHING}")
+
+
+def test_what_torch_reads_is_on_its_stream(script):
+    x, y = ints(1), ints(0)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        script.next_of(y, x)
+    y.add(1)
+    (found,) = script.live.order.report()["findings"]
+    assert found["text"].endswith(f"reads a tensor that kernel next on stream 1 writes: {NOTHING}")
+
+
+def test_an_event_stands_for_what_was_there_when_it_was_recorded(script):
+    x, y, z = ints(1), ints(0), ints(0)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    early = side.record_event()
+    with side:
+        script.next_of(y, x)
+    early.wait()
+    script.next_of(z, y)
+    assert len(script.found) == 1
+
+
+def test_a_new_tensor_has_no_past(script):
+    x, z = ints(1), ints(0)
+    memory = bytearray(4)  # as of an allocator that gives the same again
+
+    def made() -> torch.Tensor:
+        return torch.frombuffer(memory, dtype=torch.int32)
+
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        script.next_of(made(), x)
+    script.next_of(z, made())
+    assert not script.found
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("between", [True, False])
+def test_a_dependent_launch(script, waits, between):
+    x, y, z = ints(1), ints(0), ints(0)
+    script.next_of(y, x)
+    if between:  # the launch then depends on torch's kernel
+        y += 1
+    script.next_of(z, y, ahead=True, waits=waits)
+    assert len(script.found) == (not waits and not between)
+    assert all("before griddepcontrol.wait" in each for each in script.found)
+
+
+def test_without_a_check_nobody_is_told(modules):
+    with cuda_on_cpu(90, 4) as live:
+        script = Script(live, *modules, [])
+        x, y, z = ints(1), ints(0), ints(0)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            script.next_of(y, x)
+        script.next_of(z, y)
+        assert not script.found and z.item() == 3
