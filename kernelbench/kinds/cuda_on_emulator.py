@@ -121,7 +121,6 @@ class CudaStepKernel:
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """One launch, as the runtime is set up."""
-        self.symbols.add(launch.module.library(self.check), launch.module)
         failed = launch.module.launch_once(
             self._running, launch.kernel, launch.grid, launch.block, launch.args,
             check=self.check, memory={**self._data, **memory}, **launch.options,

@@ -137,7 +137,6 @@ class PtxStepKernel:
         self._module = load_ptx(entry)
         self._running, self._check = running, check
         self.symbols = ModuleSymbols()
-        self.symbols.add(self._module.library(check), self._module)
 
     def __call__(self, data: Any) -> Any:
         """Make them, in order, on arrays of the CPU.
@@ -222,7 +221,6 @@ class HostedPtx:
         self._entry, self._kernel = entry, kernel
         self._library = self._module.library(check)
         self.symbols = ModuleSymbols(host)
-        self.symbols.add(self._library, self._module)
         try:
             with self._replaced():
                 pass

@@ -74,7 +74,6 @@ class TritonStepKernel(TritonLaunches):
         """One launch, as the runtime is set up."""
         if self._tuning:
             return
-        self.symbols.add(module.library(self._check), module)
         failed = module.launch_once(
             self._running, kernel, grid, None, [*given.values, *scratch], check=self._check,
             **self._options(given, metadata),

@@ -13,7 +13,13 @@ from kernelbench.ptx.lowering.layout import AddressLayout
 from kernelbench.ptx.lowering.translator import PTX_FOLDER
 from kernelbench.ptx.parser.model import Location, Module, PtxFunction, Statement
 
+#: Who names the places of a library, by its path.
 _owners: dict[str, PtxSymbols] = {}
+
+
+def owner_of(pc: Mapping[str, Any] | None) -> PtxSymbols | None:
+    """What names the places of the module whose library an address is in; None if it is in none."""
+    return None if pc is None else _owners.get(str(pc.get("module")))
 
 
 class PtxSymbols(Symbols):
@@ -45,8 +51,8 @@ class PtxSymbols(Symbols):
         return self._owner(pc).own_place(pc)
 
     def _owner(self, pc: Mapping[str, Any] | None) -> PtxSymbols:
-        library = str((pc or {}).get("module"))
-        return self if library in self._libraries else _owners.get(library, self)
+        own = pc is None or str(pc.get("module")) in self._libraries
+        return self if own else owner_of(pc) or self
 
     def own_place(self, pc: Mapping[str, Any] | None) -> Place | None:
         """The PTX line of an address in the library."""
