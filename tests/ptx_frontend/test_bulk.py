@@ -364,6 +364,20 @@ def test_boxes_of_tensors(module, rank):
         assert (out == _expected(given, dims, box, start, to)).all(), (start, to)
 
 
+def test_fields_of_a_map_without_a_warp_barrier_are_formal():
+    """As Triton writes its descriptors: the copy comes once all lanes are there."""
+    text = TEXT.replace("WRITTEN:\n  bar.warp.sync -1;", "WRITTEN:")
+    assert text != TEXT
+    module = kernelbench.ptx.load("bulk.ptx", text=text)
+    dims, box = [24, 8], [8, 2]
+    given = np.arange(24 * 8, dtype=np.uint32).reshape(8, 24)
+    out, maps = np.zeros_like(given), aligned(384)
+    form = _form(dims, box, [96, 768], [0, 0], [8, 4])
+    report = module.launch("box2", 1, args=[given, out, form, maps, 64], check=8)
+    assert {(each.finding.kind, each.severity) for each in report.findings} == {("race", "formal")}
+    assert (out == _expected(given, dims, box, [0, 0], [8, 4])).sum() >= 16
+
+
 def _form(dims, box, strides, start, to) -> np.ndarray:
     """What the kernel makes the maps of, at the offsets that it reads."""
 

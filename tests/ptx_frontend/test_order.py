@@ -214,11 +214,15 @@ def test_tensor_memory_freed_behind_a_relaxed_cluster_barrier(order, waits, seve
 
 @pytest.mark.parametrize(
     ("shift", "severities"),
-    [("", set()), ("xor.b32 %at, %at, 0x600000;", {"formal"}), ("add.u32 %at, %at, 0x100000;",
-                                                               {"error"})],
-)  # fmt: skip
-def test_a_warps_own_lanes_whatever_the_address_says(shift, severities):
-    """Hardware does not look at the bits of the lane that name a warp."""
+    [
+        ("", set()),
+        ("and.b32 %at, %at, 0x1fffff;", {"formal"}),  # the bits that name a warp are left out
+        ("xor.b32 %at, %at, 0x600000;", {"error"}),  # they name another warp's lanes
+        ("add.u32 %at, %at, 0x100000;", {"error"}),
+    ],
+)
+def test_a_warps_own_lanes(shift, severities):
+    """9.7.16.8: a warp reaches its own lanes only."""
     order = "tcgen05.fence::before_thread_sync; barrier.cluster.arrive.aligned;"
     module = kernelbench.ptx.load("shifted.ptx", text=_freed(order, shift=shift))
     out = np.zeros(256, np.uint32)

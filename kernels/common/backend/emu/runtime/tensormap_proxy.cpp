@@ -221,7 +221,8 @@ void map_replaced(const TensorMap* map, Pc pc) {
 // tensormap proxy, in all threads of the warp.
 // Copies and releases in one: by the whole warp, each lane a share.
 // Assumption: any lane's release is enough for an acquiring thread that is ordered behind that
-// lane.
+// lane. The copy comes once all lanes are there: what another lane has written before is formal in
+// translated PTX (Triton's descriptors), where PTX asks for a bar.warp.sync.
 void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map) {
   const Pc pc = KB_EMU_PC;
   const char* what = "tensormap.cp_fenceproxy";
@@ -232,11 +233,7 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
   const SharedPlace source = shared_place(shared_map, pc, what);
   global_access(global_map, sizeof *global_map, true, pc, what);
   Thread& thread = self();
-  // Each lane copies its share, so that a lane that has not synchronized with the writer is seen.
-  // 128 bytes by 32 lanes: four each.
-  const uint32_t share = sizeof *shared_map / kWarpSize;
-  shared_read(*source.cta, source.offset + thread.lane * share, share, generic_actor(pc, what));
-  const Warp& warp = *thread.warp;
+  Warp& warp = *thread.warp;
   const uint32_t members = warp.count == kWarpSize ? ~0u : (1u << warp.count) - 1;
   const auto value = reinterpret_cast<uint64_t>(global_map);
   collective(what, members, value, pc, [&](Collective& all) {
@@ -247,6 +244,15 @@ void tensormap_cp_fenceproxy(TensorMap* global_map, const TensorMap* shared_map)
             .text = std::string(what) + " with different maps in the lanes of a warp"});
     }
     if (checking()) {
+      meet_aligned(warp);
+      // Each lane copies its share, so that a lane that has not synchronized with the writer is
+      // seen. 128 bytes by 32 lanes: four each.
+      const uint32_t share = sizeof *shared_map / kWarpSize;
+      for (uint32_t lane = 0; lane < warp.count; ++lane) {
+        shared_read(*source.cta, source.offset + lane * share, share,
+                    generic_actor(warp.threads[lane], pc, what));
+      }
+      meet_aligned(warp);
       check_readers(global_map, warp.threads, warp.count, pc, what);
       std::vector<Event> releases;
       for (uint32_t lane = 0; lane < warp.count; ++lane) {

@@ -86,5 +86,8 @@ uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
                     const std::function<void(Collective&)>& body, bool excuses = false);
 // A collective of the whole warp without values: `.sync.aligned` instructions.
 void warp_collective(const char* what, Pc pc, const std::function<void()>& body);
+// Where a warp's lanes are together and PTX does not say that this orders memory: each has done
+// what it did before, and what only that orders is formal in translated PTX.
+void meet_aligned(Warp& warp);
 
 }  // namespace kb::emu

@@ -90,10 +90,6 @@ void excuse_from_collectives(const Thread& thread) {
   thread.warp->wake();
 }
 
-namespace {
-
-// Where a warp's lanes are together and PTX does not say that this orders memory: each has done
-// what it did before, and what only that orders is formal in translated PTX.
 void meet_aligned(Warp& warp) {
   if (!checking() || !runs_ptx()) return;
   for (uint32_t lane = 0; lane < warp.count; ++lane) {
@@ -110,8 +106,6 @@ void meet_aligned(Warp& warp) {
     ++thread.knows.seen.at[thread.component];
   }
 }
-
-}  // namespace
 
 // PTX: .sync.aligned: all threads of the warp execute the same instruction; in divergent code that
 // is undefined, here a hang or kDivergence.
