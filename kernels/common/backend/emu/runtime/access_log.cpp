@@ -2,8 +2,6 @@
 // and Freund 2009), so that a loop over a tile makes few records.
 #include "access_log.hpp"
 
-#include <utility>
-
 namespace kb::emu {
 
 // PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
@@ -14,6 +12,8 @@ bool ordered(const AccessRecord& earlier, const Actor& later) {
 void AccessLog::clear() {
   records_.resize(1);
   sets_.clear();
+  rooms_.clear();
+  members_.clear();
   latest_ = {};
   joined_ = {};
 }
@@ -33,9 +33,26 @@ uint32_t AccessLog::record_of(const Actor& actor) {
   return latest;
 }
 
-uint32_t AccessLog::set_of(std::vector<uint32_t> records) {
-  sets_.push_back(std::move(records));
+uint32_t AccessLog::set_of(const std::vector<uint32_t>& records) {
+  const auto count = static_cast<uint32_t>(records.size());
+  const auto begin = static_cast<uint32_t>(members_.size());
+  rooms_.push_back({count, 2 * count});
+  members_.insert(members_.end(), records.begin(), records.end());
+  members_.resize(begin + 2 * count);
+  sets_.push_back({begin, count, static_cast<uint32_t>(rooms_.size() - 1)});
   return static_cast<uint32_t>(sets_.size() - 1) | kSetBit;
+}
+
+uint32_t AccessLog::with_member(Set set, uint32_t record) {
+  Room& room = rooms_[set.room];
+  if (room.used == set.count && room.used < room.size) {
+    members_[set.begin + room.used++] = record;
+    sets_.push_back({set.begin, set.count + 1, set.room});
+    return static_cast<uint32_t>(sets_.size() - 1) | kSetBit;
+  }
+  left_.assign(members_.begin() + set.begin, members_.begin() + set.begin + set.count);
+  left_.push_back(record);
+  return set_of(left_);
 }
 
 uint32_t AccessLog::with_reader(uint32_t previous, uint32_t record, const Actor& actor) {
@@ -48,15 +65,18 @@ uint32_t AccessLog::with_reader(uint32_t previous, uint32_t record, const Actor&
   if ((previous & kSetBit) == 0) {
     return covered(previous) ? record : set_of({previous, record});
   }
-  // A copy: other cells may share the previous set.
-  std::vector<uint32_t> readers;
-  for (uint32_t index : sets_[previous & ~kSetBit]) {
+  const Set set = sets_[previous & ~kSetBit];
+  left_.clear();
+  for (uint32_t at = 0; at < set.count; ++at) {
+    const uint32_t index = members_[set.begin + at];
     if (index == record) return previous;
-    if (!covered(index)) readers.push_back(index);
+    if (!covered(index)) left_.push_back(index);
   }
-  if (readers.empty()) return record;
-  readers.push_back(record);
-  return set_of(std::move(readers));
+  if (left_.empty()) return record;
+  if (left_.size() == set.count) return with_member(set, record);
+  // A copy: other cells may share the previous set.
+  left_.push_back(record);
+  return set_of(left_);
 }
 
 uint32_t AccessLog::with_writer(uint32_t previous, uint32_t record, const Actor& actor) {
@@ -86,7 +106,7 @@ uint32_t AccessLog::join(uint32_t previous, const Actor& actor) {
   const uint32_t record = record_of(writer);
   if (writers.empty()) return record;
   writers.push_back(record);
-  return set_of(std::move(writers));
+  return set_of(writers);
 }
 
 }  // namespace kb::emu

@@ -47,8 +47,9 @@ class AccessLog {
       visit(entry);
       return;
     }
-    for (uint32_t record : sets_[entry & ~kSetBit]) {
-      if (!visit(record)) return;
+    const Set set = sets_[entry & ~kSetBit];
+    for (uint32_t at = 0; at < set.count; ++at) {
+      if (!visit(members_[set.begin + at])) return;
     }
   }
 
@@ -63,11 +64,27 @@ class AccessLog {
     uint32_t entry;
   };
 
-  uint32_t set_of(std::vector<uint32_t> records);
+  // Members of a set, one behind the other, with room for more: a set and those that have been made
+  // of it by adding members share them.
+  struct Set {
+    uint32_t begin;
+    uint32_t count;
+    uint32_t room;  // index in rooms_
+  };
+  struct Room {
+    uint32_t used;
+    uint32_t size;
+  };
+
+  uint32_t set_of(const std::vector<uint32_t>& records);
+  uint32_t with_member(Set set, uint32_t record);
   uint32_t join(uint32_t previous, const Actor& actor);
 
   std::vector<AccessRecord> records_{1};  // index 0: nobody
-  std::vector<std::vector<uint32_t>> sets_;
+  std::vector<Set> sets_;
+  std::vector<Room> rooms_;
+  std::vector<uint32_t> members_;
+  std::vector<uint32_t> left_;          // of a set, while another is made of it
   std::array<uint32_t, 256> latest_{};  // records by a hash of what they are of
   std::array<Joined, 256> joined_{};    // a record of 0 is nobody's
 };
