@@ -47,11 +47,14 @@ IMAGE = (np.arange(WIDTH * HEIGHT * LAYERS, dtype=np.float32) * 3 % 17).reshape(
 AT = np.array([(x / 8 - 1, y / 4 - 0.5) for x in range(-8, 24) for y in (0, 3, 7, 9)], np.float32)
 
 
-def _words(*, wrapping: int, linear: bool, normalized: bool) -> np.ndarray:
+def _words(
+    *, wrapping: int, linear: bool, normalized: bool, levels: int = 1, mixes: bool = False
+) -> np.ndarray:
     """An object's words, as ``ImageWords`` of textures.hpp has them, and a border of 9."""
     made = struct.pack(
-        "3Q4I2I I 3I 3I I 4f", IMAGE.ctypes.data, 4 * WIDTH, 4 * WIDTH * HEIGHT, WIDTH, HEIGHT, 0,
-        LAYERS, 1, 32, 2, *[wrapping] * 3, linear, normalized, 0, 0, *[9.0] * 4,
+        "3Q4I2I I 3I 3I I 4f 2I 3f 12x", IMAGE.ctypes.data, 4 * WIDTH, 4 * WIDTH * HEIGHT, WIDTH,
+        HEIGHT, 0, LAYERS, 1, 32, 2, *[wrapping] * 3, linear, normalized, 0, 0, *[9.0] * 4,
+        levels, mixes, 0.25, 0, 2,
     )  # fmt: skip
     return np.frombuffer(made, np.uint8).copy()
 
@@ -105,6 +108,42 @@ def test_filters_and_address_modes(wrapping: int, linear: int, normalized: int) 
         found = _fetched(opcode, place, words)[:, 0]
         wanted = [_wanted(layer, at, wrapping, bool(linear), bool(normalized)) for at in AT]
         assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mixes", "level", "share"),
+    [(0, 0.0, 0), (0, 0.375, 1), (0, 7.0, 1), (1, 0.25, 0.5), (1, -3.0, 0), (1, 0.75, 1)],
+)
+def test_levels_by_their_number_with_a_bias(mixes: int, level: float, share: float) -> None:
+    """The second level has the texels of the second layer."""
+    first, second = (
+        _words(wrapping=CLAMP, linear=False, normalized=True, levels=2, mixes=bool(mixes))
+        for _ in range(2)
+    )
+    second[:8] = np.frombuffer(struct.pack("Q", IMAGE[1].ctypes.data), np.uint8)
+    words = np.concatenate([first, second])
+    level_bits = f"0f{struct.pack('>f', level).hex()}"
+    found = _fetched("tex.level.2d.v4.f32.f32", f"%x, %y}}], {level_bits};//", words)[:, 0]
+    low, high = (
+        np.array([_wanted(layer, at, CLAMP, False, True) for at in AT]) for layer in (0, 1)
+    )
+    assert found == pytest.approx((1 - share) * low + share * high, rel=1e-6)
+
+
+def test_a_level_by_gradients_is_refused() -> None:
+    words = np.tile(_words(wrapping=CLAMP, linear=False, normalized=True, levels=2), 2)
+    module = kernelbench.ptx.load(
+        "textures.ptx",
+        text=TEXT.replace("FETCH", "tex.grad.2d.v4.f32.f32").replace(
+            "AT}]", "%x, %y}], {%x, %y}, {%x, %y}"
+        ),
+    )
+    out = np.zeros((len(AT), 4), np.float32)
+    report = module.launch(
+        "fetch", grid=1, block=len(AT), args=[words, AT, out], memory={"image": IMAGE}, check=1
+    )
+    assert [each.finding.kind for each in report.findings] == ["descriptor"]
+    assert "tex.level is" in report.findings[0].finding.text
 
 
 def test_gather_takes_four_texels() -> None:

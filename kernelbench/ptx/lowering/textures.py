@@ -40,11 +40,14 @@ def _given(writer: Writer, target: Operand, kind: str, call: str) -> str:
 
 
 def _tex(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``tex``; images have one level, whichever is asked for."""
+    """``tex``, of the first level or of one by its number."""
     level, geometry, kind = chosen
     writer.expect(operands, {"": 2, "level": 3, "grad": 4}[level])
     where = _fetch(writer, geometry, kind, operands[1])
-    return _given(writer, operands[0], "b32", f"px::tex({where})")
+    if level == "level":
+        where += f", px::f32({writer.typed(operands[2], kind)})"
+    call = f"px::tex{level and f'_{level}'}({where})"
+    return _given(writer, operands[0], "b32", call)
 
 
 def _gather(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:

@@ -37,7 +37,7 @@ void keep_site(uint64_t number, const void* pc) {
   sites[number] = pc;
 }
 
-cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
+cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fresh) {
   // The host's pages are its own: they can be protected (host_access.cpp).
   const size_t alignment = type == cudaMemoryTypeDevice ? 256 : kHostPage;
   if (address == nullptr) return remembered(cudaErrorInvalidValue);
@@ -53,7 +53,7 @@ cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type) {
   const std::lock_guard lock(allocating);
   allocated[static_cast<char*>(*address)] = {bytes, type, ++last_number, false};
   sites[last_number] = call_site();
-  if (type == cudaMemoryTypeDevice) memory_made(*address);
+  if (type == cudaMemoryTypeDevice && fresh) memory_made(*address);
   return cudaSuccess;
 }
 

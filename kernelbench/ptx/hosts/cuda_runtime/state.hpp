@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kb::cuda {
@@ -229,6 +230,17 @@ cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, v
 // The host's function that stands for a kernel, or the kernel itself.
 const void* function_of(const Kernel* kernel);
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream);
+// Makes what the kernel that has just ended has launched, and what that launches (children.cpp).
+cudaError_t launch_children(const Kernel& parent);
+struct Child {
+  Work work;
+  What what;
+  std::pair<uint64_t, uint64_t> line;  // those of one come one after another
+  bool tail = false;                   // behind the kernel and all others
+  const void* word = nullptr;          // for what the thread that launches it knows
+};
+// Does them within what is done now (queue.cpp).
+cudaError_t do_within_running(const std::vector<Child>& children, const std::string& words);
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments);
 // How many CTAs of a kernel an SM of the emulator holds: one, if it fits.
 int resident_blocks(const Kernel& kernel, int threads, size_t shared);
@@ -237,7 +249,8 @@ int resident_blocks(const Kernel& kernel, int threads, size_t shared);
 constexpr size_t kHeapBytes = size_t{8} << 20;
 // Where the program has asked for something, by number (kb_cudart_site).
 void keep_site(uint64_t number, const void* pc);
-cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type);
+// `fresh`: it holds nothing before the program has written there.
+cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fresh = true);
 cudaError_t release(void* address);
 // Memory of the GPU that this library has not taken from the heap; false: it is no longer there.
 void mapped(void* address, size_t bytes, bool there);

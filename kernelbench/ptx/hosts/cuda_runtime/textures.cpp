@@ -6,6 +6,10 @@
 #include "order.hpp"
 #include "state.hpp"
 
+struct cudaMipmappedArray {
+  std::vector<cudaArray_t> levels;
+};
+
 struct cudaArray {
   cudaChannelFormatDesc format;
   cudaExtent extent;
@@ -36,6 +40,10 @@ struct ImageWords {
   uint32_t linear_filter, normalized_coordinates, normalized_read;
   uint32_t linear_memory;
   float border[4];
+  uint32_t levels;
+  uint32_t linear_level_filter;
+  float level_bias, least_level, last_level;
+  uint32_t unused[3];
 };
 struct Object {
   cudaResourceDesc resource;
@@ -87,14 +95,48 @@ bool image_of(const cudaResourceDesc& of, ImageWords& words) {
   return false;
 }
 
-cudaError_t make_object(unsigned long long* handle, const ImageWords& words, const Object& object) {
+// `words`: of each level.
+cudaError_t make_object(unsigned long long* handle, const std::vector<ImageWords>& words,
+                        const Object& object) {
   void* address = nullptr;
-  const cudaError_t status = allocate(&address, sizeof words, cudaMemoryTypeDevice);
+  const size_t bytes = words.size() * sizeof(ImageWords);
+  const cudaError_t status = allocate(&address, bytes, cudaMemoryTypeDevice, false);
   if (status != cudaSuccess) return status;
-  std::memcpy(address, &words, sizeof words);
+  std::memcpy(address, words.data(), bytes);
   *handle = reinterpret_cast<unsigned long long>(address);
   objects[*handle] = object;
   return cudaSuccess;
+}
+
+// What is read at each level of a texture; none if it can be no texture.
+std::vector<ImageWords> levels_of(const cudaResourceDesc& of) {
+  std::vector<cudaResourceDesc> each{of};
+  if (of.resType == cudaResourceTypeMipmappedArray) {
+    each.clear();
+    for (const cudaArray_t level : of.res.mipmap.mipmap->levels) {
+      each.push_back({cudaResourceTypeArray, {}});
+      each.back().res.array.array = level;
+    }
+  }
+  std::vector<ImageWords> words;
+  for (const cudaResourceDesc& level : each) {
+    if (!image_of(level, words.emplace_back())) return {};
+  }
+  return words;
+}
+
+void set_texture(ImageWords& words, const cudaTextureDesc& texture, size_t levels) {
+  for (int i = 0; i < 3; ++i) words.wrapping[i] = texture.addressMode[i];
+  words.normalized_coordinates = texture.normalizedCoords;
+  words.normalized_read =
+      texture.readMode == cudaReadModeNormalizedFloat && words.kind != 2 && words.bits <= 16;
+  words.linear_filter = texture.filterMode == cudaFilterModeLinear && words.linear_memory == 0;
+  std::memcpy(words.border, texture.borderColor, sizeof words.border);
+  words.levels = static_cast<uint32_t>(levels);
+  words.linear_level_filter = texture.mipmapFilterMode == cudaFilterModeLinear;
+  words.level_bias = texture.mipmapLevelBias;
+  words.least_level = texture.minMipmapLevelClamp;
+  words.last_level = texture.maxMipmapLevelClamp;
 }
 
 cudaError_t destroy_object(unsigned long long handle) {
@@ -186,6 +228,38 @@ cudaError_t cudaFreeArray(cudaArray_t array) {
   delete array;
   return status;
 }
+// CUDA runtime API, cudaMallocMipmappedArray: each level has half the extents of the one before, up
+// to one texel; layers are no extent.
+cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t* made,
+                                     const cudaChannelFormatDesc* format, cudaExtent extent,
+                                     unsigned levels, unsigned flags) {
+  KB_CALL;
+  const bool layered = (flags & (cudaArrayLayered | cudaArrayCubemap)) != 0;
+  auto all = std::make_unique<cudaMipmappedArray>();
+  cudaError_t status = cudaSuccess;
+  for (unsigned level = 0; level < std::max(levels, 1u) && status == cudaSuccess; ++level) {
+    status = cudaMalloc3DArray(&all->levels.emplace_back(), format, extent, flags);
+    if (std::max({extent.width, extent.height, layered ? 0 : extent.depth}) <= 1) break;
+    const auto halved = [](size_t of) { return of == 0 ? 0 : std::max<size_t>(of / 2, 1); };
+    extent = {halved(extent.width), halved(extent.height),
+              layered ? extent.depth : halved(extent.depth)};
+  }
+  if (status == cudaSuccess) *made = all.release();
+  return status;
+}
+cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t* array, cudaMipmappedArray_const_t of,
+                                       unsigned level) {
+  if (of == nullptr || level >= of->levels.size()) return remembered(cudaErrorInvalidValue);
+  *array = of->levels[level];
+  return cudaSuccess;
+}
+cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t of) {
+  KB_CALL;
+  if (of == nullptr) return cudaSuccess;
+  for (const cudaArray_t each : of->levels) cudaFreeArray(each);
+  delete of;
+  return cudaSuccess;
+}
 cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent, unsigned* flags,
                              cudaArray_t array) {
   if (array == nullptr) return remembered(cudaErrorInvalidValue);
@@ -254,19 +328,13 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t* made, const cudaResourc
                                     const cudaResourceViewDesc* view) {
   KB_CALL;
   if (view != nullptr && view->format != cudaResViewFormatNone) return not_here("resource views");
-  if (resource->resType == cudaResourceTypeMipmappedArray) return not_here("mipmapped textures");
   if (texture->sRGB != 0) return not_here("sRGB textures");
-  ImageWords words{};
-  if (!image_of(*resource, words)) return remembered(cudaErrorInvalidValue);
-  for (int i = 0; i < 3; ++i) words.wrapping[i] = texture->addressMode[i];
-  words.normalized_coordinates = texture->normalizedCoords;
-  words.normalized_read =
-      texture->readMode == cudaReadModeNormalizedFloat && words.kind != 2 && words.bits <= 16;
-  const bool whole = words.kind != 2 && words.normalized_read == 0;
-  words.linear_filter = texture->filterMode == cudaFilterModeLinear && words.linear_memory == 0;
+  std::vector<ImageWords> words = levels_of(*resource);
+  if (words.empty()) return remembered(cudaErrorInvalidValue);
+  for (ImageWords& each : words) set_texture(each, *texture, words.size());
+  const bool whole = words[0].kind != 2 && words[0].normalized_read == 0;
   // CUDA programming guide: linear filters are for textures that return floating point.
-  if (words.linear_filter != 0 && whole) return remembered(cudaErrorInvalidFilterSetting);
-  std::memcpy(words.border, texture->borderColor, sizeof words.border);
+  if (words[0].linear_filter != 0 && whole) return remembered(cudaErrorInvalidFilterSetting);
   return make_object(made, words, {*resource, *texture});
 }
 cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
@@ -293,7 +361,7 @@ cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t* made, const cudaResourc
       (resource->res.array.array->flags & cudaArraySurfaceLoadStore) == 0) {
     return remembered(cudaErrorInvalidValue);
   }
-  return make_object(made, words, {*resource, {}});
+  return make_object(made, {words}, {*resource, {}});
 }
 cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t object) {
   return destroy_object(object);

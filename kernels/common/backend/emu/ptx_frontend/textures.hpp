@@ -22,6 +22,10 @@ struct ImageWords {
   u32 linear_filter, normalized_coordinates, normalized_read;
   u32 linear_memory;  // no address mode
   f32 border[4];
+  u32 levels;  // each has words of its own, one behind the other
+  u32 linear_level_filter;
+  f32 level_bias, least_level, last_level;
+  u32 unused[3];  // each level's words are aligned to their size
 };
 
 // Where an instruction fetches.
@@ -198,11 +202,39 @@ PX void announce_taps([[maybe_unused]] const detail::Taps& taps) {
   }
 #endif
 }
-PX Elements<u32, 4> tex(u64 handle, const Fetch& fetch) {
-  const ImageWords& image = image_at(handle);
+PX Elements<u32, 4> tex(const ImageWords& image, const Fetch& fetch) {
   const detail::Taps taps = detail::taps(image, fetch, false);
   announce_taps(taps);
   return detail::mixed(image, taps);
+}
+PX Elements<u32, 4> tex(u64 handle, const Fetch& fetch) {
+  return tex(image_at(handle), fetch);
+}
+// Of a level of detail: the nearest level, or a mix of two.
+// Assumption: half a level counts as the next one, and weights have 8 bits of fraction.
+inline __attribute__((noinline)) Elements<u32, 4> tex_level(u64 handle, const Fetch& fetch,
+                                                            f32 level) {
+  const ImageWords* const images = &image_at(handle);
+  if (images->levels <= 1) return tex(*images, fetch);
+  level = std::fmin(std::fmax(level + images->level_bias, images->least_level), images->last_level);
+  level = std::fmin(std::fmax(level, 0), static_cast<f32>(images->levels - 1));
+  const bool mixes = images->linear_level_filter != 0 && detail::in_floats(*images);
+  const auto first = static_cast<u32>(mixes ? level : level + 0.5f);
+  const f32 weight = mixes ? std::floor((level - static_cast<f32>(first)) * 256 + 0.5f) / 256 : 0;
+  Elements<u32, 4> out = tex(handle + first * sizeof(ImageWords), fetch);
+  if (weight == 0) return out;
+  const Elements<u32, 4> next = tex(handle + (first + 1) * sizeof(ImageWords), fetch);
+  for (u32 channel = 0; channel < images->channels; ++channel) {
+    const auto mixed = (1 - weight) * __builtin_bit_cast(f32, out.at[channel]) +
+                       weight * __builtin_bit_cast(f32, next.at[channel]);
+    out.at[channel] = __builtin_bit_cast(u32, mixed);
+  }
+  return out;
+}
+// By gradients: of images that have one level.
+PX Elements<u32, 4> tex_grad(u64 handle, const Fetch& fetch) {
+  if (image_at(handle).levels > 1) emu::no_level_by_gradients();
+  return tex(handle, fetch);
 }
 // One channel of the four texels that a linear filter would mix, counterclockwise from the lower
 // left one.

@@ -17,6 +17,7 @@ uint32_t own_shared_window();
 void* cluster_shared(uint32_t address);
 uint32_t dynamic_shared_bytes(uint32_t static_bytes);
 [[noreturn]] void no_shared_address();
+[[noreturn]] void no_level_by_gradients();
 
 // The shape of a CTA.
 struct BlockExtent {
@@ -132,6 +133,14 @@ void sleep_a_while();
 [[noreturn]] void breakpoint();
 // malloc of kernels (device_heap.cpp).
 uint64_t heap_allocate(uint64_t bytes);
+// Launches by kernels (device_launches.cpp): where the thread puts the parameters of its next one,
+// and the launch itself, a cudaError_t. A new stream; 0 for flags that a kernel may not give.
+void* parameter_buffer(const char* kernel, const BlockExtent& grid, const BlockExtent& block,
+                       uint32_t shared_bytes);
+uint32_t launch_device(const void* parameters, uint64_t stream);
+uint64_t create_stream(uint32_t flags);
+void forget_device_launches();
+bool has_device_launches();
 
 // A translated kernel: takes its parameters as PTX lays them out.
 using TranslatedKernel = void (*)(void* parameters);

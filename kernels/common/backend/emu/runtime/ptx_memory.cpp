@@ -287,4 +287,13 @@ void no_shared_address() {
         .text = "the address is not in the CTA's shared memory"});
 }
 
+// PTX: tex.grad (9.7.10). Not modelled: which level gradients choose.
+void no_level_by_gradients() {
+  const Pc pc = KB_EMU_PC;
+  fail({.kind = Class::kDescriptor,
+        .pc = pc,
+        .text = "tex.grad of a texture of several levels is not supported; tex.level is "
+                "(tex2DLod)"});
+}
+
 }  // namespace kb::emu
