@@ -35,11 +35,17 @@ BUILD_FLAGS = {
 ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
 
 
+def flags_of(file: Path) -> list[str]:
+    """What the build of a program needs."""
+    return [flag for word, flag in BUILD_FLAGS.items() if word in file.read_text()]
+
+
 def verdict(file: Path) -> tuple[str, float]:
     """What the check says of a program, and its seconds."""
     begin = time.perf_counter()
+    options = [f"--nvcc={each}" for each in flags_of(file) if each[:2] != "-l"]
     done = subprocess.run(
-        [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED], check=False,
+        [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED, *options], check=False,
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     found = "finding" if "error[" in done.stdout else "wrong"
@@ -49,7 +55,7 @@ def verdict(file: Path) -> tuple[str, float]:
 
 def native(file: Path) -> str:
     """``right``, or how the build or the run of a program ends on this machine's GPU."""
-    flags = [flag for word, flag in BUILD_FLAGS.items() if word in file.read_text()]
+    flags = flags_of(file)
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/program"
         build = ["nvcc", "-arch=sm_90", "-std=c++17", "-o", program, str(file), *flags]

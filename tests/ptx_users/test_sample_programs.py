@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +19,22 @@ pytestmark = pytest.mark.skipif(
 Checked = Callable[..., Outcome]
 SAMPLES = ROOT / "tests" / "ptx_users" / "samples"
 #: What the CUDA runtime here has not, as docs/ptx.md says, or this machine.
-REFUSED = {"curand_pi", "dynamic_parallelism", "mipmaps", "peer_copy"}
+REFUSED = {"curand_pi", "peer_copy"}
+NESTED = "A kernel launches a kernel"
 
 #: What is replaced in a sample, and the finding.
 MISTAKES = {
+    "dynamic_parallelism": [
+        # What a kernel launches is not done before its end.
+        (("child<<<1, 32>>>(data);", "child<<<1, 32>>>(data), data[0] += data[31];"), "race"),
+        # Of other threads it sees what they have done before a barrier.
+        (("  if (threadIdx.x", "  data[threadIdx.x] = 1;\n  if (threadIdx.x"), "race"),
+        (("(threadIdx.x == 0) child<<<1, 32>>>(data)",
+          "(int here; threadIdx.x == 0) child<<<1, 32>>>(&here)"), "out-of-bounds"),
+    ],
+    "nested_sort": [(("0, second>>>(data, left,", "0, second>>>(data, low,"), "race")],
+    "tail_launch": [(("cudaStreamTailLaunch", "cudaStreamFireAndForget"), "race")],
+    "mipmap_levels": [(("CHECK(cudaDeviceSynchronize());\n  bool", "bool"), "race")],
     "driver_streams": [
         (("OK(cuStreamWaitEvent(second, filled, 0));", ""), "race"),
         ((("OK(cuEventSynchronize(done));\n  float passed_ms;\n"
@@ -41,7 +52,15 @@ MISTAKES = {
 @pytest.fixture
 def checked(bench: Checked, tmp_path: Path) -> Checked:
     """Checks a sample with some of its text replaced."""
-    return functools.partial(check_program, bench, tmp_path, arch=90, programs=SAMPLES)
+
+    def check(name: str, *replaced: tuple[str, str]) -> Outcome:
+        nested = NESTED in (SAMPLES / name).read_text()
+        options = ("--nvcc=-rdc=true",) if nested else ()
+        return check_program(
+            bench, tmp_path, name, *replaced, arch=90, programs=SAMPLES, options=options
+        )
+
+    return check
 
 
 @pytest.mark.parametrize(
@@ -52,7 +71,7 @@ def test_a_sample_is_right_and_clean_and_its_mistakes_are_found(
     checked: Checked, name: str
 ) -> None:
     outcome = checked(f"{name}.cu")
-    assert outcome.code == 0 and "1 clean of 1" in outcome.out, outcome.out
+    assert outcome.code == 0 and re.search(r"→ (\d) clean of \1$", outcome.out, re.M), outcome.out
     for replaced, found in MISTAKES[name]:
         outcome = checked(f"{name}.cu", replaced)
         assert outcome.code == 3 and f"error[{found}]" in outcome.out, outcome.out

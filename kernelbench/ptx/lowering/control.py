@@ -26,6 +26,12 @@ _PROVIDED = {
     "__assertfail": ("px::assertfail", (8, 8, 4, 8, 8)),
     "malloc": ("px::malloc", (8, 8)),
     "free": ("px::free", (8,)),
+    "__cudaCDP2GetParameterBufferV2": ("px::parameter_buffer", (8, 8, 12, 12, 4)),
+    "__cudaCDP2LaunchDeviceV2": ("px::launch_device", (4, 8, 8)),
+    "__cudaCDP2StreamCreateWithFlags": ("px::create_stream", (4, 8, 4)),
+    "__cudaCDP2StreamDestroy": ("px::success", (4, 8)),
+    "__cudaCDP2GetLastError": ("px::success", (4,)),
+    "__cudaCDP2PeekAtLastError": ("px::success", (4,)),
 }
 
 

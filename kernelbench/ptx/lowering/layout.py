@@ -100,4 +100,6 @@ class AddressLayout:
             raise StatementError("the address of a function's parameter")
         if name in self._module.symbols:
             return f"px::address_of({variable(name)})"
+        if name in self._module.kernels:
+            return f'px::address_of("{name}")'
         raise StatementError(f"{name} is not known")

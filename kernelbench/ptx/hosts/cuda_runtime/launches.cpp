@@ -61,7 +61,7 @@ cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, v
     const int status =
         launch_kernel(of.module, of.name.c_str(), &with.grid.x, &with.block.x, &with.cluster.x,
                       with.shared, with.cooperative + 2 * with.programmatic, call->values.data());
-    return static_cast<cudaError_t>(status);
+    return status == 0 ? launch_children(of) : static_cast<cudaError_t>(status);
   };
   *what = {Kind::kLaunch, kernel->name, form.programmatic, reached(*kernel, arguments),
            false,         call};

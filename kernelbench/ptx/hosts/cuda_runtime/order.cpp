@@ -14,6 +14,12 @@ struct Emulator {
   void (*program)(int) = found<void (*)(int)>("kb_emu_program");
   void (*operation)(uint64_t, uint32_t, int, const char*, const char*, const void*, uint64_t,
                     const uint64_t*, uint64_t) = found<decltype(operation)>("kb_emu_operation");
+  void (*launched_by)(uint64_t, uint32_t, uint64_t,
+                      const void*) = found<decltype(launched_by)>("kb_emu_launched_by");
+  void (*within)(uint64_t, const uint64_t*,
+                 uint64_t) = found<decltype(within)>("kb_emu_operations_within");
+  uint64_t (*device_launches)(const void**) =
+      found<decltype(device_launches)>("kb_emu_device_launches");
   void (*begin)(uint64_t) = found<decltype(begin)>("kb_emu_begin_operation");
   void (*end)() = found<decltype(end)>("kb_emu_end_operation");
   void (*touched)(const void*, uint64_t, const char*, const void*, uint64_t,
@@ -93,6 +99,15 @@ void order_operation(Task task, uint32_t line, Kind kind, const Asked& asked,
   if (!ordering) return;
   emulator().operation(task, line, static_cast<int>(kind), asked.name.c_str(), stream.c_str(),
                        asked.pc, ahead, after.data(), after.size());
+}
+void order_launch(Task task, uint32_t line, Task kernel, const void* word) {
+  if (ordering) emulator().launched_by(task, line, kernel, word);
+}
+void order_within(Task task, const std::vector<Task>& within) {
+  if (ordering) emulator().within(task, within.data(), within.size());
+}
+size_t device_launches(const void** first) {
+  return emulator().device_launches(first);
 }
 void order_begins(Task task) {
   if (ordering) emulator().begin(task);

@@ -38,6 +38,13 @@ bool orders();
 // An operation is asked for. `ahead`: the launch whose end it need not wait for; 0 for none.
 void order_operation(Task task, uint32_t line, Kind kind, const Asked& asked,
                      const std::string& stream, Task ahead, const std::vector<Task>& after);
+// What follows on the line comes after what a thread of a kernel that is over knew when it launched
+// that, by the launch's word.
+void order_launch(Task task, uint32_t line, Task kernel, const void* word);
+// Those operations were made by one that is over: it is complete only when they are.
+void order_within(Task task, const std::vector<Task>& within);
+// What the last launch has launched, as the emulator keeps it.
+size_t device_launches(const void** first);
 void order_begins(Task task);
 void order_ends();
 void host_knows(Task task);

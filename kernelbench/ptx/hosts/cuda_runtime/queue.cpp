@@ -318,6 +318,47 @@ size_t others(bool perform) {
   return count;
 }
 
+cudaError_t do_within_running(const std::vector<Child>& children, const std::string& words) {
+  static std::vector<uint32_t> kept;  // lines of those that are over are used again
+  static size_t used = 0;
+  const Task whole = running.back();
+  const size_t used_before = used;
+  std::map<std::pair<uint64_t, uint64_t>, std::pair<uint32_t, Task>> on;
+  std::vector<Task> tasks(children.size()), before_tail{whole};
+  for (const bool tail : {false, true}) {
+    for (size_t at = 0; at < children.size(); ++at) {
+      const Child& each = children[at];
+      if (each.tail != tail) continue;
+      auto& [line, last] = on[each.line];
+      if (line == 0 && used == kept.size()) kept.push_back(++last_line);
+      if (line == 0) line = kept[used++];
+      std::vector<Task> after = before_tail;
+      if (!tail) {
+        order_launch(++last_task, line, whole, each.word);
+        after = {last_task};
+      }
+      if (last != 0) after.push_back(last);
+      last = tasks[at] = ++last_task;
+      if (!tail) before_tail.push_back(last);
+      order_operation(last, line, Kind::kLaunch, {each.what.kernel}, words, 0, after);
+    }
+  }
+  order_within(whole, tasks);
+  cudaError_t status = cudaSuccess;
+  for (const bool tail : {false, true}) {
+    for (size_t at = 0; at < children.size() && status == cudaSuccess; ++at) {
+      if (children[at].tail != tail) continue;
+      running.push_back(tasks[at]);
+      order_begins(tasks[at]);
+      status = children[at].work();
+      order_ends();
+      running.pop_back();
+    }
+  }
+  used = used_before;
+  return status;
+}
+
 // One stream after another, the last one first: no program can rely on another order.
 cudaError_t finish_all() {
   KB_ONE_CALL;

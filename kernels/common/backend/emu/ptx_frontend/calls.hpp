@@ -1,6 +1,6 @@
-// Functions of the CUDA driver that kernels call: printf, assert, malloc and free (CUDA C++
-// Programming Guide, "Formatted Output", "Assertion", "Dynamic Global Memory Allocation"). Each
-// takes a pointer to each of its results and parameters.
+// Functions of the CUDA driver that kernels call: printf, assert, malloc, free and launches (CUDA
+// C++ Programming Guide, "Formatted Output", "Assertion", "Dynamic Global Memory Allocation", "CUDA
+// Dynamic Parallelism"). Each takes a pointer to each of its results and parameters.
 #pragma once
 
 #include <algorithm>
@@ -88,6 +88,29 @@ inline void malloc(Byte* result, Byte* bytes) {
   std::memcpy(result, &made, sizeof made);
 }
 inline void free(Byte*) {}
+
+// Of CUDA's device runtime.
+inline void parameter_buffer(Byte* result, Byte* kernel, Byte* grid, Byte* block, Byte* shared) {
+  const void* const made = emu::parameter_buffer(
+      detail::parameter<const char*>(kernel), detail::parameter<emu::BlockExtent>(grid),
+      detail::parameter<emu::BlockExtent>(block), detail::parameter<u32>(shared));
+  std::memcpy(result, &made, sizeof made);
+}
+inline void launch_device(Byte* result, Byte* parameters, Byte* stream) {
+  const u32 status = emu::launch_device(detail::parameter<const void*>(parameters),
+                                        detail::parameter<u64>(stream));
+  std::memcpy(result, &status, sizeof status);
+}
+inline void create_stream(Byte* result, Byte* stream, Byte* flags) {
+  const u64 made = emu::create_stream(detail::parameter<u32>(flags));
+  own_store<u64>(detail::parameter<Byte*>(stream), made);
+  const u32 status = made == 0 ? 1 : 0;  // cudaErrorInvalidValue
+  std::memcpy(result, &status, sizeof status);
+}
+// Of what always goes well: that it did.
+inline void success(Byte* result, Byte* = nullptr) {
+  std::memset(result, 0, sizeof(u32));
+}
 
 // void __assertfail(const char* message, const char* file, unsigned line, const char* function,
 //                   size_t charsize)

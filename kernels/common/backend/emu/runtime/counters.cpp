@@ -357,7 +357,9 @@ void settle_counters() {
         std::move(counter.deferred.begin(), counter.deferred.end(), std::back_inserter(findings));
       }
     }
-    if (current_operation() != nullptr && hands_over()) keep_for_later_launches();
+    if (current_operation() != nullptr && (hands_over() || has_device_launches())) {
+      keep_for_later_launches();
+    }
     counters.clear();
   }
   // Whatever the addresses were.

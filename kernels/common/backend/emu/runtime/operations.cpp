@@ -166,6 +166,10 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
     const bool over = (waited ? operation.waited : operation.before).covers(earlier);
     return " that " + earlier.name + (over ? " has freed" : " frees: nothing orders the two");
   }
+  if (operation.launched_by == &earlier) {
+    return " that " + earlier.name + done +
+           " behind the launch, or without order with the thread that launches";
+  }
   if (!is_ahead(operation, earlier)) {
     const bool by_host = earlier.kind == StreamOperation::Kind::kHost ||
                          operation.kind == StreamOperation::Kind::kHost;
@@ -392,6 +396,45 @@ KB_EMU_EXPORT void kb_emu_operation(uint64_t number, uint32_t line, int kind, co
   }
   made->through.add(*made);
   operations[number] = std::move(made);
+}
+
+// A kernel that has ended has launched something: that comes after this, which knows what the
+// launching thread knew, and released by the word (device_launches.cpp).
+KB_EMU_EXPORT void kb_emu_launched_by(uint64_t number, uint32_t line, uint64_t kernel,
+                                      const void* word) {
+  const StreamOperation* const by = found(kernel);
+  if (by == nullptr) return;
+  auto made = std::make_unique<StreamOperation>();
+  made->line = line;
+  made->number = next_on(line);
+  made->outside = by->waits ? by->waited : by->before;
+  made->through = made->outside;
+  made->through.add(*made);
+  StreamOperation* const before = std::exchange(current, made.get());
+  note_acquired(released_before(word).certain, nullptr);
+  current = before;
+  operations[number] = std::move(made);
+}
+
+// Operations that have been asked for belong to another one: a launch that has made them. It is
+// complete only when they are, for all but each other.
+KB_EMU_EXPORT void kb_emu_operations_within(uint64_t number, const uint64_t* within,
+                                            uint64_t count) {
+  const StreamOperation* const whole = found(number);
+  if (whole == nullptr) return;
+  const auto add = [&](Past& past) {
+    if (!past.covers(*whole)) return;
+    for (uint64_t i = 0; i < count; ++i) past.add(*found(within[i]));
+  };
+  for (const auto& [each, operation] : operations) {
+    if (std::find(within, within + count, each) != within + count) {
+      operation->launched_by = operation->outside.covers(*whole) ? nullptr : whole;
+      continue;
+    }
+    add(operation->outside);
+    add(operation->through);
+  }
+  add(host);
 }
 
 KB_EMU_EXPORT void kb_emu_begin_operation(uint64_t number) {

@@ -42,6 +42,8 @@ struct StreamOperation {
   Past before;
   Past waited;
   Past handed;
+  // The launch whose kernel has launched it, if it need not wait for that one's end.
+  const StreamOperation* launched_by = nullptr;
   // Of a launch, in all of its schedules, or in one.
   bool waits = true;
   bool triggers = false;

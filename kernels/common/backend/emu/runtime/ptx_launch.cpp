@@ -91,6 +91,7 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
   words_of_grid[0] = words_of_grid[1] = 0;
   has_words = cooperative;
   asked_for_words = false;
+  forget_device_launches();
   if (cooperative) {
     register_region(words_of_grid, sizeof words_of_grid, "the grid's barrier", true, false);
   }
