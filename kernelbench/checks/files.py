@@ -177,6 +177,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
             end = "wrong" if isinstance(error, AssertionError) else "fault"
             reason = describe_exception(error, file)
         finally:
+            if end != "done":
+                session.explain_failure()
             launches += session.launches
     if end == "done" and session.unnoticed:
         end, reason = "fault", session.unnoticed

@@ -424,6 +424,10 @@ class Runtime:
             ctypes.c_uint64(count), int(writing),
         )  # fmt: skip
 
+    def fresh(self, address: int) -> None:
+        """An allocation of the program's holds nothing yet."""
+        self._library.kb_emu_fresh(ctypes.c_void_p(address))
+
     def freed(self, address: int, size: int, name: str) -> None:
         """An allocation of the program's is there no longer."""
         self._library.kb_emu_freed(ctypes.c_void_p(address), ctypes.c_uint64(size), name.encode())

@@ -178,3 +178,19 @@ def test_without_a_check_nobody_is_told(modules):
             script.next_of(y, x)
         script.next_of(z, y)
         assert not script.found and z.item() == 3
+
+
+def test_memory_that_nothing_has_written(script):
+    x, y = ints(1), torch.empty(2, dtype=torch.int32, device="cuda")
+    script.next_of(y, x)
+    y[:1].add(1)
+    assert not script.live.order.report()["notes"]
+    y.add(1)
+    (note,) = script.live.order.report()["notes"]
+    assert note["text"].startswith("torch's add at test_torch_streams.py:")
+    assert note["text"].endswith(" reads a tensor that nothing has written")
+    y[1].fill_(2)
+    z = torch.empty_like(x)
+    y[::2].copy_(x)  # of such a part nobody keeps track
+    y.add(z.zero_())
+    assert len(script.live.order.report()["notes"]) == 1

@@ -142,6 +142,14 @@ class CheckedLaunches:
         if not self.made[-1].report.findings:
             self.made.pop()
 
+    def explain_failure(self) -> None:
+        """Have reads of what nothing has written be findings: nothing else tells why it fails."""
+        for at, made in enumerate(self.made):
+            reads = [each for each in made.report.notes if each.finding.kind == "unwritten"]
+            self.made[at] = replace(
+                made, report=replace(made.report, findings=(*reads, *made.report.findings))
+            )
+
     @property
     def memory_with_leftovers(self) -> list[str]:
         """Where launches have found words that an earlier one of their kernel had changed."""

@@ -149,6 +149,9 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
                 given["device"] = "cpu"
             if func in host_reads and not given.get("non_blocking"):
                 live.order.host_waits_for_current()
+            if func == torch.Tensor.numpy:  # what is written there from now on is not seen
+                storage = args[0].untyped_storage()
+                live.order.freed(storage.data_ptr(), storage.nbytes())
             made = func(*map(_moved, args), **given)
             live.keep(made)
             return made

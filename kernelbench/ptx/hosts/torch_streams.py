@@ -47,6 +47,7 @@ class StreamOrder:
         self._running: Runtime | None = None
         self._numbers = itertools.count(1)
         self._lines = [_Line(1)]
+        self._fresh: set[int] = set()
         self.current = self._lines[0]
 
     @property
@@ -102,25 +103,40 @@ class StreamOrder:
             yield
 
     def operator(self, name: str, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
-        """An operator of torch was made on the current stream. As long as there is no other one,
-        nothing can come out of order with what it has accessed."""
-        alone = len(self._lines) == 1
-        with self.operation("transfer", f"torch's {name}{'' if alone else _caller()}"):
-            if self._running is None or alone:
+        """An operator of torch was made on the current stream.
+
+        As long as there is no other one, nothing can come out of order with what it has accessed;
+        it counts in memory that held nothing at first.
+        """
+        with self.operation("transfer", f"torch's {name}{_caller()}"):
+            if self._running is None:
                 return
             for writing, tensors in enumerate((reads, writes)):
-                for each in filter(_dense, tensors):
+                for each in tensors:
                     storage = each.untyped_storage()
                     memory = storage.data_ptr(), storage.nbytes()
-                    part = each.data_ptr(), each.numel() * each.itemsize
-                    self._running.touched(memory, "a tensor", part, writing=bool(writing))
+                    if len(self._lines) == 1 and memory[0] not in self._fresh:
+                        continue
+                    if _dense(each):
+                        part = each.data_ptr(), each.numel() * each.itemsize
+                        self._running.touched(memory, "a tensor", part, writing=bool(writing))
+                    elif writing:
+                        self.freed(*memory)
+
+    def made_empty(self, tensor: torch.Tensor) -> None:
+        """A tensor was made that holds nothing."""
+        address = tensor.untyped_storage().data_ptr()
+        if self._running is not None and address:
+            self._fresh.add(address)
+            self._running.fresh(address)
 
     def report(self) -> dict[str, Any]:
         """What was found where no launch was, as :meth:`Runtime.report` has it."""
         return {"findings": []} if self._running is None else self._running.program_report()
 
     def freed(self, address: int, size: int) -> None:
-        """Memory of a tensor is there no longer."""
+        """Memory of a tensor is there no longer, or nothing is known of it."""
+        self._fresh.discard(address)
         if self._running is not None:
             self._running.freed(address, size, "a tensor")
 
@@ -162,7 +178,7 @@ class _OnOrder:
     order: StreamOrder
 
 
-class Stream(_OnOrder):
+class ScriptStream(_OnOrder):
     """``torch.cuda.Stream``."""
 
     cuda_stream = 0
@@ -180,27 +196,27 @@ class Stream(_OnOrder):
         self.synchronize()
         return True
 
-    def wait_stream(self, other: Stream) -> None:
+    def wait_stream(self, other: ScriptStream) -> None:
         """Have what comes wait for what is on another one."""
         self.line.waits += other.line.point
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: ScriptEvent) -> None:
         """Have what comes wait for an event."""
         self.line.waits += event.point
 
-    def record_event(self, event: Event | None = None) -> Event:
+    def record_event(self, event: ScriptEvent | None = None) -> ScriptEvent:
         """An event that is over once all that is on it is."""
-        made = event or type("Event", (Event,), {"order": self.order})()
+        made = event or type("Event", (ScriptEvent,), {"order": self.order})()
         made.record(self)
         return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.line is self.line
+        return isinstance(other, ScriptStream) and other.line is self.line
 
     def __hash__(self) -> int:
         return id(self.line)
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> ScriptStream:
         self._outer = self.order.current
         self.order.current = self.line
         return self
@@ -209,17 +225,17 @@ class Stream(_OnOrder):
         self.order.current = self._outer
 
 
-class Event(_OnOrder):
+class ScriptEvent(_OnOrder):
     """``torch.cuda.Event``; the time between two says nothing, and is never 0."""
 
     def __init__(self, *_args: Any, **_options: Any) -> None:
         self.point: list[int] = []
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: ScriptStream | None = None) -> None:
         """Stand for what is on a stream, or on the current one, now."""
         self.point = (self.order.current if stream is None else stream.line).point
 
-    def wait(self, stream: Stream | None = None) -> None:
+    def wait(self, stream: ScriptStream | None = None) -> None:
         """Have what comes on a stream, or on the current one, wait for it."""
         (self.order.current if stream is None else stream.line).waits += self.point
 
@@ -232,21 +248,21 @@ class Event(_OnOrder):
         self.synchronize()
         return True
 
-    def elapsed_time(self, _other: Event) -> float:
+    def elapsed_time(self, _other: ScriptEvent) -> float:
         """No time: the emulator has none."""
         return 1.0
 
 
 def stream_names(order: StreamOrder) -> dict[str, Any]:
     """What ``torch.cuda`` has of streams instead."""
-    stream = type("Stream", (Stream,), {"order": order})
+    stream = type("Stream", (ScriptStream,), {"order": order})
 
-    def set_stream(to: Stream | None) -> None:
+    def set_stream(to: ScriptStream | None) -> None:
         order.current = order.current if to is None else to.line
 
     return {
         "Stream": stream,
-        "Event": type("Event", (Event,), {"order": order}),
+        "Event": type("Event", (ScriptEvent,), {"order": order}),
         "current_stream": lambda *_: stream(line=order.current),
         "default_stream": lambda *_: stream(line=order.default),
         "stream": lambda to: contextlib.nullcontext() if to is None else to,
@@ -282,10 +298,15 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
                     reads += given
                 elif each.alias_info.is_write:
                     writes += given
-            if not name.startswith(("empty", "new_empty")):
-                returned = made if len(schema.returns) > 1 else (made,)
-                for result, each in zip(returned, schema.returns, strict=False):
-                    writes += tensors(result) if each.alias_info is None else []
+            returned = made if len(schema.returns) > 1 else (made,)
+            for result, each in zip(returned, schema.returns, strict=False):
+                new = tensors(result) if each.alias_info is None else []
+                if name.startswith(("empty", "new_empty")):
+                    for tensor in new:
+                        order.made_empty(tensor)
+                    reads = []  # of those that it is like, the shape only
+                else:
+                    writes += new
             if reads or writes:
                 order.operator(name, reads, writes)
             moves = name == "_to_copy" and kwargs.get("device") and not kwargs.get("non_blocking")

@@ -75,6 +75,14 @@ class TritonSession(TritonLaunches):
         raw = self._live.order.report()
         return [*self._launches.made, *([self._launches.outside(raw)] if raw["findings"] else [])]
 
+    def explain_failure(self) -> None:
+        """What may explain that the script fails is a finding, if there is none else."""
+        if not any(each.report.errors for each in self.launches):
+            self._launches.note_program(self._live.order.report())
+            self._launches.explain_failure()
+            if not self._launches.made[-1].report.findings:
+                self._launches.made.pop()
+
     @property
     def reports(self) -> tuple[PtxReport, ...]:
         """The report of each launch, in order."""

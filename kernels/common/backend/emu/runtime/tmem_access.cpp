@@ -105,8 +105,8 @@ struct Target {
 // PTX: 9.7.16.8: warp w of a warpgroup reaches lanes 32 (w mod 4) … + 31; taddr's lane has to be
 // aligned to that, or to 16 lanes within for the 16-lane shapes.
 // Whether the warp's lanes agree on an address that this warp may access. For the last lane.
-// Assumption: in translated PTX the bits of the lane that name a warp are those of the warp itself if
-// the address has none there: kernels that run on B200 leave them out (DeepGEMM). It is formal.
+// Assumption: in translated PTX the bits of the lane that name a warp are those of the warp itself
+// if the address has none there: kernels that run on B200 leave them out (DeepGEMM). It is formal.
 // Assumption: an address of lane 128 and more is that of the odd CTA's own lanes minus 128, as the
 // layouts of pairs count them.
 Target check_access(const TmemTraffic& traffic, Form form, uint32_t registers, Pc pc,
