@@ -67,4 +67,4 @@ def test_the_users_line(instruction, place):
     lines = TEXT.splitlines()
     symbols = _At(parse("k.ptx", TEXT), {}, Path("k.ptx"))
     number = next(at for at, line in enumerate(lines, 1) if line.strip() == instruction)
-    assert str(symbols.place(number)) == place
+    assert str(symbols.own_place(number)) == place

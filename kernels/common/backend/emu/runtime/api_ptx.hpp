@@ -139,8 +139,6 @@ void* parameter_buffer(const char* kernel, const BlockExtent& grid, const BlockE
                        uint32_t shared_bytes);
 uint32_t launch_device(const void* parameters, uint64_t stream);
 uint64_t create_stream(uint32_t flags);
-void forget_device_launches();
-bool has_device_launches();
 
 // A translated kernel: takes its parameters as PTX lays them out.
 using TranslatedKernel = void (*)(void* parameters);

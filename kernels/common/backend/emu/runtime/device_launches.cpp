@@ -10,6 +10,7 @@
 
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "operations.hpp"
 #include "runner.hpp"
 
 namespace kb::emu {

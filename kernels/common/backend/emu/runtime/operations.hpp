@@ -102,6 +102,10 @@ Handed handed_over(const StreamOperation& operation, const Access& earlier, bool
 void forget_released(const void* begin, const void* end);
 void forget_handovers();
 
+// device_launches.cpp: what kernels have launched, and is not made yet.
+void forget_device_launches();
+bool has_device_launches();
+
 // The shadow of an allocation, which lives as long; null outside of programs.
 std::shared_ptr<Words> lasting_words(const std::byte* begin, size_t count);
 

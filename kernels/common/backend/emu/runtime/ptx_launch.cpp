@@ -9,6 +9,7 @@
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "operations.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
 
