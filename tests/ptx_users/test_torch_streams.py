@@ -194,3 +194,19 @@ def test_memory_that_nothing_has_written(script):
     y[::2].copy_(x)  # of such a part nobody keeps track
     y.add(z.zero_())
     assert len(script.live.order.report()["notes"]) == 1
+
+
+def test_tensors_without_memory_of_their_own(script):
+    with torch.cuda.stream(torch.cuda.Stream()):
+        sparse = torch.eye(2, device="cuda").to_sparse()
+        assert (sparse + sparse).to_dense().sum().item() == 4
+        assert (torch.empty(2, device="meta") + 1).is_meta
+        with torch._subclasses.FakeTensorMode():
+            assert torch.empty(2).add(1).shape == (2,)
+
+
+def test_streams_are_entered_within_each_other(script):
+    default, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    with side, side:
+        assert torch.cuda.current_stream() == side
+    assert torch.cuda.current_stream() == default

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.ptx.arguments import memory_at
-from kernelbench.ptx.hosts.torch_streams import StreamOrder, stream_names
+from kernelbench.ptx.hosts.torch_streams import StreamOrder, memory_behind, stream_names
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,7 @@ class LiveTensors:
         import torch
 
         if isinstance(made, torch.Tensor):
-            if not made.is_meta and made.layout == torch.strided:
+            if memory_behind(made)[1]:
                 self._keep(made.untyped_storage())
         elif isinstance(made, (list, tuple)):
             for each in made:
@@ -150,8 +150,7 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             if func in host_reads and not given.get("non_blocking"):
                 live.order.host_waits_for_current()
             if func == torch.Tensor.numpy:  # what is written there from now on is not seen
-                storage = args[0].untyped_storage()
-                live.order.freed(storage.data_ptr(), storage.nbytes())
+                live.order.freed(*memory_behind(args[0]))
             made = func(*map(_moved, args), **given)
             live.keep(made)
             return made

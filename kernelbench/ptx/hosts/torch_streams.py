@@ -113,9 +113,8 @@ class StreamOrder:
                 return
             for writing, tensors in enumerate((reads, writes)):
                 for each in tensors:
-                    storage = each.untyped_storage()
-                    memory = storage.data_ptr(), storage.nbytes()
-                    if len(self._lines) == 1 and memory[0] not in self._fresh:
+                    memory = memory_behind(each)
+                    if not memory[1] or (len(self._lines) == 1 and memory[0] not in self._fresh):
                         continue
                     if _dense(each):
                         part = each.data_ptr(), each.numel() * each.itemsize
@@ -125,8 +124,8 @@ class StreamOrder:
 
     def made_empty(self, tensor: torch.Tensor) -> None:
         """A tensor was made that holds nothing."""
-        address = tensor.untyped_storage().data_ptr()
-        if self._running is not None and address:
+        address, size = memory_behind(tensor)
+        if self._running is not None and size:
             self._fresh.add(address)
             self._running.fresh(address)
 
@@ -167,9 +166,20 @@ def _is_installed(file: str) -> bool:
     return "site-packages" in file or file.startswith(("<", str(Path(__file__).parents[2])))
 
 
+def memory_behind(tensor: torch.Tensor) -> tuple[int, int]:
+    """Address and bytes of its storage; no bytes for one that has none here: meta, fake, sparse."""
+    try:
+        storage = tensor.untyped_storage()
+        if storage.device.type != "meta":
+            return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:
+        pass
+    return 0, 0
+
+
 def _dense(tensor: torch.Tensor) -> bool:
-    """Whether it is one range of memory of this process."""
-    return not tensor.is_meta and tensor.numel() > 0 and tensor.is_contiguous()
+    """Whether it is one range of memory."""
+    return tensor.numel() > 0 and tensor.is_contiguous()
 
 
 class _OnOrder:
@@ -186,6 +196,7 @@ class ScriptStream(_OnOrder):
     def __init__(self, *_args: Any, line: _Line | None = None, **_options: Any) -> None:
         self.device = "cuda"
         self.line = line or self.order.opened()
+        self._outer: list[_Line] = []
 
     def synchronize(self) -> None:
         """Have the host wait for what is on it."""
@@ -217,12 +228,12 @@ class ScriptStream(_OnOrder):
         return id(self.line)
 
     def __enter__(self) -> ScriptStream:
-        self._outer = self.order.current
+        self._outer.append(self.order.current)
         self.order.current = self.line
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.order.current = self._outer
+        self.order.current = self._outer.pop()
 
 
 class ScriptEvent(_OnOrder):
