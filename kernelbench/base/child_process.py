@@ -52,6 +52,14 @@ def queued_s(task: str) -> float:
         return 0.0
 
 
+def python_module(name: str) -> list[str]:
+    """The command that runs a module of this package in another process.
+
+    No file of the working folder is taken for a module: it may be called as one.
+    """
+    return [sys.executable, "-P", "-m", name]
+
+
 def kill_group(pid: int) -> None:
     """Kill a process and all of its group, as far as they are there."""
     for kill in (os.killpg, os.kill):
@@ -123,7 +131,7 @@ def run_in_child(
         with job.open("wb") as stream:
             pickle.dump(before, stream)
             pickle.dump((function, tuple(arguments), not prefix), stream)
-        command = [*prefix, sys.executable, "-P", "-m", _MODULE, str(job), str(result)]
+        command = [*prefix, *python_module(_MODULE), str(job), str(result)]
         with printed.open("w+b") as own, contextlib.ExitStack() as stack:
             how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": own, "stderr": own}
             if shown is not None:

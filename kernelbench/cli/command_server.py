@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kernelbench.base import console
-from kernelbench.base.child_process import end_with_parent, kill_group
+from kernelbench.base.child_process import end_with_parent, kill_group, python_module
 from kernelbench.machine.devices import require_torch
 from kernelbench.worker import served
 
@@ -54,7 +54,7 @@ def keep_workers(idle_s: float, on_listening: Callable[[], None]) -> NoReturn:
         listening.close()
         serve_commands()
     listening.set_inheritable(True)
-    words = [sys.executable, "-P", "-m", "kernelbench.worker.fork_server", "--serve"]
+    words = [*python_module("kernelbench.worker.fork_server"), "--serve"]
     os.execv(sys.executable, [*words, str(listening.fileno()), str(idle_s)])
 
 

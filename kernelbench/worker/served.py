@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
+from kernelbench.base.child_process import python_module
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.project.project_file import find_project
 from kernelbench.worker import served
@@ -62,7 +63,7 @@ def _begin() -> Begun:
     if found is not None:
         return None, found
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    words = [sys.executable, "-P", "-m", "kernelbench.worker.fork_server", str(theirs.fileno())]
+    words = [*python_module("kernelbench.worker.fork_server"), str(theirs.fileno())]
     process = subprocess.Popen(
         words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, start_new_session=True, env=_environment(),
