@@ -221,6 +221,10 @@ class PtxModule:
             return opcode in own
         return any(opcode == each.opcode for of in functions.values() for each in of.statements)
 
+    def waits_for_ahead(self, kernel: str) -> bool:
+        """Whether a kernel waits for the launch ahead of it, if it may begin before that ends."""
+        return self.has_opcode(kernel, "griddepcontrol.wait")
+
     def early_reads(self, kernel: str) -> tuple[PtxFinding, ...]:
         """What of a kernel that fails may read accumulators too early, or before they are set."""
         function = self._source.module.functions[kernel]

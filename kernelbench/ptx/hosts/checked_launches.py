@@ -6,7 +6,7 @@ import functools
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -136,19 +136,30 @@ class CheckedLaunches:
             reading = [each for each in report.notes if each.finding.kind == "unwritten"]
             notes += () if goes_wrong else (replace(each, severity="noted") for each in reading)
             first = dict.fromkeys((*(() if stale else itertools.chain(*reads)), *notes))
-            self.made[at] = replace(
-                made, report=replace(report, findings=(*first, *report.findings))
-            )
+            self._put_first(at, first)
+        self._drop_empty_row()
+
+    def explain_failure(self, raw: Mapping[str, Any]) -> None:
+        """Have reads of what nothing has written be findings: nothing else tells why it fails.
+
+        Args:
+            raw: As :meth:`note_program` takes it.
+        """
+        self.note_program(raw)
+        for at, made in enumerate(self.made):
+            notes = made.report.notes
+            self._put_first(at, (each for each in notes if each.finding.kind == "unwritten"))
+        self._drop_empty_row()
+
+    def _put_first(self, at: int, first: Iterable[PtxFinding]) -> None:
+        made = self.made[at]
+        report = replace(made.report, findings=(*first, *made.report.findings))
+        self.made[at] = replace(made, report=report)
+
+    def _drop_empty_row(self) -> None:
+        """The row of the program, the last one, if nothing is left there."""
         if not self.made[-1].report.findings:
             self.made.pop()
-
-    def explain_failure(self) -> None:
-        """Have reads of what nothing has written be findings: nothing else tells why it fails."""
-        for at, made in enumerate(self.made):
-            reads = [each for each in made.report.notes if each.finding.kind == "unwritten"]
-            self.made[at] = replace(
-                made, report=replace(made.report, findings=(*reads, *made.report.findings))
-            )
 
     @property
     def memory_with_leftovers(self) -> list[str]:

@@ -56,12 +56,7 @@ class CudaLaunch:
         """What it rests on, as launches run one after another; keys of ``LAUNCH_ASSUMPTIONS``."""
         if not self.programmatic:
             return ()
-        return (IN_TURN,) if self.waits else (NEVER_WAITS,)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the kernel waits for the launch ahead of it."""
-        return self.module.has_opcode(self.kernel, "griddepcontrol.wait")
+        return (IN_TURN,) if self.module.waits_for_ahead(self.kernel) else (NEVER_WAITS,)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.ptx.arguments import memory_at
-from kernelbench.ptx.hosts.torch_streams import StreamOrder, memory_behind, stream_names
+from kernelbench.ptx.hosts.torch_streams import (
+    StreamOrder,
+    memory_behind,
+    storage_of,
+    stream_names,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -42,8 +47,9 @@ class LiveTensors:
         import torch
 
         if isinstance(made, torch.Tensor):
-            if memory_behind(made)[1]:
-                self._keep(made.untyped_storage())
+            storage = storage_of(made)
+            if storage is not None:
+                self._keep(storage)
         elif isinstance(made, (list, tuple)):
             for each in made:
                 self.keep(each)

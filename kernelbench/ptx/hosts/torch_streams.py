@@ -166,15 +166,19 @@ def _is_installed(file: str) -> bool:
     return "site-packages" in file or file.startswith(("<", str(Path(__file__).parents[2])))
 
 
-def memory_behind(tensor: torch.Tensor) -> tuple[int, int]:
-    """Address and bytes of its storage; no bytes for one that has none here: meta, fake, sparse."""
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """Its storage; None for one that has none here: meta, fake, sparse."""
     try:
         storage = tensor.untyped_storage()
-        if storage.device.type != "meta":
-            return storage.data_ptr(), storage.nbytes()
     except RuntimeError:
-        pass
-    return 0, 0
+        return None
+    return storage if storage.device.type != "meta" else None
+
+
+def memory_behind(tensor: torch.Tensor) -> tuple[int, int]:
+    """Address and bytes of its storage; no bytes for one that has none."""
+    storage = storage_of(tensor)
+    return (0, 0) if storage is None else (storage.data_ptr(), storage.nbytes())
 
 
 def _dense(tensor: torch.Tensor) -> bool:

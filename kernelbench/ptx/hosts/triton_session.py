@@ -78,10 +78,7 @@ class TritonSession(TritonLaunches):
     def explain_failure(self) -> None:
         """What may explain that the script fails is a finding, if there is none else."""
         if not any(each.report.errors for each in self.launches):
-            self._launches.note_program(self._live.order.report())
-            self._launches.explain_failure()
-            if not self._launches.made[-1].report.findings:
-                self._launches.made.pop()
+            self._launches.explain_failure(self._live.order.report())
 
     @property
     def reports(self) -> tuple[PtxReport, ...]:
@@ -106,7 +103,7 @@ class TritonSession(TritonLaunches):
             return
         words = f"grid {'×'.join(map(str, grid))}, {32 * metadata.num_warps} threads"
         programmatic = bool(getattr(metadata, "launch_pdl", False))
-        waits = not programmatic or module.has_opcode(kernel, "griddepcontrol.wait")
+        waits = not programmatic or module.waits_for_ahead(kernel)
         with self._live.order.operation("launch", kernel, programmatic=programmatic):
             report = self._launches.make(
                 module, kernel, grid, None, [*given.values, *scratch],
