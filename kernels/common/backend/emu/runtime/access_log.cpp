@@ -4,11 +4,6 @@
 
 namespace kb::emu {
 
-// PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
-bool ordered(const AccessRecord& earlier, const Actor& later) {
-  return later.knows->seen.covers(earlier.component, earlier.epoch);
-}
-
 void AccessLog::clear() {
   records_.resize(1);
   sets_.clear();
@@ -66,6 +61,12 @@ uint32_t AccessLog::with_reader(uint32_t previous, uint32_t record, const Actor&
     return covered(previous) ? record : set_of({previous, record});
   }
   const Set set = sets_[previous & ~kSetBit];
+  // Nothing has ordered them since the first has read: nor the others, as a rule.
+  if (set.count % 64 != 0 && !covered(members_[set.begin])) {
+    const auto begin = members_.begin() + set.begin;
+    const bool known = std::find(begin, begin + set.count, record) != begin + set.count;
+    return known ? previous : with_member(set, record);
+  }
   left_.clear();
   for (uint32_t at = 0; at < set.count; ++at) {
     const uint32_t index = members_[set.begin + at];

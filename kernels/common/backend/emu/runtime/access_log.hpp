@@ -26,7 +26,10 @@ struct AccessRecord {
 inline constexpr uint8_t kWholeCell = 0xf;
 
 // Whether the later actor knows of the earlier access.
-bool ordered(const AccessRecord& earlier, const Actor& later);
+// PTX: 8.9, causality order: base causality through synchronization, here one comparison of epochs.
+inline bool ordered(const AccessRecord& earlier, const Actor& later) {
+  return later.knows->seen.covers(earlier.component, earlier.epoch);
+}
 
 class AccessLog {
  public:

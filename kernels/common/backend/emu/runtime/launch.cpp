@@ -29,9 +29,9 @@
 
 namespace kb::emu {
 
-namespace {
-
 Options current_options;
+
+namespace {
 
 // What the OS threads of a launch share, beside the Launch that kernels' primitives see.
 struct Progress {
@@ -150,12 +150,6 @@ bool draw_together(const Launch& launch, uint64_t state) {
 
 }  // namespace
 
-const Options& options() {
-  return current_options;
-}
-bool checking() {
-  return current_options.check != 0;
-}
 bool broken(Fact fact) {
   return current_options.broken_fact == static_cast<uint32_t>(fact);
 }

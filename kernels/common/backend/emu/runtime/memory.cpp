@@ -85,7 +85,7 @@ void* shared_storage(size_t bytes, const char* pretty_function) {
 // Not modelled: more than 16 bytes in a buffer of the host's that is itself not aligned to them.
 void check_alignment(const void* at, size_t bytes, Pc pc, const char* what) {
   const auto address = reinterpret_cast<uintptr_t>(at);
-  if (address % bytes == 0) return;
+  if ((address & (bytes - 1)) == 0) return;
   if (address % 16 == 0) {
     const Region* region = region_at(static_cast<const std::byte*>(at));
     if (region != nullptr && reinterpret_cast<uintptr_t>(region->begin) % bytes != 0) return;

@@ -52,8 +52,13 @@ struct Options {
   uint32_t elect_lowest = 0;  // elect.sync elects the lowest lane in every schedule
   uint64_t seed = 0;
 };
-const Options& options();
+extern Options current_options;
+inline const Options& options() {
+  return current_options;
+}
 // Whether the checker is on. Without it asynchronous operations complete where they are issued.
-bool checking();
+inline bool checking() {
+  return current_options.check != 0;
+}
 
 }  // namespace kb::emu

@@ -39,12 +39,13 @@ const Barrier* live_barrier_in(const Cta& cta, uint32_t offset, uint32_t bytes) 
   return nullptr;
 }
 
-// `actor` with the bytes of its cells, where it touches part of one.
+// Whether an access touches part of one cell, and `actor` with the bytes that it does.
+bool narrow(uint32_t offset, uint32_t bytes) {
+  return offset % 4 + bytes < 4 || (offset % 4 != 0 && offset % 4 + bytes == 4);
+}
 Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
   Actor result = actor;
-  if (offset % 4 + bytes < 4 || (offset % 4 != 0 && offset % 4 + bytes == 4)) {
-    result.bytes = static_cast<uint8_t>(((1u << bytes) - 1) << offset % 4);
-  }
+  result.bytes = static_cast<uint8_t>(((1u << bytes) - 1) << offset % 4);
   return result;
 }
 
@@ -70,7 +71,11 @@ StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& a
       }
     }
   }
-  cta.shared_shadow->read(first, count, narrowed(actor, offset, bytes));
+  if (narrow(offset, bytes)) {
+    cta.shared_shadow->read(first, count, narrowed(actor, offset, bytes));
+  } else {
+    cta.shared_shadow->read(first, count, actor);
+  }
   return stale;
 }
 
@@ -90,7 +95,11 @@ void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor)
   if (!checking()) return;
   const uint32_t first = offset / 4;
   const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
-  cta.shared_shadow->write(first, count, narrowed(actor, offset, bytes));
+  if (narrow(offset, bytes)) {
+    cta.shared_shadow->write(first, count, narrowed(actor, offset, bytes));
+  } else {
+    cta.shared_shadow->write(first, count, actor);
+  }
   if (actor.async) {
     std::fill_n(cta.async_differs.begin() + first, count, uint8_t{0});
     return;
