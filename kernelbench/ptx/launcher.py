@@ -29,6 +29,7 @@ from kernelbench.ptx.arguments import (
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.lowering.translator import global_variables
+from kernelbench.ptx.order_matters import order_matters
 from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in, notes_in
 from kernelbench.ptx.residency import Residency, registers_of, residency
 from kernelbench.ptx.sources import PtxSymbols
@@ -220,6 +221,10 @@ class PtxModule:
         if opcode in own or not any(each.startswith("call") for each in own):
             return opcode in own
         return any(opcode == each.opcode for of in functions.values() for each in of.statements)
+
+    def order_matters(self, kernel: str) -> bool:
+        """As :func:`~kernelbench.ptx.order_matters.order_matters` has it."""
+        return order_matters(self._source.module, kernel)
 
     def waits_for_ahead(self, kernel: str) -> bool:
         """Whether a kernel waits for the launch ahead of it, if it may begin before that ends."""

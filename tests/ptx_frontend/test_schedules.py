@@ -249,3 +249,43 @@ def test_copies_in_flight_at_the_exit_have_the_last_line(tmp_path: Path) -> None
     assert where == {f"leaves.ptx:{first + 1}"}
     found = {(each.finding.kind, each.severity) for each in report.findings}
     assert found == {("exit", "formal")}
+
+
+#: Lanes of two warps hand a value on through shared memory.
+EXCHANGE = """
+.visible .entry exchange(.param .u64 p_out) .reqntid 64
+{{
+  .shared .align 4 .b8 kept[256];
+  .reg .b64 %out, %at; .reg .b32 %t, %mine, %other, %v;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x; mov.u32 %v, kept;
+  shl.b32 %mine, %t, 2; add.u32 %mine, %v, %mine; st.shared.u32 [%mine], %t;
+  {meet}
+  xor.b32 %other, %t, 63; shl.b32 %other, %other, 2; add.u32 %other, %v, %other;
+  ld.{how}shared.u32 %v, [%other];
+  mul.wide.u32 %at, %t, 4; add.s64 %at, %out, %at; st.global.u32 [%at], %v;
+  ret;
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("meet", "how", "schedules", "races"),
+    [
+        ("bar.sync 0;", "", 2, 0),
+        ("", "", 2, 2),
+        ("bar.sync 0;", "volatile.", 20, 0),
+        ("bar.sync 0; mov.u32 %v, %clock; mov.u32 %v, kept;", "", 20, 0),
+    ],
+)
+def test_what_is_the_same_in_every_schedule_runs_in_two(
+    meet: str, how: str, schedules: int, races: int
+) -> None:
+    """A race shows in each of them."""
+    text = HEAD + EXCHANGE.format(meet=meet, how=how)
+    launches = CheckedLaunches(check=20, seed=SEED, sms=4, limit_s=0.0)
+    report = launches.make(
+        kernelbench.ptx.load("exchange.ptx", text=text), "exchange", (1,), None,
+        [np.zeros(64, np.uint32)], form=("exchange",), words="",
+    )  # fmt: skip
+    assert report.schedules == schedules
+    assert sum(each.schedules for each in report.errors if each.finding.kind == "race") == races
+    assert launches.order_matters == (schedules > 2)

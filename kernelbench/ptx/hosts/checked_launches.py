@@ -22,6 +22,8 @@ from kernelbench.ptx.script_symbols import host_place, host_symbols
 PROGRAM = "program"
 #: Each launch of a form has that many times fewer schedules than the one before it.
 _FEWER = 4
+#: Schedules of a launch in all of which the same accesses have no order.
+_SAME_IN_ALL = 2
 #: Of a form, those beyond that because of what the launch before has left: as often all of them.
 _FURTHER = 2
 #: An allocation as the runtime has it, and the variable of a call that makes one.
@@ -49,6 +51,7 @@ class CheckedLaunches:
 
     Attributes:
         made: Those that were made, in the order in which they began.
+        order_matters: Whether another schedule of one may give another result without a race.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class CheckedLaunches:
     ) -> None:  # fmt: skip
         self._seeds = [*reversed(seeds)]
         self.made: list[Launched] = []
+        self.order_matters = False
         self.check = check
         self._seed, self._sms, self._limit_s, self._gpu_sms = seed, sms, limit_s, gpu_sms
         self._forms: Counter[tuple[Any, ...]] = Counter()
@@ -76,8 +80,11 @@ class CheckedLaunches:
             assumed: What it rests on by the way it is launched.
             options: Others of :meth:`PtxModule.launch`.
         """
+        order_matters = module.order_matters(kernel)
+        self.order_matters |= order_matters
+        most = self.check if order_matters else min(self.check, _SAME_IN_ALL)
         # What it finds in memory differs: flags and counters that the last one has left.
-        check: int = min(self.check, max(1, self.check // _FEWER ** self._forms[form]))
+        check: int = min(most, max(1, self.check // _FEWER ** self._forms[form]))
         self._forms[form] += 1
 
         def further(held: bytes) -> int:
@@ -85,7 +92,7 @@ class CheckedLaunches:
             if held in self._held[form]:
                 return check
             self._held[form].add(held)
-            more = min(self.check - check, _FURTHER * self.check - self._more[form])
+            more = min(most - check, _FURTHER * self.check - self._more[form])
             self._more[form] += more
             return check + more
 

@@ -113,7 +113,7 @@ class CudaProgram:
         kept = made.seeds_of_errors
         made.note_program(runtime(shipped_blocks()).program_report())
         found = self._finds_errors
-        if status == 0 and not found:
+        if status == 0 and not found and made.order_matters:
             self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
             kept = kept if self.fails_with is None else [self.fails_with]
         failed = status != 0 or self.fails_with is not None
