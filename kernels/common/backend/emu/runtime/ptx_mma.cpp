@@ -111,28 +111,82 @@ class Product {
   const Collective& all_;
 };
 
-double summed64(const MmaForm& form, const Product& of, uint32_t row, uint32_t column, double sum) {
-  for (uint32_t k = 0; k < form.depth; ++k) sum = std::fma(of.a64(row, k), of.b64(column, k), sum);
-  return sum;
+// Where element i of a lane's C and D is.
+struct Place {
+  uint32_t row, column;
+};
+Place place_of(const MmaForm& form, uint32_t lane, uint32_t i) {
+  if (!form.by_lines) return {lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2};
+  const uint32_t line = lane * (form.rows * form.columns / kWarpSize) + i;
+  return {line / form.columns, line % form.columns};
 }
 
-float summed(const MmaForm& form, const Product& of, uint32_t row, uint32_t column, float sum) {
-  for (uint32_t k = 0; k < form.depth; ++k) {
-    sum = std::fma(real(form.a, of.a(row, k)), real(form.b, of.b(column, k)), sum);
+// D = A · B + C, the products of an element in the order of k. `a`, `b`: a value by row or column,
+// and k; `start` and `put`: an element of a lane's C and D; `add`: one product more.
+template <typename Sum, typename A, typename B, typename Start, typename Add, typename Put>
+void multiply(const MmaForm& form, const Product& of, A a, B b, Start start, Add add, Put put) {
+  thread_local std::vector<Sum> sums;
+  thread_local std::vector<decltype(b(0, 0))> right;
+  const uint32_t each = form.rows * form.columns / kWarpSize;
+  sums.resize(size_t{form.rows} * form.columns);
+  right.resize(size_t{form.depth} * form.columns);
+  for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+    for (uint32_t i = 0; i < each; ++i) {
+      const Place at = place_of(form, lane, i);
+      sums[at.row * form.columns + at.column] = start(of.lane(lane), i);
+    }
   }
-  return sum;
+  for (uint32_t k = 0; k < form.depth; ++k) {
+    for (uint32_t column = 0; column < form.columns; ++column) {
+      right[k * form.columns + column] = b(column, k);
+    }
+  }
+  for (uint32_t row = 0; row < form.rows; ++row) {
+    Sum* const line = &sums[row * form.columns];
+    for (uint32_t k = 0; k < form.depth; ++k) {
+      const auto left = a(row, k);
+      const auto* const others = &right[k * form.columns];
+      for (uint32_t column = 0; column < form.columns; ++column) {
+        line[column] = add(left, others[column], line[column]);
+      }
+    }
+  }
+  for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+    for (uint32_t i = 0; i < each; ++i) {
+      const Place at = place_of(form, lane, i);
+      put(of.lane(lane), i, sums[at.row * form.columns + at.column]);
+    }
+  }
 }
 
-uint32_t counted(const MmaForm& form, const Product& of, uint32_t row, uint32_t column,
-                 uint32_t start) {
-  auto sum = static_cast<int64_t>(static_cast<int32_t>(start));
-  for (uint32_t k = 0; k < form.depth; ++k) {
-    const uint32_t a = of.a(row, k), b = of.b(column, k);
-    sum += form.a == MmaElement::kB1 ? static_cast<int64_t>(form.exclusive ? a ^ b : a & b)
-                                     : int64_t{whole(form.a, a)} * whole(form.b, b);
-  }
-  if (form.saturate) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
-  return static_cast<uint32_t>(sum);
+void multiply64(const MmaForm& form, const Product& of) {
+  multiply<double>(
+      form, of, [&](uint32_t row, uint32_t k) { return of.a64(row, k); },
+      [&](uint32_t column, uint32_t k) { return of.b64(column, k); },
+      [](const Lane& lane, uint32_t i) {
+        double value = 0;
+        std::memcpy(&value, lane.c + 2 * i, sizeof value);
+        return value;
+      },
+      [](double a, double b, double sum) { return std::fma(a, b, sum); },
+      [](const Lane& lane, uint32_t i, double value) {
+        std::memcpy(lane.d + 2 * i, &value, sizeof value);
+      });
+}
+
+void multiply_whole(const MmaForm& form, const Product& of) {
+  const bool exclusive = form.a == MmaElement::kB1 && form.exclusive;
+  multiply<int64_t>(
+      form, of, [&](uint32_t row, uint32_t k) { return whole(form.a, of.a(row, k)); },
+      [&](uint32_t column, uint32_t k) { return whole(form.b, of.b(column, k)); },
+      [](const Lane& lane, uint32_t i) { return int64_t{static_cast<int32_t>(lane.c[i])}; },
+      [exclusive](int32_t a, int32_t b, int64_t sum) {
+        return sum + (exclusive ? int64_t{a ^ b} : int64_t{a} * b);
+      },
+      [&](const Lane& lane, uint32_t i, int64_t sum) {
+        if (form.saturate) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+        lane.d[i] = static_cast<uint32_t>(sum);
+      });
 }
 
 // Element i of a lane's C, of f16 or f32.
@@ -151,6 +205,15 @@ void put_sum(const MmaForm& form, const Lane& lane, uint32_t i, float sum) {
   lane.d[i / 2] = (lane.d[i / 2] & ~(0xffffu << shift)) | made << shift;
 }
 
+void multiply_real(const MmaForm& form, const Product& of) {
+  multiply<float>(
+      form, of, [&](uint32_t row, uint32_t k) { return real(form.a, of.a(row, k)); },
+      [&](uint32_t column, uint32_t k) { return real(form.b, of.b(column, k)); },
+      [&](const Lane& lane, uint32_t i) { return start_of(form, lane, i); },
+      [](float a, float b, float sum) { return std::fma(a, b, sum); },
+      [&](const Lane& lane, uint32_t i, float sum) { put_sum(form, lane, i, sum); });
+}
+
 }  // namespace
 
 // PTX: mma.sync.aligned (9.7.14.5), wmma.mma.sync.aligned (9.7.14.4).
@@ -164,24 +227,12 @@ void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_
   const Lane mine{d, a, b, c};
   const auto body = [&form](Collective& all) {
     const Product of(form, all);
-    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
-      const Lane& to = of.lane(lane);
-      const uint32_t each = form.rows * form.columns / kWarpSize;
-      for (uint32_t i = 0; i < each; ++i) {
-        const uint32_t line = lane * each + i;
-        const uint32_t row = form.by_lines ? line / form.columns : lane / 4 + 8 * (i / 2);
-        const uint32_t column = form.by_lines ? line % form.columns : 2 * (lane % 4) + i % 2;
-        if (form.sum == MmaSum::kF64) {
-          double value = 0;
-          std::memcpy(&value, to.c + 2 * i, sizeof value);
-          value = summed64(form, of, row, column, value);
-          std::memcpy(to.d + 2 * i, &value, sizeof value);
-        } else if (form.sum == MmaSum::kS32) {
-          to.d[i] = counted(form, of, row, column, to.c[i]);
-        } else {
-          put_sum(form, to, i, summed(form, of, row, column, start_of(form, to, i)));
-        }
-      }
+    if (form.sum == MmaSum::kF64) {
+      multiply64(form, of);
+    } else if (form.sum == MmaSum::kS32) {
+      multiply_whole(form, of);
+    } else {
+      multiply_real(form, of);
     }
   };
   collective("mma", ~0u, reinterpret_cast<uint64_t>(&mine), pc, body);
