@@ -5,6 +5,7 @@
 #include "global_shadow.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <mutex>
 #include <unordered_map>
 
@@ -82,21 +83,36 @@ namespace {
 
 // ---- one access ------------------------------------------------------------------------------
 
-// Words of a buffer are for one OS thread at a time, if there are several.
+// Pages of a buffer, which are for one OS thread at a time, if there are several. All take their
+// flags in one order.
 class Held {
  public:
-  Held(Words& words, const Launch& launch) : words_(launch.os_threads > 1 ? &words : nullptr) {
-    while (words_ != nullptr && words_->busy.test_and_set(std::memory_order_acquire)) {
+  Held(Words& words, const Launch& launch, size_t first, size_t last) : words_(words) {
+    if (launch.os_threads == 1) return;
+    const size_t begin = first / Words::kPage, end = last / Words::kPage + 1;
+    for (size_t page = begin; page < std::min(end, begin + Words::kFlags); ++page) {
+      flags_ |= 1u << page % Words::kFlags;
     }
+    each([](std::atomic_flag& flag) {
+      while (flag.test_and_set(std::memory_order_acquire)) {
+      }
+    });
   }
   ~Held() {
-    if (words_ != nullptr) words_->busy.clear(std::memory_order_release);
+    each([](std::atomic_flag& flag) { flag.clear(std::memory_order_release); });
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
  private:
-  Words* words_;
+  template <typename Do>
+  void each(Do what) {
+    for (uint32_t left = flags_; left != 0; left &= left - 1) {
+      what(words_.busy[static_cast<uint32_t>(std::countr_zero(left))].flag);
+    }
+  }
+  Words& words_;
+  uint32_t flags_ = 0;
 };
 
 class Accessing {
@@ -112,7 +128,7 @@ class Accessing {
         end_(std::min(offset_ + bytes, static_cast<size_t>(region.end - region.begin))),
         words_(words_of(region)),
         holds_(region.holds && !words_.fresh),
-        held_(words_, launch_) {
+        held_(words_, launch_, offset_ / 4, end_ > offset_ ? (end_ - 1) / 4 : offset_ / 4) {
     mine_ = {.serial = static_cast<uint32_t>(launch_.serial),
              .epoch = actor.epoch,
              .cluster = std::min(cluster_.id, Access::kManyClusters),
@@ -330,7 +346,7 @@ class Accessing {
   const size_t end_;
   Words& words_;
   const bool holds_;  // something where nothing has been written
-  const Held held_;
+  Held held_;
   Access mine_;
   bool reported_ = false;
 };

@@ -51,6 +51,12 @@ Words::Pages Words::zeros(size_t count) {
   return Pages(memory);
 }
 
+void Words::make_others() {
+  const std::lock_guard lock(making_);
+  if (!others_) others_ = zeros(2 * count);
+  others_at_.store(others_.get(), std::memory_order_release);
+}
+
 std::string Region::at(size_t offset) const {
   if (!allocated) return name;
   return name + " of " + std::to_string(end - begin) + " bytes + " + std::to_string(offset);

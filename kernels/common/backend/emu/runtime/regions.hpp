@@ -2,12 +2,14 @@
 // (global_shadow.cpp).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace kb::emu {
@@ -38,10 +40,13 @@ class Words {
   explicit Words(size_t count) : count(count), writers_(zeros(count)) {}
   Access& writer(size_t word) { return writers_[word]; }
   // Null before the first.
-  Access* others(size_t word) const { return others_ ? &others_[2 * word] : nullptr; }
+  Access* others(size_t word) const {
+    Access* const all = others_at_.load(std::memory_order_acquire);
+    return all != nullptr ? all + 2 * word : nullptr;
+  }
   Access* make_others(size_t word) {
-    if (!others_) others_ = zeros(2 * count);
-    return &others_[2 * word];
+    if (others_at_.load(std::memory_order_acquire) == nullptr) make_others();
+    return others(word);
   }
 
   const size_t count;
@@ -50,7 +55,12 @@ class Words {
   // one of the two.
   std::atomic<uint64_t> written_in = 0;
   std::atomic<uint64_t> others_in = 0;
-  std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  // Pages of the buffer are for one OS thread at a time; every sixteenth has the same flag.
+  static constexpr size_t kPage = 1024, kFlags = 16;
+  struct alignas(64) Busy {
+    std::atomic_flag flag = ATOMIC_FLAG_INIT;
+  };
+  std::array<Busy, kFlags> busy;
 
  private:
   struct Free {
@@ -59,8 +69,11 @@ class Words {
   using Pages = std::unique_ptr<Access[], Free>;
   // Fresh pages of the operating system cost nothing until they are touched.
   static Pages zeros(size_t count);
+  void make_others();
   Pages writers_;
   Pages others_;
+  std::atomic<Access*> others_at_ = nullptr;
+  std::mutex making_;
 };
 
 // PTX: 5.1, state space .global: memory that the host allocated. PTX knows no buffers; bounds are
