@@ -46,6 +46,7 @@ struct Barrier {
   bool copies_afar = false;  // of another CTA, completed here
   // The thread whose arrival has completed the last phase, if one has: for who arrives behind it.
   Event completer;
+  std::vector<uint32_t> completer_lanes;  // of its warp: epochs of their last arrivals
   Pc completer_pc = nullptr;
   Clock completed_before;  // of all phases but the last completed one
   // Checked only: for laps.

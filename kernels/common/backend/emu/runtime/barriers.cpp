@@ -58,13 +58,27 @@ bool afar(uint32_t address) {
   return address >> 24 != self().cta->rank;
 }
 
+// Whether a thread of another warp knows of the last arrival of a lane of the completer's warp: one
+// instruction arrives at a barrier of each CTA, each by its lane.
+bool observed_by_lanes(const Thread& thread, const Barrier& barrier) {
+  const uint32_t component = barrier.completer.component;
+  if (lanes_of_one_warp(*thread.cta, thread.component, component)) return false;
+  const auto threads = static_cast<uint32_t>(thread.cta->threads.size());
+  const uint32_t first = component - component % threads % kWarpSize;
+  for (uint32_t lane = 0; lane < barrier.completer_lanes.size(); ++lane) {
+    if (observed(thread, {first + lane, barrier.completer_lanes[lane]})) return true;
+  }
+  return false;
+}
+
 // PTX: 9.7.13.15: a phase expects as many arrivals as the count says. One by a thread that does not
 // know of the arrival which completed the phase before might have come in that phase: the count is
 // too small for both. It is the cause of what is found later.
 void note_second_arrival(Barrier& barrier, Pc pc) {
   if (!runs_ptx() || !checking() || barrier.completer.epoch == 0) return;
   const Thread& thread = self();
-  if (barrier.completer.component == thread.component || observed(thread, barrier.completer)) {
+  if (barrier.completer.component == thread.component || observed(thread, barrier.completer) ||
+      observed_by_lanes(thread, barrier)) {
     return;
   }
   note_cause({.kind = Class::kArrivalCount,
@@ -83,12 +97,19 @@ void note_second_arrival(Barrier& barrier, Pc pc) {
 void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc, bool afar = false) {
   Thread& thread = self();
   note_second_arrival(barrier, pc);
+  if (checking()) thread.arrived = thread.knows.seen.at[thread.component];
   const uint64_t phase = barrier.phase;
   barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc, afar);
   if (!release || !checking()) return;
   if (barrier.phase != phase) {
     barrier.completer = {thread.component, thread.knows.seen.at[thread.component]};
     barrier.completer_pc = pc;
+    barrier.completer_lanes.clear();
+    for (uint32_t lane = 0; runs_ptx() && lane < thread.warp->count; ++lane) {
+      const Thread& each = thread.warp->threads[lane];
+      barrier.completer_lanes.push_back(each.arrived != 0 ? each.arrived
+                                                          : each.knows.seen.at[each.component]);
+    }
   }
   ++thread.knows.seen.at[thread.component];
 }

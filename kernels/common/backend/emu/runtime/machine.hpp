@@ -52,6 +52,7 @@ struct Thread {
   Look spin;
   uint32_t decisions = 0;  // of its own (choices.hpp)
   ThreadTma tma;           // of tma.cpp
+  uint32_t arrived = 0;    // its epoch at its last arrival at an mbarrier
   void sleep();            // until its warp is woken
 };
 
