@@ -372,7 +372,7 @@ def test_polling_for_a_flag_that_is_never_set(
 def test_threads_that_have_exited_are_not_waited_for(checked: Callable[..., Outcome]) -> None:
     outcome = checked("exits.cu", schedules=8)
     assert outcome.code == 0, outcome.out
-    assert "allowed[race]" in outcome.out and "allowed[exit]" in outcome.out, outcome.out
+    assert "allowed[named-barrier]" in outcome.out and "allowed[exit]" in outcome.out, outcome.out
 
 
 @pytest.mark.long

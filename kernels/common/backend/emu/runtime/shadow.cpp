@@ -54,13 +54,19 @@ std::string missing_scope(const Cta& cta, const AccessRecord& earlier) {
   return {};
 }
 
+// Whether the thread of an earlier access has exited.
+bool by_exited(const Cta& cta, const AccessRecord& earlier) {
+  return std::any_of(cta.threads.begin(), cta.threads.end(), [&earlier](const Thread& thread) {
+    return thread.exited && thread.component == earlier.component;
+  });
+}
+
 // What the order lacks, as far as that can be told.
 std::string missing(const Cta& cta, const AccessRecord& earlier, const Actor& later,
                     bool fence_only) {
   std::string scope = missing_scope(cta, earlier);
   if (!scope.empty() || !fence_only) return scope;
-  for (const Thread& thread : cta.threads) {
-    if (!thread.exited || thread.component != earlier.component) continue;
+  if (by_exited(cta, earlier)) {
     return ": the thread has exited, and a barrier hands on what those have done that come to it";
   }
   if (!earlier.tensor && !earlier.async && !later.tensor) {
@@ -154,6 +160,10 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
     text += std::string(" that ") + earlier.what + " writes, whose completion was not observed";
   } else {
     text += std::string(" that ") + earlier.what + " by another thread writes, without order";
+    if (fence_only && by_exited(cta_, earlier)) {
+      kind = Class::kNamedBarrier;
+      text = "not all threads come to a barrier of all threads: " + text;
+    }
   }
   text += missing(cta_, earlier, actor, fence_only);
   report({.kind = kind,
