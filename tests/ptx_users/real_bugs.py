@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 EARLY = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 
+ARCH_90A, BLACKWELL = ("--arch", "90a"), ("--arch", "100a")
+
 
 class RealBug(NamedTuple):
     """A bug, rewritten small.
@@ -15,6 +17,7 @@ class RealBug(NamedTuple):
         replaced: What of its text makes it wrong, and by what.
         kind: The class of the finding that is its cause; found: words of the report.
         options: Of ``check``, for both versions; only: for the wrong one.
+        formal: Whether it is found as what PTX leaves unordered and every GPU orders.
     """
 
     what: str
@@ -24,6 +27,7 @@ class RealBug(NamedTuple):
     found: str
     options: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    formal: bool = False
 
 
 def _without(line: str) -> tuple[str, str]:
@@ -41,7 +45,7 @@ REAL_BUGS = {
     "flashinfer#2996": RealBug(
         "`__syncthreads` that not all threads reach", "published.cu",
         (("__syncthreads();  // tail", "if (at < count) __syncthreads();"),),
-        "named-barrier", "published.cu:",
+        "named-barrier", "published.cu:", formal=True,
     ),
     "flashinfer#3529": RealBug(
         "a histogram is cleared while others read it", "published.cu",
@@ -101,6 +105,66 @@ REAL_BUGS = {
         "a grid barrier while another stream holds an SM", "resident.cu", (), "hang",
         "of 8 CTAs that may wait for each other 7 can reside on 7 SMs", ("--sms", "8"),
         ("--sms", "7"),
+    ),
+    "flashinfer#2708, #2780": RealBug(
+        "a build without the flag that its waits are under", "published_dependents.cu",
+        (("#define GRID_DEPENDENCY_CONTROL", "// #define GRID_DEPENDENCY_CONTROL"),),
+        "race", EARLY,
+    ),
+    "cutlass#2760": RealBug(
+        "a grouped product whose table of groups comes from the launch ahead never waits",
+        "published_dependents.cu",
+        (('asm volatile("griddepcontrol.wait;" ::: "memory");  // groups', ""),), "race", EARLY,
+    ),
+    "cutlass#2962": RealBug(
+        "the first group of a table is read before the wait", "published_dependents.cu",
+        (("// ahead of the wait", "if (groups[0].count < 0) return;"),),
+        "race", EARLY,
+    ),
+    "DeepGEMM#429": RealBug(
+        "a cluster takes tiles of two groups, which have steps of their own",
+        "published_clusters.cu",
+        (("(kTiles + kCluster - 1) / kCluster * kCluster;", "kTiles;"),),
+        "hang", "published_clusters.cu:",
+    ),
+    "DeepGEMM#415": RealBug(
+        "of a cluster's two CTAs one expects copies of both, the other makes none for both",
+        "published_clusters.cu",
+        (("(kTiles + kCluster - 1) / kCluster * kCluster;", "kTiles;"),
+         ("const bool both = true;", "const bool both = rank == 1 || place + 1 < kTiles;")),
+        "hang", "published_clusters.cu:",
+    ),
+    "cutlass#2172": RealBug(
+        "a role of a CTA without tiles waits for the first tile of another",
+        "published_clusters.cu",
+        (("// ahead of all tiles", "wait(&begun, 0);"), ("if (turn == 0) wait(&begun, 0);", "")),
+        "hang", "published_clusters.cu:",
+    ),
+    "DeepGEMM#343, #430": RealBug(
+        "a tensor map gets the next group's address while copies by it are on their way",
+        "published_maps.cu", (_without("wait(&ring.full[at % kStages], at / kStages & 1);"),),
+        "overwrite", "published_maps.cu:", ARCH_90A,
+    ),
+    "DeepGEMM#285": RealBug(
+        "a product does not wait for the queries", "published_blackwell.cu",
+        (_without("if (turn == 0) wait(&tiles.a_full, 0);"),),
+        "early-read", "published_blackwell.cu:", BLACKWELL,
+    ),
+    "flash-attention (tmem_store)": RealBug(
+        "probabilities are announced before their stores to tensor memory are done",
+        "published_blackwell.cu", (_without("store_is_done();"),),
+        "early-read", "published_blackwell.cu:", BLACKWELL,
+    ),
+    "ThunderKittens (deprovision)": RealBug(
+        "tensor memory is freed while other warps read it", "published_blackwell.cu",
+        (_without("__syncthreads();  // all have read"),),
+        "overwrite", "published_blackwell.cu:", BLACKWELL,
+    ),
+    "tilelang#1980": RealBug(
+        "no `tcgen05.fence` around what warps synchronize by", "published_blackwell.cu",
+        (_without('asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");'),
+         _without('asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");')),
+        "early-read", "for want of tcgen05.fence", BLACKWELL, formal=True,
     ),
     "flashinfer-python 0.7.2 (counter)": RealBug(
         "a round's counter is set back behind an arrival, which comes before its reads",
